@@ -1,0 +1,269 @@
+//! Merges lookups that wait at the same time into one call of the provider.
+//!
+//! A controller asks for one node at a time; the cloud is asked for all nodes that wait. The first lookup of a quiet moment
+//! waits for [`BatchSettings::linger`], so that a burst becomes one call; while calls are under way the next batch gathers.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Failure, FindError, Finding, Instance, Instances, Need, Node, Reaction};
+
+/// How lookups are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// Most nodes in one call. Default 500: about 1 MiB of arguments, and one page more or less of any cloud's listing.
+    pub max_nodes: NonZeroUsize,
+    /// Most calls at the same time. Default 4. Further lookups wait and make the next batch larger.
+    pub max_calls: NonZeroUsize,
+    /// How long the first lookup of a batch waits for others. Default 20 ms, which nobody sees on a Node.
+    pub linger: Duration,
+}
+
+impl Default for BatchSettings {
+    fn default() -> Self {
+        Self {
+            max_nodes: NonZeroUsize::MIN.saturating_add(499),
+            max_calls: NonZeroUsize::MIN.saturating_add(3),
+            linger: Duration::from_millis(20),
+        }
+    }
+}
+
+/// How often one batch is halved. Nine halvings find one bad node among 500; a provider that crashes on every node is not
+/// asked 500 times.
+const MAX_SPLITS: usize = 24;
+
+struct Lookup {
+    node: Node,
+    need: Need,
+    answer: oneshot::Sender<Result<Found, Failure>>,
+}
+
+/// A finding that is no failure.
+type Found = Option<Box<Instance>>;
+
+/// Asks for single nodes; the calls are merged. Cheap to clone.
+#[derive(Clone)]
+pub struct Lookups {
+    queue: mpsc::Sender<Lookup>,
+}
+
+impl Lookups {
+    /// The handle, and the work behind it, which ends when the last handle is gone. The caller owns and runs the work.
+    pub fn new<I: Instances>(instances: Arc<I>, settings: BatchSettings) -> (Self, impl Future<Output = ()> + Send) {
+        // Callers wait when it is full; twice a batch keeps the next one ready.
+        let (queue, lookups) = mpsc::channel(settings.max_nodes.get().saturating_mul(2));
+        (Self { queue }, run(instances, settings, lookups))
+    }
+
+    /// The instance behind one node; none when the cloud says that it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The failure for this node, or for the whole call that it was part of.
+    pub async fn find(&self, node: Node, need: Need) -> Result<Found, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let stopped = || Failure::new(Reaction::Retry, "the host is stopping");
+        if self.queue.send(Lookup { node, need, answer }).await.is_err() {
+            return Err(stopped());
+        }
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+async fn run<I: Instances>(instances: Arc<I>, settings: BatchSettings, mut lookups: mpsc::Receiver<Lookup>) {
+    let mut ready = VecDeque::new();
+    let mut calls = FuturesUnordered::new();
+    let mut open = true;
+    while open || !calls.is_empty() {
+        tokio::select! {
+            first = lookups.recv(), if open && calls.len() < settings.max_calls.get() => match first {
+                Some(first) => ready.extend(gather(first, &mut lookups, settings).await),
+                None => open = false,
+            },
+            Some(()) = calls.next() => {}
+        }
+        while calls.len() < settings.max_calls.get() {
+            let Some(batch) = ready.pop_front() else { break };
+            calls.push(call(&*instances, batch));
+        }
+    }
+}
+
+/// One batch per need, together at most [`BatchSettings::max_nodes`] lookups.
+async fn gather(first: Lookup, lookups: &mut mpsc::Receiver<Lookup>, settings: BatchSettings) -> Vec<Vec<Lookup>> {
+    let end = tokio::time::Instant::now() + settings.linger;
+    let mut waiting = vec![first];
+    while waiting.len() < settings.max_nodes.get() {
+        match tokio::time::timeout_at(end, lookups.recv()).await {
+            Ok(Some(lookup)) => waiting.push(lookup),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let mut batches: Vec<Vec<Lookup>> = Vec::new();
+    for lookup in waiting {
+        match batches.iter_mut().find(|batch| batch.first().is_some_and(|other| other.need == lookup.need)) {
+            Some(batch) => batch.push(lookup),
+            None => batches.push(vec![lookup]),
+        }
+    }
+    batches
+}
+
+/// Asks for one batch and hands the findings out. A batch that crashes the provider is halved until the nodes that do it
+/// stand alone: the others get their answer.
+async fn call<I: Instances>(instances: &I, batch: Vec<Lookup>) {
+    let mut splits = 0;
+    let mut waiting = vec![batch];
+    while let Some(mut batch) = waiting.pop() {
+        // Whoever stopped waiting needs no answer.
+        batch.retain(|lookup| !lookup.answer.is_closed());
+        let Some(need) = batch.first().map(|lookup| lookup.need) else { continue };
+        let nodes = batch.iter().map(|lookup| lookup.node.clone()).collect();
+        match instances.find(nodes, need).await {
+            Ok(findings) => hand_out(batch, findings),
+            Err(FindError::Crashed(failure)) if batch.len() > 1 && splits < MAX_SPLITS => {
+                splits += 1;
+                tracing::warn!(nodes = batch.len(), error = %failure, "provider crashed on a batch of nodes, asking for halves");
+                let rest = batch.split_off(batch.len() / 2);
+                waiting.extend([rest, batch]);
+            }
+            Err(error) => {
+                let failure = error.into_failure();
+                for lookup in batch {
+                    reply(lookup, Err(failure.clone()));
+                }
+            }
+        }
+    }
+}
+
+fn hand_out(batch: Vec<Lookup>, findings: Vec<Finding>) {
+    let mut findings = findings.into_iter();
+    for lookup in batch {
+        let answer = match findings.next() {
+            Some(Finding::Found(instance)) => Ok(Some(instance)),
+            Some(Finding::Absent) => Ok(None),
+            Some(Finding::Unknown(failure)) => Err(failure),
+            None => Err(Failure::new(Reaction::Retry, "the provider gave no finding for this node")),
+        };
+        reply(lookup, answer);
+    }
+}
+
+fn reply(lookup: Lookup, answer: Result<Found, Failure>) {
+    // An error means that nobody waits any more.
+    drop(lookup.answer.send(answer));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::InstanceState;
+
+    /// Takes 50 ms; crashes when a node is called `poison`.
+    #[derive(Default)]
+    struct SlowCloud {
+        calls: Mutex<Vec<(usize, Need)>>,
+        running: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Instances for SlowCloud {
+        async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+            self.calls.lock().push((nodes.len(), need));
+            self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            if nodes.iter().any(|node| node.name == "poison") {
+                return Err(FindError::Crashed(Failure::new(Reaction::Retry, "trap")));
+            }
+            Ok(nodes.iter().map(|node| Finding::Found(Box::new(machine(&node.name)))).collect())
+        }
+    }
+
+    fn machine(id: &str) -> Instance {
+        Instance {
+            provider_id: format!("test://{id}"),
+            instance_type: String::new(),
+            addresses: vec![],
+            zone: String::new(),
+            region: String::new(),
+            labels: Default::default(),
+            state: InstanceState::Running,
+        }
+    }
+
+    fn node(name: impl Into<String>) -> Node {
+        Node { name: name.into(), ..Node::default() }
+    }
+
+    /// Runs `asks` against a fresh cloud until all have an answer.
+    async fn answers(
+        settings: BatchSettings,
+        asks: Vec<(String, Need)>,
+    ) -> (Arc<SlowCloud>, Vec<Result<Found, Failure>>) {
+        let cloud = Arc::new(SlowCloud::default());
+        let (lookups, work) = Lookups::new(Arc::clone(&cloud), settings);
+        let asking = async move {
+            let all = asks.into_iter().map(|(name, need)| lookups.find(node(name), need));
+            join_all(all).await
+        };
+        let ((), answers) = tokio::join!(work, asking);
+        (cloud, answers)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lookups_that_wait_together_are_one_call_and_each_gets_its_own_answer() {
+        let asks = (0..300).map(|i| (format!("n{i}"), Need::Metadata)).collect();
+        let (cloud, answers) = answers(BatchSettings::default(), asks).await;
+        assert_eq!(*cloud.calls.lock(), [(300, Need::Metadata)]);
+        for (i, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer.unwrap().unwrap().provider_id, format!("test://n{i}"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_call_is_larger_and_no_more_calls_run_than_set() {
+        let settings = BatchSettings {
+            max_nodes: NonZeroUsize::new(10).unwrap(),
+            max_calls: NonZeroUsize::new(2).unwrap(),
+            ..BatchSettings::default()
+        };
+        let asks = (0..95).map(|i| (format!("n{i}"), Need::Metadata)).collect();
+        let (cloud, answers) = answers(settings, asks).await;
+        assert!(answers.iter().all(Result::is_ok));
+        let sizes: Vec<usize> = cloud.calls.lock().iter().map(|(size, _)| *size).collect();
+        assert_eq!(sizes.iter().sum::<usize>(), 95);
+        assert_eq!((sizes.iter().max(), cloud.most.load(Ordering::SeqCst)), (Some(&10), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_proof_is_never_asked_together_with_anything_else() {
+        let asks = vec![("a".into(), Need::Metadata), ("b".into(), Need::Proof), ("c".into(), Need::Metadata)];
+        let (cloud, _) = answers(BatchSettings::default(), asks).await;
+        assert_eq!(*cloud.calls.lock(), [(2, Need::Metadata), (1, Need::Proof)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_node_that_crashes_the_provider_does_not_keep_the_others_from_their_answer() {
+        let asks = (0..64)
+            .map(|i| (if i == 37 { "poison".into() } else { format!("n{i}") }, Need::Metadata))
+            .collect();
+        let (cloud, answers) = answers(BatchSettings::default(), asks).await;
+        let failed: Vec<usize> = answers.iter().enumerate().filter(|(_, a)| a.is_err()).map(|(i, _)| i).collect();
+        assert_eq!(failed, [37]);
+        assert_eq!(cloud.calls.lock().len(), 13, "1 whole, then 6 times two halves");
+    }
+}

@@ -1,0 +1,218 @@
+//! Who a provider is, and what it asks the operator for: the contract's `meta`.
+
+use serde::Serialize;
+
+use crate::Attributes;
+
+/// What `meta.describe` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// `--cloud-provider` name; DNS label.
+    pub name: String,
+    /// The provider's own version.
+    pub version: String,
+    /// Changes when a load balancer would be asked for differently than before.
+    pub revision: String,
+    /// Schemes of provider IDs, without `://`. The first is the one it writes.
+    pub provider_id_schemes: Vec<String>,
+    /// Files that it reads; the first is the one of `--cloud-config`.
+    pub files: Vec<ConfigFile>,
+    /// Places in the network that it talks to.
+    pub endpoints: Vec<Endpoint>,
+    /// Secrets that are used for it.
+    pub credentials: Vec<Credential>,
+    /// Knobs.
+    pub settings: Vec<Setting>,
+    /// Annotations that it reads or writes. Others do not reach it.
+    pub annotations: Vec<Annotation>,
+    /// Room for growth.
+    pub more: Attributes,
+}
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigFormat {
+    /// The git-config dialect.
+    Ini,
+    /// JSON.
+    Json,
+    /// YAML, of which JSON is a part.
+    Yaml,
+}
+
+/// A file that the provider reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigFile {
+    /// Its name in keys and in `settings.file`.
+    pub name: String,
+    /// How it is written.
+    pub format: ConfigFormat,
+    /// Keys whose value is its path.
+    pub path_keys: Vec<String>,
+    /// Where it is without such a key.
+    pub default_paths: Vec<String>,
+}
+
+/// Where a value comes from; the first that has one wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// `file:section.key`
+    pub keys: Vec<String>,
+    /// Read only where the operator grants them.
+    pub environment_variables: Vec<String>,
+}
+
+/// A place in the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    /// What requests call it.
+    pub name: String,
+    /// What it is for.
+    pub purpose: String,
+    /// Where the operator says its URL.
+    pub base_url: Source,
+    /// Used only where the operator allows its host.
+    pub default_base_url: Option<String>,
+    /// Where the operator says its TLS files.
+    pub tls: Option<TlsSources>,
+}
+
+/// Where TLS files of an endpoint are named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TlsSources {
+    /// Authorities to trust.
+    pub ca_file: Source,
+    /// Certificate to show.
+    pub client_certificate: Source,
+    /// Its key.
+    pub client_key: Source,
+    /// Whether to trust anybody.
+    pub skip_verification: Source,
+}
+
+/// A secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credential {
+    /// What requests call it.
+    pub name: String,
+    /// What it is for.
+    pub purpose: String,
+    /// Whether nothing works without it.
+    pub required: bool,
+    /// Where its value comes from.
+    pub value: Source,
+    /// The only places where it may stand.
+    pub uses: Vec<CredentialUse>,
+}
+
+/// A place where a secret may stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialUse {
+    /// Name of the endpoint.
+    pub endpoint: String,
+    /// Part of the request.
+    pub place: Place,
+    /// Only for requests of this path.
+    pub path: Option<String>,
+}
+
+/// Part of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// The header of that name.
+    Header(String),
+    /// The query value of that name.
+    Query(String),
+    /// The body.
+    Body,
+    /// What is signed.
+    Signing,
+}
+
+/// What a value must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ValueKind {
+    /// Anything.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+    /// Whole number.
+    Integer,
+    /// As Go prints them: `90s`, `1m30s`.
+    Duration,
+    /// Comma-separated ports.
+    PortList,
+    /// Comma-separated CIDRs.
+    CidrList,
+    /// A JSON document.
+    Json,
+}
+
+/// A knob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Setting {
+    /// What `settings.get` calls it.
+    pub name: String,
+    /// What it is for.
+    pub purpose: String,
+    /// What its value looks like.
+    pub kind: ValueKind,
+    /// Its value when the operator says nothing.
+    pub default: Option<String>,
+    /// Its only values, when not empty.
+    pub allowed: Vec<String>,
+    /// Where its value comes from.
+    pub value: Source,
+}
+
+/// An annotation that the provider reads or writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Annotation {
+    /// May end in `*`.
+    pub name: String,
+    /// What it is for.
+    pub purpose: String,
+    /// What its value looks like.
+    pub kind: ValueKind,
+    /// What counts without it.
+    pub default: Option<String>,
+    /// Its only values, when not empty.
+    pub allowed: Vec<String>,
+    /// Written by the provider, not by people.
+    pub written: bool,
+}
+
+impl Annotation {
+    /// Whether an annotation called `name` is this one.
+    #[must_use]
+    pub fn covers(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == self.name,
+        }
+    }
+}
+
+/// Optional interfaces that a provider can offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Capability {
+    /// `load-balancers`
+    LoadBalancers,
+    /// `routes`
+    Routes,
+    /// `cluster`
+    Cluster,
+}

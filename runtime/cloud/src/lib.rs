@@ -1,0 +1,27 @@
+//! What a cloud is, for the rest of the runtime: domain types, the traits that a provider stands behind, and how to react
+//! to a failure.
+//!
+//! Nothing here knows Kubernetes clients, wasmtime or HTTP. Names follow the contract in `wit/`; a provider may be a
+//! WebAssembly component (crate `ccm-sandbox`) or plain Rust (unit tests of the controllers).
+
+mod batch;
+mod descriptor;
+mod event;
+mod failure;
+mod instance;
+mod node;
+mod provider_set;
+
+pub use batch::{BatchSettings, Lookups};
+pub use descriptor::{
+    Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
+    Source, TlsSources, ValueKind,
+};
+pub use event::{EventSink, Severity, Subject};
+pub use failure::{Failure, FindError, Problem, Reaction};
+pub use instance::{Finding, Instance, InstanceState, Instances, Need};
+pub use node::{Address, AddressKind, Node};
+pub use provider_set::{Member, ProviderSet};
+
+/// Names and values without order, as the contract's `attributes`.
+pub type Attributes = std::collections::BTreeMap<String, String>;

@@ -1,0 +1,111 @@
+//! The import `cache`: bytes that outlive a call. Bounded, per provider, empty after a restart.
+
+use std::time::Duration;
+
+use quick_cache::Weighter;
+use tokio::time::Instant;
+
+/// Longest key, in bytes; a longer one is not kept.
+pub const MAX_KEY: usize = 1024;
+
+#[derive(Clone)]
+struct Entry {
+    value: Vec<u8>,
+    /// None: longer than the clock can say.
+    expires: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<String, Entry> for Bytes {
+    fn weight(&self, key: &String, entry: &Entry) -> u64 {
+        u64::try_from(key.len().saturating_add(entry.value.len())).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// A cache of at most so many bytes. What is used least goes first.
+pub struct Cache {
+    entries: quick_cache::sync::Cache<String, Entry, Bytes>,
+    capacity: u64,
+}
+
+impl Cache {
+    /// Most bytes of keys and values of one provider, unless set otherwise: a listing of 5,000 machines with the five fields
+    /// that the contract asks for takes about 2 MiB.
+    pub const DEFAULT_BYTES: u64 = 4 << 20;
+
+    /// An empty cache of `capacity` bytes, keys and values counted.
+    #[must_use]
+    pub fn new(capacity: u64) -> Self {
+        Self { entries: quick_cache::sync::Cache::with_weighter(1024, capacity, Bytes), capacity }
+    }
+
+    /// The value of `key`, while it lives and was not pushed out.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let entry = self.entries.get(key)?;
+        if entry.expires.is_some_and(|end| end <= Instant::now()) {
+            self.entries.remove(key);
+            return None;
+        }
+        Some(entry.value)
+    }
+
+    /// Keeps `value` for `ttl` or less. What does not fit at all is not kept.
+    pub fn put(&self, key: String, value: Vec<u8>, ttl: Duration) {
+        let entry = Entry { value, expires: Instant::now().checked_add(ttl) };
+        if key.len() > MAX_KEY || Bytes.weight(&key, &entry) > self.capacity {
+            self.entries.remove(&key);
+            return;
+        }
+        self.entries.insert(key, entry);
+    }
+
+    /// Drops `key`.
+    pub fn forget(&self, key: &str) {
+        self.entries.remove(key);
+    }
+
+    /// Bytes of keys and values that are kept now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.entries.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_gone_when_its_time_is_over() {
+        let cache = Cache::new(1000);
+        cache.put("k".into(), b"v".to_vec(), Duration::from_secs(10));
+        assert_eq!(cache.get("k"), Some(b"v".to_vec()));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(cache.get("k"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_never_holds_more_than_its_capacity_whatever_is_put_in() {
+        let cache = Cache::new(10_000);
+        for i in 0..1000 {
+            cache.put(format!("key-{i}"), vec![0; 500], Duration::MAX);
+            assert!(cache.bytes() <= 10_000, "{} bytes after {i} entries", cache.bytes());
+        }
+        cache.put("too large".into(), vec![0; 10_001], Duration::MAX);
+        cache.put("k".repeat(MAX_KEY + 1), vec![0], Duration::MAX);
+        assert_eq!((cache.get("too large"), cache.get(&"k".repeat(MAX_KEY + 1))), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forgotten_or_replaced_is_not_read_again() {
+        let cache = Cache::new(1000);
+        cache.put("k".into(), b"old".to_vec(), Duration::MAX);
+        cache.put("k".into(), b"new".to_vec(), Duration::MAX);
+        assert_eq!(cache.get("k"), Some(b"new".to_vec()));
+        cache.forget("k");
+        assert_eq!(cache.get("k"), None);
+    }
+}

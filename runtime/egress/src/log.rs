@@ -1,0 +1,133 @@
+//! The import `log`: a provider's lines in the host's log, within bounds.
+
+/// How loud a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Details of one decision.
+    Debug,
+    /// A change of state.
+    Info,
+    /// Degraded, goes on.
+    Warn,
+    /// A person should look.
+    Error,
+}
+
+/// How much one call may log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Lines per call. Default 50; then one line says how many were dropped.
+    pub lines: usize,
+    /// Bytes per line, fields included. Default 4,096; the rest is cut and marked with `…`.
+    pub line_bytes: usize,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self { lines: 50, line_bytes: 4096 }
+    }
+}
+
+/// The lines of one call. Says on drop how many were too many.
+pub struct CallLog {
+    provider: String,
+    limits: LogLimits,
+    written: usize,
+    dropped: usize,
+}
+
+impl CallLog {
+    /// The log of a call to `provider`.
+    #[must_use]
+    pub fn new(provider: &str, limits: LogLimits) -> Self {
+        Self { provider: provider.to_owned(), limits, written: 0, dropped: 0 }
+    }
+
+    /// Writes a line, or counts it as dropped.
+    pub fn write(&mut self, level: Level, message: &str, fields: &[(String, String)]) {
+        if self.written >= self.limits.lines {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        self.written = self.written.saturating_add(1);
+        let line = compose(message, fields, self.limits.line_bytes);
+        let provider = self.provider.as_str();
+        match level {
+            Level::Debug => tracing::debug!(target: "provider", provider, "{line}"),
+            Level::Info => tracing::info!(target: "provider", provider, "{line}"),
+            Level::Warn => tracing::warn!(target: "provider", provider, "{line}"),
+            Level::Error => tracing::error!(target: "provider", provider, "{line}"),
+        }
+    }
+}
+
+impl Drop for CallLog {
+    fn drop(&mut self) {
+        if self.dropped > 0 {
+            tracing::warn!(
+                provider = self.provider,
+                dropped = self.dropped,
+                "provider logged more than {} lines in one call, the rest is dropped",
+                self.limits.lines
+            );
+        }
+    }
+}
+
+/// One line without control characters: a guest cannot forge a second line, nor colours, nor a terminal's escape codes.
+fn compose(message: &str, fields: &[(String, String)], limit: usize) -> String {
+    let mut line = String::new();
+    let pieces = std::iter::once(message)
+        .chain(fields.iter().flat_map(|(name, value)| [" ", name.as_str(), "=", value.as_str()]));
+    for c in pieces.flat_map(str::chars) {
+        let start = line.len();
+        if is_plain(c) {
+            line.push(c);
+        } else {
+            line.extend(c.escape_default());
+        }
+        if line.len() > limit {
+            line.truncate(start);
+            line.push('…');
+            break;
+        }
+    }
+    line
+}
+
+/// Whether a character is shown as it is: no control character, no line separator, nothing that turns the direction of text.
+fn is_plain(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line_and_within_its_length() {
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let cases = [
+            ("plain", vec![], 100, "plain"),
+            ("müller", vec![field("n", "1")], 100, "müller n=1"),
+            ("a\nlevel=error fake", vec![], 100, "a\\nlevel=error fake"),
+            ("\u{1b}[31mred", vec![field("k\r", "v\0")], 100, "\\u{1b}[31mred k\\r=v\\u{0}"),
+            ("\u{202e}evil", vec![], 100, "\\u{202e}evil"),
+            ("0123456789", vec![], 5, "01234…"),
+            ("012345", vec![field("key", "value")], 8, "012345 k…"),
+            ("0123\n", vec![], 5, "0123…"),
+        ];
+        for (message, fields, limit, line) in cases {
+            assert_eq!(compose(message, &fields, limit), line, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn after_the_last_line_the_rest_is_counted() {
+        let mut log = CallLog::new("test", LogLimits { lines: 3, line_bytes: 100 });
+        for _ in 0..10 {
+            log.write(Level::Info, "again", &[]);
+        }
+        assert_eq!((log.written, log.dropped), (3, 7));
+    }
+}

@@ -1,0 +1,200 @@
+//! One call: a fresh store and instance, under all brakes, thrown away afterwards.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::EventSink;
+use ccm_egress::Door;
+use ccm_egress::log::CallLog;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use wasmtime::component::{Instance, InstancePre, ResourceTable};
+use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
+
+use crate::limits::MemoryMeter;
+use crate::{CallError, Limits, TICK};
+
+/// What is told of a call when it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallEnd {
+    /// The function, as `interface.function`.
+    pub function: &'static str,
+    /// `ok`, or a word of [`CallError::as_str`].
+    pub outcome: &'static str,
+    /// How long it took, waiting included.
+    pub time: Duration,
+    /// How long it computed, in steps of [`TICK`].
+    pub cpu: Duration,
+    /// Bytes of linear memory at the end, which is the peak.
+    pub memory: usize,
+}
+
+/// Is told of every call: metrics.
+pub trait CallObserver: Send + Sync + 'static {
+    /// A call is over.
+    fn call_ended(&self, provider: &str, end: CallEnd);
+}
+
+/// What a guest may touch, made for one call.
+pub(crate) struct CallState {
+    pub(crate) limits: Limits,
+    pub(crate) door: Arc<Door>,
+    pub(crate) log: Arc<Mutex<CallLog>>,
+    pub(crate) events: Option<Arc<dyn EventSink>>,
+    pub(crate) events_emitted: usize,
+    /// Name and UID of the Nodes of this call.
+    pub(crate) nodes: Vec<(String, String)>,
+    /// Whether a Node may be deleted on the answer: then the cache reads empty.
+    pub(crate) proof: bool,
+    pub(crate) end: Instant,
+    pub(crate) memory: MemoryMeter,
+    pub(crate) table: ResourceTable,
+    /// Made when the guest first asks: most never do.
+    pub(crate) wasi: Option<wasmtime_wasi::WasiCtx>,
+    turn: Turn,
+    ticks: u32,
+    out_of_cpu: bool,
+}
+
+/// The right to compute beyond the first tick.
+struct Turn {
+    turns: Arc<Semaphore>,
+    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+impl CallState {
+    /// Lets others compute while this call waits for something.
+    pub(crate) fn give_way(&self) {
+        self.turn.held.lock().take();
+    }
+
+    fn cpu(&self) -> Duration {
+        TICK.saturating_mul(self.ticks)
+    }
+}
+
+/// What a call is about.
+#[derive(Default)]
+pub(crate) struct Subject {
+    /// Name and UID of its Nodes.
+    pub(crate) nodes: Vec<(String, String)>,
+    /// Whether a Node may be deleted on the answer.
+    pub(crate) proof: bool,
+}
+
+/// What a call needs.
+pub(crate) struct CallSettings {
+    pub(crate) limits: Limits,
+    pub(crate) provider: String,
+    pub(crate) door: Arc<Door>,
+    pub(crate) events: Option<Arc<dyn EventSink>>,
+    pub(crate) observer: Option<Arc<dyn CallObserver>>,
+    /// As many as [`Limits::busy_calls`].
+    pub(crate) turns: Arc<Semaphore>,
+}
+
+type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
+
+/// Runs `work` on a fresh instance.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops store and instance.
+pub(crate) async fn call<R: Send>(
+    settings: &CallSettings,
+    pre: &InstancePre<CallState>,
+    function: &'static str,
+    subject: Subject,
+    work: impl for<'a> FnOnce(&'a mut Store<CallState>, &'a Instance) -> Work<'a, R> + Send,
+) -> Result<R, CallError> {
+    let limits = settings.limits;
+    let start = Instant::now();
+    let mut store = fresh_store(settings, pre, subject, start);
+    let running = async {
+        let instance = pre.instantiate_async(&mut store).await?;
+        work(&mut store, &instance).await
+    };
+    let result = match tokio::time::timeout(limits.call_time, running).await {
+        Err(_) => Err(CallError::OutOfTime(limits.call_time)),
+        Ok(Err(error)) => Err(classify(store.data(), error)),
+        Ok(Ok(answer)) => Ok(answer),
+    };
+    if let Some(observer) = &settings.observer {
+        let state = store.data();
+        let outcome = result.as_ref().map_or_else(CallError::as_str, |_| "ok");
+        let end = CallEnd { function, outcome, time: start.elapsed(), cpu: state.cpu(), memory: state.memory.bytes };
+        observer.call_ended(&settings.provider, end);
+    }
+    result
+}
+
+fn fresh_store(
+    settings: &CallSettings,
+    pre: &InstancePre<CallState>,
+    subject: Subject,
+    start: Instant,
+) -> Store<CallState> {
+    let limits = settings.limits;
+    let mut table = ResourceTable::new();
+    table.set_max_capacity(limits.handles);
+    let state = CallState {
+        limits,
+        door: Arc::clone(&settings.door),
+        log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.door.log))),
+        events: settings.events.clone(),
+        events_emitted: 0,
+        nodes: subject.nodes,
+        proof: subject.proof,
+        end: start + limits.call_time,
+        memory: MemoryMeter::new(limits),
+        table,
+        wasi: None,
+        turn: Turn { turns: Arc::clone(&settings.turns), held: Arc::default() },
+        ticks: 0,
+        out_of_cpu: false,
+    };
+    let mut store = Store::new(pre.engine(), state);
+    store.limiter(|state| &mut state.memory);
+    store.set_hostcall_fuel(limits.host_call_bytes);
+    store.set_max_component_handles(limits.handles);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| Ok(on_tick(store)));
+    store
+}
+
+/// Called when the guest computes while a tick passes.
+fn on_tick(mut store: StoreContextMut<'_, CallState>) -> UpdateDeadline {
+    let state = store.data_mut();
+    state.ticks = state.ticks.saturating_add(1);
+    if state.cpu() > state.limits.call_cpu {
+        state.out_of_cpu = true;
+        return UpdateDeadline::Interrupt;
+    }
+    if state.turn.held.lock().is_some() {
+        return UpdateDeadline::Yield(1);
+    }
+    let turns = Arc::clone(&state.turn.turns);
+    let held = Arc::clone(&state.turn.held);
+    UpdateDeadline::YieldCustom(
+        1,
+        Box::pin(async move {
+            // An error means that the semaphore is closed, which nobody does.
+            if let Ok(turn) = turns.acquire_owned().await {
+                *held.lock() = Some(turn);
+            }
+        }),
+    )
+}
+
+fn classify(state: &CallState, error: wasmtime::Error) -> CallError {
+    if state.out_of_cpu {
+        return CallError::OutOfCpu(state.limits.call_cpu);
+    }
+    // A guest that is refused memory aborts, which is a trap like any other.
+    if state.memory.refused {
+        return CallError::OutOfMemory(state.limits.memory_bytes);
+    }
+    CallError::Trap(error.downcast_ref::<Trap>().copied(), error)
+}

@@ -1,0 +1,137 @@
+//! Why a component was not taken, and why a call gave no answer.
+
+use std::time::Duration;
+
+use ccm_cloud::{Failure, FindError, Reaction};
+use wasmtime::Trap;
+
+/// The contract that this host speaks.
+pub const CONTRACT: &str = "ccm:cloud@0.1.0";
+
+/// Why bytes were not taken as a provider. The caller says where they came from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Larger than [`crate::Limits::component_bytes`].
+    #[error("it has {size} bytes, the limit is {limit}; raise the limit component-bytes if that is right")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The setting.
+        limit: usize,
+    },
+    /// Something else than WebAssembly.
+    #[error("it is not a WebAssembly component: {0}; build the provider for wasm32-unknown-unknown and give its .wasm file")]
+    NotWasm(&'static str),
+    /// A core module.
+    #[error(
+        "it is a core WebAssembly module, not a component; build it with the linker wasm-component-ld, or wrap it with `wasm-tools component new`"
+    )]
+    CoreModule,
+    /// Machine code that somebody compiled elsewhere.
+    #[error("it is compiled machine code (.cwasm), which this host never runs; give the .wasm component it was made from")]
+    Precompiled,
+    /// The bytes break off, or break the rules of WebAssembly.
+    #[error("it is damaged: {message} at byte {offset}")]
+    Malformed {
+        /// The parser's words.
+        message: String,
+        /// Where.
+        offset: u64,
+    },
+    /// More of something than this host compiles.
+    #[error("it has {count} {what}, the limit is {limit}; raise the limit {setting} if that is right")]
+    TooComplex {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+        /// Name of the limit.
+        setting: &'static str,
+    },
+    /// Written for another version of the contract.
+    #[error("it is made for {needed}, this host speaks {CONTRACT}; rebuild the provider, or use a host that speaks {needed}")]
+    ContractVersion {
+        /// Package and version that it names.
+        needed: String,
+    },
+    /// Imports that a provider may not have.
+    #[error("it asks for {}, which this host does not offer; a provider may import only interfaces of {CONTRACT} and WASI 0.2", .0.join(", "))]
+    UnknownImports(Vec<String>),
+    /// WASI imports while WASI is off.
+    #[error("it asks for WASI ({}), which is off; build it for wasm32-unknown-unknown, or run the host with --wasi=deny-all", .0.join(", "))]
+    WasiOff(Vec<String>),
+    /// An interface that every provider must offer is absent.
+    #[error("it does not offer {}, which every provider of {CONTRACT} must export", .0.join(", "))]
+    MissingExports(Vec<String>),
+    /// The names fit, the types do not.
+    #[error("its types differ from those of {CONTRACT}: {0:#}; rebuild it against the contract of this host")]
+    Types(wasmtime::Error),
+    /// The compiler refused it.
+    #[error("it does not compile: {0:#}")]
+    Compile(wasmtime::Error),
+    /// `describe` gave no answer.
+    #[error("its function describe failed: {0}")]
+    Describe(CallError),
+    /// `describe` gave an answer that cannot be.
+    #[error("its description is wrong: {0}")]
+    Descriptor(String),
+}
+
+/// Why a call gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// Longer than [`crate::Limits::call_time`].
+    #[error("no answer within {0:?} (limit call-time)")]
+    OutOfTime(Duration),
+    /// More computing than [`crate::Limits::call_cpu`].
+    #[error("more than {0:?} of computing (limit call-cpu)")]
+    OutOfCpu(Duration),
+    /// More memory than [`crate::Limits::memory_bytes`].
+    #[error("more than {0} bytes of memory (limit memory-bytes)")]
+    OutOfMemory(usize),
+    /// The guest stopped itself, or did what it may not.
+    #[error("the provider crashed{}: {}", trap_name(.0.as_ref()), last_cause(.1))]
+    Trap(Option<Trap>, wasmtime::Error),
+    /// An answer that the contract does not allow.
+    #[error("the provider's answer breaks the contract: {0}")]
+    BadAnswer(String),
+}
+
+impl CallError {
+    /// A word for metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::OutOfTime(_) => "out-of-time",
+            Self::OutOfCpu(_) => "out-of-cpu",
+            Self::OutOfMemory(_) => "out-of-memory",
+            Self::Trap(..) => "trap",
+            Self::BadAnswer(_) => "bad-answer",
+        }
+    }
+}
+
+fn trap_name(trap: Option<&Trap>) -> String {
+    trap.map(|trap| format!(" ({trap})")).unwrap_or_default()
+}
+
+/// The innermost cause: the outer ones are backtraces of guest code.
+fn last_cause(error: &wasmtime::Error) -> String {
+    error.chain().last().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Every crash is `retry`: it never proves anything about a machine.
+impl From<CallError> for FindError {
+    fn from(error: CallError) -> Self {
+        let failure = Failure::new(Reaction::Retry, error.to_string());
+        match error {
+            // The cloud may be slow: fewer nodes would not help.
+            CallError::OutOfTime(_) => Self::Failed(failure),
+            _ => Self::Crashed(failure),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The imports of the contract. Each is a thin layer over `ccm-egress`; what a guest says is never trusted.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ccm_cloud::{Severity, Subject};
+use ccm_egress::log::Level;
+
+use crate::bindings::ccm::cloud::{cache, clock, credentials, events, http, log, nodes, settings, types};
+use crate::call::CallState;
+
+/// The answer of a host function; the error would trap the guest.
+type Answer<T> = wasmtime::Result<T>;
+
+impl types::Host for CallState {}
+
+impl http::Host for CallState {
+    async fn send(&mut self, request: http::Request) -> Answer<Result<http::Response, http::TransportError>> {
+        self.give_way();
+        Ok(exchange(&request))
+    }
+
+    async fn send_all(
+        &mut self,
+        requests: Vec<http::Request>,
+    ) -> Answer<Vec<Result<http::Response, http::TransportError>>> {
+        self.give_way();
+        Ok(requests.iter().map(exchange).collect())
+    }
+
+    async fn bind(&mut self, endpoint: String, _base_url: String) -> Answer<Result<(), http::TransportError>> {
+        Ok(refuse(&endpoint))
+    }
+}
+
+fn exchange(request: &http::Request) -> Result<http::Response, http::TransportError> {
+    refuse(&request.endpoint)
+}
+
+fn refuse<T>(endpoint: &str) -> Result<T, http::TransportError> {
+    match ccm_egress::http::send(endpoint) {
+        Ok(never) => match never {},
+        Err(error) => Err(http::TransportError {
+            reason: http::TransportReason::Denied,
+            maybe_sent: error.maybe_sent,
+            retry_after_ms: error.retry_after.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
+            message: error.message,
+        }),
+    }
+}
+
+/// No credential can be granted by this version of the host.
+impl credentials::Host for CallState {
+    async fn available(&mut self, _credential: String) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn forget(&mut self, _credential: String) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn fingerprint(
+        &mut self,
+        _credential: String,
+        _digest: credentials::Digest,
+    ) -> Answer<Result<Vec<u8>, credentials::Refusal>> {
+        Ok(Err(credentials::Refusal::Unknown))
+    }
+
+    async fn key_algorithm(
+        &mut self,
+        _credential: String,
+    ) -> Answer<Result<credentials::Algorithm, credentials::Refusal>> {
+        Ok(Err(credentials::Refusal::Unknown))
+    }
+}
+
+impl settings::Host for CallState {
+    async fn file(&mut self, name: String) -> Answer<Option<String>> {
+        Ok(self.door.settings.files.get(&name).cloned())
+    }
+
+    async fn get(&mut self, name: String) -> Answer<Option<String>> {
+        Ok(self.door.settings.values.get(&name).cloned())
+    }
+
+    async fn cluster_name(&mut self) -> Answer<String> {
+        Ok(self.door.settings.cluster_name.clone())
+    }
+
+    async fn cluster_cidrs(&mut self) -> Answer<Vec<String>> {
+        Ok(self.door.settings.cluster_cidrs.clone())
+    }
+}
+
+impl cache::Host for CallState {
+    async fn get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
+        // A proof must come from the cloud itself.
+        Ok(if self.proof { None } else { self.door.cache.get(&key) })
+    }
+
+    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> Answer<()> {
+        self.door.cache.put(key, value, Duration::from_millis(ttl_ms));
+        Ok(())
+    }
+
+    async fn forget(&mut self, key: String) -> Answer<()> {
+        self.door.cache.forget(&key);
+        Ok(())
+    }
+}
+
+impl clock::Host for CallState {
+    async fn now_ms(&mut self) -> Answer<u64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    async fn remaining_ms(&mut self) -> Answer<u32> {
+        let left = self.end.saturating_duration_since(tokio::time::Instant::now());
+        Ok(u32::try_from(left.as_millis()).unwrap_or(u32::MAX))
+    }
+}
+
+impl log::Host for CallState {
+    async fn write(&mut self, level: log::Level, message: String, fields: Vec<(String, String)>) -> Answer<()> {
+        let level = match level {
+            log::Level::Debug => Level::Debug,
+            log::Level::Info => Level::Info,
+            log::Level::Warn => Level::Warn,
+            log::Level::Error => Level::Error,
+        };
+        self.log.lock().write(level, &message, &fields);
+        Ok(())
+    }
+}
+
+impl events::Host for CallState {
+    async fn emit(
+        &mut self,
+        about: types::Subject,
+        severity: events::Severity,
+        reason: String,
+        message: String,
+    ) -> Answer<()> {
+        let subject = match about {
+            types::Subject::Provider => Some(Subject::Provider),
+            types::Subject::Node(name) => self.node(|node| node.0 == name),
+            // With several objects in a call nobody can tell which one is meant.
+            types::Subject::Call if self.nodes.len() == 1 => self.node(|_| true),
+            types::Subject::Call | types::Subject::Service(_) => None,
+        };
+        let Some(subject) = subject else {
+            self.log.lock().write(Level::Warn, "an Event about an object that is not in this call is dropped", &[]);
+            return Ok(());
+        };
+        if !is_reason(&reason) {
+            self.log.lock().write(Level::Warn, "an Event whose reason is not CamelCase is dropped", &[]);
+            return Ok(());
+        }
+        self.events_emitted = self.events_emitted.saturating_add(1);
+        if self.events_emitted > self.limits.events {
+            if self.events_emitted == self.limits.events.saturating_add(1) {
+                let text = format!("more than {} Events in one call (limit events), the rest is dropped", self.limits.events);
+                self.log.lock().write(Level::Warn, &text, &[]);
+            }
+            return Ok(());
+        }
+        let severity = match severity {
+            events::Severity::Normal => Severity::Normal,
+            events::Severity::Warning => Severity::Warning,
+        };
+        if let Some(sink) = &self.events {
+            sink.emit(subject, severity, reason, cut(message));
+        }
+        Ok(())
+    }
+}
+
+impl CallState {
+    fn node(&self, is_meant: impl Fn(&(String, String)) -> bool) -> Option<Subject> {
+        let (name, uid) = self.nodes.iter().find(|node| is_meant(node))?;
+        Some(Subject::Node { name: name.clone(), uid: uid.clone() })
+    }
+}
+
+/// The API server refuses longer reasons.
+fn is_reason(reason: &str) -> bool {
+    reason.len() <= 128
+        && reason.starts_with(|c: char| c.is_ascii_uppercase())
+        && reason.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+/// The API server refuses messages over 1,024 bytes.
+fn cut(mut message: String) -> String {
+    const MAX_EVENT_MESSAGE: usize = 1024;
+    if message.len() > MAX_EVENT_MESSAGE {
+        let end = message.floor_char_boundary(MAX_EVENT_MESSAGE - '…'.len_utf8());
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+/// Label selectors come with the first provider that needs them; until then the answer says so.
+impl nodes::Host for CallState {
+    async fn matching(&mut self, _label_selector: String) -> Answer<Result<Vec<String>, String>> {
+        Ok(Err("this version of the host does not answer label selectors".to_owned()))
+    }
+}

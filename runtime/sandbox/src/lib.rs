@@ -1,0 +1,31 @@
+//! Runs providers that are WebAssembly components, and offers the traits of `ccm-cloud` on their behalf.
+//!
+//! A [`Sandbox`] is one engine. [`Sandbox::load`] checks and compiles bytes to a [`Component`]; with what the operator grants
+//! it becomes a [`Provider`]. Every call of a provider gets a fresh store and instance under [`Limits`], and nothing of a
+//! guest outlives its call.
+//!
+//! | brake | how | when it bites |
+//! |---|---|---|
+//! | time | `tokio::time::timeout` around the call | [`CallError::OutOfTime`] |
+//! | computing | epoch ticks from an OS thread, counted per call | [`CallError::OutOfCpu`] |
+//! | memory | all linear memories of the store summed up | [`CallError::OutOfMemory`] |
+//! | data to the host | wasmtime's host call fuel | [`CallError::Trap`] |
+//! | compiling | size and counts looked at before the compiler sees the bytes | [`LoadError::TooComplex`] |
+
+mod bindings;
+mod call;
+mod convert;
+mod engine;
+mod error;
+mod host;
+mod limits;
+mod outline;
+mod provider;
+mod wasi;
+
+pub use call::{CallEnd, CallObserver};
+pub use engine::{Sandbox, TICK};
+pub use error::{CONTRACT, CallError, LoadError};
+pub use limits::Limits;
+pub use outline::Outline;
+pub use provider::{Component, Provider};

@@ -1,0 +1,111 @@
+//! What a component may take. Every number is a setting.
+
+use std::time::Duration;
+
+use wasmtime::ResourceLimiter;
+
+/// Limits of one provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest component, unpacked, in bytes. Default 16 MiB; ours have 0.1 to 0.2 MiB.
+    pub component_bytes: usize,
+    /// Most functions in all its modules. Default 50,000. Counted before the compiler sees it: a compile cannot be stopped.
+    pub functions: usize,
+    /// Most types in all its modules and components. Default 20,000.
+    pub types: usize,
+    /// Most bytes in one function body. Default 1 MiB: compile time grows faster than the size of a function.
+    pub function_bytes: usize,
+    /// Linear memory of a call in bytes, all memories together. Default 64 MiB. More is refused to the guest, which then
+    /// usually aborts.
+    pub memory_bytes: usize,
+    /// Most linear memories. Default 4.
+    pub memories: usize,
+    /// Most tables. Default 16.
+    pub tables: usize,
+    /// Most elements in a table. Default 20,000.
+    pub table_elements: usize,
+    /// Most core instances. Default 16.
+    pub instances: usize,
+    /// Most handles of resources, in the component's table and in the host's. Default 1,000.
+    pub handles: usize,
+    /// Most bytes that a guest hands to the host in one host call, or as the answer of a call. Default 8 MiB.
+    pub host_call_bytes: usize,
+    /// Time of a call, waiting included. Default 60 s.
+    pub call_time: Duration,
+    /// Computing time of a call, counted in ticks of [`crate::TICK`]. Default 2 s.
+    pub call_cpu: Duration,
+    /// How many calls of this provider may compute beyond their first tick at the same time. Default 1, so that one bad
+    /// provider leaves a core to the others.
+    pub busy_calls: usize,
+    /// Most Events per call. Default 20; more are dropped and counted in the log.
+    pub events: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            component_bytes: 16 << 20,
+            functions: 50_000,
+            types: 20_000,
+            function_bytes: 1 << 20,
+            memory_bytes: 64 << 20,
+            memories: 4,
+            tables: 16,
+            table_elements: 20_000,
+            instances: 16,
+            handles: 1_000,
+            host_call_bytes: 8 << 20,
+            call_time: Duration::from_secs(60),
+            call_cpu: Duration::from_secs(2),
+            busy_calls: 1,
+            events: 20,
+        }
+    }
+}
+
+/// Counts the memory of one call. `wasmtime::StoreLimits` would limit each memory alone.
+#[derive(Debug)]
+pub(crate) struct MemoryMeter {
+    limits: Limits,
+    /// Bytes of all memories now, which is also the peak: memories never shrink.
+    pub(crate) bytes: usize,
+    /// Whether the guest asked for more than it may have.
+    pub(crate) refused: bool,
+}
+
+impl MemoryMeter {
+    pub(crate) const fn new(limits: Limits) -> Self {
+        Self { limits, bytes: 0, refused: false }
+    }
+}
+
+impl ResourceLimiter for MemoryMeter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
+        let granted = bytes <= self.limits.memory_bytes;
+        if granted {
+            self.bytes = bytes;
+        } else {
+            self.refused = true;
+        }
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let granted = desired <= self.limits.table_elements;
+        self.refused |= !granted;
+        Ok(granted)
+    }
+
+    fn instances(&self) -> usize {
+        self.limits.instances
+    }
+
+    fn tables(&self) -> usize {
+        self.limits.tables
+    }
+
+    fn memories(&self) -> usize {
+        self.limits.memories
+    }
+}

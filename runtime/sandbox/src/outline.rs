@@ -1,0 +1,151 @@
+//! Looks at a component without compiling it: what it is, what it asks for, what it offers, how large its parts are.
+
+use serde::Serialize;
+use wasmparser::{Encoding, Parser, Payload};
+
+use crate::{CONTRACT, Limits, LoadError};
+
+/// Interfaces of the contract that a provider may import.
+const IMPORTS: [&str; 9] = ["types", "http", "credentials", "settings", "cache", "clock", "log", "events", "nodes"];
+/// Interfaces of the contract that a provider must export.
+const REQUIRED: [&str; 2] = ["meta", "instances"];
+
+/// What can be said of a component before it is compiled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outline {
+    /// Bytes, unpacked.
+    pub size: usize,
+    /// Names of the interfaces that it asks for, in its order.
+    pub imports: Vec<String>,
+    /// Names of the interfaces that it offers, in its order.
+    pub exports: Vec<String>,
+    /// Functions in all its modules.
+    pub functions: usize,
+    /// Types in all its modules and components.
+    pub types: usize,
+}
+
+impl Outline {
+    /// Reads the outline of a component and refuses what this host would not compile.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`], of the kinds that say something about bytes, size and names.
+    pub fn read(bytes: &[u8], limits: &Limits, wasi: bool) -> Result<Self, LoadError> {
+        if bytes.len() > limits.component_bytes {
+            return Err(LoadError::TooLarge { size: bytes.len(), limit: limits.component_bytes });
+        }
+        match bytes {
+            [] => return Err(LoadError::NotWasm("it is empty")),
+            [0x7f, b'E', b'L', b'F', ..] if wasmtime::Engine::detect_precompiled(bytes).is_some() => {
+                return Err(LoadError::Precompiled);
+            }
+            [0, b'a', b's', b'm', _, _, 0, _, ..] => return Err(LoadError::CoreModule),
+            [0, b'a', b's', b'm', ..] => {}
+            [b'(', ..] => return Err(LoadError::NotWasm("it looks like WebAssembly text")),
+            _ => return Err(LoadError::NotWasm("it does not begin with the magic bytes of WebAssembly")),
+        }
+        let outline = Self::parse(bytes, limits)?;
+        outline.check_names(wasi)?;
+        Ok(outline)
+    }
+
+    /// The contract that it is made for, package and version; none when it names none.
+    #[must_use]
+    pub fn contract(&self) -> Option<String> {
+        self.imports.iter().chain(&self.exports).find_map(|name| {
+            let (interface, version) = name.split_once('@')?;
+            let (package, _) = interface.split_once('/')?;
+            (package == "ccm:cloud").then(|| format!("{package}@{version}"))
+        })
+    }
+
+    /// Whether it asks for any WASI interface.
+    #[must_use]
+    pub fn needs_wasi(&self) -> bool {
+        self.imports.iter().any(|name| is_wasi(name))
+    }
+
+    fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, LoadError> {
+        let malformed = |error: wasmparser::BinaryReaderError| LoadError::Malformed {
+            message: error.message().to_owned(),
+            offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
+        };
+        let mut outline = Self { size: bytes.len(), ..Self::default() };
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload.map_err(malformed)? {
+                Payload::Version { encoding, .. } => {
+                    if depth == 0 && encoding == Encoding::Module {
+                        return Err(LoadError::CoreModule);
+                    }
+                    depth = depth.saturating_add(1);
+                }
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::ComponentImportSection(section) if depth == 1 => {
+                    for import in section {
+                        outline.imports.push(import.map_err(malformed)?.name.name.to_owned());
+                    }
+                }
+                Payload::ComponentExportSection(section) if depth == 1 => {
+                    for export in section {
+                        outline.exports.push(export.map_err(malformed)?.name.name.to_owned());
+                    }
+                }
+                Payload::FunctionSection(section) => outline.add_functions(section.count(), limits)?,
+                Payload::TypeSection(section) => outline.add_types(section.count(), limits)?,
+                Payload::CoreTypeSection(section) => outline.add_types(section.count(), limits)?,
+                Payload::ComponentTypeSection(section) => outline.add_types(section.count(), limits)?,
+                Payload::CodeSectionEntry(body) => {
+                    let range = body.range();
+                    let size = range.end.saturating_sub(range.start);
+                    at_most("bytes in one function", size, limits.function_bytes, "function-bytes")?;
+                }
+                _ => {}
+            }
+        }
+        Ok(outline)
+    }
+
+    fn add_functions(&mut self, count: u32, limits: &Limits) -> Result<(), LoadError> {
+        self.functions = self.functions.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
+        at_most("functions", self.functions, limits.functions, "functions")
+    }
+
+    fn add_types(&mut self, count: u32, limits: &Limits) -> Result<(), LoadError> {
+        self.types = self.types.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
+        at_most("types", self.types, limits.types, "types")
+    }
+
+    fn check_names(&self, wasi: bool) -> Result<(), LoadError> {
+        if let Some(needed) = self.contract()
+            && needed != CONTRACT
+        {
+            return Err(LoadError::ContractVersion { needed });
+        }
+        let (asked, unknown): (Vec<&String>, Vec<&String>) =
+            self.imports.iter().filter(|name| !IMPORTS.iter().any(|own| **name == full_name(own))).partition(|n| is_wasi(n));
+        if !unknown.is_empty() {
+            return Err(LoadError::UnknownImports(unknown.into_iter().cloned().collect()));
+        }
+        if !asked.is_empty() && !wasi {
+            return Err(LoadError::WasiOff(asked.into_iter().cloned().collect()));
+        }
+        let missing: Vec<String> =
+            REQUIRED.iter().map(|name| full_name(name)).filter(|name| !self.exports.contains(name)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(LoadError::MissingExports(missing)) }
+    }
+}
+
+fn full_name(interface: &str) -> String {
+    CONTRACT.replacen('@', &format!("/{interface}@"), 1)
+}
+
+fn is_wasi(name: &str) -> bool {
+    name.starts_with("wasi:")
+}
+
+fn at_most(what: &'static str, count: usize, limit: usize, setting: &'static str) -> Result<(), LoadError> {
+    if count > limit { Err(LoadError::TooComplex { what, count, limit, setting }) } else { Ok(()) }
+}

@@ -1,0 +1,190 @@
+//! A compiled component, and the provider that it becomes with what the operator grants.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Capability, Descriptor, EventSink, Failure, FindError, Finding, Instances, Need, Node, Problem};
+use ccm_egress::Door;
+use ccm_egress::cache::Cache;
+use ccm_egress::log::LogLimits;
+use ccm_egress::settings::Settings;
+use tokio::sync::Semaphore;
+use wasmtime::component::InstancePre;
+
+use crate::bindings::exports::ccm::cloud::{instances, meta};
+use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
+use crate::{CallError, Limits, LoadError, Outline, convert};
+
+/// A component that is checked, compiled, linked and described. It has been granted nothing yet.
+pub struct Component {
+    outline: Outline,
+    descriptor: Descriptor,
+    limits: Limits,
+    code: Code,
+}
+
+/// The linked code and where its exports are.
+#[derive(Clone)]
+struct Code {
+    pre: InstancePre<CallState>,
+    meta: Arc<meta::GuestIndices>,
+    instances: Arc<instances::GuestIndices>,
+}
+
+impl Component {
+    /// What can be said of it without running it.
+    #[must_use]
+    pub const fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
+    /// Who it is and what it asks for.
+    #[must_use]
+    pub const fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The provider that this component is with these grants. `events` takes the Events that it emits, `observer` is told
+    /// of its calls.
+    #[must_use]
+    pub fn into_provider(
+        self,
+        door: Door,
+        events: Option<Arc<dyn EventSink>>,
+        observer: Option<Arc<dyn CallObserver>>,
+    ) -> Provider {
+        let settings = CallSettings {
+            limits: self.limits,
+            provider: self.descriptor.name.clone(),
+            door: Arc::new(door),
+            events,
+            observer,
+            turns: Arc::new(Semaphore::new(self.limits.busy_calls)),
+        };
+        Provider { descriptor: self.descriptor, settings, code: self.code }
+    }
+}
+
+/// Code whose `describe` was not asked yet.
+pub(crate) struct Linked(Code);
+
+impl Linked {
+    /// Finds the exports that every provider has.
+    pub(crate) fn try_new(pre: InstancePre<CallState>) -> Result<Self, LoadError> {
+        let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
+        let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
+        Ok(Self(Code { pre, meta: Arc::new(meta), instances: Arc::new(instances) }))
+    }
+
+    /// Asks for the description, with nothing granted.
+    pub(crate) async fn described(self, outline: Outline, limits: Limits) -> Result<Component, LoadError> {
+        let code = self.0;
+        let door = Door { settings: Settings::default(), cache: Cache::new(0), log: LogLimits::default() };
+        let settings = CallSettings {
+            limits,
+            provider: "(unnamed)".to_owned(),
+            door: Arc::new(door),
+            events: None,
+            observer: None,
+            turns: Arc::new(Semaphore::new(1)),
+        };
+        let exports = Arc::clone(&code.meta);
+        let described = call(&settings, &code.pre, "meta.describe", Subject::default(), move |store, instance| {
+            Box::pin(async move { exports.load(&mut *store, instance)?.call_describe(store).await })
+        });
+        let descriptor = convert::descriptor(described.await.map_err(LoadError::Describe)?);
+        check_descriptor(&descriptor)?;
+        Ok(Component { outline, descriptor, limits, code })
+    }
+}
+
+fn check_descriptor(descriptor: &Descriptor) -> Result<(), LoadError> {
+    let name = &descriptor.name;
+    if !is_dns_label(name) {
+        return Err(LoadError::Descriptor(format!("its name {name:?} is not a DNS label (a-z, 0-9, -; at most 63)")));
+    }
+    let [_, ..] = descriptor.provider_id_schemes.as_slice() else {
+        return Err(LoadError::Descriptor("it names no scheme of provider IDs".to_owned()));
+    };
+    if let Some(scheme) = descriptor.provider_id_schemes.iter().find(|scheme| !is_scheme(scheme)) {
+        return Err(LoadError::Descriptor(format!("{scheme:?} is not a scheme (write it without ://)")));
+    }
+    Ok(())
+}
+
+fn is_dns_label(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+/// A provider that runs.
+pub struct Provider {
+    descriptor: Descriptor,
+    settings: CallSettings,
+    code: Code,
+}
+
+impl Provider {
+    /// Who it is and what it asks for.
+    #[must_use]
+    pub const fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// What is wrong with its configuration. Only with `online` the cloud is asked.
+    ///
+    /// # Errors
+    ///
+    /// The outer one when there is no answer, the inner one when the provider cannot tell.
+    pub async fn check(&self, online: bool) -> Result<Result<Vec<Problem>, Failure>, CallError> {
+        let exports = Arc::clone(&self.code.meta);
+        let answer = call(&self.settings, &self.code.pre, "meta.check", Subject::default(), move |store, instance| {
+            Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
+        });
+        let answer = answer.await?;
+        Ok(answer.map(|problems| problems.into_iter().map(convert::problem).collect()).map_err(convert::failure))
+    }
+
+    /// The optional interfaces that work with this configuration.
+    ///
+    /// # Errors
+    ///
+    /// The outer one when there is no answer, the inner one when the provider cannot tell.
+    pub async fn offers(&self) -> Result<Result<Vec<Capability>, Failure>, CallError> {
+        let exports = Arc::clone(&self.code.meta);
+        let answer = call(&self.settings, &self.code.pre, "meta.offers", Subject::default(), move |store, instance| {
+            Box::pin(async move { exports.load(&mut *store, instance)?.call_offers(store).await })
+        });
+        let answer = answer.await?;
+        Ok(answer.map(|offers| offers.into_iter().map(convert::capability).collect()).map_err(convert::failure))
+    }
+}
+
+impl Instances for Provider {
+    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+        let subject = Subject {
+            nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
+            proof: need == Need::Proof,
+        };
+        let asked = nodes.len();
+        let declared = &self.descriptor.annotations;
+        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
+        let need = convert::need(need);
+        let exports = Arc::clone(&self.code.instances);
+        let answer = call(&self.settings, &self.code.pre, "instances.find", subject, move |store, instance| {
+            Box::pin(async move { exports.load(&mut *store, instance)?.call_find(store, &nodes, need).await })
+        });
+        let findings = answer.await?.map_err(convert::failure)?;
+        if findings.len() != asked {
+            let text = format!("instances.find gave {} findings for {asked} nodes", findings.len());
+            return Err(CallError::BadAnswer(text).into());
+        }
+        Ok(findings.into_iter().map(convert::finding).collect())
+    }
+}
