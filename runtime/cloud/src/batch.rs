@@ -258,9 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_node_that_crashes_the_provider_does_not_keep_the_others_from_their_answer() {
-        let asks = (0..64)
-            .map(|i| (if i == 37 { "poison".into() } else { format!("n{i}") }, Need::Metadata))
-            .collect();
+        let asks = (0..64).map(|i| (if i == 37 { "poison".into() } else { format!("n{i}") }, Need::Metadata)).collect();
         let (cloud, answers) = answers(BatchSettings::default(), asks).await;
         let failed: Vec<usize> = answers.iter().enumerate().filter(|(_, a)| a.is_err()).map(|(i, _)| i).collect();
         assert_eq!(failed, [37]);

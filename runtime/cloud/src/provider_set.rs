@@ -124,7 +124,8 @@ mod tests {
     }
 
     fn set(names: &[&'static str]) -> ProviderSet<Cloud> {
-        let members = names.iter().map(|name| Member { schemes: vec![(*name).into()], instances: Arc::new(Cloud(name)) });
+        let members =
+            names.iter().map(|name| Member { schemes: vec![(*name).into()], instances: Arc::new(Cloud(name)) });
         ProviderSet::new(members.collect())
     }
 

@@ -71,7 +71,11 @@ mod tests {
     #[test]
     fn yaml_and_json_arrive_as_json_and_ini_as_it_is() {
         let cases: [(&str, ConfigFormat, Option<&str>); 7] = [
-            ("mode: adaptive\npool:\n  cidr: 10.0.0.0/24\n", ConfigFormat::Yaml, Some(r#"{"mode":"adaptive","pool":{"cidr":"10.0.0.0/24"}}"#)),
+            (
+                "mode: adaptive\npool:\n  cidr: 10.0.0.0/24\n",
+                ConfigFormat::Yaml,
+                Some(r#"{"mode":"adaptive","pool":{"cidr":"10.0.0.0/24"}}"#),
+            ),
             (r#"{"mode": "fixture"}"#, ConfigFormat::Yaml, Some(r#"{"mode":"fixture"}"#)),
             (r#"{"a": [1, true, null]}"#, ConfigFormat::Json, Some(r#"{"a":[1,true,null]}"#)),
             ("[Global]\nkey = value\n", ConfigFormat::Ini, Some("[Global]\nkey = value\n")),

@@ -97,7 +97,8 @@ fn compose(message: &str, fields: &[(String, String)], limit: usize) -> String {
 
 /// Whether a character is shown as it is: no control character, no line separator, nothing that turns the direction of text.
 fn is_plain(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    !c.is_control()
+        && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -23,7 +23,11 @@ impl Settings {
     /// # Errors
     ///
     /// Every value whose name is not declared, or that is not one of the allowed ones, all at once.
-    pub fn set_values(&mut self, descriptor: &Descriptor, given: &BTreeMap<String, String>) -> Result<(), Vec<Problem>> {
+    pub fn set_values(
+        &mut self,
+        descriptor: &Descriptor,
+        given: &BTreeMap<String, String>,
+    ) -> Result<(), Vec<Problem>> {
         let mut problems = Vec::new();
         for (name, value) in given {
             let Some(setting) = descriptor.settings.iter().find(|setting| setting.name == *name) else {

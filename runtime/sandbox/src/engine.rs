@@ -10,7 +10,7 @@ use wasmtime::{Config, Engine};
 use crate::bindings::ccm::cloud;
 use crate::call::CallState;
 use crate::provider::Linked;
-use crate::{Component, Limits, LoadError, Outline, wasi};
+use crate::{Component, EngineError, Limits, LoadError, Outline, wasi};
 
 /// How often a computing guest is looked at. Calls yield to others on every tick.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -38,7 +38,11 @@ impl Sandbox {
     /// # Errors
     ///
     /// When the engine does not run on this machine, or the thread cannot be started.
-    pub fn try_new() -> wasmtime::Result<Self> {
+    pub fn try_new() -> Result<Self, EngineError> {
+        Self::start().map_err(EngineError)
+    }
+
+    fn start() -> wasmtime::Result<Self> {
         let mut config = Config::new();
         config.epoch_interruption(true);
         config.max_wasm_stack(WASM_STACK);

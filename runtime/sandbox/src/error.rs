@@ -21,7 +21,9 @@ pub enum LoadError {
         limit: usize,
     },
     /// Something else than WebAssembly.
-    #[error("it is not a WebAssembly component: {0}; build the provider for wasm32-unknown-unknown and give its .wasm file")]
+    #[error(
+        "it is not a WebAssembly component: {0}; build the provider for wasm32-unknown-unknown and give its .wasm file"
+    )]
     NotWasm(&'static str),
     /// A core module.
     #[error(
@@ -29,7 +31,9 @@ pub enum LoadError {
     )]
     CoreModule,
     /// Machine code that somebody compiled elsewhere.
-    #[error("it is compiled machine code (.cwasm), which this host never runs; give the .wasm component it was made from")]
+    #[error(
+        "it is compiled machine code (.cwasm), which this host never runs; give the .wasm component it was made from"
+    )]
     Precompiled,
     /// The bytes break off, or break the rules of WebAssembly.
     #[error("it is damaged: {message} at byte {offset}")]
@@ -52,7 +56,9 @@ pub enum LoadError {
         setting: &'static str,
     },
     /// Written for another version of the contract.
-    #[error("it is made for {needed}, this host speaks {CONTRACT}; rebuild the provider, or use a host that speaks {needed}")]
+    #[error(
+        "it is made for {needed}, this host speaks {CONTRACT}; rebuild the provider, or use a host that speaks {needed}"
+    )]
     ContractVersion {
         /// Package and version that it names.
         needed: String,
@@ -79,6 +85,11 @@ pub enum LoadError {
     #[error("its description is wrong: {0}")]
     Descriptor(String),
 }
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("the WebAssembly engine does not start on this machine: {0:#}")]
+pub struct EngineError(pub(crate) wasmtime::Error);
 
 /// Why a call gave no answer.
 #[derive(Debug, thiserror::Error)]

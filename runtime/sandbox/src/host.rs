@@ -160,7 +160,8 @@ impl events::Host for CallState {
         self.events_emitted = self.events_emitted.saturating_add(1);
         if self.events_emitted > self.limits.events {
             if self.events_emitted == self.limits.events.saturating_add(1) {
-                let text = format!("more than {} Events in one call (limit events), the rest is dropped", self.limits.events);
+                let text =
+                    format!("more than {} Events in one call (limit events), the rest is dropped", self.limits.events);
                 self.log.lock().write(Level::Warn, &text, &[]);
             }
             return Ok(());

@@ -25,7 +25,7 @@ mod wasi;
 
 pub use call::{CallEnd, CallObserver};
 pub use engine::{Sandbox, TICK};
-pub use error::{CONTRACT, CallError, LoadError};
+pub use error::{CONTRACT, CallError, EngineError, LoadError};
 pub use limits::Limits;
 pub use outline::Outline;
 pub use provider::{Component, Provider};

@@ -124,8 +124,11 @@ impl Outline {
         {
             return Err(LoadError::ContractVersion { needed });
         }
-        let (asked, unknown): (Vec<&String>, Vec<&String>) =
-            self.imports.iter().filter(|name| !IMPORTS.iter().any(|own| **name == full_name(own))).partition(|n| is_wasi(n));
+        let (asked, unknown): (Vec<&String>, Vec<&String>) = self
+            .imports
+            .iter()
+            .filter(|name| !IMPORTS.iter().any(|own| **name == full_name(own)))
+            .partition(|n| is_wasi(n));
         if !unknown.is_empty() {
             return Err(LoadError::UnknownImports(unknown.into_iter().cloned().collect()));
         }

@@ -1,0 +1,177 @@
+# Recipes for developers and CI. `./just RECIPE` needs nothing installed before; `just RECIPE` works as well.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# Components that `build-providers` makes, and their limit: a ConfigMap holds 1 MiB, and the smaller, the sooner loaded.
+providers := "cloudlycke"
+provider_limit := "200000"
+cargo_deny := "0.20.2"
+cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
+# Where cargo puts what it builds in providers/.
+wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
+
+# List the recipes
+default:
+    @{{ quote(just_executable()) }} --list --unsorted
+
+# A cluster in a few seconds, before and after the provider; ARGS: --keep leaves it running
+demo *ARGS: _tools build-providers _control-plane
+    cargo build -p wasm-ccm
+    cargo run -p ccm-e2e --bin demo -- {{ ARGS }}
+
+# All tests, in both workspaces; builds all that they need
+test: _tools build-providers _guests _control-plane
+    cargo build -p wasm-ccm
+    cargo test --workspace
+    cd providers && cargo test --workspace --target "$(rustc -vV | sed -n 's/^host: //p')"
+
+# Format, clippy, docs, shell syntax, lengths of files
+lint: _tools _lint-files
+    cargo fmt --all --check
+    cd providers && cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cd providers && cargo clippy --workspace -- -D warnings
+    cd providers && cargo clippy --workspace --all-targets --target "$(rustc -vV | sed -n 's/^host: //p')" -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+    cd providers && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Licences, banned and duplicate dependencies, sources (the first run installs cargo-deny)
+deny: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    deny={{ quote(cache) }}/cargo-deny-{{ cargo_deny }}
+    if [ ! -x "$deny/bin/cargo-deny" ]; then
+        echo "installing cargo-deny {{ cargo_deny }} into $deny (once)" >&2
+        cargo install cargo-deny --quiet --locked --version {{ cargo_deny }} --root "$deny"
+    fi
+    "$deny/bin/cargo-deny" check bans licenses sources
+    cd providers
+    # What the host's graph alone has, here matches nothing.
+    "$deny/bin/cargo-deny" --config ../deny.toml --target wasm32-unknown-unknown check --allow unmatched-skip bans licenses sources
+
+# Format everything
+fmt: _tools
+    cargo fmt --all
+    cd providers && cargo fmt --all
+
+# The host, optimised: target/release/wasm-ccm
+build: _tools
+    cargo build --release -p wasm-ccm
+    @ls -l "${CARGO_TARGET_DIR:-target}/release/wasm-ccm" | awk '{ printf "wasm-ccm: %.1f MB\n", $5 / 1e6 }'
+
+# The providers as components: target/providers/*.wasm
+build-providers: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    (cd providers && cargo build --release $(printf -- '-p %s ' {{ providers }}))
+    mkdir -p target/providers
+    for provider in {{ providers }}; do
+        component=target/providers/$provider.wasm
+        cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/$provider.wasm "$component"
+        size=$(wc -c <"$component")
+        echo "$component: $size bytes, $(gzip -9c "$component" | wc -c) as .gz"
+        if [ "$size" -gt {{ provider_limit }} ]; then
+            echo "error: $component has more than {{ provider_limit }} bytes" >&2
+            exit 1
+        fi
+        if grep -aq 'wasi:' "$component"; then
+            echo "error: $component imports WASI: $(grep -aoE 'wasi:[a-z0-9/@.-]+' "$component" | sort -u | tr '\n' ' ')" >&2
+            exit 1
+        fi
+    done
+
+# One benchmark (nodes, sandbox, footprint): a table, and target/bench/NAME.jsonl
+bench NAME *ARGS: _tools build-providers _control-plane
+    mkdir -p target/bench
+    cargo build --release -p wasm-ccm
+    cargo run --release -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }}
+
+# A private control plane to play with, until Ctrl-C
+cluster: _tools _control-plane
+    cargo run -p ccm-cluster
+
+# Remove what was built here; the control plane in the cache folder stays
+clean:
+    cargo clean
+    cd providers && cargo clean
+
+_guests: _tools
+    cd providers && cargo build --release -p hostile --target wasm32-unknown-unknown --target wasm32-wasip2
+    mkdir -p target/guests
+    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/hostile.wasm target/guests/hostile.wasm
+    cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.wasm target/guests/hostile-wasi.wasm
+
+_control-plane: _tools
+    @tests/cluster/control-plane/build >/dev/null
+
+_lint-files:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    failed=0
+    sources() { git ls-files --cached --others --exclude-standard "$@"; }
+    while read -r file; do
+        bash -n "$file" || failed=1
+    done < <(sources just .ci/run tests/cluster/control-plane/build '*.sh')
+    while read -r file; do
+        lines=$(wc -l <"$file")
+        if [ "$lines" -gt 500 ]; then
+            echo "error: $file has $lines lines, the limit is 500" >&2
+            failed=1
+        fi
+    done < <(sources '*.rs' '*.sh' '*.go' just .ci/run)
+    exit "$failed"
+
+# Installs what is missing and can be installed; says what to do about the rest.
+_tools:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    missing=0
+    missing() {
+        echo "missing: $1" >&2
+        echo "    $2" >&2
+        missing=1
+    }
+    toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+
+    if ! command -v cc >/dev/null; then
+        missing "a C compiler (linker, and the cryptography of TLS)" "Debian, Ubuntu: apt-get install gcc libc6-dev. Fedora: dnf install gcc"
+    fi
+    if ! command -v git >/dev/null; then
+        missing "git" "Debian, Ubuntu: apt-get install git"
+    fi
+    if ! command -v flock >/dev/null; then
+        missing "flock" "Debian, Ubuntu: apt-get install util-linux"
+    fi
+
+    # Not every rustup installs the tool chain of rust-toolchain.toml by itself.
+    if ! cargo --version >/dev/null 2>&1 && command -v rustup >/dev/null; then
+        echo "installing Rust $toolchain" >&2
+        rustup toolchain install "$toolchain" --no-self-update --profile minimal --component clippy --component rustfmt >&2 || true
+    fi
+    if ! cargo --version >/dev/null 2>&1; then
+        missing "Rust $toolchain" "install rustup (https://rustup.rs), then run this again"
+    else
+        libraries=$(rustc --print sysroot)/lib/rustlib
+        for target in wasm32-unknown-unknown wasm32-wasip2; do
+            [ -d "$libraries/$target" ] && continue
+            if command -v rustup >/dev/null; then
+                echo "installing Rust's target $target" >&2
+                rustup target add --toolchain "$toolchain" "$target" >&2 || true
+            fi
+            if [ ! -d "$libraries/$target" ]; then
+                missing "Rust's target $target" "rustup target add --toolchain $toolchain $target"
+            fi
+        done
+        for component in clippy rustfmt; do
+            cargo "${component/rust/}" --version >/dev/null 2>&1 && continue
+            if ! rustup component add --toolchain "$toolchain" "$component" >&2; then
+                missing "$component" "rustup component add --toolchain $toolchain $component"
+            fi
+        done
+    fi
+
+    # Any Go from 1.21 on fetches the version that go.mod names.
+    if [ -z "${KUBEBUILDER_ASSETS:-}" ] && ! (cd tests/cluster/control-plane && go version) >/dev/null 2>&1; then
+        missing "Go 1.26, which builds the control plane of the tests" "install it (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok"
+    fi
+    exit "$missing"

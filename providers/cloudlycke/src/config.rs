@@ -1,0 +1,139 @@
+//! The configuration file.
+//!
+//! | key | default | meaning |
+//! | --- | --- | --- |
+//! | `mode` | `adaptive` | `fixture` brings the two machines of the original demonstration |
+//! | `region`, `zone` | `virtualbox` | of machines that have none of their own |
+//! | `strict` | `false` | a Node that is not in `instances` has no machine; it may be deleted |
+//! | `adoptForeign` | `false` | also take care of Nodes with another cloud's provider ID |
+//! | `reportExternalIP` | `true` | a Node without external address has its first internal one as such |
+//! | `instances[]` | | machines: `name` (of the Node), `id`, `instanceType`, `zone`, `region`, `state`, `addresses[]` |
+//! | `instances[].addresses[]` | | `type` and `address`, as in a Node's status |
+//! | `loadBalancer`, `routes` | | no effect in this version |
+//! | `clusterName` | | no effect: the host knows it |
+//!
+//! Every mistake is found in one go. Keys without effect are judged like the others, so that a file can be written today,
+//! but the operator is told.
+
+mod machine;
+mod network;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use ccm_sdk::types::{Failure, Node, Problem};
+
+pub(crate) use self::machine::{Machine, State};
+use self::reader::Section;
+use crate::label::LabelValue;
+
+/// The file's name in the contract; the operator gives it with `--cloud-config`.
+pub(crate) const FILE: &str = "cloud-config";
+
+const DEFAULT_PLACE: &str = "virtualbox";
+
+/// How long the host may wait before it asks again while the file is wrong: a person has to act first.
+const MISCONFIGURED_RETRY: Duration = Duration::from_secs(30);
+
+/// Whether Nodes are described by what they are, or as the machines of the original demonstration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Adaptive,
+    Fixture,
+}
+
+impl Display for Mode {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Adaptive => "adaptive",
+            Self::Fixture => "fixture",
+        })
+    }
+}
+
+/// What the operator asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) mode: Mode,
+    pub(crate) region: LabelValue,
+    pub(crate) zone: LabelValue,
+    /// Nodes without a machine in the list have none.
+    pub(crate) strict: bool,
+    /// Also take care of Nodes whose provider ID is another cloud's.
+    pub(crate) adopt_foreign: bool,
+    /// A Node without external address has its internal one as such.
+    pub(crate) report_external_ip: bool,
+    /// By name of their Node.
+    pub(crate) machines: BTreeMap<String, Machine>,
+    /// Names by provider ID.
+    names: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// The machine behind the Node: the one with its provider ID, else the one with its name.
+    pub(crate) fn machine(&self, node: &Node) -> Option<&Machine> {
+        let by_id = node.provider_id.as_ref().and_then(|id| self.names.get(id));
+        self.machines.get(by_id.unwrap_or(&node.name))
+    }
+}
+
+/// A file that was read, and everything that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Defaults stand where something is wrong.
+    pub(crate) config: Config,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Reading {
+    /// The configuration, if nothing in it is so wrong that acting on it could do harm.
+    ///
+    /// # Errors
+    ///
+    /// One failure that lists all fatal problems.
+    pub(crate) fn usable(self) -> Result<Config, Failure> {
+        let fatal: Vec<_> = self.problems.iter().filter(|problem| problem.fatal).map(ToString::to_string).collect();
+        if fatal.is_empty() {
+            return Ok(self.config);
+        }
+        let message = format!("the configuration has mistakes: {}", fatal.join("; "));
+        Err(Failure::retry(message).after(MISCONFIGURED_RETRY))
+    }
+}
+
+/// Reads the file, which arrives as JSON.
+pub(crate) fn read(text: Option<&str>) -> Reading {
+    let mut problems = vec![];
+    let config = reader::read(FILE, text, &mut problems, sections);
+    Reading { config, problems }
+}
+
+fn sections(root: &mut Section<'_>) -> Config {
+    let place = |root: &mut Section<'_>, key| {
+        root.parsed(key, str::parse).unwrap_or_else(|| LabelValue::literal(DEFAULT_PLACE))
+    };
+    let mode = root.parsed("mode", mode).unwrap_or(Mode::Adaptive);
+    let region = place(root, "region");
+    let zone = place(root, "zone");
+    let strict = root.flag("strict").unwrap_or(false);
+    let adopt_foreign = root.flag("adoptForeign").unwrap_or(false);
+    let report_external_ip = root.flag("reportExternalIP").unwrap_or(true);
+    let (machines, names) = machine::read(root, mode);
+    network::load_balancers(root);
+    network::routes(root);
+    if root.text("clusterName").is_some() {
+        root.unused(
+            "clusterName",
+            "has no effect: the cluster's name is what the host was given with `--cluster-name`",
+        );
+    }
+    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, names }
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    reader::choice(text, &[Mode::Adaptive, Mode::Fixture])
+}

@@ -1,0 +1,258 @@
+//! Files that operators write, as the host delivers them.
+
+use ccm_sdk::types::{Address, AddressType, Failure, Problem, Reaction};
+use serde_json::json;
+
+use super::machine::{Machine, State};
+use super::{Config, Mode, Reading, read};
+use crate::label::LabelValue;
+
+fn read_json(file: &serde_json::Value) -> Reading {
+    read(Some(&file.to_string()))
+}
+
+fn defaults() -> Config {
+    Config {
+        mode: Mode::Adaptive,
+        region: LabelValue::literal("virtualbox"),
+        zone: LabelValue::literal("virtualbox"),
+        strict: false,
+        adopt_foreign: false,
+        report_external_ip: true,
+        machines: [].into(),
+        names: [].into(),
+    }
+}
+
+#[test]
+fn nothing_configured_means_the_defaults() {
+    for text in
+        [None, Some("null"), Some("{}"), Some(r#"{"instances": null, "mode": null, "routes": {"enabled": false}}"#)]
+    {
+        assert_eq!(read(text), Reading { config: defaults(), problems: vec![] }, "{text:?}");
+    }
+}
+
+#[test]
+fn every_key_about_instances_arrives() {
+    let reading = read_json(&json!({
+        "mode": "adaptive",
+        "region": "laptop",
+        "zone": "desk",
+        "strict": true,
+        "adoptForeign": true,
+        "reportExternalIP": false,
+        "instances": [
+            {
+                "name": "db",
+                "id": "m-17",
+                "addresses": [{ "type": "InternalIP", "address": "fd00::1" }, { "type": "InternalDNS", "address": "db.lan" }],
+                "instanceType": "big",
+                "zone": "cellar",
+                "region": "house",
+                "state": "stopped",
+            },
+            { "name": "node-c3-1" },
+        ],
+    }));
+    let db = Machine {
+        name: "db".to_owned(),
+        provider_id: "cloudlycke://m-17".to_owned(),
+        addresses: Some(vec![
+            Address { kind: AddressType::InternalIp, value: "fd00::1".to_owned() },
+            Address { kind: AddressType::InternalDns, value: "db.lan".to_owned() },
+        ]),
+        instance_type: Some(LabelValue::literal("big")),
+        zone: Some(LabelValue::literal("cellar")),
+        region: Some(LabelValue::literal("house")),
+        state: Some(State::Stopped),
+    };
+    let worker = Machine {
+        name: "node-c3-1".to_owned(),
+        provider_id: "cloudlycke://n-c3-1".to_owned(),
+        addresses: None,
+        instance_type: None,
+        zone: None,
+        region: None,
+        state: None,
+    };
+    let config = Config {
+        mode: Mode::Adaptive,
+        region: LabelValue::literal("laptop"),
+        zone: LabelValue::literal("desk"),
+        strict: true,
+        adopt_foreign: true,
+        report_external_ip: false,
+        machines: [("db".to_owned(), db), ("node-c3-1".to_owned(), worker)].into(),
+        names: [
+            ("cloudlycke://m-17".to_owned(), "db".to_owned()),
+            ("cloudlycke://n-c3-1".to_owned(), "node-c3-1".to_owned()),
+        ]
+        .into(),
+    };
+    assert_eq!(reading, Reading { config, problems: vec![] });
+}
+
+#[test]
+fn every_mistake_is_found_at_once() {
+    let reading = read_json(&json!({
+        "mode": "adaptiv",
+        "region": "a region",
+        "zone": 7,
+        "strict": "yes",
+        "adoptForeign": 1,
+        "reportExternalIP": [],
+        "stict": true,
+        "instances": [
+            { "id": "m-1" },
+            "worker",
+            { "name": "a", "id": "cloudlycke://m-a", "state": "paused", "instanceType": "-", "typ": "x" },
+            { "name": "b", "addresses": [{ "type": "Internal", "address": "10.0.0.1" }, { "type": "InternalIP", "address": "ten" }] },
+            { "name": "b" },
+            { "name": "c", "id": "b" },
+            { "name": "" },
+        ],
+        "loadBalancer": {
+            "mode": "vip",
+            "pool4": ["203.0.113.0/24", "203.0.113.128/25", "198.51.100.0/31", "203.0.113.1/24", "2001:db8::/120"],
+            "pool6": "2001:db8::/129",
+            "provisionDelay": "25",
+            "hostnameSuffix": "LB.example.com",
+            "pool": "203.0.113.0/24",
+        },
+        "routes": { "enabled": "true", "seed": [{ "node": "a" }, { "cidr": "10.0.0.0" }] },
+        "clusterName": 5,
+    }));
+    let found: Vec<_> = reading.problems.iter().map(ToString::to_string).collect();
+    let expected = [
+        "cloud-config:mode: must be one of `adaptive`, `fixture`, not \"adaptiv\"",
+        "cloud-config:region: \"a region\" cannot be a label's value: at most 63 letters, digits, `-`, `_` and `.`, the \
+         first and the last a letter or digit",
+        "cloud-config:zone: must be a text, not a number",
+        "cloud-config:strict: must be `true` or `false`, not a text",
+        "cloud-config:adoptForeign: must be `true` or `false`, not a number",
+        "cloud-config:reportExternalIP: must be `true` or `false`, not a list",
+        "cloud-config:instances[0].name: is missing",
+        "cloud-config:instances[1]: must be a mapping, not a text",
+        "cloud-config:instances[2].id: must not contain the scheme: write \"m-a\"",
+        "cloud-config:instances[2].instanceType: \"-\" cannot be a label's value: at most 63 letters, digits, `-`, `_` and \
+         `.`, the first and the last a letter or digit",
+        "cloud-config:instances[2].state: must be one of `running`, `stopped`, `deleted`, `error`, not \"paused\"",
+        "cloud-config:instances[2].typ: no such key; here can be: name, id, addresses, instanceType, zone, region, state",
+        "cloud-config:instances[3].addresses[0].type: must be one of `InternalIP`, `ExternalIP`, `Hostname`, \
+         `InternalDNS`, `ExternalDNS`, not \"Internal\"",
+        "cloud-config:instances[3].addresses[1].address: must be an IP address, not \"ten\"",
+        "cloud-config:instances[6].name: must be the name of a Node",
+        "cloud-config:instances[4].name: \"b\" is listed twice",
+        "cloud-config:instances[5].id: cloudlycke://b is the machine of \"b\" already",
+        "cloud-config:loadBalancer.mode: must be one of `pool`, `nodes`, `none`, not \"vip\"",
+        "cloud-config:loadBalancer.pool4[2]: \"198.51.100.0/31\" is too small, the smallest pool is a /30",
+        "cloud-config:loadBalancer.pool4[3]: \"203.0.113.1/24\" has bits set behind its prefix of 24: its first address is \
+         not 203.0.113.1",
+        "cloud-config:loadBalancer.pool4[4]: must be an IPv4 network, not \"2001:db8::/120\"",
+        "cloud-config:loadBalancer.pool6: \"2001:db8::/129\" is not a network in CIDR notation; `203.0.113.0/24` or \
+         `2001:db8::/120` would be",
+        "cloud-config:loadBalancer.pool4[1]: overlaps with pool4[0]",
+        "cloud-config:loadBalancer.provisionDelay: \"25\" is not a duration; write it like `90s`, `1m30s` or `500ms`",
+        "cloud-config:loadBalancer.hostnameSuffix: must be a domain name in lower case like `lb.example.com`, not \
+         \"LB.example.com\"",
+        "cloud-config:loadBalancer.pool: no such key; here can be: mode, pool4, pool6, provisionDelay, hostnameSuffix",
+        "cloud-config:loadBalancer: has no effect: this version serves no load balancers",
+        "cloud-config:routes.enabled: must be `true` or `false`, not a text",
+        "cloud-config:routes.seed[0].cidr: is missing",
+        "cloud-config:routes.seed[1].cidr: \"10.0.0.0\" is not a network in CIDR notation; `203.0.113.0/24` or \
+         `2001:db8::/120` would be",
+        "cloud-config:routes: has no effect: this version serves no routes",
+        "cloud-config:clusterName: must be a text, not a number",
+        "cloud-config:stict: no such key; here can be: mode, region, zone, strict, adoptForeign, reportExternalIP, \
+         instances, loadBalancer, routes, clusterName",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_this_version_does_not_serve_is_said_and_stops_nothing() {
+    let reading = read_json(&json!({
+        "loadBalancer": {
+            "mode": "pool",
+            "pool4": "203.0.113.0/30",
+            "pool6": ["2001:db8::/128", "::/0"],
+            "provisionDelay": "1m30s",
+            "hostnameSuffix": "lb.example.com",
+        },
+        "routes": { "seed": [{ "cidr": "10.244.7.0/24" }, { "cidr": "fd00::/64", "node": "a" }] },
+        "clusterName": "kubernetes",
+    }));
+    let problems = vec![
+        Problem::fatal("cloud-config:loadBalancer.pool6[1]", "overlaps with pool6[0]"),
+        Problem::harmless("cloud-config:loadBalancer", "has no effect: this version serves no load balancers"),
+        Problem::harmless("cloud-config:routes", "has no effect: this version serves no routes"),
+        Problem::harmless(
+            "cloud-config:clusterName",
+            "has no effect: the cluster's name is what the host was given with `--cluster-name`",
+        ),
+    ];
+    assert_eq!(reading, Reading { config: defaults(), problems });
+}
+
+#[test]
+fn load_balancers_and_routes_that_are_switched_off_are_no_problem() {
+    let reading = read_json(&json!({ "loadBalancer": { "mode": "none" }, "routes": { "enabled": false, "seed": [] } }));
+    assert_eq!(reading.problems, vec![]);
+}
+
+#[test]
+fn a_harmless_problem_leaves_the_configuration_usable() {
+    let reading = read_json(&json!({ "loadBalancer": { "mode": "pool" }, "zone": "desk" }));
+    assert_eq!(reading.usable(), Ok(Config { zone: LabelValue::literal("desk"), ..defaults() }));
+}
+
+#[test]
+fn a_call_under_a_wrong_configuration_fails_with_one_message_that_lists_all_mistakes() {
+    let reading = read_json(&json!({ "strict": 1, "routes": { "enabled": true }, "foo": 1 }));
+    let failure = Failure {
+        reaction: Reaction::Retry,
+        message: "the configuration has mistakes: cloud-config:strict: must be `true` or `false`, not a number; \
+                  cloud-config:foo: no such key; here can be: mode, region, zone, strict, adoptForeign, \
+                  reportExternalIP, instances, loadBalancer, routes, clusterName"
+            .to_owned(),
+        retry_after_ms: Some(30_000),
+        field: None,
+    };
+    assert_eq!(reading.usable(), Err(failure));
+}
+
+#[test]
+fn a_file_that_is_no_mapping_is_one_problem() {
+    let cases = [
+        ("[]", "must be a mapping, not a list"),
+        ("3", "must be a mapping, not a number"),
+        ("{", "cannot be read: EOF while parsing an object at line 1 column 1"),
+    ];
+    for (text, message) in cases {
+        assert_eq!(
+            read(Some(text)),
+            Reading { config: defaults(), problems: vec![Problem::fatal("cloud-config", message)] },
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn in_fixture_mode_a_listed_machine_replaces_the_one_of_its_name() {
+    let reading = read_json(&json!({
+        "mode": "fixture",
+        "instances": [{ "name": "node-c2-1", "instanceType": "bigger" }],
+    }));
+    let types: Vec<_> = reading
+        .config
+        .machines
+        .values()
+        .map(|machine| (machine.name.as_str(), machine.instance_type.as_ref().map(ToString::to_string)))
+        .collect();
+    assert_eq!(
+        types,
+        [("master-c2-1", Some("vbox.vm.512mb.1cpu".to_owned())), ("node-c2-1", Some("bigger".to_owned()))]
+    );
+    assert_eq!(reading.problems, vec![]);
+}

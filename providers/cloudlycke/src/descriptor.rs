@@ -1,0 +1,54 @@
+//! Who this provider is, and which annotations steer it.
+
+use ccm_sdk::meta::{Annotation, ConfigFile, ConfigFormat, Descriptor, ValueKind};
+
+use crate::{config, identity};
+
+/// Selects what the cloud says about the machine.
+pub(crate) const STATE: &str = "cloudlycke.io/instance-state";
+/// Overrides the instance type.
+pub(crate) const INSTANCE_TYPE: &str = "cloudlycke.io/instance-type";
+/// Overrides the zone.
+pub(crate) const ZONE: &str = "cloudlycke.io/zone";
+/// Overrides the region.
+pub(crate) const REGION: &str = "cloudlycke.io/region";
+
+pub(crate) fn descriptor() -> Descriptor {
+    Descriptor {
+        name: "cloudlycke".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: "1".to_owned(),
+        provider_id_schemes: identity::SCHEMES.map(str::to_owned).to_vec(),
+        files: vec![ConfigFile {
+            name: config::FILE.to_owned(),
+            format: ConfigFormat::Yaml,
+            path_keys: vec![],
+            default_paths: vec![],
+        }],
+        endpoints: vec![],
+        credentials: vec![],
+        settings: vec![],
+        annotations: vec![
+            Annotation {
+                default: Some(config::State::Running.to_string()),
+                allowed: config::State::ALL.iter().map(ToString::to_string).collect(),
+                ..annotation(STATE, "On a Node: what the cloud says about its machine.")
+            },
+            annotation(INSTANCE_TYPE, "On a Node: its instance type, a label value."),
+            annotation(ZONE, "On a Node: its zone, a label value."),
+            annotation(REGION, "On a Node: its region, a label value."),
+        ],
+        more: vec![],
+    }
+}
+
+fn annotation(name: &str, purpose: &str) -> Annotation {
+    Annotation {
+        name: name.to_owned(),
+        purpose: purpose.to_owned(),
+        kind: ValueKind::Text,
+        default: None,
+        allowed: vec![],
+        written: false,
+    }
+}

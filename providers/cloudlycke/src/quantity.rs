@@ -1,0 +1,101 @@
+//! Kubernetes quantities: `2`, `1500m`, `1004392Ki`, `1e3`.
+
+use std::str::FromStr;
+
+const NANO: u128 = 1_000_000_000;
+
+/// A quantity that is not negative, exact to a billionth as in Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quantity {
+    nanos: u128,
+}
+
+impl Quantity {
+    pub(crate) fn rounded_up(self) -> u128 {
+        self.nanos.div_ceil(NANO)
+    }
+
+    pub(crate) fn rounded_down(self) -> u128 {
+        self.nanos / NANO
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text).ok_or_else(|| format!("{text:?} is not a quantity; `1500m` or `2Gi` would be"))
+    }
+}
+
+fn parse(text: &str) -> Option<Quantity> {
+    let suffix_at = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, suffix) = text.split_at(suffix_at);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let (factor, divisor) = scale(suffix)?;
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let divisor = divisor.checked_mul(power(10, fraction.len())?)?;
+    Some(Quantity { nanos: digits.checked_mul(factor)?.checked_mul(NANO)?.div_ceil(divisor) })
+}
+
+/// What the suffix multiplies by and divides by.
+fn scale(suffix: &str) -> Option<(u128, u128)> {
+    const SMALL: [&str; 3] = ["m", "u", "n"];
+    const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let position = |names: &[&str]| names.iter().position(|name| *name == suffix);
+    if let Some(thousands) = position(&DECIMAL) {
+        return Some((power(1_000, thousands)?, 1));
+    }
+    if let Some(index) = position(&BINARY) {
+        return Some((power(1_024, index + 1)?, 1));
+    }
+    if let Some(index) = position(&SMALL) {
+        return Some((1, power(1_000, index + 1)?));
+    }
+    let exponent: i8 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    let size = power(10, exponent.unsigned_abs().into())?;
+    Some(if exponent < 0 { (1, size) } else { (size, 1) })
+}
+
+fn power(base: u128, exponent: usize) -> Option<u128> {
+    base.checked_pow(u32::try_from(exponent).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_quantity_is_read() {
+        let cases = [
+            ("2", 2, 2),
+            ("0", 0, 0),
+            ("1500m", 1, 2),
+            ("0.5", 0, 1),
+            (".5", 0, 1),
+            ("5.", 5, 5),
+            ("1004392Ki", 1_028_497_408, 1_028_497_408),
+            ("1.5Gi", 1_610_612_736, 1_610_612_736),
+            ("16G", 16_000_000_000, 16_000_000_000),
+            ("1E", 1_000_000_000_000_000_000, 1_000_000_000_000_000_000),
+            ("1e3", 1_000, 1_000),
+            ("12E-1", 1, 2),
+            ("100n", 0, 1),
+        ];
+        for (text, down, up) in cases {
+            let quantity: Quantity = text.parse().expect(text);
+            assert_eq!((quantity.rounded_down(), quantity.rounded_up()), (down, up), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        for text in ["", ".", "m", "-1", "+1", "1.2.3", "1 Gi", "1gi", "1e", "1e99", "1e1000", &"9".repeat(40)] {
+            assert!(text.parse::<Quantity>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Durations as Go writes them, which is how Kubernetes users know them: `300ms`, `1h30m`, `2.5s`.
+
+use std::time::Duration;
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// Reads a duration. Signs are not taken: nothing that is configured lasts less than no time.
+///
+/// # Errors
+///
+/// What is wrong with the text, for people, with an example of what would be right.
+///
+/// # Source
+///
+/// The grammar of Go's `time.ParseDuration`.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration; write it like `90s`, `1m30s` or `500ms`");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut total: u128 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (whole, after) = digits(rest);
+        let (fraction, after) = after.strip_prefix('.').map_or(("", after), digits);
+        let (unit, after) = unit(after).ok_or_else(wrong)?;
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(wrong());
+        }
+        let part = nanos(whole, fraction, unit).ok_or_else(wrong)?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = after;
+    }
+    if text.is_empty() {
+        return Err(wrong());
+    }
+    let seconds = u64::try_from(total / NANOS_PER_SECOND).map_err(|_too_long| wrong())?;
+    let nanos = u32::try_from(total % NANOS_PER_SECOND).map_err(|_impossible| wrong())?;
+    Ok(Duration::new(seconds, nanos))
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+/// Nanoseconds of the unit that the text starts with, and what follows it. Longer names come first: `m` begins `ms`.
+fn unit(text: &str) -> Option<(u128, &str)> {
+    const UNITS: [(&str, u128); 8] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("μs", 1_000),
+        ("ms", 1_000_000),
+        ("s", NANOS_PER_SECOND),
+        ("m", 60 * NANOS_PER_SECOND),
+        ("h", 3_600 * NANOS_PER_SECOND),
+    ];
+    UNITS.iter().find_map(|(name, nanos)| text.strip_prefix(name).map(|rest| (*nanos, rest)))
+}
+
+fn nanos(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Twelve digits are finer than a nanosecond of the largest unit; a `u128` holds them times that unit.
+    let fraction = fraction.get(..12).unwrap_or(fraction);
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    whole.checked_mul(unit)?.checked_add(fraction * unit / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_go_reads_is_read_the_same() {
+        let cases = [
+            ("0", Duration::ZERO),
+            ("0s", Duration::ZERO),
+            ("25s", Duration::from_secs(25)),
+            ("1h30m", Duration::from_secs(5_400)),
+            ("1m0.5s", Duration::from_millis(60_500)),
+            (".5h", Duration::from_secs(1_800)),
+            ("5.s", Duration::from_secs(5)),
+            ("250ms", Duration::from_millis(250)),
+            ("3us4ns", Duration::from_nanos(3_004)),
+            ("7µs", Duration::from_micros(7)),
+            ("0.3333333333333333333h", Duration::from_nanos(1_199_999_999_998)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused_with_an_example() {
+        let cases =
+            ["", "25", "s", ".s", "1x", "-5s", "+5s", "1 s", "1s ", "99999999999999999999999999999999999999999h"];
+        for text in cases {
+            assert_eq!(
+                parse(text),
+                Err(format!("{text:?} is not a duration; write it like `90s`, `1m30s` or `500ms`")),
+                "{text}"
+            );
+        }
+    }
+}

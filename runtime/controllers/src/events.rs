@@ -1,0 +1,312 @@
+//! Kubernetes Events: queued, so that nobody waits for them, and written by a few workers.
+//!
+//! Senders wait when the queue is full, so none is lost; Events of providers are the exception, since [`EventSink::emit`]
+//! cannot wait: they are counted when there is no room. The same Event about the same object again raises the count of the
+//! first one.
+//!
+//! `kube::runtime::events::Recorder` is not used: its cache ignores the message, so that a new text about an old problem
+//! would be written as a repetition of the old text, and it does not come back from the expiry of an Event.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use ccm_cloud::{EventSink, Severity, Subject};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::EventMetrics;
+use crate::series::{Occurrence, Series, SeriesKey};
+use crate::write_gate::{ApiError, Purpose, WriteGate};
+
+/// Namespace of Events about objects that have none, as upstream.
+const DEFAULT_NAMESPACE: &str = "default";
+/// Most bytes of a note; the API server refuses longer ones.
+const MAX_NOTE: usize = 1_024;
+/// Most bytes of a reason, an action and a reporting instance.
+const MAX_WORD: usize = 128;
+/// Most bytes of the object's name in the Event's name: 253 less a dot and 16 digits.
+const MAX_NAME: usize = 253 - 17;
+/// Longest queue that can be set.
+const MAX_QUEUE: usize = 1 << 20;
+/// How often one Event is sent before it is given up: a minute and a half with the delays between.
+const MAX_ATTEMPTS: usize = 12;
+
+const CREATE: Purpose = Purpose { verb: "create", resource: "events" };
+const PATCH: Purpose = Purpose { verb: "patch", resource: "events" };
+
+/// How Events are written.
+#[derive(Debug, Clone)]
+pub struct EventSettings {
+    /// Most Events that wait. Default 4,096: one for each of 4,000 nodes that register at once, about 1 MiB. More
+    /// than a million counts as a million.
+    pub queue: usize,
+    /// Most Events that are being written at the same time. Default 4, so that Events leave the API server to the writes
+    /// that matter.
+    pub concurrency: usize,
+    /// How long waiting Events may still be written after the stop signal. Default 5 s. The rest is counted as dropped.
+    pub drain_timeout: Duration,
+    /// `reportingInstance`: the Pod or the host. Default `wasm-ccm`.
+    pub instance: String,
+    /// The object that Events of a provider about itself are shown at: the host's own Pod. Default none: they are logged.
+    pub provider_subject: Option<ObjectReference>,
+}
+
+impl Default for EventSettings {
+    fn default() -> Self {
+        Self {
+            queue: 4_096,
+            concurrency: 4,
+            drain_timeout: Duration::from_secs(5),
+            instance: "wasm-ccm".into(),
+            provider_subject: None,
+        }
+    }
+}
+
+/// An Event that is to be written.
+#[derive(Debug, Clone)]
+pub struct EventRequest {
+    /// The object that it is about.
+    pub about: ObjectReference,
+    /// Its type.
+    pub severity: Severity,
+    /// CamelCase, for machines.
+    pub reason: String,
+    /// What was done, CamelCase.
+    pub action: &'static str,
+    /// For people. Cut to what the API server takes.
+    pub message: String,
+    /// The controller that says so.
+    pub reporter: &'static str,
+}
+
+/// Takes Events. Cheap to clone.
+#[derive(Clone)]
+pub struct EventRecorder {
+    queue: mpsc::Sender<EventRequest>,
+    metrics: EventMetrics,
+    provider_subject: Option<Arc<ObjectReference>>,
+}
+
+/// Reference to a Node, as Events carry it.
+#[must_use]
+pub fn node_reference(name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Node".into()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+impl EventRecorder {
+    /// The handle, and the worker behind it, which the caller runs.
+    #[must_use]
+    pub fn new(gate: WriteGate, metrics: EventMetrics, settings: EventSettings) -> (Self, EventWriter) {
+        let (queue, requests) = mpsc::channel(settings.queue.clamp(1, MAX_QUEUE));
+        let provider_subject = settings.provider_subject.clone().map(Arc::new);
+        let recorder = Self { queue, metrics: metrics.clone(), provider_subject };
+        let (series, newest) = (Mutex::new(Series::default()), Mutex::new(0));
+        (recorder, EventWriter { requests, publisher: Publisher { gate, metrics, settings, series, newest } })
+    }
+
+    /// Queues an Event; waits while the queue is full.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the Event may be lost.
+    pub async fn record(&self, request: EventRequest) {
+        self.metrics.waiting.inc();
+        if self.queue.send(request).await.is_err() {
+            self.lost("the host is stopping");
+        }
+    }
+
+    fn lost(&self, why: &str) {
+        self.metrics.waiting.dec();
+        self.metrics.dropped.inc();
+        tracing::debug!(why, "Event dropped");
+    }
+}
+
+impl EventSink for EventRecorder {
+    fn emit(&self, about: Subject, severity: Severity, reason: String, message: String) {
+        let about = match about {
+            Subject::Node { name, uid } => node_reference(&name, &uid),
+            Subject::Provider => match &self.provider_subject {
+                Some(subject) => ObjectReference::clone(subject),
+                None => {
+                    tracing::info!(target: "provider", ?severity, reason, message, "event of the provider");
+                    return;
+                }
+            },
+        };
+        let reason = if reason.is_empty() { "ProviderEvent".into() } else { reason };
+        let request =
+            EventRequest { about, severity, reason, action: "Provider", message, reporter: "wasm-ccm-provider" };
+        self.metrics.waiting.inc();
+        if self.queue.try_send(request).is_err() {
+            self.lost("the queue is full");
+        }
+    }
+}
+
+/// Writes the Events of an [`EventRecorder`].
+pub struct EventWriter {
+    requests: mpsc::Receiver<EventRequest>,
+    publisher: Publisher,
+}
+
+struct Publisher {
+    gate: WriteGate,
+    metrics: EventMetrics,
+    settings: EventSettings,
+    series: Mutex<Series>,
+    /// The newest time that is part of a name, in nanoseconds: no two Events get the same.
+    newest: Mutex<i128>,
+}
+
+impl EventWriter {
+    /// Writes Events until `shutdown`, then what is waiting, as far as [`EventSettings::drain_timeout`] allows. Signal the
+    /// shutdown when the controllers have ended, so that their last Events are among the waiting ones.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { mut requests, publisher } = self;
+        let settings = &publisher.settings;
+        let mut writing = FuturesUnordered::new();
+        let mut end: Option<Instant> = None;
+        let mut open = true;
+        while open || !writing.is_empty() {
+            tokio::select! {
+                () = shutdown.cancelled(), if end.is_none() => {
+                    end = Some(Instant::now() + settings.drain_timeout);
+                    requests.close();
+                }
+                () = tokio::time::sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
+                Some(()) = writing.next() => {}
+                request = requests.recv(), if open && writing.len() < settings.concurrency.max(1) => match request {
+                    Some(request) => writing.push(publisher.publish(request)),
+                    None => open = false,
+                },
+            }
+        }
+        let mut lost = writing.len();
+        while requests.try_recv().is_ok() {
+            lost += 1;
+        }
+        if lost > 0 {
+            publisher.metrics.dropped.inc_by(u64::try_from(lost).unwrap_or(u64::MAX));
+            tracing::warn!(lost, "stopped before all Events were written");
+        }
+        publisher.metrics.waiting.set(0);
+    }
+}
+
+impl Publisher {
+    async fn publish(&self, request: EventRequest) {
+        let mut delays = ExponentialBuilder::new()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(10))
+            .with_max_times(MAX_ATTEMPTS - 1)
+            .with_jitter()
+            .build();
+        let failure = loop {
+            let error = match self.write(&request).await {
+                Ok(()) => break None,
+                Err(error) => error,
+            };
+            match (error, delays.next()) {
+                // The namespace is gone, or the Event is not one for the API server.
+                (error @ (ApiError::NotFound | ApiError::Refused { .. }), _) | (error, None) => break Some(error),
+                // The name was taken: the next attempt has another one.
+                (ApiError::Conflict, Some(_)) => {}
+                (_, Some(delay)) => tokio::time::sleep(delay).await,
+            }
+        };
+        self.metrics.waiting.dec();
+        match failure {
+            None => self.metrics.written.inc(),
+            Some(error) => {
+                let (name, reason) = (request.about.name.as_deref(), &request.reason);
+                tracing::warn!(object = name, reason, %error, "Event was not written");
+                self.metrics.dropped.inc()
+            }
+        };
+    }
+
+    async fn write(&self, request: &EventRequest) -> Result<(), ApiError> {
+        let namespace = request.about.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+        let api = Api::<Event>::namespaced(self.gate.client(), namespace);
+        let key = SeriesKey::of(request);
+        let before = self.series.lock().occurrence(&key, Instant::now());
+        if let Some(Occurrence { name, count }) = before {
+            let count = count.saturating_add(1);
+            let patch = json!({ "series": { "count": count, "lastObservedTime": MicroTime(Timestamp::now()) } });
+            let params = PatchParams::default();
+            let patch = Patch::Merge(&patch);
+            match self.gate.write(PATCH, api.patch_metadata(&name, &params, &patch)).await {
+                Ok(_) => {
+                    self.series.lock().happened(key, Occurrence { name, count }, Instant::now());
+                    return Ok(());
+                }
+                // It has expired: begin anew.
+                Err(ApiError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let event = self.event(request, namespace);
+        let params = PostParams::default();
+        let name = event.metadata.name.clone().unwrap_or_default();
+        self.gate.write(CREATE, api.create(&params, &event)).await?;
+        self.series.lock().happened(key, Occurrence { name, count: 1 }, Instant::now());
+        Ok(())
+    }
+
+    fn event(&self, request: &EventRequest, namespace: &str) -> Event {
+        let now = Timestamp::now();
+        let unique = {
+            let mut last = self.newest.lock();
+            *last = now.as_nanosecond().max(last.saturating_add(1));
+            *last
+        };
+        let subject = request.about.name.as_deref().unwrap_or(request.reporter);
+        let name = format!("{}.{unique:x}", cut(subject, MAX_NAME));
+        Event {
+            metadata: ObjectMeta { name: Some(name), namespace: Some(namespace.to_owned()), ..ObjectMeta::default() },
+            action: Some(cut(request.action, MAX_WORD).to_owned()),
+            event_time: Some(MicroTime(now)),
+            note: Some(cut(&request.message, MAX_NOTE).to_owned()),
+            reason: Some(cut(&request.reason, MAX_WORD).to_owned()),
+            regarding: Some(request.about.clone()),
+            reporting_controller: Some(request.reporter.to_owned()),
+            reporting_instance: Some(cut(&self.settings.instance, MAX_WORD).to_owned()),
+            type_: Some(
+                match request.severity {
+                    Severity::Normal => "Normal",
+                    Severity::Warning => "Warning",
+                }
+                .to_owned(),
+            ),
+            ..Event::default()
+        }
+    }
+}
+
+/// The beginning of `text`, at most `max` bytes, with whole characters.
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+}

@@ -1,0 +1,210 @@
+use prometheus_client::registry::Registry;
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::testing::FakeApi;
+use crate::write_gate::WriteGateSettings;
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+struct Bench {
+    api: FakeApi,
+    metrics: Metrics,
+    recorder: EventRecorder,
+    writer: EventWriter,
+}
+
+fn bench(settings: EventSettings) -> Bench {
+    let api = FakeApi::new();
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let (recorder, writer) = EventRecorder::new(gate, metrics.events.clone(), settings);
+    Bench { api, metrics, recorder, writer }
+}
+
+fn request(name: &str, message: &str) -> EventRequest {
+    EventRequest {
+        about: node_reference(name, "uid"),
+        severity: Severity::Warning,
+        reason: "SyncNodeFailed".into(),
+        action: "Initialize",
+        message: message.into(),
+        reporter: "cloud-node-controller",
+    }
+}
+
+/// Runs the writer beside `work`, then tells it to stop.
+async fn beside(writer: EventWriter, work: impl Future<Output = ()>) {
+    let stop = CancellationToken::new();
+    let work = async {
+        work.await;
+        stop.cancel();
+    };
+    tokio::join!(writer.run(stop.clone()), work);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_about_a_node_is_written_to_the_default_namespace_with_all_that_the_api_server_wants() {
+    let Bench { api, recorder, writer, .. } = bench(EventSettings { instance: "pod-1".into(), ..Default::default() });
+    beside(writer, recorder.record(request("node0", "why"))).await;
+    let call = api.calls().remove(0);
+    assert_eq!(call.line, format!("POST {EVENTS}"));
+    let mut body = call.body;
+    let time = body["eventTime"].take();
+    let name = body["metadata"]["name"].take();
+    assert!(time.as_str().unwrap().contains('.') && name.as_str().unwrap().starts_with("node0."), "{time} {name}");
+    let expected = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": { "name": null, "namespace": "default" },
+        "eventTime": null,
+        "action": "Initialize",
+        "reason": "SyncNodeFailed",
+        "note": "why",
+        "type": "Warning",
+        "regarding": { "apiVersion": "v1", "kind": "Node", "name": "node0", "uid": "uid" },
+        "reportingController": "cloud-node-controller",
+        "reportingInstance": "pod-1",
+    });
+    assert_eq!(body, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_event_again_raises_the_count_and_another_text_is_another_event() {
+    let Bench { api, recorder, writer, .. } = bench(EventSettings { concurrency: 1, ..Default::default() });
+    beside(writer, async {
+        for message in ["a", "a", "b", "a"] {
+            recorder.record(request("node0", message)).await;
+        }
+    })
+    .await;
+    assert_eq!(api.events(), ["Warning SyncNodeFailed: a", "Warning SyncNodeFailed: b"]);
+    let counts: Vec<_> = api.calls().into_iter().map(|call| call.body["series"]["count"].as_i64()).collect();
+    assert_eq!(counts, [None, Some(2), None, Some(3)]);
+    assert_eq!([api.count("POST"), api.count("PATCH")], [2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_has_expired_is_created_anew() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings { concurrency: 1, ..Default::default() });
+    beside(writer, async {
+        recorder.record(request("node0", "a")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let name = api.calls()[0].body["metadata"]["name"].as_str().unwrap().to_owned();
+        api.refuse(&format!("{EVENTS}/{name}"), 404, 1);
+        recorder.record(request("node0", "a")).await;
+    })
+    .await;
+    assert_eq!([api.count("POST"), api.count("PATCH")], [2, 1]);
+    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_for_a_while_loses_no_event() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+    api.refuse(EVENTS, 503, 11);
+    beside(writer, async {
+        recorder.record(request("node0", "a")).await;
+        tokio::time::sleep(Duration::from_secs(300)).await;
+    })
+    .await;
+    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get(), api.count("POST")), (1, 0, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_given_up_when_it_is_refused_or_after_twelve_attempts() {
+    for (status, attempts) in [(422, 1), (404, 1), (500, 12)] {
+        let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+        api.refuse(EVENTS, status, 100);
+        beside(writer, async {
+            recorder.record(request("node0", "a")).await;
+            tokio::time::sleep(Duration::from_secs(300)).await;
+        })
+        .await;
+        assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (0, 1), "{status}");
+        assert_eq!(api.count("POST"), attempts, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_events_are_never_the_same_and_a_name_that_is_taken_is_not_tried_again() {
+    let Bench { api, recorder, writer, .. } = bench(EventSettings::default());
+    api.refuse(EVENTS, 409, 1);
+    beside(writer, async {
+        for i in 0..20 {
+            recorder.record(request("node0", &i.to_string())).await;
+        }
+    })
+    .await;
+    let mut names: Vec<_> = api.calls().iter().map(|call| call.body["metadata"]["name"].to_string()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), api.events().len()), (21, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the_queue_is_full() {
+    let settings = EventSettings { queue: 2, concurrency: 3, ..EventSettings::default() };
+    let Bench { api, recorder, writer, metrics } = bench(settings);
+    api.silence(EVENTS);
+    let mut sent = 0;
+    beside(writer, async {
+        let send = async {
+            for i in 0..10 {
+                recorder.record(request("node0", &i.to_string())).await;
+                sent += 1;
+            }
+        };
+        drop(tokio::time::timeout(Duration::from_secs(1), send).await);
+    })
+    .await;
+    assert_eq!((api.count("POST"), sent), (3, 5));
+    assert_eq!(metrics.events.dropped.get(), 5, "what could not be written in the time that was left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_events_are_written_after_the_stop_signal() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+    for i in 0..50 {
+        recorder.record(request("node0", &i.to_string())).await;
+    }
+    let begun = Instant::now();
+    beside(writer, async {}).await;
+    assert_eq!((api.events().len(), metrics.events.waiting.get()), (50, 0));
+    assert!(begun.elapsed() < Duration::from_secs(1), "with nothing left, nothing is waited for");
+    recorder.record(request("node0", "late")).await;
+    assert_eq!((metrics.events.dropped.get(), metrics.events.waiting.get()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_provider_are_shown_at_its_node_or_at_the_hosts_pod_and_dropped_when_there_is_no_room() {
+    let pod = ObjectReference {
+        kind: Some("Pod".into()),
+        namespace: Some("kube-system".into()),
+        name: Some("ccm-0".into()),
+        ..ObjectReference::default()
+    };
+    let settings = EventSettings { queue: 2, provider_subject: Some(pod), ..EventSettings::default() };
+    let Bench { api, recorder, writer, metrics } = bench(settings);
+    let node = Subject::Node { name: "node0".into(), uid: "u".into() };
+    recorder.emit(node, Severity::Normal, String::new(), "hello".into());
+    recorder.emit(Subject::Provider, Severity::Warning, "R".repeat(200), "ä".repeat(1_000));
+    recorder.emit(Subject::Provider, Severity::Warning, "Third".into(), String::new());
+    assert_eq!((metrics.events.waiting.get(), metrics.events.dropped.get()), (2, 1));
+    beside(writer, async {}).await;
+    let pods = "POST /apis/events.k8s.io/v1/namespaces/kube-system/events".to_owned();
+    let mut calls = api.calls();
+    calls.sort_by(|one, other| one.line.cmp(&other.line));
+    assert_eq!(calls.iter().map(|call| call.line.clone()).collect::<Vec<_>>(), [format!("POST {EVENTS}"), pods]);
+    assert_eq!(calls[0].body["reason"], "ProviderEvent");
+    let lengths = ["reason", "note"].map(|part| calls[1].body[part].as_str().unwrap().len());
+    assert_eq!(lengths, [128, 1_024]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_provider_about_itself_go_to_the_log_when_the_host_has_no_pod() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+    recorder.emit(Subject::Provider, Severity::Normal, "R".into(), "m".into());
+    beside(writer, async {}).await;
+    assert_eq!((api.calls().len(), metrics.events.dropped.get()), (0, 0));
+}

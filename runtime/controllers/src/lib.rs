@@ -1,0 +1,30 @@
+//! The reconcilers of the cloud controller manager: Kubernetes on one side, the traits of `ccm-cloud` on the other.
+//!
+//! ```text
+//! API server ──watch──▶ Reflector ──keys──▶ queue ──▶ controller ──▶ Lookups (ccm-cloud)
+//!      ▲                    └──────store──────────────▶   │
+//!      └────────────── WriteGate ◀── patches, Events ─────┘
+//! ```
+//!
+//! The owner (the binary) makes each part, runs its future, and stops them in this order: controllers, reflectors, the
+//! [`EventWriter`].
+
+mod events;
+mod metrics;
+mod node;
+mod queue;
+mod reaction;
+mod series;
+mod store;
+mod write_gate;
+
+#[cfg(test)]
+mod testing;
+
+pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference};
+pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, QueueMetrics, StoreMetrics};
+pub use node::{NodeController, NodeControllerParts, NodeSettings, ProvidedIpError};
+pub use queue::QueueSettings;
+pub use reaction::MIN_SLOW_RETRY;
+pub use store::{Reflector, Trim};
+pub use write_gate::{ApiError, WriteGate, WriteGateSettings};

@@ -1,0 +1,97 @@
+//! What the node controller remembers of Nodes that are being initialised. It forgets a Node when it is initialised or
+//! deleted, so memory is bounded by the Nodes that wait.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
+
+use super::view::version;
+
+#[derive(Default)]
+struct Entry {
+    uid: String,
+    /// Whether it counts as uninitialised.
+    waiting: bool,
+    /// The last warning, and when it was given.
+    warned: Option<(String, Instant)>,
+    /// Resource version after our last write, which removed the taint.
+    finished: Option<u64>,
+}
+
+/// By name of the Node.
+pub(crate) struct Memory {
+    nodes: Mutex<HashMap<String, Entry>>,
+    waiting: Gauge,
+}
+
+impl Memory {
+    /// Keeps the number of Nodes that wait in `waiting`.
+    pub(crate) fn new(waiting: Gauge) -> Self {
+        Self { nodes: Mutex::default(), waiting }
+    }
+
+    /// A Node that carries the taint was seen. Says whether this is news: false while the store still shows a state from
+    /// before the taint was removed by us. Working on that one would ask the cloud and write for nothing.
+    pub(crate) fn is_waiting(&self, node: &Node) -> bool {
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        let mut nodes = self.nodes.lock();
+        let entry = nodes.entry(node.name_any()).or_default();
+        if entry.uid != uid {
+            // Another Node of the same name; it still waits, if the old one did.
+            *entry = Entry { uid: uid.to_owned(), waiting: entry.waiting, ..Entry::default() };
+        }
+        if let (Some(finished), Some(seen)) = (entry.finished, version(node))
+            && seen < finished
+        {
+            return false;
+        }
+        if !std::mem::replace(&mut entry.waiting, true) {
+            self.waiting.inc();
+        }
+        true
+    }
+
+    /// The taint was removed by us, and `node` is the answer to that.
+    pub(crate) fn finished(&self, node: &Node) {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(&node.name_any()) else { return };
+        if node.metadata.uid.as_deref() != Some(&entry.uid) {
+            return;
+        }
+        entry.finished = version(node);
+        entry.warned = None;
+        if std::mem::take(&mut entry.waiting) {
+            self.waiting.dec();
+        }
+    }
+
+    /// The Node has no taint any more, or is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        let removed = self.nodes.lock().remove(name);
+        if removed.is_some_and(|entry| entry.waiting) {
+            self.waiting.dec();
+        }
+    }
+
+    /// Whether `warning` is to be given: when it is another one than the last, or the last was given `repeat` ago.
+    pub(crate) fn is_news(&self, name: &str, warning: &str, repeat: Duration) -> bool {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name) else { return false };
+        let now = Instant::now();
+        let known = entry.warned.as_ref().is_some_and(|(last, at)| last == warning && now.duration_since(*at) < repeat);
+        if !known {
+            entry.warned = Some((warning.to_owned(), now));
+        }
+        !known
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.lock().len()
+    }
+}

@@ -1,0 +1,120 @@
+//! Keeps the addresses of all initialised Nodes as the cloud has them.
+//!
+//! All Nodes are asked about at once, so that the lookups become few calls; the width bounds writes only. What fails waits
+//! for the next run.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::sync::{SyncError, Syncer};
+use super::view::is_uninitialized;
+use super::write::Written;
+use crate::metrics::now_seconds;
+
+/// Most Nodes that are asked about at the same time: as many as fit into the batches that may run at once, so that a larger
+/// cluster is not copied as a whole.
+const WINDOW: usize = 2_000;
+/// Most failures of one run that are logged one by one.
+const MAX_LOGGED: usize = 20;
+
+/// What became of one Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Updated,
+    Unchanged,
+    Absent,
+    Elsewhere,
+    Failed,
+}
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Updated => "updated",
+            Self::Unchanged => "unchanged",
+            Self::Absent => "absent",
+            Self::Elsewhere => "elsewhere",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Refreshes until `shutdown`: at once when the store is ready, then each time
+/// [`NodeSettings::refresh_interval`](super::NodeSettings::refresh_interval) after the end of the run before.
+pub(crate) async fn run(syncer: &Syncer, shutdown: &CancellationToken) {
+    let work = async {
+        if syncer.store.wait_until_ready().await.is_err() {
+            return;
+        }
+        loop {
+            refresh(syncer).await;
+            tokio::time::sleep(syncer.settings.refresh_interval).await;
+        }
+    };
+    shutdown.run_until_cancelled(work).await;
+}
+
+/// One run over all Nodes.
+pub(crate) async fn refresh(syncer: &Syncer) {
+    let nodes = syncer.store.state_filter(|node| !is_uninitialized(node));
+    let asked = nodes.len();
+    let writes = Semaphore::new(syncer.settings.refresh_width());
+    let mut failed = 0;
+    let mut outcomes = stream::iter(nodes).map(|node| refresh_node(syncer, node, &writes)).buffer_unordered(WINDOW);
+    while let Some((name, outcome)) = outcomes.next().await {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_elsewhere() => Outcome::Elsewhere,
+            Err(error) => {
+                failed += 1;
+                if failed <= MAX_LOGGED {
+                    tracing::warn!(node = name, %error, "addresses not refreshed");
+                }
+                Outcome::Failed
+            }
+        };
+        syncer.metrics.refreshed(outcome.as_str());
+    }
+    if failed > MAX_LOGGED {
+        tracing::warn!(failed, asked, "addresses of more nodes were not refreshed");
+    }
+    if asked == 0 || failed < asked {
+        syncer.metrics.last_refresh.set(now_seconds());
+    }
+    tracing::debug!(asked, failed, "addresses refreshed");
+}
+
+async fn refresh_node(syncer: &Syncer, node: Arc<Node>, writes: &Semaphore) -> (String, Result<Outcome, SyncError>) {
+    let name = node.name_any();
+    let outcome = match syncer.find(&node).await {
+        Ok(Some(found)) => Box::pin(write(syncer, node, &found.addresses, writes)).await,
+        Ok(None) => Ok(Outcome::Absent),
+        Err(error) => Err(error),
+    };
+    (name, outcome)
+}
+
+async fn write(
+    syncer: &Syncer,
+    asked: Arc<Node>,
+    addresses: &[ccm_cloud::Address],
+    writes: &Semaphore,
+) -> Result<Outcome, SyncError> {
+    let _permit = writes.acquire().await;
+    // The cloud took its time: the store may have a newer state by now.
+    let newest = syncer.store.get(&ObjectRef::new(&asked.name_any()));
+    let Some(node) = newest.filter(|newest| newest.metadata.uid == asked.metadata.uid) else {
+        return Ok(Outcome::Unchanged);
+    };
+    match syncer.writer.update_addresses(node, addresses).await? {
+        Written::Changed(_) => Ok(Outcome::Updated),
+        Written::Nothing | Written::Gone => Ok(Outcome::Unchanged),
+    }
+}

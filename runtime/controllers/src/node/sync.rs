@@ -1,0 +1,219 @@
+//! One Node, once: initialise it, or keep its pairs of labels consistent.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Failure, Instance, Lookups, Need, Reaction, Severity};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::Semaphore;
+
+use super::NodeSettings;
+use super::addresses::ProvidedIpError;
+use super::labels;
+use super::memory::Memory;
+use super::view::{cloud_node, is_uninitialized, provider_id};
+use super::write::{NodeWriter, Order, WriteError, Written};
+use crate::events::{EventRecorder, EventRequest, cut, node_reference};
+use crate::metrics::NodeMetrics;
+use crate::queue::Verdict;
+use crate::reaction;
+use crate::write_gate::ApiError;
+
+/// Upstream's name of this controller in Events.
+const REPORTER: &str = "cloud-node-controller";
+/// Most bytes of an error in an Event, which leaves room for what is done about it.
+const MAX_ERROR: usize = 800;
+
+/// Everything that a sync uses, shared by all of them.
+pub(crate) struct Syncer {
+    pub(crate) store: Store<Node>,
+    pub(crate) lookups: Lookups,
+    pub(crate) writer: NodeWriter,
+    /// One permit per Node that is being written.
+    pub(crate) writes: Semaphore,
+    pub(crate) recorder: EventRecorder,
+    pub(crate) memory: Memory,
+    pub(crate) metrics: NodeMetrics,
+    pub(crate) settings: NodeSettings,
+}
+
+/// Why a Node was not initialised.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SyncError {
+    #[error("failed to get instance metadata for node {name}: {failure}")]
+    Lookup { name: String, failure: Failure },
+    #[error("the cloud has no machine for node {0}")]
+    Absent(String),
+    #[error("cloud provider does not set node provider ID for node {0}")]
+    NoProviderId(String),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl SyncError {
+    /// For metrics and people.
+    fn reaction(&self) -> &'static str {
+        match self {
+            Self::Lookup { failure, .. } => failure.reaction.as_str(),
+            Self::Absent(_) => "absent",
+            Self::NoProviderId(_) => Reaction::Retry.as_str(),
+            Self::Write(WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. }) => {
+                Reaction::Retry.as_str()
+            }
+            Self::Write(WriteError::ProvidedIp { .. }) => Reaction::Invalid.as_str(),
+            Self::Write(WriteError::Api(_)) => "api",
+        }
+    }
+
+    /// Whether another controller takes care of the Node, so that this is no failure at all.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Lookup { failure, .. } if failure.reaction == Reaction::Elsewhere)
+    }
+
+    /// Whether people should be told: not about other people's Nodes, and not about an API server that could not take the
+    /// Event either.
+    fn deserves_warning(&self) -> bool {
+        match self {
+            Self::Write(WriteError::Api(error)) => matches!(error, ApiError::Refused { .. } | ApiError::Conflict),
+            _ => !self.is_elsewhere(),
+        }
+    }
+}
+
+impl Syncer {
+    /// Works on the Node called `name`.
+    pub(crate) async fn sync(&self, name: &str) -> Verdict {
+        let Some(node) = self.store.get(&ObjectRef::new(name)) else {
+            self.memory.forget(name);
+            return Verdict::Done;
+        };
+        if !is_uninitialized(&node) {
+            self.memory.forget(name);
+            return self.reconcile_labels(&node).await;
+        }
+        if !self.memory.is_waiting(&node) {
+            return Verdict::Done;
+        }
+        match self.initialise(&node).await {
+            Ok(()) => Verdict::Done,
+            Err(error) => self.failed(&node, &error).await,
+        }
+    }
+
+    /// The machine behind a Node, with a provider ID; none when the cloud has none.
+    pub(crate) async fn find(&self, node: &Node) -> Result<Option<Box<Instance>>, SyncError> {
+        let name = node.name_any();
+        let limit = self.settings.lookup_timeout;
+        let asked = self.lookups.find(cloud_node(node), Need::Metadata);
+        let found = tokio::time::timeout(limit, asked)
+            .await
+            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))
+            .map_err(|failure| SyncError::Lookup { name: name.clone(), failure })?;
+        let Some(mut found) = found else { return Ok(None) };
+        if found.provider_id.is_empty() {
+            let own = provider_id(node).ok_or(SyncError::NoProviderId(name))?;
+            found.provider_id = own.to_owned();
+        }
+        Ok(Some(found))
+    }
+
+    async fn initialise(&self, node: &Arc<Node>) -> Result<(), SyncError> {
+        let found = self.find(node).await?.ok_or_else(|| SyncError::Absent(node.name_any()))?;
+        // Boxed: thousands may wait for the permit, few write.
+        let written = Box::pin(self.write(node, &found)).await?;
+        let Some(written) = written else { return Ok(()) };
+        if let Some(age) = age(&written) {
+            self.metrics.initial_sync_delay.observe(age);
+        }
+        tracing::info!(provider_id = found.provider_id, "node initialised");
+        self.record(&written, Severity::Normal, "Synced", "Node synced successfully".into()).await;
+        Ok(())
+    }
+
+    /// Returns the Node when it was initialised here and now.
+    async fn write(&self, node: &Arc<Node>, found: &Instance) -> Result<Option<Box<Node>>, SyncError> {
+        let _permit = self.writes.acquire().await;
+        let order = self.settings.order();
+        let written = match self.writer.initialise(Arc::clone(node), found, order).await? {
+            Written::Changed(written) => written,
+            Written::Nothing | Written::Gone => return Ok(None),
+        };
+        self.memory.finished(&written);
+        if let Some(age) = age(&written) {
+            self.metrics.taint_removal_delay.observe(age);
+        }
+        if order == Order::TaintFirst {
+            let base = Arc::new(Node::clone(&written));
+            if let Err(error) = self.writer.update_addresses(base, &found.addresses).await {
+                tracing::warn!(%error, "addresses not written, they wait for the next refresh");
+            }
+        }
+        Ok(Some(written))
+    }
+
+    async fn reconcile_labels(&self, node: &Node) -> Verdict {
+        let corrections = labels::corrections(node.labels());
+        if corrections.is_empty() {
+            return Verdict::Done;
+        }
+        let _permit = self.writes.acquire().await;
+        match Box::pin(self.writer.set_labels(&node.name_any(), &corrections)).await {
+            Ok(_) => Verdict::Done,
+            Err(error) => {
+                tracing::warn!(%error, "labels not reconciled");
+                self.after_write_error(&error)
+            }
+        }
+    }
+
+    async fn failed(&self, node: &Node, error: &SyncError) -> Verdict {
+        let verdict = match error {
+            SyncError::Lookup { failure, .. } => reaction::verdict(failure, self.settings.slow_retry),
+            SyncError::Write(error) => self.after_write_error(error),
+            SyncError::Absent(_) | SyncError::NoProviderId(_) => Verdict::Backoff,
+        };
+        if !error.is_elsewhere() {
+            self.metrics.failed(error.reaction());
+        }
+        let reason = format!("{} ({})", cut(&error.to_string(), MAX_ERROR), error.reaction());
+        if !error.deserves_warning() {
+            tracing::debug!(%error, "node not initialised");
+        } else if self.memory.is_news(&node.name_any(), &reason, self.settings.repeat_warning) {
+            let message = format!("{reason}: {}", reaction::describe(verdict));
+            tracing::warn!(error = message, "node not initialised");
+            self.record(node, Severity::Warning, "SyncNodeFailed", message).await;
+        }
+        verdict
+    }
+
+    fn after_write_error(&self, error: &WriteError) -> Verdict {
+        match error {
+            WriteError::Api(ApiError::Refused { .. } | ApiError::Closed) => {
+                Verdict::After(self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY))
+            }
+            WriteError::Api(ApiError::Unavailable { retry_after: Some(after), .. }) => {
+                Verdict::After(reaction::bounded(*after))
+            }
+            // The cloud's list may still change; a wrong annotation stays wrong.
+            WriteError::Api(_) | WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => {
+                Verdict::Backoff
+            }
+            WriteError::ProvidedIp { .. } => Verdict::Change,
+        }
+    }
+
+    async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {
+        let about = node_reference(&node.name_any(), node.metadata.uid.as_deref().unwrap_or_default());
+        let request =
+            EventRequest { about, severity, reason: reason.into(), action: "Initialize", message, reporter: REPORTER };
+        self.recorder.record(request).await;
+    }
+}
+
+/// Seconds since the Node was created.
+fn age(node: &Node) -> Option<f64> {
+    let created = node.metadata.creation_timestamp.as_ref()?.0;
+    Some(Timestamp::now().duration_since(created).as_secs_f64().max(0.0))
+}

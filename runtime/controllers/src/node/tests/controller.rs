@@ -1,0 +1,97 @@
+//! The whole controller: reflector, queue, lookups, writes, Events.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::testing::{FakeApi, FakeCloud, found, node};
+use crate::{
+    EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings, Reflector,
+    WriteGate, WriteGateSettings,
+};
+
+fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
+    Box::pin(future)
+}
+
+/// Runs everything for `time`, then stops it in order.
+async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time: Duration) -> Metrics {
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
+    let (lookups, _task) = cloud.lookups();
+    let controller = NodeController::new(NodeControllerParts {
+        gate,
+        store: nodes.reader(),
+        keys: nodes.subscribe(),
+        lookups,
+        recorder,
+        metrics: metrics.node.clone(),
+        queue_metrics: metrics.queue.clone(),
+        settings,
+    });
+    let (stop, stop_events) = (CancellationToken::new(), CancellationToken::new());
+    // The binary spawns them.
+    let (controller, nodes) = (sendable(controller.run(stop.clone())), sendable(nodes.run(stop.clone())));
+    let events = sendable(events.run(stop_events.clone()));
+    let work = async {
+        tokio::join!(controller, nodes);
+        stop_events.cancel();
+    };
+    let timer = async {
+        tokio::time::sleep(time).await;
+        stop.cancel();
+    };
+    tokio::join!(work, timer, events);
+    metrics
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_nodes_are_initialised_with_one_call_of_the_cloud_and_three_writes_each() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::slow(Duration::from_millis(50)));
+    for i in 0..200 {
+        let name = format!("n{i:03}");
+        cloud.answer(&name, [found(|_| ())]);
+        api.add(node(&name).tainted().0);
+    }
+    let metrics = run(&api, &cloud, NodeSettings::default(), Duration::from_secs(10)).await;
+    for i in 0..200 {
+        assert_eq!(api.json(&format!("n{i:03}"))["spec"], json!({ "providerID": "fake://12345" }));
+    }
+    assert_eq!(cloud.calls().len(), 1);
+    let counted = ["PATCH /api/v1/nodes", "/status", "POST", "GET /api/v1/nodes/"].map(|part| api.count(part));
+    assert_eq!(counted, [400, 200, 200, 0]);
+    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_nodes_are_written_at_a_time_than_set_but_all_are_looked_up() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    for i in 0..40 {
+        let name = format!("n{i}");
+        cloud.answer(&name, [found(|_| ())]);
+        api.add(node(&name).tainted().0);
+    }
+    api.silence("PATCH");
+    let queue = QueueSettings { stop_timeout: Duration::ZERO, ..QueueSettings::default() };
+    let settings = NodeSettings { concurrent_syncs: NonZeroUsize::new(3).unwrap(), queue, ..NodeSettings::default() };
+    run(&api, &cloud, settings, Duration::from_secs(5)).await;
+    assert_eq!((cloud.asked().len(), api.count("PATCH /api/v1/nodes")), (40, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_the_last_syncs_are_written_before_the_end() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::slow(Duration::from_secs(2)));
+    cloud.answer("node0", [found(|_| ())]);
+    api.add(node("node0").tainted().0);
+    run(&api, &cloud, NodeSettings::default(), Duration::from_secs(1)).await;
+    assert_eq!(api.events(), ["Normal Synced: Node synced successfully"]);
+}

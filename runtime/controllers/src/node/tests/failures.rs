@@ -1,0 +1,163 @@
+//! What happens to a Node that cannot be initialised, and what an operator is told.
+
+use std::time::Duration;
+
+use ccm_cloud::{Failure, Finding, Reaction};
+use serde_json::json;
+
+use super::Bench;
+use crate::node::NodeSettings;
+use crate::queue::Verdict;
+use crate::testing::{FakeCloud, found, node};
+
+fn unknown(reaction: Reaction, after: Option<u64>) -> Finding {
+    let mut failure = Failure::new(reaction, "what the cloud said");
+    failure.retry_after = after.map(Duration::from_secs);
+    Finding::Unknown(failure)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_reaction_has_its_next_run_its_warning_and_its_count() {
+    let after = |seconds| Verdict::After(Duration::from_secs(seconds));
+    let cases = [
+        (Reaction::Retry, None, Verdict::Backoff, Some("tried again with back-off")),
+        (Reaction::Retry, Some(7), after(7), Some("tried again in 7s")),
+        (Reaction::Conflict, None, Verdict::Backoff, Some("tried again with back-off")),
+        (Reaction::Throttled, Some(20), after(20), Some("tried again in 20s")),
+        (Reaction::Throttled, Some(0), after(1), Some("tried again in 1s")),
+        (Reaction::Throttled, Some(90_000), after(1_000), Some("tried again in 1000s")),
+        (Reaction::Throttled, None, Verdict::Backoff, Some("tried again with back-off")),
+        (Reaction::Pending, Some(5), after(5), Some("tried again in 5s")),
+        (Reaction::Pending, None, Verdict::Backoff, Some("tried again with back-off")),
+        (Reaction::Unauthorized, None, after(60), Some("tried again in 60s")),
+        (Reaction::Quota, Some(5), after(60), Some("tried again in 60s")),
+        (Reaction::Unsupported, Some(90), after(90), Some("tried again in 90s")),
+        (Reaction::Invalid, None, Verdict::Change, Some("not tried again before the object changes")),
+        (Reaction::Elsewhere, None, Verdict::Change, None),
+    ];
+    for (reaction, retry_after, verdict, told) in cases {
+        let mut bench = Bench::new();
+        bench.cloud.answer("node0", [unknown(reaction, retry_after)]);
+        bench.add(node("node0").tainted());
+        let word = reaction.as_str();
+        assert_eq!(bench.sync("node0").await, verdict, "{word}");
+        let counted = (bench.api.calls().len(), bench.metrics.node.failures(reaction));
+        assert_eq!(counted, (0, u64::from(told.is_some())), "{word}");
+        let warning = told.map(|told| {
+            format!("Warning SyncNodeFailed: failed to get instance metadata for node node0: what the cloud said ({word}): {told}")
+        });
+        assert_eq!(bench.events().await, Vec::from_iter(warning), "{word}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_retries_are_never_faster_than_half_a_minute() {
+    let settings = NodeSettings { slow_retry: Duration::ZERO, ..NodeSettings::default() };
+    let mut bench = Bench::with(FakeCloud::default(), settings);
+    bench.cloud.answer("node0", [unknown(Reaction::Unauthorized, None)]);
+    bench.add(node("node0").tainted());
+    assert_eq!(bench.sync("node0").await, Verdict::After(Duration::from_secs(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warning_is_repeated_when_it_changes_or_after_ten_minutes() {
+    let mut bench = Bench::new();
+    bench.add(node("node0").tainted());
+    let retry = || unknown(Reaction::Retry, None);
+    bench
+        .cloud
+        .answer("node0", [retry(), retry(), retry(), Finding::Absent, Finding::Absent, retry(), retry(), retry()]);
+    let mut waiting = vec![];
+    for pause in [0, 1, 1, 1, 1, 1, 599, 2] {
+        tokio::time::advance(Duration::from_secs(pause)).await;
+        bench.sync("node0").await;
+        waiting.push(bench.metrics.events.waiting.get());
+    }
+    assert_eq!(waiting, [1, 1, 1, 2, 2, 3, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_changes_each_time_is_no_news() {
+    let mut bench = Bench::new();
+    bench.add(node("node0").tainted());
+    bench.cloud.answer("node0", [unknown(Reaction::Throttled, Some(9)), unknown(Reaction::Throttled, Some(8))]);
+    assert_eq!(bench.sync("node0").await, Verdict::After(Duration::from_secs(9)));
+    assert_eq!(bench.sync("node0").await, Verdict::After(Duration::from_secs(8)));
+    assert_eq!(bench.events().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_message_leaves_room_for_what_is_done_about_it() {
+    let mut bench = Bench::new();
+    bench.add(node("node0").tainted());
+    bench.cloud.answer("node0", [Finding::Unknown(Failure::new(Reaction::Quota, "ä".repeat(4_000)))]);
+    bench.sync("node0").await;
+    let events = bench.events().await;
+    assert!(events[0].ends_with("ä (quota): tried again in 60s"), "{events:?}");
+}
+
+/// Deviation from case 7.2/24, where upstream forgets the Node until its object changes.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_appears_late_is_found_by_the_next_try() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("node0", [Finding::Absent, found(|_| ())]);
+    bench.add(node("node0").tainted());
+    assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    assert_eq!(bench.metrics.node.uninitialized.get(), 1);
+    assert_eq!(bench.sync("node0").await, Verdict::Done);
+    assert_eq!(bench.metrics.node.uninitialized.get(), 0);
+    let events = bench.events().await;
+    assert_eq!(
+        events,
+        [
+            "Warning SyncNodeFailed: the cloud has no machine for node node0 (absent): tried again with back-off",
+            "Normal Synced: Node synced successfully",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_without_an_answer_ends_at_the_time_limit() {
+    let mut bench = Bench::with(FakeCloud::slow(Duration::from_secs(3_600)), NodeSettings::default());
+    bench.cloud.answer("node0", [found(|_| ())]);
+    bench.add(node("node0").tainted());
+    let begun = tokio::time::Instant::now();
+    assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    assert!(begun.elapsed() < Duration::from_secs(301), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_ends_with_the_node() {
+    let mut bench = Bench::new();
+    for i in 0..50 {
+        let name = format!("n{i}");
+        bench.cloud.answer(&name, [Finding::Absent]);
+        bench.add(node(&name).tainted());
+        bench.sync(&name).await;
+    }
+    assert_eq!((bench.syncer.memory.len(), bench.metrics.node.uninitialized.get()), (50, 50));
+    bench.edit("n0", &json!({ "metadata": { "uid": "another" } }));
+    bench.sync("n0").await;
+    assert_eq!((bench.syncer.memory.len(), bench.metrics.node.uninitialized.get()), (50, 50), "one re-created");
+    bench.edit("n0", &json!({ "spec": { "taints": null } }));
+    bench.sync("n0").await;
+    assert_eq!(
+        (bench.syncer.memory.len(), bench.metrics.node.uninitialized.get()),
+        (49, 49),
+        "one initialised by hand"
+    );
+    for i in 1..50 {
+        let node = bench.api.node(&format!("n{i}"));
+        bench.store.apply_watcher_event(&kube::runtime::watcher::Event::Delete(node));
+        bench.sync(&format!("n{i}")).await;
+    }
+    assert_eq!((bench.syncer.memory.len(), bench.metrics.node.uninitialized.get()), (0, 0));
+}
+
+/// Thousands wait for the cloud or for their turn to write at the same time.
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_waits_is_small() {
+    let bench = Bench::new();
+    let bytes = size_of_val(&bench.syncer.sync("node0"));
+    assert!(bytes < 2_048, "{bytes} bytes");
+}

@@ -1,0 +1,136 @@
+//! Each row of a table names its case of the behaviour reference.
+
+mod addresses;
+mod conflicts;
+mod controller;
+mod failures;
+mod initialise;
+mod labels;
+mod refresh;
+
+use std::sync::Arc;
+
+use ccm_cloud::Lookups;
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::reflector::{self, store::Writer};
+use kube::runtime::watcher::Event;
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::memory::Memory;
+use super::sync::Syncer;
+use super::write::NodeWriter;
+use super::{NodeSettings, refresh as refreshing};
+use crate::events::{EventRecorder, EventSettings, EventWriter};
+use crate::metrics::Metrics;
+use crate::queue::Verdict;
+use crate::testing::{Draft, FakeApi, FakeCloud, scraped};
+use crate::write_gate::{WriteGate, WriteGateSettings};
+
+/// One node controller without its queue and its watch: the test says what the store has and when to sync.
+struct Bench {
+    api: FakeApi,
+    cloud: Arc<FakeCloud>,
+    syncer: Syncer,
+    metrics: Metrics,
+    registry: Registry,
+    store: Writer<Node>,
+    events: Option<EventWriter>,
+    _lookups: JoinSet<()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(FakeCloud::default(), NodeSettings::default())
+    }
+
+    fn with(cloud: FakeCloud, settings: NodeSettings) -> Self {
+        let api = FakeApi::new();
+        let cloud = Arc::new(cloud);
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let (reader, mut store) = reflector::store::<Node>();
+        store.apply_watcher_event(&Event::Init);
+        store.apply_watcher_event(&Event::InitDone);
+        let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+        let (lookups, task) = cloud.lookups();
+        let syncer = syncer(gate, reader, lookups, recorder, &metrics, settings);
+        Self { api, cloud, syncer, metrics, registry, store, events: Some(events), _lookups: task }
+    }
+
+    /// Creates a Node, in the API server and in the store.
+    fn add(&mut self, node: Draft) {
+        let node = self.api.add(node.0);
+        self.seen(node);
+    }
+
+    /// Another writer changes a Node; the store sees it.
+    fn edit(&mut self, name: &str, patch: &Value) {
+        let node = self.api.edit(name, patch);
+        self.seen(node);
+    }
+
+    /// The store gets the newest state of a Node.
+    fn catch_up(&mut self, name: &str) {
+        let node = self.api.node(name);
+        self.seen(node);
+    }
+
+    fn seen(&mut self, node: Node) {
+        self.store.apply_watcher_event(&Event::Apply(node));
+    }
+
+    fn scraped(&self, series: &str) -> f64 {
+        scraped(&self.registry, series)
+    }
+
+    async fn sync(&self, name: &str) -> Verdict {
+        self.syncer.sync(name).await
+    }
+
+    async fn refresh(&self) {
+        refreshing::refresh(&self.syncer).await;
+    }
+
+    /// Writes the Events that wait and returns all.
+    async fn events(&mut self) -> Vec<String> {
+        if let Some(writer) = self.events.take() {
+            let now = CancellationToken::new();
+            now.cancel();
+            writer.run(now).await;
+        }
+        self.api.events()
+    }
+}
+
+fn syncer(
+    gate: WriteGate,
+    store: reflector::Store<Node>,
+    lookups: Lookups,
+    recorder: EventRecorder,
+    metrics: &Metrics,
+    settings: NodeSettings,
+) -> Syncer {
+    Syncer {
+        store,
+        lookups,
+        writer: NodeWriter::new(gate),
+        writes: Semaphore::new(settings.sync_width()),
+        recorder,
+        memory: Memory::new(metrics.node.uninitialized.clone()),
+        metrics: metrics.node.clone(),
+        settings,
+    }
+}
+
+const TAINT_DELAY: &str = "node_controller_cloud_provider_taint_removal_delay_seconds";
+const SYNC_DELAY: &str = "node_controller_initial_node_sync_delay_seconds";
+
+const STATUS: &str = "PATCH /api/v1/nodes/node0/status";
+const OBJECT: &str = "PATCH /api/v1/nodes/node0";
+const GET: &str = "GET /api/v1/nodes/node0";
+const EVENT: &str = "POST /apis/events.k8s.io/v1/namespaces/default/events";

@@ -1,0 +1,156 @@
+//! 7.4/42 to 45 and 7.6: the periodic refresh.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use ccm_cloud::{AddressKind, Failure, Finding, Reaction};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{Bench, GET, STATUS};
+use crate::node::NodeSettings;
+use crate::testing::{FakeCloud, address, found, node};
+
+fn internal(values: &'static [&str]) -> Finding {
+    found(|instance| {
+        instance.addresses = values.iter().map(|value| address(AddressKind::InternalIp, value)).collect();
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_of_one_node_are_written_when_they_differ() {
+    let entry = |value: &str| json!({ "type": "InternalIP", "address": value });
+    let plain = || node("node0").provider_id("fake://1");
+    let cases = [
+        ("7.4/42 the taint is there", plain().tainted(), internal(&["a"]), None),
+        ("7.4/43 the cloud names none", plain().address("InternalIP", "a"), internal(&[]), None),
+        (
+            "7.4/44 two of one type, unchanged",
+            plain().address("InternalIP", "a").address("InternalIP", "b"),
+            internal(&["a", "b"]),
+            None,
+        ),
+        (
+            "7.4/45 one more",
+            plain().address("InternalIP", "a"),
+            internal(&["a", "b"]),
+            Some(json!([entry("a"), entry("b")])),
+        ),
+        ("2.7/1 none before", plain(), internal(&["a"]), Some(json!([entry("a")]))),
+        ("2.7/4 the provided address is not listed", plain().provided_ip("10.0.0.9"), internal(&["10.0.0.1"]), None),
+        ("7.6/57 the machine is gone", plain().address("InternalIP", "a"), Finding::Absent, None),
+    ];
+    for (name, draft, finding, wanted) in cases {
+        let mut bench = Bench::new();
+        bench.cloud.answer("node0", [finding]);
+        bench.add(draft);
+        bench.refresh().await;
+        let calls: Vec<_> = bench.api.calls().into_iter().map(|call| (call.line, call.body)).collect();
+        let body =
+            |addresses| json!({ "metadata": { "resourceVersion": "101" }, "status": { "addresses": addresses } });
+        let wanted: Vec<_> = wanted.into_iter().map(|addresses| (STATUS.to_owned(), body(addresses))).collect();
+        assert_eq!(calls, wanted, "{name}");
+    }
+}
+
+fn hundred(bench: &mut Bench) {
+    for i in 0..100 {
+        let name = format!("n{i:02}");
+        bench.cloud.answer(&name, [internal(&["10.0.0.1"])]);
+        bench.add(node(&name).provider_id("fake://1"));
+    }
+}
+
+/// Upstream makes 100 calls, one per node, and the width decides how long they take. Here all nodes are in one call and the
+/// width bounds writes only.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_nodes_are_each_asked_about_once_whatever_the_width() {
+    for (name, width) in [("7.6/52", 1), ("7.6/53", 5), ("7.6/54", 10), ("7.6/55", 30)] {
+        let settings = NodeSettings { concurrent_status_updates: width, ..NodeSettings::default() };
+        let mut bench = Bench::with(FakeCloud::slow(Duration::from_millis(10)), settings);
+        hundred(&mut bench);
+        let begun = Instant::now();
+        bench.refresh().await;
+        assert!(begun.elapsed() <= Duration::from_millis(40), "{name}: {:?}", begun.elapsed());
+        let names: Vec<String> = (0..100).map(|i| format!("n{i:02}")).collect();
+        assert_eq!((bench.cloud.asked(), bench.cloud.calls().len()), (names, 1), "{name}");
+        assert_eq!(bench.api.count("/status"), 100, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_the_refresh_are_as_many_at_a_time_as_set() {
+    for (updates, syncs, wanted) in [(3, 16, 3), (0, 4, 4)] {
+        let concurrent_syncs = NonZeroUsize::new(syncs).unwrap();
+        let settings = NodeSettings { concurrent_status_updates: updates, concurrent_syncs, ..NodeSettings::default() };
+        let mut bench = Bench::with(FakeCloud::default(), settings);
+        hundred(&mut bench);
+        bench.api.silence("PATCH");
+        drop(tokio::time::timeout(Duration::from_secs(5), bench.refresh()).await);
+        assert_eq!(bench.api.count("/status"), wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_7_6_56_one_node_that_fails_does_not_keep_the_others() {
+    let mut bench = Bench::new();
+    hundred(&mut bench);
+    bench.cloud.answer("n37", [Finding::Unknown(Failure::new(Reaction::Retry, "away"))]);
+    bench.cloud.answer("n38", [Finding::Unknown(Failure::new(Reaction::Elsewhere, "not mine"))]);
+    bench.refresh().await;
+    assert_eq!(bench.api.count("/status"), 98);
+    let counted = ["updated", "failed", "elsewhere"].map(|outcome| bench.metrics.node.refreshes(outcome));
+    assert_eq!(counted, [98, 1, 1]);
+    assert!(bench.metrics.node.last_refresh.get() > 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_gets_no_answer_at_all_is_no_success() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("node0", [Finding::Unknown(Failure::new(Reaction::Retry, "away"))]);
+    bench.add(node("node0"));
+    bench.refresh().await;
+    assert!(bench.metrics.node.last_refresh.get() == 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_7_6_58_tainted_nodes_are_not_asked_about() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("plain", [internal(&["10.0.0.1"])]);
+    bench.add(node("tainted").tainted());
+    bench.add(node("plain").provider_id("fake://1"));
+    bench.refresh().await;
+    assert_eq!(bench.cloud.asked(), ["plain"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_reads_the_node_and_writes_again() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("node0", [internal(&["10.0.0.1"])]);
+    bench.add(node("node0").provider_id("fake://1"));
+    bench.api.script(STATUS, |api| {
+        api.edit("node0", &json!({ "status": { "addresses": [{ "type": "Hostname", "address": "late" }] } }));
+        None
+    });
+    bench.refresh().await;
+    assert_eq!(bench.api.lines(), [STATUS, GET, STATUS]);
+    assert_eq!(bench.api.json("node0")["status"]["addresses"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_run_is_at_once_and_the_next_one_a_period_after_its_end() {
+    let mut bench = Bench::with(FakeCloud::slow(Duration::from_secs(60)), NodeSettings::default());
+    bench.cloud.answer("node0", [internal(&["10.0.0.1"])]);
+    bench.add(node("node0").provider_id("fake://1"));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let mut calls = vec![];
+    let watch = async {
+        for pause in [1, 350, 15] {
+            tokio::time::sleep(Duration::from_secs(pause)).await;
+            calls.push(bench.cloud.calls().len());
+        }
+        stop.cancel();
+    };
+    tokio::join!(super::refreshing::run(&bench.syncer, &stop), watch);
+    assert_eq!(calls, [1, 1, 2], "after 1 s, 351 s and 366 s; the first run ends after 60 s");
+}

@@ -1,0 +1,220 @@
+//! Writes of the node controller: what is written in which order, and what happens when somebody else writes too.
+//!
+//! All patches are JSON merge patches: lists are replaced as a whole. Whatever is decided from the state of a Node is bound
+//! to its `resourceVersion`; on a conflict the Node is read again from the API server and everything is decided anew. The
+//! cloud is not asked again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ConstantBackoff, ConstantBuilder};
+use ccm_cloud::{Address, Instance};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Map, Value, json};
+
+use super::addresses::{self, ProvidedIpError};
+use super::labels::{self, Labels};
+use super::view::{UNINITIALIZED, is_uninitialized, provider_id, taints};
+use crate::write_gate::{ApiError, Purpose, WriteGate};
+
+/// Attempts of one write against other writers, and the shortest and half the longest time between them, as upstream.
+const MAX_ATTEMPTS: usize = 20;
+const CONFLICT_DELAY: Duration = Duration::from_millis(50);
+
+/// Name under which our changes stand in `metadata.managedFields`.
+const FIELD_MANAGER: &str = "cloud-node-controller";
+
+const GET: Purpose = Purpose { verb: "get", resource: "nodes" };
+const PATCH: Purpose = Purpose { verb: "patch", resource: "nodes" };
+const PATCH_STATUS: Purpose = Purpose { verb: "patch", resource: "nodes/status" };
+
+/// Whether pods may be scheduled on a Node before it has the cloud's addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Addresses, then everything else together with the removal of the taint.
+    #[default]
+    AddressesFirst,
+    /// Upstream's order; addresses that cannot be written then wait for the next refresh.
+    TaintFirst,
+}
+
+/// Why a Node was not written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    #[error("provided node ip for node {name:?} is not valid: {reason}")]
+    ProvidedIp { name: String, reason: ProvidedIpError },
+    #[error("cannot write the Node: {0}")]
+    Api(ApiError),
+}
+
+/// How a write ended well.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// As the API server has it now.
+    Changed(Box<Node>),
+    /// There was nothing to write, or somebody else did it.
+    Nothing,
+    /// The Node was deleted, or is another one of the same name.
+    Gone,
+}
+
+/// Writes Nodes.
+#[derive(Clone)]
+pub(crate) struct NodeWriter {
+    gate: WriteGate,
+    api: Api<Node>,
+}
+
+impl NodeWriter {
+    pub(crate) fn new(gate: WriteGate) -> Self {
+        Self { api: Api::all(gate.client()), gate }
+    }
+
+    /// Gives a Node what the cloud knows of it and takes the taint away.
+    pub(crate) async fn initialise(
+        &self,
+        node: Arc<Node>,
+        found: &Instance,
+        order: Order,
+    ) -> Result<Written, WriteError> {
+        let mut live = Live::new(node);
+        let mut has_addresses = order == Order::TaintFirst;
+        loop {
+            if !is_uninitialized(&live.node) {
+                return Ok(Written::Nothing);
+            }
+            let wanted = initial_addresses(&live.node, found)?;
+            let sent = match wanted.filter(|wanted| !has_addresses && addresses::differ(&live.node, wanted)) {
+                Some(wanted) => self.patch_addresses(&live.node, &wanted).await.map(|node| (node, false)),
+                None => self.patch(&live.node, &initial_patch(&live.node, found)).await.map(|node| (node, true)),
+            };
+            match sent {
+                Ok((node, true)) => return Ok(Written::Changed(Box::new(node))),
+                Ok((node, false)) => {
+                    has_addresses = true;
+                    live.node = Arc::new(node);
+                }
+                Err(error) => {
+                    has_addresses = order == Order::TaintFirst;
+                    if let Some(ended) = self.after(error, &mut live).await? {
+                        return Ok(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives an initialised Node the cloud's addresses.
+    pub(crate) async fn update_addresses(&self, node: Arc<Node>, cloud: &[Address]) -> Result<Written, WriteError> {
+        let mut live = Live::new(node);
+        loop {
+            if is_uninitialized(&live.node) {
+                return Ok(Written::Nothing);
+            }
+            let wanted = addresses::wanted(cloud, &live.node).map_err(|reason| provided_ip(&live.node, reason))?;
+            let Some(wanted) = wanted.filter(|wanted| addresses::differ(&live.node, wanted)) else {
+                return Ok(Written::Nothing);
+            };
+            match self.patch_addresses(&live.node, &wanted).await {
+                Ok(node) => return Ok(Written::Changed(Box::new(node))),
+                Err(error) => {
+                    if let Some(ended) = self.after(error, &mut live).await? {
+                        return Ok(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sets labels, whatever else happens to the Node.
+    pub(crate) async fn set_labels(&self, name: &str, labels: &Labels) -> Result<Written, WriteError> {
+        let body = json!({ "metadata": { "labels": labels } });
+        match self.gate.write(PATCH, self.api.patch(name, &params(), &Patch::Merge(&body))).await {
+            Ok(node) => Ok(Written::Changed(Box::new(node))),
+            Err(ApiError::NotFound) => Ok(Written::Gone),
+            Err(error) => Err(WriteError::Api(error)),
+        }
+    }
+
+    async fn patch_addresses(&self, node: &Node, wanted: &[Address]) -> Result<Node, ApiError> {
+        let wanted: Vec<Value> =
+            wanted.iter().map(|address| json!({ "type": address.kind.as_str(), "address": address.value })).collect();
+        let body =
+            json!({ "metadata": { "resourceVersion": node.resource_version() }, "status": { "addresses": wanted } });
+        let name = node.name_any();
+        self.gate.write(PATCH_STATUS, self.api.patch_status(&name, &params(), &Patch::Merge(&body))).await
+    }
+
+    async fn patch(&self, node: &Node, body: &Value) -> Result<Node, ApiError> {
+        let name = node.name_any();
+        self.gate.write(PATCH, self.api.patch(&name, &params(), &Patch::Merge(body))).await
+    }
+
+    /// After a write that failed: reads the Node again when another writer was first. Returns how it ended, if it did.
+    async fn after(&self, error: ApiError, live: &mut Live) -> Result<Option<Written>, WriteError> {
+        match error {
+            ApiError::NotFound => return Ok(Some(Written::Gone)),
+            ApiError::Conflict => {}
+            error => return Err(WriteError::Api(error)),
+        }
+        let Some(delay) = live.delays.next() else { return Err(WriteError::Api(ApiError::Conflict)) };
+        tokio::time::sleep(delay).await;
+        let name = live.node.name_any();
+        let node = match self.gate.read(GET, self.api.get(&name)).await {
+            Ok(node) => node,
+            Err(ApiError::NotFound) => return Ok(Some(Written::Gone)),
+            Err(error) => return Err(WriteError::Api(error)),
+        };
+        if node.metadata.uid != live.node.metadata.uid {
+            return Ok(Some(Written::Gone));
+        }
+        live.node = Arc::new(node);
+        Ok(None)
+    }
+}
+
+/// The newest state of a Node that is known, and how often it may be read again.
+struct Live {
+    node: Arc<Node>,
+    delays: ConstantBackoff,
+}
+
+impl Live {
+    fn new(node: Arc<Node>) -> Self {
+        let delays =
+            ConstantBuilder::new().with_delay(CONFLICT_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter().build();
+        Self { node, delays }
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
+}
+
+fn provided_ip(node: &Node, reason: ProvidedIpError) -> WriteError {
+    WriteError::ProvidedIp { name: node.name_any(), reason }
+}
+
+/// As [`addresses::wanted`], and an address that the kubelet asks for must be among the cloud's even when these are none.
+fn initial_addresses(node: &Node, found: &Instance) -> Result<Option<Vec<Address>>, WriteError> {
+    let check = addresses::provided(node).map_or(Ok(()), |ip| addresses::filter(&found.addresses, ip).map(drop));
+    check.and_then(|()| addresses::wanted(&found.addresses, node)).map_err(|reason| provided_ip(node, reason))
+}
+
+/// Labels, provider ID and the removal of the taint, in one.
+fn initial_patch(node: &Node, found: &Instance) -> Value {
+    let mut metadata = json!({ "resourceVersion": node.resource_version() });
+    let changed = labels::initial(node.labels(), found);
+    if let (false, Some(metadata)) = (changed.is_empty(), metadata.as_object_mut()) {
+        metadata.insert("labels".into(), json!(changed));
+    }
+    let mut spec = Map::new();
+    if provider_id(node).is_none() && !found.provider_id.is_empty() {
+        spec.insert("providerID".into(), json!(found.provider_id));
+    }
+    let others: Vec<&Taint> = taints(node).iter().filter(|taint| taint.key != UNINITIALIZED).collect();
+    spec.insert("taints".into(), if others.is_empty() { Value::Null } else { json!(others) });
+    json!({ "metadata": metadata, "spec": spec })
+}

@@ -1,0 +1,179 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use super::*;
+use crate::metrics::QueueMetrics;
+use crate::testing::scraped;
+
+/// A reconciler that takes `work`, hands out verdicts in order (then [`Verdict::Done`]), and writes down what it does.
+struct Desk {
+    work: Duration,
+    verdicts: Mutex<VecDeque<Verdict>>,
+    begun: Mutex<Vec<(String, Duration)>>,
+    running: AtomicUsize,
+    most: AtomicUsize,
+    start: Instant,
+}
+
+impl Desk {
+    fn new(work: Duration, verdicts: impl IntoIterator<Item = Verdict>) -> Arc<Self> {
+        Arc::new(Self {
+            work,
+            verdicts: Mutex::new(verdicts.into_iter().collect()),
+            begun: Mutex::default(),
+            running: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            start: Instant::now(),
+        })
+    }
+
+    async fn reconcile(self: Arc<Self>, key: String) -> Verdict {
+        self.begun.lock().push((key.clone(), self.start.elapsed()));
+        self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        assert_ne!(key, "panic", "this key panics");
+        if key == "endless" {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(self.work).await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.verdicts.lock().pop_front().unwrap_or(Verdict::Done)
+    }
+
+    /// Seconds at which runs began, of all keys.
+    fn times(&self) -> Vec<f64> {
+        self.begun.lock().iter().map(|(_, at)| at.as_secs_f64()).collect()
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.begun.lock().iter().map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// Sends the keys at their seconds, and stops the queue at second `end`.
+async fn run_keys(desk: &Arc<Desk>, keys: &[(u64, &str)], end: u64) -> Registry {
+    let mut registry = Registry::default();
+    let meters = QueueMetrics::register(&mut registry).of("Nodes");
+    let (sender, receiver) = mpsc::channel(16);
+    let shutdown = CancellationToken::new();
+    let reconcile = |key: String| Arc::clone(desk).reconcile(key);
+    let feed = async {
+        for (at, key) in keys {
+            tokio::time::sleep_until(desk.start + Duration::from_secs(*at)).await;
+            sender.send((*key).to_owned()).await.unwrap();
+        }
+        tokio::time::sleep_until(desk.start + Duration::from_secs(end)).await;
+        shutdown.cancel();
+    };
+    tokio::join!(run(receiver, reconcile, QueueSettings::default(), meters, shutdown.clone()), feed);
+    registry
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_never_worked_on_twice_at_once_and_runs_once_more_when_it_changed_meanwhile() {
+    let desk = Desk::new(Duration::from_secs(10), []);
+    let registry = run_keys(&desk, &[(0, "a"), (1, "a"), (2, "a"), (3, "a")], 100).await;
+    assert_eq!(desk.times(), [0.0, 10.0]);
+    assert_eq!(desk.most.load(Ordering::SeqCst), 1);
+    assert!(scraped(&registry, "workqueue_adds_total{name=\"Nodes\"}") == 2.0, "adding what waits counts for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_keys_run_at_the_same_time() {
+    let desk = Desk::new(Duration::from_secs(10), []);
+    let names: Vec<String> = (0..100).map(|i| i.to_string()).collect();
+    let keys: Vec<(u64, &str)> = names.iter().map(|name| (0, name.as_str())).collect();
+    run_keys(&desk, &keys, 100).await;
+    assert_eq!(desk.most.load(Ordering::SeqCst), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_back_off_doubles_with_each_failure_to_a_bound_and_success_clears_it() {
+    let failures = std::iter::repeat_n(Verdict::Backoff, 25);
+    let desk = Desk::new(Duration::ZERO, failures.chain([Verdict::Done]));
+    run_keys(&desk, &[(0, "a"), (100_000, "a"), (100_001, "a")], 200_000).await;
+    let times = desk.times();
+    assert_eq!(times.len(), 28, "26 runs, then one for each of the later changes");
+    for (n, pair) in times.windows(2).take(25).enumerate() {
+        let base = (0.005 * 2f64.powi(i32::try_from(n).unwrap())).min(1_000.0);
+        let delay = pair[1] - pair[0];
+        // Timers have steps of a millisecond.
+        assert!((base..=2.0 * base + 0.002).contains(&delay), "failure {n}: {delay} for {base}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_makes_the_next_failure_the_first() {
+    let verdicts = [Verdict::Backoff, Verdict::Backoff, Verdict::Backoff, Verdict::Done, Verdict::Backoff];
+    let desk = Desk::new(Duration::ZERO, verdicts);
+    run_keys(&desk, &[(0, "a"), (10, "a")], 20).await;
+    let delay = desk.times()[5] - desk.times()[4];
+    assert!((0.005..0.013).contains(&delay), "{delay}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_runs_at_once_whatever_the_back_off_and_takes_the_place_of_the_planned_run() {
+    let desk = Desk::new(Duration::ZERO, [Verdict::After(Duration::from_secs(1_000))]);
+    run_keys(&desk, &[(0, "a"), (5, "a")], 5_000).await;
+    assert_eq!(desk.times(), [0.0, 5.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_is_kept_and_leaves_the_count_of_failures_alone() {
+    let wait = Verdict::After(Duration::from_secs(7));
+    let desk = Desk::new(Duration::ZERO, [Verdict::Backoff, Verdict::Backoff, wait, Verdict::Backoff]);
+    let registry = run_keys(&desk, &[(0, "a")], 100).await;
+    let times = desk.times();
+    assert!((times[3] - times[2] - 7.0).abs() < 0.002, "{times:?}");
+    assert!((0.020..0.043).contains(&(times[4] - times[3])), "the third failure: {times:?}");
+    assert!(scraped(&registry, "workqueue_retries_total{name=\"Nodes\"}") == 4.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_change_is_looked_at_after_the_resync_all_the_same() {
+    let desk = Desk::new(Duration::ZERO, [Verdict::Change]);
+    run_keys(&desk, &[(0, "a")], 13 * 60 * 60).await;
+    assert_eq!(desk.times().len(), 2);
+    assert!((desk.times()[1] - 43_200.0).abs() < 0.002);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_the_failure_of_one_key_and_the_queue_goes_on() {
+    let desk = Desk::new(Duration::ZERO, []);
+    let registry = run_keys(&desk, &[(0, "panic"), (1, "b")], 2).await;
+    assert!(desk.keys().contains(&"b".to_owned()));
+    assert!(desk.keys().iter().filter(|key| *key == "panic").count() > 3, "tried again with back-off");
+    assert!(scraped(&registry, "ccm_reconcile_panics_total{name=\"Nodes\"}") > 3.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_end_is_dropped_and_tried_again() {
+    let desk = Desk::new(Duration::ZERO, []);
+    run_keys(&desk, &[(0, "endless")], 20 * 60).await;
+    assert_eq!(desk.times().len(), 2);
+    assert!((desk.times()[1] - 900.0).abs() < 0.1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_lets_running_work_end_within_its_time_and_begins_nothing() {
+    for (work, ends) in [(5, true), (50, false)] {
+        let desk = Desk::new(Duration::from_secs(work), [Verdict::After(Duration::ZERO)]);
+        run_keys(&desk, &[(0, "a"), (1, "a")], 2).await;
+        assert_eq!(desk.times(), [0.0]);
+        assert_eq!(desk.running.load(Ordering::SeqCst) == 0, ends);
+        assert!(desk.start.elapsed() <= Duration::from_secs(13), "{:?}", desk.start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_and_work_are_measured() {
+    let desk = Desk::new(Duration::from_secs(10), []);
+    let registry = run_keys(&desk, &[(0, "a"), (4, "a")], 100).await;
+    let series = |part: &str| scraped(&registry, &format!("workqueue_{part}{{name=\"Nodes\"}}"));
+    let [waited, worked] = [series("queue_duration_seconds_sum"), series("work_duration_seconds_sum")];
+    assert!((waited - 6.0).abs() < 0.01 && (worked - 20.0).abs() < 0.01, "{waited} {worked}");
+    assert!(series("depth") == 0.0);
+}

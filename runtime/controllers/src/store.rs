@@ -1,0 +1,235 @@
+//! One shared reflector per kind: the newest state of all objects, and who changed.
+//!
+//! Controllers read the [`Store`] and get the keys of changed objects through [`Reflector::subscribe`]; a key is told after
+//! the store has the change. Objects that cannot be decoded are left out: one odd object must not blind the process. What
+//! nobody reads is dropped before an object is stored.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
+
+/// Objects per page of a list. A Node with its images decodes to about 30 KiB, so a page stays below 8 MiB.
+const PAGE_SIZE: u32 = 250;
+/// Keys that wait for one subscriber. When it is full the watch waits: queues empty it at once.
+const SUBSCRIBER_BOUND: usize = 1_024;
+/// The copy that kubectl keeps of what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Drops what no controller reads, so that memory does not grow with it.
+pub trait Trim {
+    /// Called once per object, before it is stored.
+    fn trim(&mut self);
+}
+
+impl Trim for Node {
+    fn trim(&mut self) {
+        trim_metadata(&mut self.metadata);
+        if let Some(status) = &mut self.status {
+            status.images = None;
+            status.volumes_in_use = None;
+            status.volumes_attached = None;
+            status.allocatable = None;
+            status.config = None;
+            status.runtime_handlers = None;
+        }
+    }
+}
+
+fn trim_metadata(metadata: &mut kube::core::ObjectMeta) {
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// A watch, the store that it feeds, and those who want to know.
+pub struct Reflector<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    api: Api<DeserializeGuard<K>>,
+    writer: Writer<K>,
+    reader: Store<K>,
+    subscribers: Vec<mpsc::Sender<ObjectRef<K>>>,
+    undecodable: HashSet<ObjectRef<K>>,
+    meters: StoreMeters,
+    failing: bool,
+}
+
+impl<K> Reflector<K>
+where
+    K: Resource<DynamicType = ()> + Trim + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// A reflector of all objects of a kind, in all namespaces. Nothing is read before [`run`](Self::run).
+    #[must_use]
+    pub fn new(client: Client, metrics: &StoreMetrics) -> Self {
+        let writer = Writer::default();
+        let reader = writer.as_reader();
+        Self {
+            api: Api::all(client),
+            writer,
+            reader,
+            subscribers: Vec::new(),
+            undecodable: HashSet::new(),
+            meters: metrics.of(&K::kind(&())),
+            failing: false,
+        }
+    }
+
+    /// The store. [`Store::wait_until_ready`] waits for the first complete list.
+    #[must_use]
+    pub fn reader(&self) -> Store<K> {
+        self.reader.clone()
+    }
+
+    /// Keys of objects that were added, changed or deleted, and of all objects after each new list. Whoever subscribes must
+    /// keep reading: a full channel holds up the watch. Dropping the receiver ends the subscription.
+    #[must_use]
+    pub fn subscribe(&mut self) -> mpsc::Receiver<ObjectRef<K>> {
+        let (sender, receiver) = mpsc::channel(SUBSCRIBER_BOUND);
+        self.subscribers.push(sender);
+        receiver
+    }
+
+    /// Watches until `shutdown`. Failures are waited out with back-off.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let config = watcher::Config::default().page_size(PAGE_SIZE);
+        let events = watcher(self.api.clone(), config).default_backoff();
+        let mut events = std::pin::pin!(events);
+        loop {
+            let event = tokio::select! {
+                () = shutdown.cancelled() => return,
+                event = events.next() => event,
+            };
+            let told = match event {
+                Some(Ok(event)) => self.take(event),
+                Some(Err(error)) => {
+                    self.failed(&error);
+                    continue;
+                }
+                None => return,
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = self.tell(told) => {}
+            }
+        }
+    }
+
+    /// Stores what happened, and returns the keys to tell.
+    fn take(&mut self, event: watcher::Event<DeserializeGuard<K>>) -> Vec<ObjectRef<K>> {
+        self.meters.last_event.set(now_seconds());
+        if std::mem::take(&mut self.failing) {
+            tracing::info!(kind = %K::kind(&()), "API server answers again");
+        }
+        let told = match event {
+            watcher::Event::Apply(guard) => self.decoded(guard).map_or_else(Vec::new, |object| {
+                let key = key(&object);
+                self.writer.apply_watcher_event(&watcher::Event::Apply(object));
+                vec![key]
+            }),
+            watcher::Event::Delete(guard) => {
+                let key = key(&guard);
+                self.undecodable.remove(&key);
+                match guard.0 {
+                    Ok(object) if object.meta().name.is_some() => {
+                        self.writer.apply_watcher_event(&watcher::Event::Delete(object))
+                    }
+                    // The store takes whole objects only; the old one is as good to say which.
+                    _ => {
+                        if let Some(old) = self.reader.get(&key) {
+                            self.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(&old)));
+                        }
+                    }
+                }
+                vec![key]
+            }
+            watcher::Event::Init => {
+                self.writer.apply_watcher_event(&watcher::Event::Init);
+                vec![]
+            }
+            watcher::Event::InitApply(guard) => {
+                if let Some(object) = self.decoded(guard) {
+                    self.writer.apply_watcher_event(&watcher::Event::InitApply(object));
+                }
+                vec![]
+            }
+            watcher::Event::InitDone => {
+                let mut keys: HashSet<_> = self.reader.state().iter().map(|object| key(&**object)).collect();
+                self.writer.apply_watcher_event(&watcher::Event::InitDone);
+                keys.extend(self.reader.state().iter().map(|object| key(&**object)));
+                keys.into_iter().collect()
+            }
+        };
+        self.meters.objects.set(i64::try_from(self.reader.len()).unwrap_or(i64::MAX));
+        told
+    }
+
+    /// The object, trimmed. Says once per object that it is left out, and once that it is back.
+    fn decoded(&mut self, guard: DeserializeGuard<K>) -> Option<K> {
+        let key = key(&guard);
+        match guard.0 {
+            // The store cannot take what has no name.
+            Ok(object) if object.meta().name.is_none() => {
+                self.meters.undecodable.inc();
+                None
+            }
+            Ok(mut object) => {
+                if self.undecodable.remove(&key) {
+                    tracing::info!(object = %key, "object can be decoded again");
+                }
+                object.trim();
+                Some(object)
+            }
+            Err(error) => {
+                self.meters.undecodable.inc();
+                if self.undecodable.insert(key.clone()) {
+                    tracing::error!(object = %key, %error, "object cannot be decoded and is left out");
+                }
+                None
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &watcher::Error) {
+        self.meters.failures.inc();
+        if std::mem::replace(&mut self.failing, true) {
+            tracing::debug!(kind = %K::kind(&()), %error, "watch failed again");
+        } else {
+            tracing::warn!(kind = %K::kind(&()), %error, "cannot watch, trying again with back-off");
+        }
+    }
+
+    async fn tell(&mut self, keys: Vec<ObjectRef<K>>) {
+        for key in keys {
+            for subscriber in &self.subscribers {
+                // An error means that the subscriber is gone.
+                drop(subscriber.send(key.clone()).await);
+            }
+        }
+        self.subscribers.retain(|subscriber| !subscriber.is_closed());
+    }
+}
+
+/// Name and namespace, without anything that changes.
+fn key<K: Resource<DynamicType = ()>, O: Resource<DynamicType = ()>>(object: &O) -> ObjectRef<K> {
+    let key = ObjectRef::new(&object.name_any());
+    match object.namespace() {
+        Some(namespace) => key.within(&namespace),
+        None => key,
+    }
+}

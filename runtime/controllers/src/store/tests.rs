@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use kube::core::ObjectMeta;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{FakeApi, node, scraped};
+
+struct Bench {
+    nodes: Reflector<Node>,
+    registry: Registry,
+    api: FakeApi,
+}
+
+fn bench() -> Bench {
+    let mut registry = Registry::default();
+    let metrics = StoreMetrics::register(&mut registry);
+    let api = FakeApi::new();
+    Bench { nodes: Reflector::new(api.client.clone(), &metrics), registry, api }
+}
+
+fn guard(value: Value) -> DeserializeGuard<Node> {
+    serde_json::from_value(value).unwrap()
+}
+
+fn good(name: &str) -> DeserializeGuard<Node> {
+    guard(node(name).0)
+}
+
+fn bad(name: &str) -> DeserializeGuard<Node> {
+    guard(json!({ "metadata": { "name": name }, "spec": { "taints": "none" } }))
+}
+
+fn names(keys: Vec<ObjectRef<Node>>) -> Vec<String> {
+    let mut names: Vec<String> = keys.into_iter().map(|key| key.name).collect();
+    names.sort();
+    names
+}
+
+impl Bench {
+    fn list(&mut self, objects: Vec<DeserializeGuard<Node>>) -> Vec<String> {
+        let mut told = self.nodes.take(watcher::Event::Init);
+        for object in objects {
+            told.extend(self.nodes.take(watcher::Event::InitApply(object)));
+        }
+        assert_eq!(told, [], "the store does not have them yet");
+        names(self.nodes.take(watcher::Event::InitDone))
+    }
+
+    fn stored(&self) -> Vec<String> {
+        names(self.nodes.reader.state().iter().map(|node| ObjectRef::from_obj(&**node)).collect())
+    }
+}
+
+#[tokio::test]
+async fn keys_of_a_list_are_told_when_the_store_has_it_and_so_are_those_that_vanished() {
+    let mut bench = bench();
+    assert_eq!(bench.list(vec![good("a"), good("b")]), ["a", "b"]);
+    assert_eq!(bench.list(vec![good("b"), good("c")]), ["a", "b", "c"]);
+    assert_eq!(bench.stored(), ["b", "c"]);
+    assert!(scraped(&bench.registry, "ccm_store_objects{kind=\"Node\"}") == 2.0);
+}
+
+#[tokio::test]
+async fn changes_and_deletions_are_told() {
+    let mut bench = bench();
+    bench.list(vec![]);
+    assert_eq!(names(bench.nodes.take(watcher::Event::Apply(good("a")))), ["a"]);
+    assert_eq!(bench.stored(), ["a"]);
+    assert_eq!(names(bench.nodes.take(watcher::Event::Delete(good("a")))), ["a"]);
+    assert_eq!(bench.stored(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_is_left_out_and_counted_and_the_others_stay() {
+    let mut bench = bench();
+    let nameless = DeserializeGuard(Ok(Node { metadata: ObjectMeta::default(), ..Node::default() }));
+    assert_eq!(bench.list(vec![good("a"), bad("b"), nameless.clone()]), ["a"]);
+    assert_eq!(names(bench.nodes.take(watcher::Event::Apply(bad("a")))), [""; 0]);
+    assert_eq!(bench.stored(), ["a"], "the last good state");
+    assert!(scraped(&bench.registry, "ccm_store_undecodable_objects_total{kind=\"Node\"}") == 3.0);
+    assert_eq!(bench.nodes.undecodable.len(), 2, "each is said once");
+    bench.nodes.take(watcher::Event::Apply(good("b")));
+    bench.nodes.take(watcher::Event::Delete(nameless));
+    assert_eq!(names(bench.nodes.take(watcher::Event::Delete(bad("a")))), ["a"]);
+    assert_eq!((bench.stored(), bench.nodes.undecodable.len()), (vec!["b".to_owned()], 0));
+}
+
+#[tokio::test]
+async fn whoever_drops_the_receiver_is_no_subscriber_any_more() {
+    let mut bench = bench();
+    let (kept, gone) = (bench.nodes.subscribe(), bench.nodes.subscribe());
+    drop(gone);
+    bench.nodes.tell(vec![ObjectRef::new("a")]).await;
+    assert_eq!((bench.nodes.subscribers.len(), kept.len()), (1, 1));
+}
+
+#[test]
+fn what_nobody_reads_is_dropped() {
+    let mut full: Node = serde_json::from_value(json!({
+        "metadata": {
+            "name": "a",
+            "annotations": { LAST_APPLIED: "{}", "kept": "yes" },
+            "managedFields": [{ "manager": "kubelet" }],
+        },
+        "spec": { "providerID": "fake://1" },
+        "status": {
+            "addresses": [{ "type": "Hostname", "address": "h" }],
+            "capacity": { "cpu": "4" },
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "images": [{ "names": ["i"] }],
+            "volumesInUse": ["v"],
+            "volumesAttached": [{ "name": "v", "devicePath": "d" }],
+            "allocatable": { "cpu": "3" },
+            "config": {},
+            "runtimeHandlers": [{ "name": "r" }],
+        },
+    }))
+    .unwrap();
+    full.trim();
+    let kept = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": "a", "annotations": { "kept": "yes" } },
+        "spec": { "providerID": "fake://1" },
+        "status": {
+            "addresses": [{ "type": "Hostname", "address": "h" }],
+            "capacity": { "cpu": "4" },
+            "conditions": [{ "type": "Ready", "status": "True" }],
+        },
+    });
+    assert_eq!(serde_json::to_value(full).unwrap(), kept);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_subscriber_is_told_after_an_api_server_that_was_away_at_first() {
+    let Bench { mut nodes, registry, api } = bench();
+    api.add(node("a").0);
+    api.refuse("GET /api/v1/nodes", 500, 3);
+    let (mut one, mut other, gone) = (nodes.subscribe(), nodes.subscribe(), nodes.subscribe());
+    drop(gone);
+    let store = nodes.reader();
+    let stop = CancellationToken::new();
+    let watch = async {
+        store.wait_until_ready().await.unwrap();
+        for subscriber in [&mut one, &mut other] {
+            assert_eq!(subscriber.recv().await.unwrap().name, "a");
+        }
+        stop.cancel();
+    };
+    let both = async { tokio::join!(nodes.run(stop.clone()), watch) };
+    tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    assert!(scraped(&registry, "ccm_store_watch_failures_total{kind=\"Node\"}") == 3.0);
+    assert!(scraped(&registry, "ccm_store_last_event_timestamp_seconds{kind=\"Node\"}") > 1e9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_subscriber_holds_up_the_watch_and_not_the_stop() {
+    let Bench { mut nodes, api, .. } = bench();
+    for i in 0..SUBSCRIBER_BOUND + 10 {
+        api.add(node(&format!("n{i}")).0);
+    }
+    let mut keys = nodes.subscribe();
+    let stop = CancellationToken::new();
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+    };
+    tokio::join!(nodes.run(stop.clone()), later);
+    let mut told = 0;
+    while keys.recv().await.is_some() {
+        told += 1;
+    }
+    assert_eq!(told, SUBSCRIBER_BOUND);
+}

@@ -1,0 +1,224 @@
+//! Nodes and Events behind `tower_test::mock`: merge patches, resource versions, conflicts, and answers by script.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tower_test::mock;
+
+/// A request as it arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    /// `PATCH /api/v1/nodes/node0/status`
+    pub(crate) line: String,
+    pub(crate) content_type: String,
+    pub(crate) body: Value,
+}
+
+type Act = Box<dyn FnOnce(&mut State) -> Option<u16> + Send>;
+
+#[derive(Default)]
+pub(crate) struct State {
+    nodes: BTreeMap<String, Value>,
+    events: BTreeMap<String, Value>,
+    version: u64,
+    calls: Vec<Call>,
+    scripts: Vec<(String, Act)>,
+    silent: Vec<String>,
+}
+
+impl State {
+    fn store(&mut self, name: &str, mut node: Value) -> Value {
+        self.version += 1;
+        node["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.nodes.insert(name.to_owned(), node.clone());
+        node
+    }
+
+    /// Another writer.
+    pub(crate) fn edit(&mut self, name: &str, patch: &Value) {
+        let mut node = self.nodes[name].clone();
+        merge(&mut node, patch);
+        self.store(name, node);
+    }
+
+    pub(crate) fn delete(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    fn answer(&mut self, call: &Call) -> (u16, Value) {
+        let (verb, path) = call.line.split_once(' ').unwrap();
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match (verb, parts.as_slice()) {
+            ("GET", ["api", "v1", "nodes"]) => {
+                let items: Vec<&Value> = self.nodes.values().collect();
+                let version = self.version.to_string();
+                (200, json!({ "kind": "NodeList", "metadata": { "resourceVersion": version }, "items": items }))
+            }
+            ("GET", ["api", "v1", "nodes", name]) => {
+                self.nodes.get(*name).map_or((404, Value::Null), |node| (200, node.clone()))
+            }
+            ("PATCH", ["api", "v1", "nodes", name, rest @ ..]) => {
+                let Some(mut node) = self.nodes.get(*name).cloned() else { return (404, Value::Null) };
+                let mut patch = call.body.clone();
+                let version = patch["metadata"].as_object_mut().and_then(|metadata| metadata.remove("resourceVersion"));
+                if version.is_some_and(|version| version != node["metadata"]["resourceVersion"]) {
+                    return (409, Value::Null);
+                }
+                // A subresource changes its part only.
+                patch.as_object_mut().unwrap().retain(|key, _| (key == "status") == (rest == ["status"]));
+                merge(&mut node, &patch);
+                (200, self.store(name, node))
+            }
+            ("POST", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
+                let name = call.body["metadata"]["name"].as_str().unwrap().to_owned();
+                self.events.insert(name, call.body.clone());
+                (201, call.body.clone())
+            }
+            ("PATCH", ["apis", "events.k8s.io", "v1", "namespaces", _, "events", name]) => {
+                match self.events.get_mut(*name) {
+                    Some(event) => {
+                        merge(event, &call.body);
+                        (200, event.clone())
+                    }
+                    None => (404, Value::Null),
+                }
+            }
+            _ => panic!("unexpected request {}", call.line),
+        }
+    }
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let target = target.as_object_mut().unwrap();
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// An API server. It ends with this value.
+pub(crate) struct FakeApi {
+    pub(crate) client: Client,
+    state: Arc<Mutex<State>>,
+    _server: JoinSet<()>,
+}
+
+impl FakeApi {
+    /// Must be called inside a runtime.
+    pub(crate) fn new() -> Self {
+        let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
+        let state = Arc::new(Mutex::new(State { version: 100, ..State::default() }));
+        let mut server = JoinSet::new();
+        server.spawn(serve(handle, Arc::clone(&state)));
+        Self { client: Client::new(service, "default"), state, _server: server }
+    }
+
+    /// Adds a Node, and returns it as the API server has it.
+    pub(crate) fn add(&self, node: Value) -> Node {
+        let name = node["metadata"]["name"].as_str().unwrap().to_owned();
+        serde_json::from_value(self.state.lock().store(&name, node)).unwrap()
+    }
+
+    /// Before the next request whose line ends with `line`: changes something, and answers with a status if it likes. Given
+    /// several times, they are for the first, the second, … such request.
+    pub(crate) fn script(&self, line: &str, act: impl FnOnce(&mut State) -> Option<u16> + Send + 'static) {
+        self.state.lock().scripts.push((line.to_owned(), Box::new(act)));
+    }
+
+    /// Answers the next `times` requests whose line ends with `line` with a status.
+    pub(crate) fn refuse(&self, line: &str, status: u16, times: usize) {
+        for _ in 0..times {
+            self.script(line, move |_| Some(status));
+        }
+    }
+
+    /// Never answers requests whose line contains `part`.
+    pub(crate) fn silence(&self, part: &str) {
+        self.state.lock().silent.push(part.to_owned());
+    }
+
+    pub(crate) fn edit(&self, name: &str, patch: &Value) -> Node {
+        self.state.lock().edit(name, patch);
+        self.node(name)
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Node {
+        serde_json::from_value(self.json(name)).unwrap()
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        self.state.lock().nodes[name].clone()
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.state.lock().calls.clone()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.state.lock().calls.iter().map(|call| call.line.clone()).collect()
+    }
+
+    /// How many requests had a line that contains `part`.
+    pub(crate) fn count(&self, part: &str) -> usize {
+        self.lines().iter().filter(|line| line.contains(part)).count()
+    }
+
+    /// `type reason: note` of all Events, in order of their names, which is the order of time.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let told = |event: &Value| {
+            let part = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {}: {}", part("type"), part("reason"), part("note"))
+        };
+        self.state.lock().events.values().map(told).collect()
+    }
+}
+
+async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: Arc<Mutex<State>>) {
+    let mut unanswered = Vec::new();
+    while let Some((request, respond)) = handle.next_request().await {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.unwrap();
+        let header = parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
+        let call = Call {
+            line: format!("{} {}", parts.method, parts.uri.path()),
+            content_type: header.to_owned(),
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        };
+        let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+        let mut state = state.lock();
+        state.calls.push(call.clone());
+        if watch || state.silent.iter().any(|part| call.line.contains(part)) {
+            unanswered.push(respond);
+            continue;
+        }
+        let place = state.scripts.iter().position(|(line, _)| call.line.ends_with(line));
+        let forced = place.map(|place| state.scripts.remove(place)).and_then(|(_, act)| act(&mut state));
+        let (status, body) = forced.map_or_else(|| state.answer(&call), |status| (status, Value::Null));
+        let body = match status {
+            200..300 => body,
+            _ => {
+                json!({ "kind": "Status", "status": "Failure", "code": status, "reason": "Scripted", "message": "no" })
+            }
+        };
+        let body = Body::from(serde_json::to_vec(&body).unwrap());
+        respond.send_response(Response::builder().status(status).body(body).unwrap());
+    }
+}

@@ -1,0 +1,177 @@
+//! The one way from the controllers to the API server.
+//!
+//! Every request of a controller goes through [`WriteGate`]: it has a time limit, is counted, and leaves only while the
+//! gate is open. Leader election hangs its check here. Nothing is retried: queues do that. The client must have kube's own
+//! retry switched off (`Config.default_retry`), else a request waits behind the gate's back.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::time::Instant;
+
+use crate::metrics::ApiMetrics;
+
+/// How requests leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteGateSettings {
+    /// How long the API server may take for one answer. Default 10 s: ten times what a busy API server needs, and below
+    /// the 15 s after which another replica may take the lease.
+    pub request_timeout: Duration,
+}
+
+impl Default for WriteGateSettings {
+    fn default() -> Self {
+        Self { request_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// Why a request had no effect, or none that is known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// This process may not write: it is not the leader.
+    #[error("not sent: this process may not write now, another one may be the leader")]
+    Closed,
+    /// The request may or may not have had its effect.
+    #[error("no answer from the API server within {0:?}")]
+    TimedOut(Duration),
+    /// The object is another than the one that was read.
+    #[error("the object was changed by somebody else at the same time")]
+    Conflict,
+    /// There is no such object.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The same request will be refused again.
+    #[error("refused by the API server ({code} {reason}): {message}")]
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// The API server's word for it.
+        reason: String,
+        /// The API server's text.
+        message: String,
+    },
+    /// The same request may work later.
+    #[error("the API server cannot serve this now ({code}): {message}")]
+    Unavailable {
+        /// HTTP status.
+        code: u16,
+        /// The API server's text.
+        message: String,
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// No answer, or none that can be read.
+    #[error("no usable answer from the API server")]
+    Transport(#[source] kube::Error),
+}
+
+impl ApiError {
+    /// For metrics.
+    pub(crate) const fn outcome(&self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::TimedOut(_) => "timeout",
+            Self::Conflict => "conflict",
+            Self::NotFound => "not_found",
+            Self::Refused { .. } => "refused",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Transport(_) => "transport",
+        }
+    }
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        let kube::Error::Api(status) = error else { return Self::Transport(error) };
+        let (code, reason, message) = (status.code, status.reason, status.message);
+        match code {
+            404 => Self::NotFound,
+            // A create answers 409 as well, when the name is taken.
+            409 => Self::Conflict,
+            429 | 500.. => {
+                let seconds = status.details.map_or(0, |details| details.retry_after_seconds);
+                let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+                Self::Unavailable { code, message, retry_after }
+            }
+            _ => Self::Refused { code, reason, message },
+        }
+    }
+}
+
+/// What a request does to which resource, for metrics.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Purpose {
+    pub(crate) verb: &'static str,
+    pub(crate) resource: &'static str,
+}
+
+type Check = dyn Fn() -> bool + Send + Sync;
+
+/// Sends requests to the API server. Cheap to clone.
+#[derive(Clone)]
+pub struct WriteGate {
+    client: Client,
+    settings: WriteGateSettings,
+    metrics: ApiMetrics,
+    is_open: Arc<Check>,
+}
+
+impl WriteGate {
+    /// A gate that is always open.
+    #[must_use]
+    pub fn new(client: Client, metrics: ApiMetrics, settings: WriteGateSettings) -> Self {
+        Self { client, settings, metrics, is_open: Arc::new(|| true) }
+    }
+
+    /// The same gate, open only while `is_open` says so. It is asked before each write and must answer at once.
+    #[must_use]
+    pub fn open_while(mut self, is_open: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.is_open = Arc::new(is_open);
+        self
+    }
+
+    /// The client, for watches.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Sends one write.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the write may or may not have had its effect.
+    pub(crate) async fn write<T>(
+        &self,
+        purpose: Purpose,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
+        if !(self.is_open)() {
+            self.metrics.ended(purpose.verb, purpose.resource, ApiError::Closed.outcome(), Duration::ZERO);
+            return Err(ApiError::Closed);
+        }
+        self.read(purpose, request).await
+    }
+
+    /// Sends one request that changes nothing: allowed while the gate is closed.
+    pub(crate) async fn read<T>(
+        &self,
+        purpose: Purpose,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
+        let begun = Instant::now();
+        let limit = self.settings.request_timeout;
+        let answer = match tokio::time::timeout(limit, request).await {
+            Ok(answer) => answer.map_err(ApiError::from),
+            Err(_elapsed) => Err(ApiError::TimedOut(limit)),
+        };
+        let outcome = answer.as_ref().map_or_else(ApiError::outcome, |_| "ok");
+        self.metrics.ended(purpose.verb, purpose.resource, outcome, begun.elapsed());
+        answer
+    }
+}

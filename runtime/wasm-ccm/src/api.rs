@@ -1,0 +1,69 @@
+//! The way to the API server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// Reads and connects for at most this long without a byte, so that a dead connection is noticed.
+const READ_TIMEOUT: Duration = Duration::from_secs(330);
+
+/// Where the API server is and who we are there.
+///
+/// # Errors
+///
+/// When the kubeconfig cannot be used, or when there is none and this is not a pod.
+pub(crate) async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Config> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let what = || format!("--kubeconfig {}", path.display());
+            let file = Kubeconfig::read_from(path).with_context(what)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(what)?
+        }
+        None if master.is_some() => {
+            let here = Config::incluster().ok();
+            here.unwrap_or_else(|| Config::new(http::Uri::from_static("http://localhost")))
+        }
+        None => {
+            Config::incluster().context("no --kubeconfig is given, and this is not a pod with a service account")?
+        }
+    };
+    if let Some(master) = master {
+        config.cluster_url = master.parse().with_context(|| format!("--master {master} is not a URL"))?;
+    }
+    // A failed request goes back to its queue, where the next try is seen.
+    config.default_retry = false;
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.headers.push((
+        http::header::USER_AGENT,
+        http::HeaderValue::from_static(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION"))),
+    ));
+    Ok(config)
+}
+
+/// Waits until the API server answers, with back-off from 0.5 s to 15 s and a log line each time.
+pub(crate) async fn wait_for(client: &Client) {
+    let mut delays = backoff(Duration::from_millis(500), Duration::from_secs(15));
+    loop {
+        let asked = tokio::time::timeout(Duration::from_secs(10), client.apiserver_version()).await;
+        let error = match asked {
+            Ok(Ok(version)) => {
+                tracing::info!(version = version.git_version, "API server answers");
+                return;
+            }
+            Ok(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
+            Err(_) => "no answer within 10 s".to_owned(),
+        };
+        let delay = delays.next().unwrap_or_default();
+        tracing::warn!(error, retry_in = ?delay, "waiting for the API server");
+        tokio::time::sleep(delay).await;
+    }
+}
+
+/// Endless delays that double from `first` to `most`, with jitter.
+pub(crate) fn backoff(first: Duration, most: Duration) -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::new().with_min_delay(first).with_max_delay(most).with_jitter().without_max_times().build()
+}

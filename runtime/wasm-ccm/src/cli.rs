@@ -1,0 +1,246 @@
+//! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::duration::{parse, parse_period};
+use crate::logging::LogFormat;
+use crate::providers::Wasi;
+use crate::{inspect, providers, run};
+
+/// A Kubernetes cloud controller manager whose providers are WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "wasm-ccm", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the controllers.
+    Run(Box<RunArgs>),
+    /// Show what a provider's component is, offers and asks for.
+    Inspect(InspectArgs),
+    /// Print the JSON schema of a --providers file.
+    ProvidersSchema,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) provider: ProviderArgs,
+
+    /// The cluster's name, for the names of things in the cloud.
+    #[arg(long, default_value = "kubernetes", help_heading = "Cluster")]
+    pub(crate) cluster_name: String,
+    /// CIDRs of pods, comma-separated.
+    #[arg(long, value_delimiter = ',', help_heading = "Cluster")]
+    pub(crate) cluster_cidr: Vec<String>,
+    /// How to reach the API server; in a pod its service account is used when this is absent.
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// URL of the API server, instead of the kubeconfig's.
+    #[arg(long, value_name = "URL", help_heading = "Cluster")]
+    pub(crate) master: Option<String>,
+    /// Longest wait for one answer of the API server to a write.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
+    pub(crate) kube_api_write_timeout: Duration,
+
+    /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins.
+    #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
+    pub(crate) controllers: Vec<String>,
+    /// Most Nodes that are written at the same time.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), help_heading = "Controllers")]
+    pub(crate) concurrent_node_syncs: NonZeroUsize,
+    /// The same for the refresh of addresses; 0 takes --concurrent-node-syncs.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Controllers")]
+    pub(crate) concurrent_node_status_updates: usize,
+    /// From the end of one refresh of addresses to the next.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period, help_heading = "Controllers")]
+    pub(crate) node_status_update_frequency: Duration,
+    /// Remove the uninitialized taint before the addresses are written, as upstream does.
+    #[arg(long, help_heading = "Controllers")]
+    pub(crate) untaint_before_addresses: bool,
+    /// Most nodes in one call of the provider.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(499), help_heading = "Controllers")]
+    pub(crate) lookup_batch_nodes: NonZeroUsize,
+    /// Most lookups in the provider at the same time.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(3), help_heading = "Controllers")]
+    pub(crate) lookup_batch_calls: NonZeroUsize,
+    /// How long the first lookup of a quiet moment waits for others.
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse, help_heading = "Controllers")]
+    pub(crate) lookup_batch_linger: Duration,
+    /// Most Events that wait to be written.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(4095), help_heading = "Controllers")]
+    pub(crate) event_queue: NonZeroUsize,
+
+    /// Address of health and metrics.
+    #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]
+    pub(crate) bind_address: IpAddr,
+    /// Port of health and metrics (HTTPS); 0 serves none.
+    #[arg(long, default_value_t = 10258, help_heading = "Health and logs")]
+    pub(crate) secure_port: u16,
+    /// Certificate of that port; without it one is made for localhost.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file", help_heading = "Health and logs")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// Key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file", help_heading = "Health and logs")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// How logs are written.
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
+    pub(crate) logging_format: LogFormat,
+    /// Verbosity: from 4 on debug, from 6 on trace.
+    #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
+    pub(crate) v: u8,
+}
+
+/// The provider, or the list of them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct ProviderArgs {
+    /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY].
+    #[arg(long, value_name = "SOURCE", required_unless_present = "providers")]
+    pub(crate) provider: Option<String>,
+    /// A YAML list of providers, instead of the flags for a single one.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi"]
+    )]
+    pub(crate) providers: Option<PathBuf>,
+    /// The name that the component must give itself.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cloud_provider: Option<String>,
+    /// The provider's configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cloud_config: Option<PathBuf>,
+    /// A setting that the provider declares; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) setting: Vec<(String, String)>,
+    /// A limit, such as memory-bytes=64MiB; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) limit: Vec<(String, String)>,
+    /// What a component that asks for WASI gets.
+    #[arg(long, value_enum)]
+    pub(crate) wasi: Option<Wasi>,
+}
+
+/// Flags of `inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
+    pub(crate) file: PathBuf,
+    /// How to show it.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub(crate) output: Output,
+    /// A limit, as for `run`; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) limit: Vec<(String, String)>,
+    /// What a component that asks for WASI gets.
+    #[arg(long, value_enum, default_value = "deny-all")]
+    pub(crate) wasi: Wasi,
+}
+
+/// How to show something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not NAME=VALUE")),
+    }
+}
+
+/// Runs the program. Exit code 1 for everything that cannot be: flags, local files, components to inspect.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // Nobody reads when this fails.
+            drop(error.print());
+            return if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(*args),
+        Command::Inspect(args) => inspect::inspect(&args),
+        Command::ProvidersSchema => print_schema(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody reads when this fails.
+            drop(writeln!(std::io::stderr(), "error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_schema() -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&providers::schema())?)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_that_cannot_be_are_refused() {
+        let cases: [&[&str]; 8] = [
+            &["run"],
+            &["run", "--provider", "a.wasm", "--providers", "b.yaml"],
+            &["run", "--providers", "b.yaml", "--cloud-config", "c"],
+            &["run", "--provider", "a.wasm", "--concurrent-node-syncs", "0"],
+            &["run", "--provider", "a.wasm", "--node-status-update-frequency", "5"],
+            &["run", "--provider", "a.wasm", "--limit", "memory-bytes"],
+            &["run", "--provider", "a.wasm", "--tls-cert-file", "x"],
+            &["run", "--provider", "a.wasm", "positional"],
+        ];
+        for flags in cases {
+            assert!(Cli::try_parse_from([&["wasm-ccm"], flags].concat()).is_err(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn flags_of_upstream_are_understood_in_both_spellings() {
+        let flags = [
+            "wasm-ccm",
+            "run",
+            "--provider=a.wasm",
+            "--cloud-provider=x",
+            "--controllers=*,-route",
+            "--node-status-update-frequency=5m0s",
+            "--concurrent-node-syncs",
+            "4",
+            "--v=5",
+        ];
+        let Command::Run(args) = Cli::try_parse_from(flags).unwrap().command else { panic!() };
+        assert_eq!(args.controllers, ["*", "-route"]);
+        assert_eq!((args.concurrent_node_syncs.get(), args.v), (4, 5));
+        assert_eq!(args.node_status_update_frequency, Duration::from_secs(300));
+    }
+}

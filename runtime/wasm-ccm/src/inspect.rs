@@ -1,0 +1,163 @@
+//! `wasm-ccm inspect`: what a component is, offers and asks for, found with the code that `run` uses.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Result;
+use ccm_cloud::{Descriptor, Place, Source};
+use ccm_sandbox::{CONTRACT, Outline, Sandbox};
+use serde::Serialize;
+
+use crate::cli::{InspectArgs, Output};
+use crate::limits::LimitSettings;
+use crate::load;
+use crate::providers::ProviderRecord;
+
+/// What is shown.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inspection<'a> {
+    file: String,
+    digest: &'a str,
+    contract: &'static str,
+    #[serde(flatten)]
+    outline: &'a Outline,
+    descriptor: &'a Descriptor,
+}
+
+/// Shows the component in a file.
+///
+/// # Errors
+///
+/// Whatever would keep `run` from taking it.
+pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
+    let record = ProviderRecord {
+        source: args.file.to_string_lossy().into_owned(),
+        name: None,
+        cloud_config: None,
+        settings: Default::default(),
+        wasi: args.wasi,
+        limits: LimitSettings::from_pairs(&args.limit)?,
+    };
+    let config = record.check()?;
+    let sandbox = Sandbox::try_new()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let (component, digest) = runtime.block_on(load::component(&sandbox, &config, None))?;
+    let inspection = Inspection {
+        file: config.source.to_string(),
+        digest: &digest,
+        contract: CONTRACT,
+        outline: component.outline(),
+        descriptor: component.descriptor(),
+    };
+    let text = match args.output {
+        Output::Json => serde_json::to_string_pretty(&inspection)?,
+        Output::Text => text(&inspection)?,
+    };
+    writeln!(std::io::stdout(), "{}", text.trim_end())?;
+    Ok(())
+}
+
+fn text(inspection: &Inspection<'_>) -> Result<String> {
+    let Inspection { file, digest, contract, outline, descriptor } = inspection;
+    let mut out = String::new();
+    writeln!(out, "{} {}", descriptor.name, descriptor.version)?;
+    writeln!(out, "  file        {file}, {} bytes unpacked, {} functions", outline.size, outline.functions)?;
+    writeln!(out, "  digest      {digest}")?;
+    writeln!(out, "  contract    {contract}")?;
+    writeln!(out, "  schemes     {}", list(descriptor.provider_id_schemes.iter().map(|s| format!("{s}://"))))?;
+    writeln!(out, "  offers      {}", list(outline.exports.iter().cloned()))?;
+    writeln!(out, "  asks for    {}", list(outline.imports.iter().cloned()))?;
+    section(
+        &mut out,
+        "files",
+        descriptor.files.iter().map(|file| (file.name.clone(), format!("{:?}", file.format).to_lowercase())),
+    )?;
+    section(
+        &mut out,
+        "endpoints",
+        descriptor.endpoints.iter().map(|endpoint| {
+            let default = endpoint.default_base_url.as_deref().map(|url| format!("default {url}"));
+            (endpoint.name.clone(), line([Some(endpoint.purpose.clone()), origin(&endpoint.base_url), default]))
+        }),
+    )?;
+    section(
+        &mut out,
+        "credentials",
+        descriptor.credentials.iter().map(|credential| {
+            let uses = credential.uses.iter().map(|used| {
+                let place = match &used.place {
+                    Place::Header(name) => format!("header {name}"),
+                    Place::Query(name) => format!("query {name}"),
+                    Place::Body => "body".to_owned(),
+                    Place::Signing => "signing".to_owned(),
+                };
+                format!("{} ({place})", used.endpoint)
+            });
+            let required = credential.required.then(|| "required".to_owned());
+            let used = Some(format!("used at {}", list(uses)));
+            (
+                credential.name.clone(),
+                line([Some(credential.purpose.clone()), required, origin(&credential.value), used]),
+            )
+        }),
+    )?;
+    section(
+        &mut out,
+        "settings",
+        descriptor.settings.iter().map(|setting| {
+            let default = setting.default.as_ref().map(|value| format!("default {value}"));
+            (
+                setting.name.clone(),
+                line([Some(setting.purpose.clone()), allowed(&setting.allowed), default, origin(&setting.value)]),
+            )
+        }),
+    )?;
+    section(
+        &mut out,
+        "annotations",
+        descriptor.annotations.iter().map(|annotation| {
+            let default = annotation.default.as_ref().map(|value| format!("default {value}"));
+            let written = annotation.written.then(|| "written by the provider".to_owned());
+            (
+                annotation.name.clone(),
+                line([Some(annotation.purpose.clone()), allowed(&annotation.allowed), default, written]),
+            )
+        }),
+    )?;
+    Ok(out)
+}
+
+fn section(out: &mut String, title: &str, rows: impl Iterator<Item = (String, String)>) -> Result<()> {
+    let rows: Vec<(String, String)> = rows.collect();
+    if rows.is_empty() {
+        writeln!(out, "{title}: none")?;
+        return Ok(());
+    }
+    writeln!(out, "{title}:")?;
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, text) in rows {
+        writeln!(out, "  {name:width$}  {text}")?;
+    }
+    Ok(())
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() { "nothing".to_owned() } else { items.join(", ") }
+}
+
+fn line<const N: usize>(parts: [Option<String>; N]) -> String {
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    parts.join("; ")
+}
+
+fn allowed(values: &[String]) -> Option<String> {
+    (!values.is_empty()).then(|| format!("one of {}", values.join(", ")))
+}
+
+fn origin(source: &Source) -> Option<String> {
+    let variables = source.environment_variables.iter().map(|name| format!("${name}"));
+    let from: Vec<String> = source.keys.iter().cloned().chain(variables).collect();
+    (!from.is_empty()).then(|| format!("from {}", from.join(" or ")))
+}

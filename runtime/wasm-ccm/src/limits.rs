@@ -1,0 +1,193 @@
+//! Limits of a provider as the operator writes them: `--limit memory-bytes=64MiB`, or `limits:` of `--providers`.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use bytesize::ByteSize;
+use ccm_egress::cache::Cache;
+use ccm_egress::log::LogLimits;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::duration;
+
+/// Limits of one provider. What is not given has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct LimitSettings {
+    /// Largest component as it lies in its source, perhaps compressed. Default 4MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) source_bytes: Option<ByteSize>,
+    /// Largest component, unpacked. Default 16MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) component_bytes: Option<ByteSize>,
+    /// Most functions in a component. Default 50000.
+    pub(crate) functions: Option<usize>,
+    /// Most types in a component. Default 20000.
+    pub(crate) types: Option<usize>,
+    /// Largest function body. Default 1MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) function_bytes: Option<ByteSize>,
+    /// Linear memory of a call, all memories together. Default 64MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) memory_bytes: Option<ByteSize>,
+    /// Most linear memories. Default 4.
+    pub(crate) memories: Option<usize>,
+    /// Most tables. Default 16.
+    pub(crate) tables: Option<usize>,
+    /// Most elements in a table. Default 20000.
+    pub(crate) table_elements: Option<usize>,
+    /// Most core instances. Default 16.
+    pub(crate) instances: Option<usize>,
+    /// Most handles of resources. Default 1000.
+    pub(crate) handles: Option<usize>,
+    /// Most data from guest to host in one host call. Default 8MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) host_call_bytes: Option<ByteSize>,
+    /// Time of a call, waiting included. Default 60s.
+    pub(crate) call_time: Option<String>,
+    /// Computing time of a call. Default 2s.
+    pub(crate) call_cpu: Option<String>,
+    /// Calls that may compute for longer than 10ms at the same time. Default 1.
+    pub(crate) busy_calls: Option<usize>,
+    /// Events per call. Default 20.
+    pub(crate) events: Option<usize>,
+    /// Log lines per call. Default 50.
+    pub(crate) log_lines: Option<usize>,
+    /// Bytes per log line. Default 4KiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) log_line_bytes: Option<ByteSize>,
+    /// Bytes that the provider may keep between calls. Default 4MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) cache_bytes: Option<ByteSize>,
+}
+
+/// Limits of one provider, complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProviderLimits {
+    /// Largest component as it lies in its source, in bytes.
+    pub(crate) source_bytes: usize,
+    /// What holds for loading and calls.
+    pub(crate) sandbox: ccm_sandbox::Limits,
+    /// What a call may log.
+    pub(crate) log: LogLimits,
+    /// Bytes of its cache.
+    pub(crate) cache_bytes: u64,
+}
+
+impl LimitSettings {
+    /// Reads `NAME=VALUE` pairs, as `--limit` takes them.
+    ///
+    /// # Errors
+    ///
+    /// Names the pair and the names that there are.
+    pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<Self> {
+        let mut object = serde_json::Map::new();
+        for (name, value) in pairs {
+            let number = value.parse::<u64>().map(serde_json::Value::from);
+            let value = number.unwrap_or_else(|_| serde_json::Value::from(value.as_str()));
+            if object.insert(name.clone(), value).is_some() {
+                bail!("limit {name} is given twice");
+            }
+        }
+        serde_json::from_value(object.into())
+            .context("--limit takes NAME=VALUE, such as memory-bytes=64MiB or call-time=60s")
+    }
+
+    /// The limits with defaults where nothing is given.
+    ///
+    /// # Errors
+    ///
+    /// Names the limit whose value cannot be.
+    pub(crate) fn resolve(&self) -> Result<ProviderLimits> {
+        let base = ccm_sandbox::Limits::default();
+        let log = LogLimits::default();
+        Ok(ProviderLimits {
+            source_bytes: bytes("source-bytes", self.source_bytes, 4 << 20)?,
+            sandbox: ccm_sandbox::Limits {
+                component_bytes: bytes("component-bytes", self.component_bytes, base.component_bytes)?,
+                functions: count("functions", self.functions, base.functions)?,
+                types: count("types", self.types, base.types)?,
+                function_bytes: bytes("function-bytes", self.function_bytes, base.function_bytes)?,
+                memory_bytes: bytes("memory-bytes", self.memory_bytes, base.memory_bytes)?,
+                memories: count("memories", self.memories, base.memories)?,
+                tables: count("tables", self.tables, base.tables)?,
+                table_elements: count("table-elements", self.table_elements, base.table_elements)?,
+                instances: count("instances", self.instances, base.instances)?,
+                handles: count("handles", self.handles, base.handles)?,
+                host_call_bytes: bytes("host-call-bytes", self.host_call_bytes, base.host_call_bytes)?,
+                call_time: time("call-time", self.call_time.as_deref(), base.call_time)?,
+                call_cpu: time("call-cpu", self.call_cpu.as_deref(), base.call_cpu)?,
+                busy_calls: count("busy-calls", self.busy_calls, base.busy_calls)?,
+                events: self.events.unwrap_or(base.events),
+            },
+            log: LogLimits {
+                lines: self.log_lines.unwrap_or(log.lines),
+                line_bytes: bytes("log-line-bytes", self.log_line_bytes, log.line_bytes)?,
+            },
+            cache_bytes: self.cache_bytes.map_or(Cache::DEFAULT_BYTES, |size| size.as_u64()),
+        })
+    }
+}
+
+fn bytes(name: &str, given: Option<ByteSize>, default: usize) -> Result<usize> {
+    let Some(given) = given else { return Ok(default) };
+    let size = usize::try_from(given.as_u64())
+        .with_context(|| format!("limit {name}: {given} is more than this machine can count"))?;
+    count(name, Some(size), default)
+}
+
+fn count(name: &str, given: Option<usize>, default: usize) -> Result<usize> {
+    match given {
+        Some(0) => bail!("limit {name} must be above zero"),
+        given => Ok(given.unwrap_or(default)),
+    }
+}
+
+fn time(name: &str, given: Option<&str>, default: Duration) -> Result<Duration> {
+    let Some(given) = given else { return Ok(default) };
+    duration::parse_period(given).map_err(|message| anyhow::anyhow!("limit {name}: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn what_is_given_counts_and_the_rest_has_its_default() {
+        let given = pairs(&[("memory-bytes", "32MiB"), ("call-time", "1m30s"), ("handles", "7"), ("log-lines", "0")]);
+        let limits = LimitSettings::from_pairs(&given).unwrap().resolve().unwrap();
+        let base = LimitSettings::default().resolve().unwrap();
+        let wanted = ProviderLimits {
+            sandbox: ccm_sandbox::Limits {
+                memory_bytes: 32 << 20,
+                call_time: Duration::from_secs(90),
+                handles: 7,
+                ..ccm_sandbox::Limits::default()
+            },
+            log: LogLimits { lines: 0, ..LogLimits::default() },
+            ..base
+        };
+        assert_eq!(limits, wanted);
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_is_refused_by_name() {
+        let cases = [
+            (&[("memory", "1")][..], "memory-bytes"),
+            (&[("memory-bytes", "lots")], "lots"),
+            (&[("memory-bytes", "0")], "memory-bytes must be above zero"),
+            (&[("call-time", "5")], "call-time"),
+            (&[("busy-calls", "0")], "busy-calls must be above zero"),
+            (&[("handles", "1"), ("handles", "2")], "given twice"),
+        ];
+        for (given, part) in cases {
+            let error = LimitSettings::from_pairs(&pairs(given)).and_then(|limits| limits.resolve()).unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{error:#} does not say {part}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! From a provider's record to a provider that runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use ccm_cloud::{EventSink, Problem};
+use ccm_egress::Door;
+use ccm_egress::cache::Cache;
+use ccm_egress::settings::Settings;
+use ccm_sandbox::{CallObserver, Component, Provider, Sandbox};
+use kube::Client;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use crate::api::backoff;
+use crate::providers::{ProviderConfig, Wasi};
+use crate::serve::Readiness;
+
+/// Longest wait between two tries.
+const MAX_DELAY: Duration = Duration::from_secs(60);
+
+/// What all providers of the process share.
+pub(crate) struct Surroundings {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) client: Client,
+    pub(crate) events: Arc<dyn EventSink>,
+    pub(crate) observer: Arc<dyn CallObserver>,
+    pub(crate) cluster_name: String,
+    pub(crate) cluster_cidrs: Vec<String>,
+    pub(crate) readiness: Readiness,
+}
+
+/// Reads and compiles the component of a source.
+///
+/// # Errors
+///
+/// Names the source and the way out.
+pub(crate) async fn component(
+    sandbox: &Sandbox,
+    config: &ProviderConfig,
+    client: Option<&Client>,
+) -> Result<(Component, String)> {
+    let what = || format!("provider {}", config.source);
+    let limits = config.limits;
+    let bytes =
+        config.source.read(client, limits.source_bytes, limits.sandbox.component_bytes).await.with_context(what)?;
+    let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
+    let component = sandbox.load(bytes, limits.sandbox, config.wasi == Wasi::DenyAll).await.with_context(what)?;
+    Ok((component, digest))
+}
+
+impl Surroundings {
+    /// Tries until there is a provider, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read anew each time,
+    /// so that whoever repairs them need not restart the process. Until then the process is not ready and says why.
+    pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Provider {
+        let check = format!("provider {}", config.source);
+        let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
+        loop {
+            let error = match self.try_obtain(config).await {
+                Ok(provider) => {
+                    self.readiness.set(&check, Ok(()));
+                    return provider;
+                }
+                Err(error) => format!("{error:#}"),
+            };
+            let delay = delays.next().unwrap_or(MAX_DELAY);
+            tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
+            self.readiness.set(&check, Err(error));
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    async fn try_obtain(&self, config: &ProviderConfig) -> Result<Provider> {
+        let start = Instant::now();
+        let (component, digest) = component(&self.sandbox, config, Some(&self.client)).await?;
+        let what = || format!("provider {}", config.source);
+        let descriptor = component.descriptor().clone();
+        if let Some(wanted) = &config.name
+            && *wanted != descriptor.name
+        {
+            bail!(
+                "{}: it calls itself {:?}, --cloud-provider asks for {wanted:?}; change one of the two",
+                what(),
+                descriptor.name
+            );
+        }
+        let mut settings = Settings {
+            files: config.files(&descriptor).with_context(what)?,
+            cluster_name: self.cluster_name.clone(),
+            cluster_cidrs: self.cluster_cidrs.clone(),
+            ..Settings::default()
+        };
+        if let Err(problems) = settings.set_values(&descriptor, &config.settings) {
+            bail!("{}: {}", what(), tell(&problems));
+        }
+        let (size, imports) = (component.outline().size, component.outline().imports.len());
+        let door = Door { settings, cache: Cache::new(config.limits.cache_bytes), log: config.limits.log };
+        let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
+        judge(&provider).await.with_context(what)?;
+        let offers = provider.offers().await.with_context(what)?.with_context(what)?;
+        tracing::info!(
+            source = %config.source,
+            name = descriptor.name,
+            version = descriptor.version,
+            digest,
+            bytes = size,
+            imports,
+            offers = ?offers,
+            ms = start.elapsed().as_millis(),
+            "provider taken"
+        );
+        Ok(provider)
+    }
+}
+
+/// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good.
+async fn judge(provider: &Provider) -> Result<()> {
+    let problems = provider.check(true).await?.context("it cannot judge its configuration")?;
+    let (fatal, others): (Vec<Problem>, Vec<Problem>) = problems.into_iter().partition(|problem| problem.fatal);
+    for problem in others {
+        tracing::warn!(field = problem.field, problem = problem.message, "configuration of the provider");
+    }
+    if fatal.is_empty() { Ok(()) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
+}
+
+fn tell(problems: &[Problem]) -> String {
+    let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
+    told.join("; ")
+}

@@ -1,0 +1,26 @@
+//! `wasm-ccm`: a Kubernetes cloud controller manager whose providers are WebAssembly components.
+//!
+//! This crate is the only one that knows all others: flags, files, sources of providers, health and metrics, assembly.
+
+mod api;
+mod cli;
+mod controller_names;
+mod duration;
+mod inspect;
+mod limits;
+mod load;
+mod logging;
+mod metrics;
+mod providers;
+mod run;
+mod serve;
+mod source;
+mod unpack;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // kube and the health server share one TLS provider; an error means that somebody was first.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    cli::main()
+}

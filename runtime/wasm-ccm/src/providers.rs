@@ -1,0 +1,213 @@
+//! Everything that belongs to one provider, in one record. `--providers FILE` holds a list of them; the single-provider
+//! flags of `run` are sugar for a list of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ccm_cloud::{ConfigFormat, Descriptor};
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{LimitSettings, ProviderLimits};
+use crate::source::Source;
+
+/// One provider, as the operator writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ProviderRecord {
+    /// Where its component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
+    pub(crate) source: String,
+    /// The name that the component must give itself; any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// Path of its cloud-config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cloud_config: Option<PathBuf>,
+    /// Values of settings that it declares.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) settings: BTreeMap<String, String>,
+    /// What a component that asks for WASI gets.
+    #[serde(default)]
+    pub(crate) wasi: Wasi,
+    /// Limits that differ from the defaults.
+    #[serde(default)]
+    pub(crate) limits: LimitSettings,
+}
+
+/// What a component that asks for WASI gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wasi {
+    /// A WASI 0.2 without files, sockets and environment; output goes to the log.
+    #[default]
+    DenyAll,
+    /// A refusal.
+    Off,
+}
+
+/// One provider, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProviderConfig {
+    pub(crate) source: Source,
+    pub(crate) name: Option<String>,
+    pub(crate) cloud_config: Option<PathBuf>,
+    pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) wasi: Wasi,
+    pub(crate) limits: ProviderLimits,
+}
+
+impl ProviderRecord {
+    /// Checks what can be checked without the component.
+    ///
+    /// # Errors
+    ///
+    /// Names the field and what would be right.
+    pub(crate) fn check(self) -> Result<ProviderConfig> {
+        let source: Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
+        let limits = self.limits.resolve().context("limits")?;
+        if let Some(path) = &self.cloud_config {
+            read_cloud_config(path)?;
+        }
+        Ok(ProviderConfig {
+            source,
+            name: self.name,
+            cloud_config: self.cloud_config,
+            settings: self.settings,
+            wasi: self.wasi,
+            limits,
+        })
+    }
+}
+
+/// Reads the list in a `--providers` file.
+///
+/// # Errors
+///
+/// Names the file, the entry and the field.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<ProviderConfig>> {
+    let what = || format!("--providers {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(what)?;
+    let records: Vec<ProviderRecord> = serde_saphyr::from_str(&text)
+        .map_err(|error| anyhow::anyhow!("{}", error.to_string().lines().next().unwrap_or_default().to_owned()))
+        .with_context(what)?;
+    check_all(records).with_context(what)
+}
+
+/// Checks a whole list.
+///
+/// # Errors
+///
+/// Names the entry.
+pub(crate) fn check_all(records: Vec<ProviderRecord>) -> Result<Vec<ProviderConfig>> {
+    ensure!(!records.is_empty(), "the list of providers is empty; it needs at least one entry with a source");
+    let mut sources = BTreeSet::new();
+    let mut checked = Vec::new();
+    for (index, record) in records.into_iter().enumerate() {
+        let source = record.source.clone();
+        if !sources.insert(source.clone()) {
+            bail!("provider {index} ({source}): the same source is listed twice");
+        }
+        checked.push(record.check().with_context(|| format!("provider {index} ({source})"))?);
+    }
+    Ok(checked)
+}
+
+/// The JSON schema of a `--providers` file.
+pub(crate) fn schema() -> schemars::Schema {
+    let mut schema = schemars::schema_for!(Vec<ProviderRecord>);
+    schema.insert("title".to_owned(), "Providers of wasm-ccm".into());
+    schema
+}
+
+/// The bytes of a cloud-config.
+///
+/// # Errors
+///
+/// Names the file.
+fn read_cloud_config(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("--cloud-config {}: cannot read the file", path.display()))
+}
+
+impl ProviderConfig {
+    /// The files that the component gets, by their declared names.
+    ///
+    /// # Errors
+    ///
+    /// Names the file and, for what cannot be parsed, the place in it.
+    pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<BTreeMap<String, String>> {
+        let Some(path) = &self.cloud_config else { return Ok(BTreeMap::new()) };
+        let bytes = read_cloud_config(path)?;
+        let Some(declared) = descriptor.files.first() else {
+            bail!(
+                "--cloud-config {}: provider {} reads no such file; leave the flag out",
+                path.display(),
+                descriptor.name
+            );
+        };
+        let json = ccm_egress::config_file::read(&bytes, declared.format)
+            .with_context(|| format!("--cloud-config {}", path.display()))?;
+        Ok(json.map(|text| (declared.name.clone(), text)).into_iter().collect())
+    }
+
+    /// Whether its cloud-config can be read as one of the formats that there are: said at start, before any provider is there
+    /// to say which it is. JSON is YAML, and what is neither may be INI.
+    pub(crate) fn cloud_config_is_readable(&self) -> Result<()> {
+        let Some(path) = &self.cloud_config else { return Ok(()) };
+        let bytes = read_cloud_config(path)?;
+        let ini = ccm_egress::config_file::read(&bytes, ConfigFormat::Ini);
+        ini.map(drop).with_context(|| format!("--cloud-config {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<ProviderConfig>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read_file(file.path())
+    }
+
+    #[test]
+    fn a_full_record_is_understood() {
+        let list = read(
+            "- name: cloudlycke\n  source: configmap:kube-system/cloudlycke\n  settings: {mood: grim}\n  wasi: off\n  limits:\n    memory-bytes: 32MiB\n    call-time: 30s\n",
+        )
+        .unwrap();
+        let [provider] = list.as_slice() else { panic!("{list:?}") };
+        assert_eq!(provider.source.to_string(), "configmap:kube-system/cloudlycke");
+        assert_eq!((provider.wasi, provider.limits.sandbox.memory_bytes), (Wasi::Off, 32 << 20));
+        assert_eq!(provider.settings, BTreeMap::from([("mood".to_owned(), "grim".to_owned())]));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_is_refused_with_its_place() {
+        let cases = [
+            ("", "null"),
+            ("[]", "list of providers is empty"),
+            ("- {source: ''}", "provider 0"),
+            ("- {source: a.wasm}\n- {source: a.wasm}", "listed twice"),
+            ("- {source: a.wasm, colour: red}", "colour"),
+            ("- {source: a.wasm, limits: {memory: 1}}", "memory-bytes"),
+            ("- {source: a.wasm, cloudConfig: /nowhere/x}", "/nowhere/x"),
+            ("- {source: a.wasm, wasi: maybe}", "maybe"),
+            ("- {source: a.wasm\n- b", "line"),
+        ];
+        for (text, part) in cases {
+            let error = format!("{:#}", read(text).unwrap_err());
+            assert!(error.contains(part) && error.contains("--providers"), "{text:?}: {error:?} does not say {part:?}");
+        }
+    }
+
+    #[test]
+    fn the_schema_in_the_documentation_is_the_one_of_the_program() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers.schema.json");
+        let mut schema = serde_json::to_string_pretty(&schema()).unwrap();
+        schema.push('\n');
+        let documented = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(documented, schema, "write it anew: wasm-ccm providers-schema > docs/providers.schema.json");
+    }
+}

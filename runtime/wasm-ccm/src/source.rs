@@ -1,0 +1,292 @@
+//! Where a provider's component comes from: a file, a folder with one file, or a ConfigMap read through the API.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+
+use crate::unpack::{UnpackError, unpack};
+
+/// How long a ConfigMap is waited for.
+const API_TIMEOUT: Duration = Duration::from_secs(30);
+/// Names that a component's file or key may end in.
+const ENDINGS: [&str; 3] = [".wasm", ".wasm.gz", ".wasm.zst"];
+
+/// A place that holds a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A file, or a folder with exactly one component in it, such as a mounted ConfigMap.
+    Path(PathBuf),
+    /// `configmap:NAMESPACE/NAME[/KEY]`; without a key it must hold exactly one.
+    ConfigMap {
+        /// Namespace of the ConfigMap.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The key, when it is given.
+        key: Option<String>,
+    },
+}
+
+/// Why a source gave no component.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    /// The path cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// No file of a component's name in the folder, or no such key in the ConfigMap.
+    #[error("it holds no component: a name must end in .wasm, .wasm.gz or .wasm.zst{}", found(.0))]
+    Empty(Vec<String>),
+    /// Nobody can tell which one is meant.
+    #[error("it holds {} components ({}): leave one, or name the one you mean", .0.len(), .0.join(", "))]
+    Ambiguous(Vec<String>),
+    /// The ConfigMap has no such key.
+    #[error("it has no key {key:?}{}", found(.keys))]
+    NoKey {
+        /// The key that was asked for.
+        key: String,
+        /// The keys that there are.
+        keys: Vec<String>,
+    },
+    /// The ConfigMap does not exist.
+    #[error(
+        "the ConfigMap does not exist; create it with `kubectl create configmap {name} --namespace {namespace} --from-file=PROVIDER.wasm`"
+    )]
+    NoConfigMap {
+        /// Where it should be.
+        namespace: String,
+        /// What it should be called.
+        name: String,
+    },
+    /// The API server did not give it.
+    #[error("the API server did not give the ConfigMap: {0}")]
+    Api(#[from] kube::Error),
+    /// The API server did not answer.
+    #[error("the API server did not answer within {API_TIMEOUT:?}")]
+    ApiTimeout,
+    /// A ConfigMap can be read only with a cluster.
+    #[error("a ConfigMap can be read only with access to a cluster")]
+    NoCluster,
+    /// Larger than the limit, before it is unpacked.
+    #[error("it has {size} bytes, the limit is {limit}; raise the limit source-bytes if that is right")]
+    TooLarge {
+        /// Its bytes.
+        size: u64,
+        /// The limit.
+        limit: usize,
+    },
+    /// Cannot be unpacked.
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+}
+
+fn found(names: &[String]) -> String {
+    if names.is_empty() { "; it is empty".to_owned() } else { format!("; it holds {}", names.join(", ")) }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(reference) = text.strip_prefix("configmap:") else {
+            return if text.is_empty() {
+                Err("it is empty; give a file, a folder or configmap:NAMESPACE/NAME[/KEY]".to_owned())
+            } else {
+                Ok(Self::Path(text.into()))
+            };
+        };
+        let parts: Vec<&str> = reference.split('/').collect();
+        let (namespace, name, key) = match parts.as_slice() {
+            [namespace, name] => (namespace, name, None),
+            [namespace, name, key] => (namespace, name, Some(*key)),
+            _ => return Err(format!("{text:?} is not configmap:NAMESPACE/NAME[/KEY]")),
+        };
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(format!("{text:?} is not configmap:NAMESPACE/NAME[/KEY]: a part is empty"));
+        }
+        Ok(Self::ConfigMap {
+            namespace: (*namespace).to_owned(),
+            name: (*name).to_owned(),
+            key: key.map(ToOwned::to_owned),
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::ConfigMap { namespace, name, key: None } => write!(f, "configmap:{namespace}/{name}"),
+            Self::ConfigMap { namespace, name, key: Some(key) } => write!(f, "configmap:{namespace}/{name}/{key}"),
+        }
+    }
+}
+
+impl Source {
+    /// Reads and unpacks the component. `client` is needed for a ConfigMap. Sizes in bytes, as it lies there and unpacked.
+    ///
+    /// # Errors
+    ///
+    /// See [`SourceError`]. The caller says which source.
+    pub(crate) async fn read(
+        &self,
+        client: Option<&Client>,
+        source_bytes: usize,
+        component_bytes: usize,
+    ) -> Result<Vec<u8>, SourceError> {
+        let packed = match self {
+            Self::Path(path) => read_path(path, source_bytes).await?,
+            Self::ConfigMap { namespace, name, key } => {
+                let client = client.ok_or(SourceError::NoCluster)?.clone();
+                let get = read_config_map(client, namespace, name, key.as_deref());
+                tokio::time::timeout(API_TIMEOUT, get).await.map_err(|_| SourceError::ApiTimeout)??
+            }
+        };
+        if packed.len() > source_bytes {
+            return Err(too_large(packed.len(), source_bytes));
+        }
+        Ok(unpack(packed, component_bytes)?)
+    }
+}
+
+fn too_large(size: usize, limit: usize) -> SourceError {
+    SourceError::TooLarge { size: u64::try_from(size).unwrap_or(u64::MAX), limit }
+}
+
+async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |error| SourceError::Unreadable { path, error }
+    };
+    let mut file = path.to_owned();
+    let mut metadata = tokio::fs::metadata(path).await.map_err(unreadable(path))?;
+    if metadata.is_dir() {
+        file = path.join(only_component(path).await?);
+        metadata = tokio::fs::metadata(&file).await.map_err(unreadable(&file))?;
+    }
+    // Looked at before reading, so that a mistaken path to something huge does not fill the memory.
+    if metadata.len() > u64::try_from(limit).unwrap_or(u64::MAX) {
+        return Err(SourceError::TooLarge { size: metadata.len(), limit });
+    }
+    tokio::fs::read(&file).await.map_err(unreadable(&file))
+}
+
+async fn only_component(folder: &Path) -> Result<String, SourceError> {
+    let unreadable = |error| SourceError::Unreadable { path: folder.to_owned(), error };
+    let mut entries = tokio::fs::read_dir(folder).await.map_err(unreadable)?;
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next_entry().await.map_err(unreadable)? {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // A mounted ConfigMap keeps its books in entries that begin with two dots.
+        if !name.starts_with("..") {
+            names.push(name);
+        }
+    }
+    only(names)
+}
+
+/// The one name that may be a component's.
+fn only(mut names: Vec<String>) -> Result<String, SourceError> {
+    names.sort();
+    let mut components: Vec<String> =
+        names.iter().filter(|name| ENDINGS.iter().any(|ending| name.ends_with(ending))).cloned().collect();
+    match (components.pop(), components.is_empty()) {
+        (Some(name), true) => Ok(name),
+        (Some(name), false) => {
+            components.push(name);
+            Err(SourceError::Ambiguous(components))
+        }
+        (None, _) => Err(SourceError::Empty(names)),
+    }
+}
+
+async fn read_config_map(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    key: Option<&str>,
+) -> Result<Vec<u8>, SourceError> {
+    let api: Api<ConfigMap> = Api::namespaced(client, namespace);
+    let Some(map) = api.get_opt(name).await? else {
+        return Err(SourceError::NoConfigMap { namespace: namespace.to_owned(), name: name.to_owned() });
+    };
+    let mut binary = map.binary_data.unwrap_or_default();
+    let mut text = map.data.unwrap_or_default();
+    let keys: Vec<String> = binary.keys().chain(text.keys()).cloned().collect();
+    let key = match key {
+        Some(key) => key.to_owned(),
+        None => only(keys.clone())?,
+    };
+    let value = binary.remove(&key).map(|bytes| bytes.0);
+    value.or_else(|| text.remove(&key).map(String::into_bytes)).ok_or(SourceError::NoKey { key, keys })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    #[test]
+    fn a_source_reads_back_as_it_was_written() {
+        for text in ["/etc/provider", "provider.wasm", "configmap:kube-system/cloud", "configmap:a/b/c.wasm"] {
+            assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
+        }
+        for text in ["", "configmap:", "configmap:name", "configmap:a/b/c/d", "configmap:a//c", "configmap:/b"] {
+            let error = text.parse::<Source>().unwrap_err();
+            assert!(error.contains("NAMESPACE/NAME"), "{text:?}: {error}");
+        }
+    }
+
+    /// Reads a folder with these files in it.
+    async fn read_folder(files: &[&str]) -> Result<Vec<u8>, SourceError> {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            std::fs::write(folder.path().join(file), COMPONENT).unwrap();
+        }
+        Source::Path(folder.path().to_owned()).read(None, 1000, 1000).await
+    }
+
+    #[tokio::test]
+    async fn a_folder_must_hold_exactly_one_component() {
+        assert_eq!(read_folder(&["a.wasm", "README.md", "..data.wasm"]).await.unwrap(), COMPONENT);
+        assert!(
+            matches!(read_folder(&["a.wasm", "b.wasm.gz"]).await, Err(SourceError::Ambiguous(names)) if names == ["a.wasm", "b.wasm.gz"])
+        );
+        assert!(matches!(read_folder(&["README.md"]).await, Err(SourceError::Empty(names)) if names == ["README.md"]));
+        assert!(matches!(read_folder(&[]).await, Err(SourceError::Empty(names)) if names.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn a_mounted_config_map_is_read_through_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("..2026_01_01");
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(data.join("cloud.wasm"), COMPONENT).unwrap();
+        std::os::unix::fs::symlink("..2026_01_01", folder.path().join("..data")).unwrap();
+        std::os::unix::fs::symlink("..data/cloud.wasm", folder.path().join("cloud.wasm")).unwrap();
+        assert_eq!(Source::Path(folder.path().to_owned()).read(None, 1000, 1000).await.unwrap(), COMPONENT);
+    }
+
+    #[tokio::test]
+    async fn a_file_over_the_limit_is_not_even_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(5 << 30).unwrap();
+        let error = Source::Path(file.path().to_owned()).read(None, 1000, 1000).await.unwrap_err();
+        assert!(matches!(error, SourceError::TooLarge { size, limit: 1000 } if size == 5 << 30), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_absent_file_is_named() {
+        let error = "/nowhere/cloud.wasm".parse::<Source>().unwrap().read(None, 1, 1).await.unwrap_err();
+        assert!(error.to_string().contains("/nowhere/cloud.wasm"), "{error}");
+    }
+}

@@ -1,0 +1,174 @@
+//! `./just demo`: a cluster whose nodes wait for their cloud, before and after the provider. `--keep` leaves it running.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_cluster::{
+    ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, await_node, register_nodes,
+};
+use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
+use ccm_e2e::manifest;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{ListParams, PostParams};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let flags: Vec<String> = std::env::args().skip(1).collect();
+    let result = tokio::select! {
+        result = demo(&flags) => result,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    };
+    ccm_e2e::exit_code(result)
+}
+
+async fn demo(flags: &[String]) -> Result<()> {
+    ensure!(flags.iter().all(|flag| flag == "--keep"), "usage: demo [--keep]");
+    let keep = !flags.is_empty();
+    let (namespace, account) = SERVICE_ACCOUNT;
+    let user = User::service_account(namespace, account);
+    let name = user.name.clone();
+    ccm_cluster::ensure_binaries().await?;
+    say("Starting a private Kubernetes: etcd, API server, controller manager, scheduler, kwok for the kubelets ...")?;
+    let cluster = ControlPlane::start(Settings::everything().user(user)).await?;
+    let client = cluster.client().clone();
+    say(&format!("Ready after {:.1} s.\n", cluster.ready_after().as_secs_f64()))?;
+
+    let nodes = [("master-c2-1", "192.168.20.10"), ("node-c2-1", "192.168.20.11"), ("node-c2-2", "192.168.20.12")];
+    let fixtures = nodes.map(|(name, ip)| NodeFixture::new(name).provided_node_ip(ip).kwok());
+    register_nodes(&client, fixtures).await?;
+    deploy(&client).await?;
+    let why = scheduling_failure(&client).await?;
+    say("BEFORE  three kubelets have registered, no cloud controller manager runs\n")?;
+    say(&picture(&client).await?)?;
+    say(&format!("The scheduler says: {why}\n"))?;
+
+    manifest::apply(&client, "base/rbac.yaml").await?;
+    let provider = component("providers/cloudlycke.wasm")?;
+    let size = manifest::put_component(&client, namespace, "cloudlycke", &provider).await?;
+    say(&format!("The provider goes into a ConfigMap: kube-system/cloudlycke, {} KB gzipped.", size / 1000))?;
+    say("wasm-ccm run --cloud-provider=cloudlycke --provider=configmap:kube-system/cloudlycke\n")?;
+    let start = Instant::now();
+    let flags = ["--cloud-provider=cloudlycke", "--provider=configmap:kube-system/cloudlycke"];
+    let mut host = Host::start(cluster.kubeconfig_of(&name)?, flags)?;
+    let happened = follow(&client, &host, start).await;
+    let times = happened.with_context(|| format!("the host's log:\n{}", host.log_text()))?;
+
+    say("AFTER\n")?;
+    say(&picture(&client).await?)?;
+    say(&times)?;
+    if keep {
+        say(&format!(
+            "Left running until Ctrl-C. Look around with:\n\n    export KUBECONFIG={}\n",
+            cluster.kubeconfig().display()
+        ))?;
+        let ended = host.wait(Duration::MAX).await?;
+        anyhow::bail!("the host ended by itself: {ended}; its log:\n{}", host.log_text());
+    }
+    let ended = host.terminate().await?;
+    ensure!(ended.success(), "the host ended with {ended}; its log:\n{}", host.log_text());
+    say("Host stopped, cluster gone. `./just demo --keep` leaves both running.")
+}
+
+async fn deploy(client: &Client) -> Result<()> {
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "nginx-demo"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": "nginx-demo"}},
+            "template": {
+                "metadata": {"labels": {"app": "nginx-demo"}},
+                "spec": {"containers": [{"name": "nginx", "image": "registry.example/nginx"}]},
+            },
+        },
+    }))?;
+    Api::default_namespaced(client.clone()).create(&PostParams::default(), &deployment).await?;
+    Ok(())
+}
+
+/// Waits until the scheduler has given up on all three pods; returns what it says.
+async fn scheduling_failure(client: &Client) -> Result<String> {
+    let api: Api<Event> = Api::default_namespaced(client.clone());
+    let selection = watcher::Config::default().fields("reason=FailedScheduling");
+    let names_taint = |event: &&Event| event.message.as_ref().is_some_and(|text| text.contains("untolerated taint"));
+    let events = await_all(&api, selection, LIMIT, |events| events.values().filter(names_taint).count() >= 3).await?;
+    let message = events.values().find(names_taint).and_then(|event| event.message.clone());
+    message.context("an Event has a message")
+}
+
+/// Waits for what the demo shows, and says how long each took.
+async fn follow(client: &Client, host: &Host, start: Instant) -> Result<String> {
+    host.await_log(LIMIT, &["provider taken"]).await?;
+    let taken = start.elapsed();
+    let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
+    for node in nodes {
+        await_node(client, &node.name_any(), LIMIT, |node| !is_tainted(node)).await?;
+    }
+    let untainted = start.elapsed();
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let all_run = |pods: &std::collections::BTreeMap<String, Pod>| {
+        pods.len() == 3 && pods.values().all(|pod| phase(pod) == "Running")
+    };
+    await_all(&pods, watcher::Config::default(), LIMIT, all_run).await?;
+    let running = start.elapsed();
+    let row = |what: &str, time: Duration| format!("  {:>6.2} s  {what}\n", time.as_secs_f64());
+    Ok([
+        row("provider read from the ConfigMap, checked, compiled and taken", taken),
+        row("last taint gone: every node has its provider ID, zone, type and addresses", untainted),
+        row("all pods Running", running),
+    ]
+    .concat())
+}
+
+/// Nodes and pods as a person would ask kubectl for them.
+async fn picture(client: &Client) -> Result<String> {
+    let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
+    let mut out = String::new();
+    writeln!(out, "  {:12}  {:13}  {:24}  {:22}  {:18}  ADDRESSES", "NODE", "TAINT", "PROVIDER ID", "ZONE", "TYPE")?;
+    for node in &nodes {
+        let label = |name: &str| node.labels().get(name).map_or("-", String::as_str);
+        let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or("-");
+        let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+        let addresses: Vec<String> =
+            addresses.iter().map(|address| format!("{}={}", address.type_, address.address)).collect();
+        let zone = format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"));
+        writeln!(
+            out,
+            "  {:12}  {:13}  {id:24}  {:22}  {:18}  {}",
+            node.name_any(),
+            if is_tainted(node) { "uninitialized" } else { "-" },
+            if zone == "-/-" { "-" } else { &zone },
+            label("node.kubernetes.io/instance-type"),
+            addresses.join(" "),
+        )?;
+    }
+    let pods: Vec<Pod> = Api::default_namespaced(client.clone()).list(&ListParams::default()).await?.items;
+    writeln!(out, "\n  {:30}  PHASE", "POD")?;
+    for pod in &pods {
+        writeln!(out, "  {:30}  {}", pod.name_any(), phase(pod))?;
+    }
+    Ok(out)
+}
+
+fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("-")
+}
+
+fn say(text: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! Whole-system tests, the demo and the benchmarks: a real API server, the real host binary, real components.
+
+pub mod host;
+pub mod manifest;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Ends a program: an error is one line on standard error, and exit code 1.
+pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody reads when this fails.
+            writeln!(std::io::stderr(), "error: {error:#}").ok();
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a host must survive.
+
+use std::hint::black_box;
+
+use ccm_sdk::events::{self, Severity};
+use ccm_sdk::instances::Finding;
+use ccm_sdk::log;
+use ccm_sdk::types::{Failure, Node, Subject};
+
+/// Not in any call that a test makes.
+const STRANGER: &str = "not-of-this-call";
+
+/// Uses its time up.
+pub(crate) fn spin() -> ! {
+    let mut turns: u64 = 0;
+    loop {
+        turns = black_box(turns.wrapping_add(1));
+    }
+}
+
+/// Takes memory until it gets no more. The first `u8` of every page is written, so that the host really gives it.
+pub(crate) fn grow() -> ! {
+    const STEP: usize = 1 << 20;
+    const PAGE: usize = 4 << 10;
+    let mut hoard: Vec<Vec<u8>> = vec![];
+    loop {
+        let mut block: Vec<u8> = vec![];
+        if hoard.try_reserve(1).is_err() || block.try_reserve_exact(STEP).is_err() {
+            std::process::abort();
+        }
+        block.resize(STEP, 0);
+        for byte in block.iter_mut().step_by(PAGE) {
+            *byte = black_box(1);
+        }
+        hoard.push(black_box(block));
+    }
+}
+
+/// Uses the host's stack up. Everything is in registers: the component's own stack, which is shorter and lies in its memory,
+/// would otherwise end first.
+pub(crate) fn recurse() -> Vec<Finding> {
+    // What is done with the result cannot be reordered, so the compiler makes no loop of it.
+    #[inline(never)]
+    fn deeper(depth: u64, end: u64) -> u64 {
+        if depth == end { end } else { deeper(depth.wrapping_add(1), end).rotate_left(1) ^ depth }
+    }
+    vec![Finding::Unknown(Failure::retry(deeper(0, black_box(u64::MAX)).to_string()))]
+}
+
+#[expect(clippy::panic, reason = "the attack is a panic")]
+pub(crate) fn panic() -> ! {
+    panic!("hostile on purpose")
+}
+
+/// One argument of one host call is larger than what a host should copy.
+pub(crate) fn huge_string(nodes: &[Node]) -> Vec<Finding> {
+    log::info(&"huge ".repeat((32 << 20) / 5), &[]);
+    super::well_behaved(nodes)
+}
+
+/// The answer is larger than what a host should copy.
+pub(crate) fn huge_answer() -> Vec<Finding> {
+    vec![Finding::Unknown(Failure::retry("x".repeat(16 << 20)))]
+}
+
+/// More lines than anybody reads, some of which pretend to be others, clear the terminal, or do not end.
+pub(crate) fn log_flood(nodes: &[Node]) -> Vec<Finding> {
+    let long = "long ".repeat(4 << 10);
+    for line in 0..10_000 {
+        let message = match line % 4 {
+            0 => "plain",
+            1 => "first\nlevel=error msg=\"second\"\r\n",
+            2 => "\u{1b}[2J\u{1b}[31mred\u{7}\u{0}\u{202e}desrever",
+            _ => &long,
+        };
+        log::info(message, &[("line", &line), ("a\nb=c", &message)]);
+    }
+    super::well_behaved(nodes)
+}
+
+/// Events in numbers, half of them about a Node that is none of this call's business.
+pub(crate) fn event_flood(nodes: &[Node]) -> Vec<Finding> {
+    let own = nodes.first().map_or(STRANGER, |node| node.name.as_str());
+    for event in 0..1_000 {
+        let about = if event % 2 == 0 { own } else { STRANGER };
+        events::emit(&Subject::Node(about.to_owned()), Severity::Warning, "Hostile", &format!("event {event}"));
+    }
+    super::well_behaved(nodes)
+}

@@ -1,0 +1,123 @@
+//! A provider that attacks the host it runs in.
+//!
+//! `instances.find` does what the name of the first Node says: attacks (`attack`), questions about what the host lets a
+//! component see (`probe`), and, in a build for `wasm32-wasip2`, questions to WASI (`wasi`). What was seen comes back as
+//! labels of the instance. A Node of any other name gets a well-behaved answer, so that one component shows both that an
+//! attack is survived and that calls after it work.
+
+mod attack;
+mod probe;
+mod wasi;
+
+use ccm_sdk::instances::{self, Finding, Instance, Need, State};
+use ccm_sdk::meta::{self, Annotation, Capability, ConfigFile, ConfigFormat, Descriptor, Setting, Source, ValueKind};
+use ccm_sdk::types::{Attributes, Failure, Node, Problem};
+
+struct Hostile;
+
+ccm_sdk::export!(Hostile: meta, instances);
+
+impl meta::Guest for Hostile {
+    fn describe() -> Descriptor {
+        Descriptor {
+            name: "hostile".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: "1".to_owned(),
+            provider_id_schemes: vec!["hostile".to_owned()],
+            files: vec![ConfigFile {
+                name: probe::FILE.to_owned(),
+                format: ConfigFormat::Yaml,
+                path_keys: vec![],
+                default_paths: vec![],
+            }],
+            endpoints: vec![],
+            credentials: vec![],
+            settings: vec![Setting {
+                name: probe::SETTING.to_owned(),
+                purpose: "Shows which settings a component sees.".to_owned(),
+                kind: ValueKind::Text,
+                default: Some("grim".to_owned()),
+                allowed: vec![],
+                value: Source {
+                    keys: vec!["cloud-config:mood".to_owned()],
+                    environment_variables: vec!["HOSTILE_MOOD".to_owned()],
+                },
+            }],
+            annotations: vec![Annotation {
+                name: "hostile.example/*".to_owned(),
+                purpose: "Shows which annotations a component sees.".to_owned(),
+                kind: ValueKind::Text,
+                default: None,
+                allowed: vec![],
+                written: false,
+            }],
+            more: vec![],
+        }
+    }
+
+    fn offers() -> Result<Vec<Capability>, Failure> {
+        Ok(vec![])
+    }
+
+    fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
+        Ok(vec![])
+    }
+}
+
+impl instances::Guest for Hostile {
+    fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
+        let behaviour = nodes.first().map_or("", |node| node.name.as_str());
+        Ok(match behaviour {
+            "spin" => attack::spin(),
+            "grow" => attack::grow(),
+            "recurse" => attack::recurse(),
+            "panic" => attack::panic(),
+            "unreachable" => std::process::abort(),
+            "huge-string" => attack::huge_string(&nodes),
+            "huge-answer" => attack::huge_answer(),
+            "too-few" => well_behaved(&nodes).into_iter().skip(1).collect(),
+            "too-many" => [well_behaved(&nodes), vec![Finding::Absent]].concat(),
+            "log-flood" => attack::log_flood(&nodes),
+            "event-flood" => attack::event_flood(&nodes),
+            "settings" => labelled(&nodes, probe::settings()),
+            "http" => labelled(&nodes, probe::http()),
+            "annotations" => labelled(&nodes, probe::annotations(&nodes)),
+            "clock" => labelled(&nodes, probe::clock()),
+            "cache" => labelled(&nodes, probe::cache()),
+            "cache-read" => labelled(&nodes, probe::cache_read()),
+            "wasi-env" | "wasi-fs" | "wasi-net" | "wasi-stdout" => labelled(&nodes, wasi::ask(behaviour)?),
+            _ => well_behaved(&nodes),
+        })
+    }
+}
+
+fn well_behaved(nodes: &[Node]) -> Vec<Finding> {
+    nodes.iter().map(|node| found(&node.name, vec![])).collect()
+}
+
+/// What was seen stands on the first Node.
+fn labelled(nodes: &[Node], labels: Attributes) -> Vec<Finding> {
+    let mut findings = well_behaved(nodes);
+    if let (Some(finding), Some(node)) = (findings.first_mut(), nodes.first()) {
+        *finding = found(&node.name, labels);
+    }
+    findings
+}
+
+fn found(name: &str, labels: Attributes) -> Finding {
+    Finding::Found(Instance {
+        provider_id: format!("hostile://{name}"),
+        instance_type: String::new(),
+        addresses: vec![],
+        zone: String::new(),
+        region: String::new(),
+        labels,
+        state: State::Running,
+        more: vec![],
+    })
+}
+
+/// A label that tells what was seen.
+fn label(name: &str, value: impl Into<String>) -> (String, String) {
+    (format!("hostile.example/{name}"), value.into())
+}

@@ -1,0 +1,40 @@
+//! What a host lets a component see that was built with WASI. In a build without it there is nothing to ask.
+
+use ccm_sdk::types::{Attributes, Failure};
+
+/// What WASI answers.
+///
+/// # Errors
+///
+/// `unsupported` in a build without WASI.
+#[cfg(not(target_os = "wasi"))]
+pub(crate) fn ask(behaviour: &str) -> Result<Attributes, Failure> {
+    Err(Failure::unsupported(format!("{behaviour} needs a build for wasm32-wasip2")))
+}
+
+/// What WASI answers.
+///
+/// # Errors
+///
+/// `unsupported` when there is no such question.
+#[cfg(target_os = "wasi")]
+pub(crate) fn ask(behaviour: &str) -> Result<Attributes, Failure> {
+    let (name, value) = match behaviour {
+        "wasi-env" => ("environment", std::env::vars().count().to_string()),
+        "wasi-fs" => {
+            let root = std::fs::read_dir("/").map(|entries| format!("{} entries", entries.count()));
+            ("root", root.unwrap_or_else(|error| error.to_string()))
+        }
+        "wasi-net" => {
+            let stream = std::net::TcpStream::connect("127.0.0.1:80").map(|_stream| "connected".to_owned());
+            ("network", stream.unwrap_or_else(|error| error.to_string()))
+        }
+        "wasi-stdout" => {
+            use std::io::Write;
+            let line = writeln!(std::io::stdout(), "hostile on standard output");
+            ("stdout", line.map_or_else(|error| error.to_string(), |()| "written".to_owned()))
+        }
+        _ => return Err(Failure::unsupported(format!("{behaviour} is no question to WASI"))),
+    };
+    Ok(vec![crate::label(name, value)])
+}
