@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{EventSink, Problem};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
@@ -50,19 +50,39 @@ pub(crate) async fn component(
     Ok((component, digest))
 }
 
+/// Why there is no provider.
+enum Refusal {
+    /// A local file that nobody can read: that is for whoever starts the process.
+    LocalFile(anyhow::Error),
+    /// The source, the component, or what it thinks of its configuration: that can be mended while the process waits.
+    Provider(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Refusal {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Provider(error)
+    }
+}
+
 impl Surroundings {
-    /// Tries until there is a provider, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read anew each time,
-    /// so that whoever repairs them need not restart the process. Until then the process is not ready and says why.
-    pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Provider {
+    /// Tries until there is a provider, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read
+    /// anew each time, so that whoever mends them need not restart the process. Until then the process is not ready and
+    /// says why.
+    ///
+    /// # Errors
+    ///
+    /// The cloud-config cannot be read, or is not written in the format that the provider declares.
+    pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Result<Provider> {
         let check = format!("provider {}", config.source);
         let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
         loop {
             let error = match self.try_obtain(config).await {
                 Ok(provider) => {
                     self.readiness.set(&check, Ok(()));
-                    return provider;
+                    return Ok(provider);
                 }
-                Err(error) => format!("{error:#}"),
+                Err(Refusal::LocalFile(error)) => return Err(error),
+                Err(Refusal::Provider(error)) => format!("{error:#}"),
             };
             let delay = delays.next().unwrap_or(MAX_DELAY);
             tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
@@ -71,7 +91,7 @@ impl Surroundings {
         }
     }
 
-    async fn try_obtain(&self, config: &ProviderConfig) -> Result<Provider> {
+    async fn try_obtain(&self, config: &ProviderConfig) -> Result<Provider, Refusal> {
         let start = Instant::now();
         let (component, digest) = component(&self.sandbox, config, Some(&self.client)).await?;
         let what = || format!("provider {}", config.source);
@@ -79,26 +99,27 @@ impl Surroundings {
         if let Some(wanted) = &config.name
             && *wanted != descriptor.name
         {
-            bail!(
-                "{}: it calls itself {:?}, --cloud-provider asks for {wanted:?}; change one of the two",
-                what(),
+            let why = format!(
+                "it calls itself {:?}, --cloud-provider asks for {wanted:?}; change one of the two",
                 descriptor.name
             );
+            return Err(anyhow!(why).context(what()).into());
         }
         let mut settings = Settings {
-            files: config.files(&descriptor).with_context(what)?,
+            files: config.files(&descriptor).map_err(Refusal::LocalFile)?,
             cluster_name: self.cluster_name.clone(),
             cluster_cidrs: self.cluster_cidrs.clone(),
             ..Settings::default()
         };
         if let Err(problems) = settings.set_values(&descriptor, &config.settings) {
-            bail!("{}: {}", what(), tell(&problems));
+            return Err(anyhow!(tell(&problems)).context(what()).into());
         }
         let (size, imports) = (component.outline().size, component.outline().imports.len());
         let door = Door { settings, cache: Cache::new(config.limits.cache_bytes), log: config.limits.log };
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         judge(&provider).await.with_context(what)?;
-        let offers = provider.offers().await.with_context(what)?.with_context(what)?;
+        let offers =
+            provider.offers().await.with_context(what)?.context("it cannot tell what it offers").with_context(what)?;
         tracing::info!(
             source = %config.source,
             name = descriptor.name,

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use ccm_controllers::{
     WriteGateSettings,
 };
 use ccm_sandbox::{Provider, Sandbox};
-use futures::future::join_all;
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -33,6 +34,9 @@ use crate::{api, logging, serve};
 /// How long everything may take to end after the signal; Kubernetes kills after 30 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Threads that the host works with, on machines that have as many cores.
+const MAX_WORKERS: usize = 4;
+
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -42,7 +46,10 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     logging::start(args.logging_format, args.v);
     let providers = configured(&args)?;
     let selection = Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // More threads would only cost memory: the work is waiting, and the guests have limits of their own.
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
     runtime.block_on(Box::pin(assemble(args, providers, selection)))
 }
 
@@ -114,9 +121,9 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     let prepared = async {
         api::wait_for(&client).await;
         readiness.set("API server", Ok(()));
-        join_all(providers.iter().map(|provider| surroundings.obtain(provider))).await
+        try_join_all(providers.iter().map(|provider| surroundings.obtain(provider))).await
     };
-    let Some(providers) = tasks.unless_stopped(prepared).await? else { return tasks.stop().await };
+    let Some(providers) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
 
     for controller in Controller::ALL.into_iter().filter(|controller| selection.has(*controller)) {
         if controller.is_served() {

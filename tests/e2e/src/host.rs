@@ -126,6 +126,57 @@ impl Host {
         Ok(values.iter().sum())
     }
 
+    /// The sum over all lines of a metric that contain all of `labels`, such as `outcome="ok"`; 0 when there is none.
+    ///
+    /// # Errors
+    ///
+    /// The port does not answer.
+    pub async fn count(&self, name: &str, labels: &[&str]) -> Result<f64> {
+        let (_, text) = self.page("/metrics").await?;
+        let of_metric = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+        let lines = text.lines().filter(of_metric).filter(|line| labels.iter().all(|label| line.contains(label)));
+        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    /// Waits until [`count`](Self::count) is as it should be, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// It was not within `limit`; the error shows it.
+    pub async fn await_count(
+        &self,
+        name: &str,
+        labels: &[&str],
+        limit: Duration,
+        condition: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        let mut last = f64::NAN;
+        let look = async || {
+            last = self.count(name, labels).await?;
+            Ok(condition(last))
+        };
+        let waited = until(limit, look).await;
+        waited.with_context(|| format!("{name} {labels:?} is {last}; the log:\n{}", self.log_text()))?;
+        Ok(last)
+    }
+
+    /// Waits until a page answers with this status, and returns its text.
+    ///
+    /// # Errors
+    ///
+    /// It did not within `limit`; the error shows what it says.
+    pub async fn await_page(&self, path: &str, status: u16, limit: Duration) -> Result<String> {
+        let mut last = (0, String::new());
+        let look = async || {
+            // The port is not there at once.
+            last = self.page(path).await.unwrap_or_else(|error| (0, format!("{error:#}")));
+            Ok(last.0 == status)
+        };
+        let waited = until(limit, look).await;
+        waited.with_context(|| format!("{path} answers {last:?}, not {status}; the log:\n{}", self.log_text()))?;
+        Ok(last.1)
+    }
+
     /// Resident memory of the process in bytes: now, and its peak.
     ///
     /// # Errors
@@ -139,6 +190,19 @@ impl Host {
             kilobytes.map(|kb| kb * 1024).ok_or_else(|| anyhow!("no {name} in:\n{status}"))
         };
         Ok((read("VmRSS:")?, read("VmHWM:")?))
+    }
+
+    /// Computing time so far.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn cpu(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?))?;
+        // After the name in brackets: field 3 is the first, fields 14 and 15 are user and system time in 1/100 s.
+        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
+        let ticks: u64 = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * 10))
     }
 
     /// Ends it as Kubernetes does, and waits.
@@ -165,12 +229,28 @@ impl Host {
     }
 }
 
-/// The program that was built together with this one.
+/// Looks every 20 ms.
+async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let waiting = async {
+        while !holds().await? {
+            ticks.tick().await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(limit, waiting).await.with_context(|| format!("waited in vain for {limit:?}"))?
+}
+
+/// The program that was built together with this one, or the one that the environment variable `WASM_CCM` names.
 ///
 /// # Errors
 ///
 /// It was not.
 pub fn program() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("WASM_CCM") {
+        return Ok(path.into());
+    }
     let this = std::env::current_exe()?;
     // Tests lie one folder deeper than programs.
     let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("wasm-ccm")).find(|path| path.is_file());

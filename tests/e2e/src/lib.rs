@@ -2,6 +2,7 @@
 
 pub mod host;
 pub mod manifest;
+pub mod report;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -153,8 +153,7 @@ impl Report {
         }
         let [first, second, third, fourth, _] = widths;
         let line = |[metric, value, unit, target, verdict]: &[String; 5]| {
-            let line =
-                format!("{metric:first$}  {value:>second$}  {unit:third$}  {target:fourth$}  {verdict}");
+            let line = format!("{metric:first$}  {value:>second$}  {unit:third$}  {target:fourth$}  {verdict}");
             format!("{}\n", line.trim_end())
         };
         rows.iter().map(line).collect()

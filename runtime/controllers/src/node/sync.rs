@@ -42,11 +42,11 @@ pub(crate) struct Syncer {
 /// Why a Node was not initialised.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SyncError {
-    #[error("failed to get instance metadata for node {name}: {failure}")]
+    #[error("the machine of node {name} was not found out: {failure}")]
     Lookup { name: String, failure: Failure },
     #[error("the cloud has no machine for node {0}")]
     Absent(String),
-    #[error("cloud provider does not set node provider ID for node {0}")]
+    #[error("neither the cloud nor the Node says a provider ID for node {0}")]
     NoProviderId(String),
     #[error(transparent)]
     Write(#[from] WriteError),

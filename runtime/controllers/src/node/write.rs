@@ -43,7 +43,7 @@ pub(crate) enum Order {
 /// Why a Node was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    #[error("provided node ip for node {name:?} is not valid: {reason}")]
+    #[error("node {name} cannot have the addresses that its kubelet asks for: {reason}")]
     ProvidedIp { name: String, reason: ProvidedIpError },
     #[error("cannot write the Node: {0}")]
     Api(ApiError),

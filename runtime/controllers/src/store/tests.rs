@@ -96,6 +96,17 @@ async fn whoever_drops_the_receiver_is_no_subscriber_any_more() {
     assert_eq!((bench.nodes.subscribers.len(), kept.len()), (1, 1));
 }
 
+#[tokio::test]
+async fn what_is_stored_is_trimmed() {
+    let mut bench = bench();
+    let fat = || guard(node("a").with("/status", "images", json!([{ "names": ["i"] }])).0);
+    bench.list(vec![fat()]);
+    let images = |bench: &Bench| bench.nodes.reader.state()[0].status.as_ref().unwrap().images.clone();
+    assert_eq!(images(&bench), None);
+    bench.nodes.take(watcher::Event::Apply(fat()));
+    assert_eq!(images(&bench), None);
+}
+
 #[test]
 fn what_nobody_reads_is_dropped() {
     let mut full: Node = serde_json::from_value(json!({

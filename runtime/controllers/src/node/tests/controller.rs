@@ -95,3 +95,31 @@ async fn the_events_of_the_last_syncs_are_written_before_the_end() {
     run(&api, &cloud, NodeSettings::default(), Duration::from_secs(1)).await;
     assert_eq!(api.events(), ["Normal Synced: Node synced successfully"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_controller_ends_with_its_reflector() {
+    let api = FakeApi::new();
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
+    let (lookups, _task) = Arc::new(FakeCloud::default()).lookups();
+    let controller = NodeController::new(NodeControllerParts {
+        gate,
+        store: nodes.reader(),
+        keys: nodes.subscribe(),
+        lookups,
+        recorder,
+        metrics: metrics.node.clone(),
+        queue_metrics: metrics.queue,
+        settings: NodeSettings::default(),
+    });
+    let (stop, stop_nodes) = (CancellationToken::new(), CancellationToken::new());
+    let timer = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop_nodes.cancel();
+    };
+    let all = async { tokio::join!(controller.run(stop.clone()), nodes.run(stop_nodes.clone()), timer) };
+    tokio::time::timeout(Duration::from_secs(5), all).await.unwrap();
+    assert!(!stop.is_cancelled(), "the owner's signal is the owner's");
+}
