@@ -48,7 +48,7 @@ impl Reaction {
 
 /// What went wrong, for people, and how to react, for the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[error("{}{message}", place(.field.as_deref()))]
 pub struct Failure {
     /// What the runtime does about it.
     pub reaction: Reaction,
@@ -65,6 +65,11 @@ impl Failure {
     pub fn new(reaction: Reaction, message: impl Into<String>) -> Self {
         Self { reaction, message: message.into(), retry_after: None, field: None }
     }
+}
+
+/// The field, where there is one: what must be mended is named wherever the failure is shown.
+fn place(field: Option<&str>) -> String {
+    field.map(|field| format!("{field}: ")).unwrap_or_default()
 }
 
 /// Why a whole lookup of instances gave no findings.
@@ -98,4 +103,18 @@ pub struct Problem {
     pub message: String,
     /// True when it will be refused; false when the work goes on without what was asked.
     pub fatal: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It once was shown without the field, so that nobody learned which annotation to mend.
+    #[test]
+    fn a_failure_names_the_field_that_is_wrong() {
+        let mut failure = Failure::new(Reaction::Invalid, "must be one of `a`, `b`");
+        assert_eq!(failure.to_string(), "must be one of `a`, `b`");
+        failure.field = Some("metadata.annotations[x]".into());
+        assert_eq!(failure.to_string(), "metadata.annotations[x]: must be one of `a`, `b`");
+    }
 }

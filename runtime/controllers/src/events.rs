@@ -54,8 +54,8 @@ pub struct EventSettings {
     /// Most Events that wait. Default 4,096: one for each of 4,000 nodes that register at once, about 1 MiB. More
     /// than a million counts as a million.
     pub queue: usize,
-    /// Most Events that are being written at the same time. Default 4, so that Events leave the API server to the writes
-    /// that matter.
+    /// Most Events that are being written at the same time. Default 2: Events leave the API server to the writes that
+    /// matter, and 200 a second are more than a person reads.
     pub concurrency: usize,
     /// How long waiting Events may still be written after the stop signal. Default 5 s. The rest is counted as dropped.
     pub drain_timeout: Duration,
@@ -69,7 +69,7 @@ impl Default for EventSettings {
     fn default() -> Self {
         Self {
             queue: 4_096,
-            concurrency: 4,
+            concurrency: 2,
             drain_timeout: Duration::from_secs(5),
             instance: "wasm-ccm".into(),
             provider_subject: None,
@@ -224,8 +224,9 @@ impl Publisher {
             .with_max_times(MAX_ATTEMPTS - 1)
             .with_jitter()
             .build();
+        let mut unanswered = None;
         let failure = loop {
-            let error = match self.write(&request).await {
+            let error = match self.write(&request, &mut unanswered).await {
                 Ok(()) => break None,
                 Err(error) => error,
             };
@@ -248,7 +249,9 @@ impl Publisher {
         };
     }
 
-    async fn write(&self, request: &EventRequest) -> Result<(), ApiError> {
+    /// `unanswered` is the name of an Event whose creation failed, perhaps only seemingly: the same name is tried again, so
+    /// that there are never two.
+    async fn write(&self, request: &EventRequest, unanswered: &mut Option<String>) -> Result<(), ApiError> {
         let namespace = request.about.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let api = Api::<Event>::namespaced(self.gate.client(), namespace);
         let key = SeriesKey::of(request);
@@ -268,25 +271,44 @@ impl Publisher {
                 Err(error) => return Err(error),
             }
         }
-        let event = self.event(request, namespace);
+        let tried = unanswered.take();
+        let name = tried.clone().unwrap_or_else(|| self.new_name(request));
+        let event = self.event(request, namespace, &name);
         let params = PostParams::default();
-        let name = event.metadata.name.clone().unwrap_or_default();
-        self.gate.write(CREATE, api.create(&params, &event)).await?;
+        match self.gate.write(CREATE, api.create(&params, &event)).await {
+            Ok(_) => {}
+            // The attempt before had its effect.
+            Err(ApiError::Conflict) if tried.is_some() => {}
+            // Somebody else's name.
+            Err(ApiError::Conflict) => return Err(ApiError::Conflict),
+            Err(error) => {
+                *unanswered = Some(name);
+                return Err(error);
+            }
+        }
         self.series.lock().happened(key, Occurrence { name, count: 1 }, Instant::now());
         Ok(())
     }
 
-    fn event(&self, request: &EventRequest, namespace: &str) -> Event {
-        let now = Timestamp::now();
+    /// The object's name and the time, as upstream; no two are the same.
+    fn new_name(&self, request: &EventRequest) -> String {
         let unique = {
             let mut last = self.newest.lock();
-            *last = now.as_nanosecond().max(last.saturating_add(1));
+            *last = Timestamp::now().as_nanosecond().max(last.saturating_add(1));
             *last
         };
         let subject = request.about.name.as_deref().unwrap_or(request.reporter);
-        let name = format!("{}.{unique:x}", cut(subject, MAX_NAME));
+        format!("{}.{unique:x}", cut(subject, MAX_NAME))
+    }
+
+    fn event(&self, request: &EventRequest, namespace: &str, name: &str) -> Event {
+        let now = Timestamp::now();
         Event {
-            metadata: ObjectMeta { name: Some(name), namespace: Some(namespace.to_owned()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                ..ObjectMeta::default()
+            },
             action: Some(cut(request.action, MAX_WORD).to_owned()),
             event_time: Some(MicroTime(now)),
             note: Some(cut(&request.message, MAX_NOTE).to_owned()),

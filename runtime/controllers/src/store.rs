@@ -17,7 +17,7 @@ use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
@@ -56,6 +56,25 @@ fn trim_metadata(metadata: &mut kube::core::ObjectMeta) {
     }
 }
 
+/// Whether the store has been filled once. Cheap to clone.
+///
+/// [`Store::wait_until_ready`] must not be used where several tasks wait: it wakes only the one that asked last.
+#[derive(Debug, Clone)]
+pub struct FirstList(watch::Receiver<bool>);
+
+impl FirstList {
+    /// As if the list were there.
+    #[cfg(test)]
+    pub(crate) fn there() -> Self {
+        Self(watch::channel(true).1)
+    }
+
+    /// Waits for the first complete list. False when the reflector ended before.
+    pub async fn complete(mut self) -> bool {
+        self.0.wait_for(|complete| *complete).await.is_ok()
+    }
+}
+
 /// A watch, the store that it feeds, and those who want to know.
 pub struct Reflector<K>
 where
@@ -64,6 +83,7 @@ where
     api: Api<DeserializeGuard<K>>,
     writer: Writer<K>,
     reader: Store<K>,
+    first_list: watch::Sender<bool>,
     subscribers: Vec<mpsc::Sender<ObjectRef<K>>>,
     undecodable: HashSet<ObjectRef<K>>,
     meters: StoreMeters,
@@ -83,6 +103,7 @@ where
             api: Api::all(client),
             writer,
             reader,
+            first_list: watch::Sender::new(false),
             subscribers: Vec::new(),
             undecodable: HashSet::new(),
             meters: metrics.of(&K::kind(&())),
@@ -90,10 +111,16 @@ where
         }
     }
 
-    /// The store. [`Store::wait_until_ready`] waits for the first complete list.
+    /// The store.
     #[must_use]
     pub fn reader(&self) -> Store<K> {
         self.reader.clone()
+    }
+
+    /// Tells when the store has been filled.
+    #[must_use]
+    pub fn first_list(&self) -> FirstList {
+        FirstList(self.first_list.subscribe())
     }
 
     /// Keys of objects that were added, changed or deleted, and of all objects after each new list. Whoever subscribes must
@@ -171,6 +198,7 @@ where
             watcher::Event::InitDone => {
                 let mut keys: HashSet<_> = self.reader.state().iter().map(|object| key(&**object)).collect();
                 self.writer.apply_watcher_event(&watcher::Event::InitDone);
+                self.first_list.send_replace(true);
                 keys.extend(self.reader.state().iter().map(|object| key(&**object)));
                 keys.into_iter().collect()
             }

@@ -71,6 +71,11 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// Whether the request may have had its effect all the same.
+    pub(crate) const fn is_unanswered(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::Transport(_) | Self::Unavailable { .. })
+    }
+
     /// For metrics.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {

@@ -186,10 +186,17 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody reads when this fails.
-            drop(writeln!(std::io::stderr(), "error: {error:#}"));
+            drop(writeln!(std::io::stderr(), "error: {}", one_line(&error)));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The causes, each without what some parsers add: pictures of the place in the file.
+fn one_line(error: &anyhow::Error) -> String {
+    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let lines: Vec<&str> = causes.iter().filter_map(|cause| cause.lines().next()).collect();
+    lines.join(": ")
 }
 
 fn print_schema() -> anyhow::Result<()> {
@@ -223,6 +230,13 @@ mod tests {
         for flags in cases {
             assert!(Cli::try_parse_from([&["wasm-ccm"], flags].concat()).is_err(), "{flags:?}");
         }
+    }
+
+    /// A kubeconfig that is no YAML once printed a drawing of the file over five lines.
+    #[test]
+    fn an_error_is_one_line() {
+        let error = anyhow::anyhow!("line 1: expected a list\n --> <input>:1:11\n  |").context("--kubeconfig x");
+        assert_eq!(one_line(&error), "--kubeconfig x: line 1: expected a list");
     }
 
     #[test]

@@ -12,8 +12,8 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let signed: jiff::SignedDuration = text.parse().map_err(|_| hint())?;
-    Duration::try_from(signed).map_err(|_| hint())
+    let signed: jiff::SignedDuration = text.parse().map_err(|_error| hint())?;
+    Duration::try_from(signed).map_err(|_error| hint())
 }
 
 /// As [`parse`], refusing zero, for periods.

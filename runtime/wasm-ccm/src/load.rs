@@ -50,6 +50,11 @@ pub(crate) async fn component(
     Ok((component, digest))
 }
 
+/// Name of what must be true of a provider before the process is ready.
+fn check(config: &ProviderConfig) -> String {
+    format!("provider {}", config.source)
+}
+
 /// Why there is no provider.
 enum Refusal {
     /// A local file that nobody can read: that is for whoever starts the process.
@@ -65,6 +70,11 @@ impl From<anyhow::Error> for Refusal {
 }
 
 impl Surroundings {
+    /// Says that the process is not ready before this provider is there.
+    pub(crate) fn announce(&self, config: &ProviderConfig) {
+        self.readiness.set(&check(config), Err("not loaded yet".to_owned()));
+    }
+
     /// Tries until there is a provider, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read
     /// anew each time, so that whoever mends them need not restart the process. Until then the process is not ready and
     /// says why.
@@ -73,7 +83,7 @@ impl Surroundings {
     ///
     /// The cloud-config cannot be read, or is not written in the format that the provider declares.
     pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Result<Provider> {
-        let check = format!("provider {}", config.source);
+        let check = check(config);
         let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
         loop {
             let error = match self.try_obtain(config).await {

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_record_that_cannot_be_is_refused_with_its_place() {
         let cases = [
-            ("", "null"),
+            ("", "list of providers is empty"),
             ("[]", "list of providers is empty"),
             ("- {source: ''}", "provider 0"),
             ("- {source: a.wasm}\n- {source: a.wasm}", "listed twice"),

@@ -37,6 +37,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
 
+/// Name of what must be true of the Nodes before the process is ready.
+const NODES: &str = "nodes";
+
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -118,6 +121,11 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         cluster_cidrs: args.cluster_cidr.clone(),
         readiness: readiness.clone(),
     };
+    // All that is waited for, from the beginning: nobody may find the process ready between two steps.
+    providers.iter().for_each(|provider| surroundings.announce(provider));
+    if selection.has(Controller::Node) {
+        readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
+    }
     let prepared = async {
         api::wait_for(&client).await;
         readiness.set("API server", Ok(()));
@@ -164,10 +172,11 @@ fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec
     };
     let (lookups, lookup_work) = Lookups::new(Arc::new(set), batches);
     let mut reflector = Reflector::<Node>::new(client, &metrics.store);
-    let store = reflector.reader();
+    let first_list = reflector.first_list();
     let controller = NodeController::new(NodeControllerParts {
         gate,
-        store: store.clone(),
+        store: reflector.reader(),
+        first_list: first_list.clone(),
         keys: reflector.subscribe(),
         lookups,
         recorder,
@@ -181,15 +190,14 @@ fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec
             ..NodeSettings::default()
         },
     });
-    readiness.set("nodes", Err("the first list of Nodes is not complete".to_owned()));
     let stop = tasks.stop.clone();
     tasks.spawn_controller("reflector of Nodes", reflector.run(stop.clone()));
     tasks.spawn_controller("node lookups", lookup_work);
     tasks.spawn_controller("node controller", controller.run(stop.clone()));
     tasks.spawn_controller("readiness of Nodes", async move {
         // An error means that the reflector is gone, which the process notices by itself.
-        if stop.run_until_cancelled(store.wait_until_ready()).await.is_some_and(|ready| ready.is_ok()) {
-            readiness.set("nodes", Ok(()));
+        if stop.run_until_cancelled(first_list.complete()).await == Some(true) {
+            readiness.set(NODES, Ok(()));
         }
         stop.cancelled().await;
     });

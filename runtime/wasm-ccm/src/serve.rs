@@ -178,29 +178,29 @@ mod tests {
         Pages { readiness: Readiness::default(), registry: Arc::new(registry), process }
     }
 
-    fn get(pages: &Pages, path: &str) -> (u16, String) {
+    async fn get(pages: &Pages, path: &str) -> (u16, String) {
         use http_body_util::BodyExt as _;
         let response = pages.answer(&Request::get(path).body(()).unwrap());
         let status = response.status().as_u16();
-        let body = futures::executor::block_on(response.into_body().collect()).unwrap().to_bytes();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    #[test]
-    fn it_is_ready_when_every_check_says_so_and_else_says_why() {
+    #[tokio::test]
+    async fn it_is_ready_when_every_check_says_so_and_else_says_why() {
         let pages = pages();
-        assert_eq!(get(&pages, "/readyz"), (503, String::new()));
+        assert_eq!(get(&pages, "/readyz").await, (503, String::new()));
         pages.readiness.set("provider x.wasm", Err("it is empty".into()));
         pages.readiness.set("nodes", Ok(()));
-        assert_eq!(get(&pages, "/readyz"), (503, "[+]nodes ok\n[-]provider x.wasm not ready: it is empty\n".into()));
+        assert_eq!(get(&pages, "/readyz").await, (503, "[+]nodes ok\n[-]provider x.wasm not ready: it is empty\n".into()));
         pages.readiness.set("provider x.wasm", Ok(()));
-        assert_eq!(get(&pages, "/readyz"), (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
-        assert_eq!(get(&pages, "/livez"), (200, "ok".into()));
+        assert_eq!(get(&pages, "/readyz").await, (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
+        assert_eq!(get(&pages, "/livez").await, (200, "ok".into()));
     }
 
-    #[test]
-    fn metrics_tell_the_memory_of_this_process() {
-        let (status, text) = get(&pages(), "/metrics");
+    #[tokio::test]
+    async fn metrics_tell_the_memory_of_this_process() {
+        let (status, text) = get(&pages(), "/metrics").await;
         let line = text.lines().find(|line| line.starts_with("process_resident_memory_bytes ")).unwrap().to_owned();
         let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(status == 200 && bytes > 1 << 20, "{line}");

@@ -147,7 +147,7 @@ impl Source {
             Self::ConfigMap { namespace, name, key } => {
                 let client = client.ok_or(SourceError::NoCluster)?.clone();
                 let get = read_config_map(client, namespace, name, key.as_deref());
-                tokio::time::timeout(API_TIMEOUT, get).await.map_err(|_| SourceError::ApiTimeout)??
+                tokio::time::timeout(API_TIMEOUT, get).await.map_err(|_elapsed| SourceError::ApiTimeout)??
             }
         };
         if packed.len() > source_bytes {

@@ -116,10 +116,21 @@ impl Host {
     ///
     /// The port does not answer, or there is no such metric.
     pub async fn metric(&self, name: &str) -> Result<f64> {
+        self.metric_with(name, "").await
+    }
+
+    /// The sum of a metric over all that have this label, written as `name="value"`.
+    ///
+    /// # Errors
+    ///
+    /// The port does not answer, or there is no such metric.
+    pub async fn metric_with(&self, name: &str, label: &str) -> Result<f64> {
         let (_, text) = self.page("/metrics").await?;
         let values: Vec<f64> = text
             .lines()
-            .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])))
+            .filter(|line| {
+                line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']) && rest.contains(label))
+            })
             .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
             .collect();
         ensure!(!values.is_empty(), "there is no metric {name} in:\n{text}");

@@ -142,6 +142,22 @@ async fn names_of_events_are_never_the_same_and_a_name_that_is_taken_is_not_trie
     assert_eq!((names.len(), api.events().len()), (21, 20));
 }
 
+/// Each attempt once had a name of its own: an answer that was lost became a second Event.
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_answer_was_lost_is_not_written_twice() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+    api.lose_answer(EVENTS);
+    beside(writer, async {
+        recorder.record(request("node0", "a")).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        recorder.record(request("node0", "a")).await;
+    })
+    .await;
+    assert_eq!(api.events(), ["Warning SyncNodeFailed: a"]);
+    assert_eq!([api.count("POST"), api.count("PATCH")], [2, 1], "and a repetition still finds it");
+    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (2, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the_queue_is_full() {
     let settings = EventSettings { queue: 2, concurrency: 3, ..EventSettings::default() };

@@ -21,6 +21,8 @@ struct Entry {
     warned: Option<(String, Instant)>,
     /// Resource version after our last write, which removed the taint.
     finished: Option<u64>,
+    /// The taint was to be removed by us, and nobody knows whether it was.
+    unanswered: bool,
 }
 
 /// By name of the Node.
@@ -64,10 +66,27 @@ impl Memory {
             return;
         }
         entry.finished = version(node);
+        entry.unanswered = false;
         entry.warned = None;
         if std::mem::take(&mut entry.waiting) {
             self.waiting.dec();
         }
+    }
+
+    /// The taint of this Node was to be removed by us, and no answer came.
+    pub(crate) fn unanswered(&self, node: &Node) {
+        if let Some(entry) = self.nodes.lock().get_mut(&node.name_any())
+            && node.metadata.uid.as_deref() == Some(&entry.uid)
+        {
+            entry.unanswered = true;
+        }
+    }
+
+    /// Whether this Node, which has no taint any more, lost it by our write without an answer. Says so once.
+    pub(crate) fn was_unanswered(&self, node: &Node) -> bool {
+        let mut nodes = self.nodes.lock();
+        let entry = nodes.get_mut(&node.name_any()).filter(|entry| node.metadata.uid.as_deref() == Some(&entry.uid));
+        entry.is_some_and(|entry| std::mem::take(&mut entry.unanswered))
     }
 
     /// The Node has no taint any more, or is gone.

@@ -37,6 +37,7 @@ pub use addresses::ProvidedIpError;
 use crate::events::EventRecorder;
 use crate::metrics::{NodeMetrics, QueueMetrics};
 use crate::queue::{self, QueueSettings};
+use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use memory::Memory;
 use sync::Syncer;
@@ -108,6 +109,8 @@ pub struct NodeControllerParts {
     pub gate: WriteGate,
     /// All Nodes, from [`Reflector::reader`](crate::Reflector::reader).
     pub store: Store<Node>,
+    /// When that has them, from [`Reflector::first_list`](crate::Reflector::first_list).
+    pub first_list: FirstList,
     /// Nodes that changed, from [`Reflector::subscribe`](crate::Reflector::subscribe).
     pub keys: mpsc::Receiver<ObjectRef<Node>>,
     /// The clouds.
@@ -125,6 +128,7 @@ pub struct NodeControllerParts {
 /// The node controller.
 pub struct NodeController {
     syncer: Arc<Syncer>,
+    first_list: FirstList,
     keys: mpsc::Receiver<ObjectRef<Node>>,
     queue_metrics: QueueMetrics,
 }
@@ -133,7 +137,8 @@ impl NodeController {
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: NodeControllerParts) -> Self {
-        let NodeControllerParts { gate, store, keys, lookups, recorder, metrics, queue_metrics, settings } = parts;
+        let NodeControllerParts { gate, store, first_list, keys, lookups, recorder, metrics, queue_metrics, settings } =
+            parts;
         let syncer = Arc::new(Syncer {
             store,
             lookups,
@@ -144,13 +149,13 @@ impl NodeController {
             metrics,
             settings,
         });
-        Self { syncer, keys, queue_metrics }
+        Self { syncer, first_list, keys, queue_metrics }
     }
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { syncer, keys, queue_metrics } = self;
+        let Self { syncer, first_list, keys, queue_metrics } = self;
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);
@@ -162,6 +167,6 @@ impl NodeController {
             queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
             stop.cancel();
         };
-        tokio::join!(queue, refresh::run(&syncer, &stop));
+        tokio::join!(queue, refresh::run(&syncer, first_list, &stop));
     }
 }

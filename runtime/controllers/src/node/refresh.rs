@@ -17,6 +17,7 @@ use super::sync::{SyncError, Syncer};
 use super::view::is_uninitialized;
 use super::write::Written;
 use crate::metrics::now_seconds;
+use crate::store::FirstList;
 
 /// Most Nodes that are asked about at the same time: as many as fit into the batches that may run at once, so that a larger
 /// cluster is not copied as a whole.
@@ -48,9 +49,9 @@ impl Outcome {
 
 /// Refreshes until `shutdown`: at once when the store is ready, then each time
 /// [`NodeSettings::refresh_interval`](super::NodeSettings::refresh_interval) after the end of the run before.
-pub(crate) async fn run(syncer: &Syncer, shutdown: &CancellationToken) {
+pub(crate) async fn run(syncer: &Syncer, first_list: FirstList, shutdown: &CancellationToken) {
     let work = async {
-        if syncer.store.wait_until_ready().await.is_err() {
+        if !first_list.complete().await {
             return;
         }
         loop {

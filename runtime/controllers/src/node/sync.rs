@@ -63,7 +63,7 @@ impl SyncError {
                 Reaction::Retry.as_str()
             }
             Self::Write(WriteError::ProvidedIp { .. }) => Reaction::Invalid.as_str(),
-            Self::Write(WriteError::Api(_)) => "api",
+            Self::Write(WriteError::Api(_) | WriteError::Unanswered(_)) => "api",
         }
     }
 
@@ -76,7 +76,9 @@ impl SyncError {
     /// Event either.
     fn deserves_warning(&self) -> bool {
         match self {
-            Self::Write(WriteError::Api(error)) => matches!(error, ApiError::Refused { .. } | ApiError::Conflict),
+            Self::Write(error) => {
+                error.api().is_none_or(|error| matches!(error, ApiError::Refused { .. } | ApiError::Conflict))
+            }
             _ => !self.is_elsewhere(),
         }
     }
@@ -90,7 +92,12 @@ impl Syncer {
             return Verdict::Done;
         };
         if !is_uninitialized(&node) {
+            let is_our_work = self.memory.was_unanswered(&node);
             self.memory.forget(name);
+            if is_our_work {
+                self.untainted(&node);
+                self.initialised(&node).await;
+            }
             return self.reconcile_labels(&node).await;
         }
         if !self.memory.is_waiting(&node) {
@@ -123,27 +130,44 @@ impl Syncer {
         let found = self.find(node).await?.ok_or_else(|| SyncError::Absent(node.name_any()))?;
         // Boxed: thousands may wait for the permit, few write.
         let written = Box::pin(self.write(node, &found)).await?;
-        let Some(written) = written else { return Ok(()) };
-        if let Some(age) = age(&written) {
+        if let Some(written) = written {
+            self.initialised(&written).await;
+        }
+        Ok(())
+    }
+
+    /// The taint was removed by us.
+    fn untainted(&self, node: &Node) {
+        if let Some(age) = age(node) {
+            self.metrics.taint_removal_delay.observe(age);
+        }
+    }
+
+    /// Nothing is left to do.
+    async fn initialised(&self, node: &Node) {
+        if let Some(age) = age(node) {
             self.metrics.initial_sync_delay.observe(age);
         }
-        tracing::info!(provider_id = found.provider_id, "node initialised");
-        self.record(&written, Severity::Normal, "Synced", "Node synced successfully".into()).await;
-        Ok(())
+        tracing::info!(provider_id = provider_id(node), "node initialised");
+        self.record(node, Severity::Normal, "Synced", "Node synced successfully".into()).await;
     }
 
     /// Returns the Node when it was initialised here and now.
     async fn write(&self, node: &Arc<Node>, found: &Instance) -> Result<Option<Box<Node>>, SyncError> {
         let _permit = self.writes.acquire().await;
         let order = self.settings.order();
-        let written = match self.writer.initialise(Arc::clone(node), found, order).await? {
-            Written::Changed(written) => written,
-            Written::Nothing | Written::Gone => return Ok(None),
+        let written = match self.writer.initialise(Arc::clone(node), found, order).await {
+            Ok(Written::Changed(written)) => written,
+            Ok(Written::Nothing | Written::Gone) => return Ok(None),
+            Err(error) => {
+                if matches!(error, WriteError::Unanswered(_)) {
+                    self.memory.unanswered(node);
+                }
+                return Err(error.into());
+            }
         };
         self.memory.finished(&written);
-        if let Some(age) = age(&written) {
-            self.metrics.taint_removal_delay.observe(age);
-        }
+        self.untainted(&written);
         if order == Order::TaintFirst {
             let base = Arc::new(Node::clone(&written));
             if let Err(error) = self.writer.update_addresses(base, &found.addresses).await {
@@ -190,17 +214,16 @@ impl Syncer {
 
     fn after_write_error(&self, error: &WriteError) -> Verdict {
         match error {
-            WriteError::Api(ApiError::Refused { .. } | ApiError::Closed) => {
-                Verdict::After(self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY))
-            }
-            WriteError::Api(ApiError::Unavailable { retry_after: Some(after), .. }) => {
-                Verdict::After(reaction::bounded(*after))
-            }
             // The cloud's list may still change; a wrong annotation stays wrong.
-            WriteError::Api(_) | WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => {
-                Verdict::Backoff
-            }
+            WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => Verdict::Backoff,
             WriteError::ProvidedIp { .. } => Verdict::Change,
+            WriteError::Api(error) | WriteError::Unanswered(error) => match error {
+                ApiError::Refused { .. } | ApiError::Closed => {
+                    Verdict::After(self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY))
+                }
+                ApiError::Unavailable { retry_after: Some(after), .. } => Verdict::After(reaction::bounded(*after)),
+                _ => Verdict::Backoff,
+            },
         }
     }
 

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBackoff, ConstantBuilder};
 use ccm_cloud::{Address, Instance};
-use k8s_openapi::api::core::v1::{Node, Taint};
+use http::HeaderValue;
+use http::header::ACCEPT;
+use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, PartialObjectMeta, Patch, PatchParams, Request};
 use serde_json::{Map, Value, json};
 
 use super::addresses::{self, ProvidedIpError};
@@ -22,6 +24,10 @@ use crate::write_gate::{ApiError, Purpose, WriteGate};
 /// Attempts of one write against other writers, and the shortest and half the longest time between them, as upstream.
 const MAX_ATTEMPTS: usize = 20;
 const CONFLICT_DELAY: Duration = Duration::from_millis(50);
+
+/// What the API server is to answer to a patch.
+const METADATA_ONLY: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
 
 /// Name under which our changes stand in `metadata.managedFields`.
 const FIELD_MANAGER: &str = "cloud-node-controller";
@@ -47,6 +53,19 @@ pub(crate) enum WriteError {
     ProvidedIp { name: String, reason: ProvidedIpError },
     #[error("cannot write the Node: {0}")]
     Api(ApiError),
+    /// The removal of the taint, of which nobody knows whether it was done.
+    #[error("cannot write the Node: {0}")]
+    Unanswered(ApiError),
+}
+
+impl WriteError {
+    /// What the API server said, or did not say.
+    pub(crate) const fn api(&self) -> Option<&ApiError> {
+        match self {
+            Self::Api(error) | Self::Unanswered(error) => Some(error),
+            Self::ProvidedIp { .. } => None,
+        }
+    }
 }
 
 /// How a write ended well.
@@ -86,9 +105,11 @@ impl NodeWriter {
                 return Ok(Written::Nothing);
             }
             let wanted = initial_addresses(&live.node, found)?;
-            let sent = match wanted.filter(|wanted| !has_addresses && addresses::differ(&live.node, wanted)) {
+            let wanted = wanted.filter(|wanted| !has_addresses && addresses::differ(&live.node, wanted));
+            let is_last = wanted.is_none();
+            let sent = match wanted {
                 Some(wanted) => self.patch_addresses(&live.node, &wanted).await.map(|node| (node, false)),
-                None => self.patch(&live.node, &initial_patch(&live.node, found)).await.map(|node| (node, true)),
+                None => self.patch_initial(&live.node, found).await.map(|node| (node, true)),
             };
             match sent {
                 Ok((node, true)) => return Ok(Written::Changed(Box::new(node))),
@@ -96,6 +117,7 @@ impl NodeWriter {
                     has_addresses = true;
                     live.node = Arc::new(node);
                 }
+                Err(error) if is_last && error.is_unanswered() => return Err(WriteError::Unanswered(error)),
                 Err(error) => {
                     has_addresses = order == Order::TaintFirst;
                     if let Some(ended) = self.after(error, &mut live).await? {
@@ -129,27 +151,59 @@ impl NodeWriter {
     }
 
     /// Sets labels, whatever else happens to the Node.
-    pub(crate) async fn set_labels(&self, name: &str, labels: &Labels) -> Result<Written, WriteError> {
+    pub(crate) async fn set_labels(&self, name: &str, labels: &Labels) -> Result<(), WriteError> {
         let body = json!({ "metadata": { "labels": labels } });
-        match self.gate.write(PATCH, self.api.patch(name, &params(), &Patch::Merge(&body))).await {
-            Ok(node) => Ok(Written::Changed(Box::new(node))),
-            Err(ApiError::NotFound) => Ok(Written::Gone),
+        match self.patch(PATCH, name, &body).await {
+            // Whoever is gone needs no labels.
+            Ok(_) | Err(ApiError::NotFound) => Ok(()),
             Err(error) => Err(WriteError::Api(error)),
         }
     }
 
+    /// Returns the Node as it is afterwards.
     async fn patch_addresses(&self, node: &Node, wanted: &[Address]) -> Result<Node, ApiError> {
-        let wanted: Vec<Value> =
-            wanted.iter().map(|address| json!({ "type": address.kind.as_str(), "address": address.value })).collect();
+        let entry =
+            |address: &Address| NodeAddress { type_: address.kind.as_str().into(), address: address.value.clone() };
+        let wanted: Vec<NodeAddress> = wanted.iter().map(entry).collect();
         let body =
             json!({ "metadata": { "resourceVersion": node.resource_version() }, "status": { "addresses": wanted } });
-        let name = node.name_any();
-        self.gate.write(PATCH_STATUS, self.api.patch_status(&name, &params(), &Patch::Merge(&body))).await
+        let answer = self.patch(PATCH_STATUS, &node.name_any(), &body).await?;
+        let mut changed = node.clone();
+        changed.metadata.resource_version = answer.metadata.resource_version;
+        changed.status.get_or_insert_default().addresses = Some(wanted);
+        Ok(changed)
     }
 
-    async fn patch(&self, node: &Node, body: &Value) -> Result<Node, ApiError> {
-        let name = node.name_any();
-        self.gate.write(PATCH, self.api.patch(&name, &params(), &Patch::Merge(body))).await
+    /// Labels, provider ID and the removal of the taint, in one. Returns the Node as it is afterwards.
+    async fn patch_initial(&self, node: &Node, found: &Instance) -> Result<Node, ApiError> {
+        let labels = labels::initial(node.labels(), found);
+        let answer = self.patch(PATCH, &node.name_any(), &initial_patch(node, found, &labels)).await?;
+        let mut changed = node.clone();
+        changed.metadata.resource_version = answer.metadata.resource_version;
+        changed.metadata.labels.get_or_insert_default().extend(labels);
+        let spec = changed.spec.get_or_insert_default();
+        spec.taints.get_or_insert_default().retain(|taint| taint.key != UNINITIALIZED);
+        if spec.provider_id.is_none() {
+            spec.provider_id = Some(found.provider_id.clone());
+        }
+        Ok(changed)
+    }
+
+    /// Sends a merge patch. Only the metadata comes back: what else the Node has afterwards is known, since the patch holds
+    /// for the resource version that was read, and the API server need not write out the whole Node.
+    async fn patch(&self, purpose: Purpose, name: &str, body: &Value) -> Result<PartialObjectMeta<Node>, ApiError> {
+        let request = Request::new(self.api.resource_url());
+        let patch = Patch::Merge(body);
+        let request = match purpose.resource.split_once('/') {
+            Some((_, subresource)) => request.patch_subresource(subresource, name, &params(), &patch),
+            None => request.patch_metadata(name, &params(), &patch),
+        };
+        let sent = async {
+            let mut request = request.map_err(kube::Error::BuildRequest)?;
+            request.headers_mut().insert(ACCEPT, METADATA_ONLY);
+            self.gate.client().request(request).await
+        };
+        self.gate.write(purpose, sent).await
     }
 
     /// After a write that failed: reads the Node again when another writer was first. Returns how it ended, if it did.
@@ -203,12 +257,11 @@ fn initial_addresses(node: &Node, found: &Instance) -> Result<Option<Vec<Address
     check.and_then(|()| addresses::wanted(&found.addresses, node)).map_err(|reason| provided_ip(node, reason))
 }
 
-/// Labels, provider ID and the removal of the taint, in one.
-fn initial_patch(node: &Node, found: &Instance) -> Value {
+/// The body of [`NodeWriter::patch_initial`].
+fn initial_patch(node: &Node, found: &Instance, labels: &Labels) -> Value {
     let mut metadata = json!({ "resourceVersion": node.resource_version() });
-    let changed = labels::initial(node.labels(), found);
-    if let (false, Some(metadata)) = (changed.is_empty(), metadata.as_object_mut()) {
-        metadata.insert("labels".into(), json!(changed));
+    if let (false, Some(metadata)) = (labels.is_empty(), metadata.as_object_mut()) {
+        metadata.insert("labels".into(), json!(labels));
     }
     let mut spec = Map::new();
     if provider_id(node).is_none() && !found.provider_id.is_empty() {

@@ -3,6 +3,7 @@ use std::time::Duration;
 use kube::core::ObjectMeta;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::testing::{FakeApi, node, scraped};
@@ -151,10 +152,10 @@ async fn every_subscriber_is_told_after_an_api_server_that_was_away_at_first() {
     api.refuse("GET /api/v1/nodes", 500, 3);
     let (mut one, mut other, gone) = (nodes.subscribe(), nodes.subscribe(), nodes.subscribe());
     drop(gone);
-    let store = nodes.reader();
+    let first_list = nodes.first_list();
     let stop = CancellationToken::new();
     let watch = async {
-        store.wait_until_ready().await.unwrap();
+        assert!(first_list.complete().await);
         for subscriber in [&mut one, &mut other] {
             assert_eq!(subscriber.recv().await.unwrap().name, "a");
         }
@@ -184,4 +185,29 @@ async fn a_slow_subscriber_holds_up_the_watch_and_not_the_stop() {
         told += 1;
     }
     assert_eq!(told, SUBSCRIBER_BOUND);
+}
+
+/// With [`Store::wait_until_ready`] only the task that asked last was woken: either the process never became ready, or the
+/// refresh of addresses did not begin before something else happened.
+#[tokio::test(start_paused = true)]
+async fn everybody_who_waits_for_the_first_list_is_woken() {
+    let mut bench = bench();
+    let mut waiting = JoinSet::new();
+    for _ in 0..3 {
+        waiting.spawn(bench.nodes.first_list().complete());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(waiting.len(), 3);
+    bench.list(vec![]);
+    let woken = tokio::time::timeout(Duration::from_secs(1), waiting.join_all()).await.unwrap();
+    assert_eq!(woken, [true; 3]);
+    let late = bench.nodes.first_list();
+    drop(bench);
+    assert!(late.complete().await, "also when the reflector has ended since");
+}
+
+#[tokio::test]
+async fn a_reflector_that_ends_early_ends_the_wait_for_its_list() {
+    let first_list = bench().nodes.first_list();
+    assert!(!first_list.complete().await);
 }

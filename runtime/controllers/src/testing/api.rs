@@ -31,6 +31,7 @@ pub(crate) struct State {
     calls: Vec<Call>,
     scripts: Vec<(String, Act)>,
     silent: Vec<String>,
+    lost: Vec<String>,
 }
 
 impl State {
@@ -78,6 +79,9 @@ impl State {
             }
             ("POST", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
                 let name = call.body["metadata"]["name"].as_str().unwrap().to_owned();
+                if self.events.contains_key(&name) {
+                    return (409, Value::Null);
+                }
                 self.events.insert(name, call.body.clone());
                 (201, call.body.clone())
             }
@@ -155,6 +159,11 @@ impl FakeApi {
         self.state.lock().silent.push(part.to_owned());
     }
 
+    /// Does what the next request asks whose line ends with `line`, but answers that nobody knows.
+    pub(crate) fn lose_answer(&self, line: &str) {
+        self.state.lock().lost.push(line.to_owned());
+    }
+
     pub(crate) fn edit(&self, name: &str, patch: &Value) -> Node {
         self.state.lock().edit(name, patch);
         self.node(name)
@@ -211,7 +220,11 @@ async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: A
         }
         let place = state.scripts.iter().position(|(line, _)| call.line.ends_with(line));
         let forced = place.map(|place| state.scripts.remove(place)).and_then(|(_, act)| act(&mut state));
-        let (status, body) = forced.map_or_else(|| state.answer(&call), |status| (status, Value::Null));
+        let (mut status, body) = forced.map_or_else(|| state.answer(&call), |status| (status, Value::Null));
+        if let Some(place) = state.lost.iter().position(|line| call.line.ends_with(line)) {
+            state.lost.remove(place);
+            status = 504;
+        }
         let body = match status {
             200..300 => body,
             _ => {

@@ -1,5 +1,6 @@
 //! `./just demo`: a cluster whose nodes wait for their cloud, before and after the provider. `--keep` leaves it running.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -60,7 +61,7 @@ async fn demo(flags: &[String]) -> Result<()> {
     let start = Instant::now();
     let flags = ["--cloud-provider=cloudlycke", "--provider=configmap:kube-system/cloudlycke"];
     let mut host = Host::start(cluster.kubeconfig_of(&name)?, flags)?;
-    let happened = follow(&client, &host, start).await;
+    let happened = Box::pin(follow(&client, &host, start)).await;
     let times = happened.with_context(|| format!("the host's log:\n{}", host.log_text()))?;
 
     say("AFTER\n")?;
@@ -102,7 +103,9 @@ async fn scheduling_failure(client: &Client) -> Result<String> {
     let names_taint = |event: &&Event| event.message.as_ref().is_some_and(|text| text.contains("untolerated taint"));
     let events = await_all(&api, selection, LIMIT, |events| events.values().filter(names_taint).count() >= 3).await?;
     let message = events.values().find(names_taint).and_then(|event| event.message.clone());
-    message.context("an Event has a message")
+    let message = message.context("an Event has a message")?;
+    // The rest is about preemption.
+    Ok(message.split_inclusive(". ").next().unwrap_or_default().trim().to_owned())
 }
 
 /// Waits for what the demo shows, and says how long each took.
@@ -111,13 +114,12 @@ async fn follow(client: &Client, host: &Host, start: Instant) -> Result<String> 
     let taken = start.elapsed();
     let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
     for node in nodes {
-        await_node(client, &node.name_any(), LIMIT, |node| !is_tainted(node)).await?;
+        let node = await_node(client, &node.name_any(), LIMIT, |node| !is_tainted(node)).await?;
+        ensure!(is_complete(&node), "{} lost its taint without having all that the cloud knows", node.name_any());
     }
     let untainted = start.elapsed();
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    let all_run = |pods: &std::collections::BTreeMap<String, Pod>| {
-        pods.len() == 3 && pods.values().all(|pod| phase(pod) == "Running")
-    };
+    let all_run = |pods: &BTreeMap<String, Pod>| pods.len() == 3 && pods.values().all(|pod| phase(pod) == "Running");
     await_all(&pods, watcher::Config::default(), LIMIT, all_run).await?;
     let running = start.elapsed();
     let row = |what: &str, time: Duration| format!("  {:>6.2} s  {what}\n", time.as_secs_f64());
@@ -133,22 +135,26 @@ async fn follow(client: &Client, host: &Host, start: Instant) -> Result<String> 
 async fn picture(client: &Client) -> Result<String> {
     let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
     let mut out = String::new();
-    writeln!(out, "  {:12}  {:13}  {:24}  {:22}  {:18}  ADDRESSES", "NODE", "TAINT", "PROVIDER ID", "ZONE", "TYPE")?;
+    writeln!(out, "  {:11}  {:13}  {:19}  {:10}  {:16}  ADDRESSES", "NODE", "TAINT", "PROVIDER ID", "ZONE", "TYPE")?;
     for node in &nodes {
         let label = |name: &str| node.labels().get(name).map_or("-", String::as_str);
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or("-");
         let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+        // An address counts once for each of its kinds: `192.168.20.10 (InternalIP, ExternalIP)`.
+        let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for address in addresses {
+            kinds.entry(&address.address).or_default().push(&address.type_);
+        }
         let addresses: Vec<String> =
-            addresses.iter().map(|address| format!("{}={}", address.type_, address.address)).collect();
-        let zone = format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"));
+            kinds.iter().map(|(address, kinds)| format!("{address} ({})", kinds.join(", "))).collect();
         writeln!(
             out,
-            "  {:12}  {:13}  {id:24}  {:22}  {:18}  {}",
+            "  {:11}  {:13}  {id:19}  {:10}  {:16}  {}",
             node.name_any(),
             if is_tainted(node) { "uninitialized" } else { "-" },
-            if zone == "-/-" { "-" } else { &zone },
+            label("topology.kubernetes.io/zone"),
             label("node.kubernetes.io/instance-type"),
-            addresses.join(" "),
+            addresses.first().map_or("-", String::as_str),
         )?;
     }
     let pods: Vec<Pod> = Api::default_namespaced(client.clone()).list(&ListParams::default()).await?.items;
@@ -162,6 +168,15 @@ async fn picture(client: &Client) -> Result<String> {
 fn is_tainted(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
+}
+
+/// Whether the Node has all that the demo promises.
+fn is_complete(node: &Node) -> bool {
+    let has = |label: &str| node.labels().contains_key(label);
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some())
+        && ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"].iter().all(|label| has(label))
+        && ["InternalIP", "ExternalIP", "Hostname"].iter().all(|kind| addresses.iter().any(|a| a.type_ == *kind))
 }
 
 fn phase(pod: &Pod) -> &str {

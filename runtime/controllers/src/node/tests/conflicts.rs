@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Bench, EVENT, GET, OBJECT, STATUS, TAINT_DELAY};
+use super::{Bench, EVENT, GET, OBJECT, STATUS, SYNC_DELAY, TAINT_DELAY};
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
 use crate::testing::{found, node};
@@ -172,4 +172,50 @@ async fn a_request_without_an_answer_ends_at_the_time_limit() {
     let begun = Instant::now();
     assert_eq!(bench.sync("node0").await, Verdict::Backoff);
     assert!(begun.elapsed() < Duration::from_secs(11), "{:?}", begun.elapsed());
+}
+
+/// An API server that dies in the middle: the taint is gone, but no answer came. Nobody was ever told of such a Node, and no
+/// metric counted it.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_last_answer_was_lost_is_initialised_and_has_its_event() {
+    for sees_it_late in [false, true] {
+        let mut bench = bench();
+        bench.api.lose_answer(OBJECT);
+        assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+        if sees_it_late {
+            // The store still shows the taint at the next try.
+            bench.cloud.answer("node0", [found(|_| ())]);
+            assert_eq!(bench.sync("node0").await, Verdict::Done);
+        }
+        bench.catch_up("node0");
+        assert_eq!(bench.sync("node0").await, Verdict::Done);
+        bench.sync("node0").await;
+        assert_eq!(bench.events().await, ["Normal Synced: Node synced successfully"], "{sees_it_late}");
+        let counted = [TAINT_DELAY, SYNC_DELAY].map(|metric| bench.scraped(&format!("{metric}_count")));
+        assert_eq!(counted, [1.0, 1.0], "{sees_it_late}");
+        assert_eq!(bench.syncer.memory.len(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_last_request_was_lost_is_initialised_once() {
+    let mut bench = bench();
+    bench.cloud.answer("node0", [found(|_| ())]);
+    bench.api.refuse(OBJECT, 504, 1);
+    assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    assert_eq!(bench.sync("node0").await, Verdict::Done);
+    bench.catch_up("node0");
+    bench.sync("node0").await;
+    assert_eq!(bench.events().await, ["Normal Synced: Node synced successfully"]);
+    assert_eq!(bench.scraped(&format!("{SYNC_DELAY}_count")), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_somebody_else_initialised_after_a_lost_answer_about_addresses_gets_no_event() {
+    let mut bench = bench();
+    bench.api.lose_answer(STATUS);
+    assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    bench.edit("node0", &json!({ "spec": { "taints": null } }));
+    bench.sync("node0").await;
+    assert_eq!(bench.events().await, [""; 0]);
 }

@@ -28,6 +28,7 @@ async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time
     let controller = NodeController::new(NodeControllerParts {
         gate,
         store: nodes.reader(),
+        first_list: nodes.first_list(),
         keys: nodes.subscribe(),
         lookups,
         recorder,
@@ -107,6 +108,7 @@ async fn the_controller_ends_with_its_reflector() {
     let controller = NodeController::new(NodeControllerParts {
         gate,
         store: nodes.reader(),
+        first_list: nodes.first_list(),
         keys: nodes.subscribe(),
         lookups,
         recorder,

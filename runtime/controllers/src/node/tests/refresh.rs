@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{Bench, GET, STATUS};
 use crate::node::NodeSettings;
+use crate::store::FirstList;
 use crate::testing::{FakeCloud, address, found, node};
 
 fn internal(values: &'static [&str]) -> Finding {
@@ -151,6 +152,6 @@ async fn the_first_run_is_at_once_and_the_next_one_a_period_after_its_end() {
         }
         stop.cancel();
     };
-    tokio::join!(super::refreshing::run(&bench.syncer, &stop), watch);
+    tokio::join!(super::refreshing::run(&bench.syncer, FirstList::there(), &stop), watch);
     assert_eq!(calls, [1, 1, 2], "after 1 s, 351 s and 366 s; the first run ends after 60 s");
 }
