@@ -48,7 +48,8 @@ pub(crate) struct CallState {
     pub(crate) nodes: Vec<(String, String)>,
     /// Whether a Node may be deleted on the answer: then the cache reads empty.
     pub(crate) proof: bool,
-    pub(crate) end: Instant,
+    /// None: later than the clock can say.
+    pub(crate) end: Option<Instant>,
     pub(crate) memory: MemoryMeter,
     pub(crate) table: ResourceTable,
     /// Made when the guest first asks: most never do.
@@ -147,7 +148,7 @@ fn fresh_store(
         events_emitted: 0,
         nodes: subject.nodes,
         proof: subject.proof,
-        end: start + limits.call_time,
+        end: start.checked_add(limits.call_time),
         memory: MemoryMeter::new(limits),
         table,
         wasi: None,
@@ -193,8 +194,11 @@ fn classify(state: &CallState, error: wasmtime::Error) -> CallError {
         return CallError::OutOfCpu(state.limits.call_cpu);
     }
     // A guest that is refused memory aborts, which is a trap like any other.
-    if state.memory.refused {
+    if state.memory.memory_refused {
         return CallError::OutOfMemory(state.limits.memory_bytes);
+    }
+    if state.memory.table_refused {
+        return CallError::TableTooLarge(state.limits.table_elements);
     }
     CallError::Trap(error.downcast_ref::<Trap>().copied(), error)
 }

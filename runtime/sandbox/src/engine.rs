@@ -71,6 +71,8 @@ impl Sandbox {
         let turn = Arc::clone(&self.compiling).acquire_owned().await;
         let sandbox = self.clone();
         let work = move || {
+            // Kept here: who gives up waiting does not stop the compiler.
+            let _turn = turn;
             let outline = Outline::read(&bytes, &limits, wasi)?;
             let compiled = wasmtime::component::Component::new(&sandbox.engine, &bytes).map_err(LoadError::Compile)?;
             let linker = if outline.needs_wasi() { &sandbox.with_wasi } else { &sandbox.plain };
@@ -78,7 +80,6 @@ impl Sandbox {
             Ok((outline, Linked::try_new(pre)?))
         };
         let compiled = tokio::task::spawn_blocking(work).await;
-        drop(turn);
         // A panic of the compiler is the component's fault, and not the end of the host.
         let (outline, linked) = compiled.map_err(|panic| LoadError::Compile(wasmtime::Error::new(panic)))??;
         linked.described(outline, limits).await

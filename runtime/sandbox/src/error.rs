@@ -104,6 +104,9 @@ pub enum CallError {
     /// More memory than [`crate::Limits::memory_bytes`].
     #[error("more than {0} bytes of memory (limit memory-bytes)")]
     OutOfMemory(usize),
+    /// A larger table than [`crate::Limits::table_elements`].
+    #[error("a table of more than {0} elements (limit table-elements)")]
+    TableTooLarge(usize),
     /// The guest stopped itself, or did what it may not.
     #[error("the provider crashed{}: {}", trap_name(.0.as_ref()), last_cause(.1))]
     Trap(Option<Trap>, wasmtime::Error),
@@ -120,6 +123,7 @@ impl CallError {
             Self::OutOfTime(_) => "out-of-time",
             Self::OutOfCpu(_) => "out-of-cpu",
             Self::OutOfMemory(_) => "out-of-memory",
+            Self::TableTooLarge(_) => "table-too-large",
             Self::Trap(..) => "trap",
             Self::BadAnswer(_) => "bad-answer",
         }

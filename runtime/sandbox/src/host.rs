@@ -116,8 +116,8 @@ impl clock::Host for CallState {
     }
 
     async fn remaining_ms(&mut self) -> Answer<u32> {
-        let left = self.end.saturating_duration_since(tokio::time::Instant::now());
-        Ok(u32::try_from(left.as_millis()).unwrap_or(u32::MAX))
+        let left = self.end.map(|end| end.saturating_duration_since(tokio::time::Instant::now()));
+        Ok(left.and_then(|left| u32::try_from(left.as_millis()).ok()).unwrap_or(u32::MAX))
     }
 }
 

@@ -9,7 +9,8 @@ use wasmtime::ResourceLimiter;
 pub struct Limits {
     /// Largest component, unpacked, in bytes. Default 16 MiB; ours have 0.1 to 0.2 MiB.
     pub component_bytes: usize,
-    /// Most functions in all its modules. Default 50,000. Counted before the compiler sees it: a compile cannot be stopped.
+    /// Most functions in all its modules, and most instances, aliases and wrapped functions when all components in it are
+    /// unfolded. Default 50,000. Counted before the compiler sees it: a compile cannot be stopped.
     pub functions: usize,
     /// Most types in all its modules and components. Default 20,000.
     pub types: usize,
@@ -69,31 +70,37 @@ pub(crate) struct MemoryMeter {
     limits: Limits,
     /// Bytes of all memories now, which is also the peak: memories never shrink.
     pub(crate) bytes: usize,
-    /// Whether the guest asked for more than it may have.
-    pub(crate) refused: bool,
+    /// Whether the guest asked for more memory than it may have.
+    pub(crate) memory_refused: bool,
+    /// Whether it asked for a larger table than it may have.
+    pub(crate) table_refused: bool,
 }
 
 impl MemoryMeter {
     pub(crate) const fn new(limits: Limits) -> Self {
-        Self { limits, bytes: 0, refused: false }
+        Self { limits, bytes: 0, memory_refused: false, table_refused: false }
     }
 }
 
 impl ResourceLimiter for MemoryMeter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // The memory's own type forbids it: nothing is taken, so nothing is counted.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
         let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
         let granted = bytes <= self.limits.memory_bytes;
         if granted {
             self.bytes = bytes;
         } else {
-            self.refused = true;
+            self.memory_refused = true;
         }
         Ok(granted)
     }
 
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let granted = desired <= self.limits.table_elements;
-        self.refused |= !granted;
+        self.table_refused |= !granted;
         Ok(granted)
     }
 

@@ -1,12 +1,14 @@
 //! Looks at a component without compiling it: what it is, what it asks for, what it offers, how large its parts are.
 
 use serde::Serialize;
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{ComponentInstance, Encoding, Parser, Payload};
 
 use crate::{CONTRACT, Limits, LoadError};
 
 /// Interfaces of the contract that a provider may import.
 const IMPORTS: [&str; 9] = ["types", "http", "credentials", "settings", "cache", "clock", "log", "events", "nodes"];
+/// Packages that the deny-all WASI has, of any version 0.2.
+const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 /// Interfaces of the contract that a provider must export.
 const REQUIRED: [&str; 2] = ["meta", "instances"];
 
@@ -74,6 +76,7 @@ impl Outline {
         };
         let mut outline = Self { size: bytes.len(), ..Self::default() };
         let mut depth = 0_usize;
+        let mut unfolded = Unfolded::default();
         for payload in Parser::new(0).parse_all(bytes) {
             match payload.map_err(malformed)? {
                 Payload::Version { encoding, .. } => {
@@ -81,8 +84,12 @@ impl Outline {
                         return Err(LoadError::CoreModule);
                     }
                     depth = depth.saturating_add(1);
+                    unfolded.begin(depth, limits)?;
                 }
-                Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::End(_) => {
+                    depth = depth.saturating_sub(1);
+                    unfolded.end();
+                }
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     for import in section {
                         outline.imports.push(import.map_err(malformed)?.name.name.to_owned());
@@ -97,6 +104,17 @@ impl Outline {
                 Payload::TypeSection(section) => outline.add_types(section.count(), limits)?,
                 Payload::CoreTypeSection(section) => outline.add_types(section.count(), limits)?,
                 Payload::ComponentTypeSection(section) => outline.add_types(section.count(), limits)?,
+                Payload::InstanceSection(section) => unfolded.add(section.count(), limits)?,
+                Payload::ComponentAliasSection(section) => unfolded.add(section.count(), limits)?,
+                Payload::ComponentCanonicalSection(section) => unfolded.add(section.count(), limits)?,
+                Payload::ComponentInstanceSection(section) => {
+                    for instance in section {
+                        unfolded.add(1, limits)?;
+                        if let ComponentInstance::Instantiate { .. } = instance.map_err(malformed)? {
+                            unfolded.add_component(limits)?;
+                        }
+                    }
+                }
                 Payload::CodeSectionEntry(body) => {
                     let range = body.range();
                     let size = range.end.saturating_sub(range.start);
@@ -128,7 +146,7 @@ impl Outline {
             .imports
             .iter()
             .filter(|name| !IMPORTS.iter().any(|own| **name == full_name(own)))
-            .partition(|n| is_wasi(n));
+            .partition(|name| is_offered_wasi(name));
         if !unknown.is_empty() {
             return Err(LoadError::UnknownImports(unknown.into_iter().cloned().collect()));
         }
@@ -141,12 +159,63 @@ impl Outline {
     }
 }
 
+/// Counts what a component becomes when the components in it are unfolded, as the compiler does: ten components that
+/// instantiate each other ten times are ten billion instances in 900 bytes, and compiling one in another in another takes
+/// time and memory by the square of the depth. Never counts too little: every instance counts as one of the largest
+/// component that was seen before it.
+#[derive(Default)]
+struct Unfolded {
+    /// Parts of components that have begun.
+    open: Vec<usize>,
+    /// Parts of the largest component that has ended.
+    largest: usize,
+    /// Sum over all components and modules.
+    depths: usize,
+}
+
+impl Unfolded {
+    fn begin(&mut self, depth: usize, limits: &Limits) -> Result<(), LoadError> {
+        self.open.push(0);
+        self.depths = self.depths.saturating_add(depth);
+        check_parts(self.depths, limits)
+    }
+
+    fn end(&mut self) {
+        self.largest = self.largest.max(self.open.pop().unwrap_or(0));
+    }
+
+    fn add(&mut self, count: u32, limits: &Limits) -> Result<(), LoadError> {
+        self.add_parts(usize::try_from(count).unwrap_or(usize::MAX), limits)
+    }
+
+    fn add_component(&mut self, limits: &Limits) -> Result<(), LoadError> {
+        self.add_parts(self.largest, limits)
+    }
+
+    fn add_parts(&mut self, count: usize, limits: &Limits) -> Result<(), LoadError> {
+        let Some(parts) = self.open.last_mut() else { return Ok(()) };
+        *parts = parts.saturating_add(count);
+        check_parts(*parts, limits)
+    }
+}
+
+fn check_parts(parts: usize, limits: &Limits) -> Result<(), LoadError> {
+    at_most("parts when all components in it are unfolded", parts, limits.functions, "functions")
+}
+
 fn full_name(interface: &str) -> String {
     CONTRACT.replacen('@', &format!("/{interface}@"), 1)
 }
 
 fn is_wasi(name: &str) -> bool {
     name.starts_with("wasi:")
+}
+
+/// Whether the deny-all WASI has it, should it be on.
+fn is_offered_wasi(name: &str) -> bool {
+    name.strip_prefix("wasi:").and_then(|name| name.split_once('/')).is_some_and(|(package, interface)| {
+        WASI.contains(&package) && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.2."))
+    })
 }
 
 fn at_most(what: &'static str, count: usize, limit: usize, setting: &'static str) -> Result<(), LoadError> {

@@ -58,7 +58,8 @@ impl Component {
             door: Arc::new(door),
             events,
             observer,
-            turns: Arc::new(Semaphore::new(self.limits.busy_calls)),
+            // With none, a call that takes longer than a tick would never end.
+            turns: Arc::new(Semaphore::new(self.limits.busy_calls.max(1))),
         };
         Provider { descriptor: self.descriptor, settings, code: self.code }
     }
@@ -87,11 +88,19 @@ impl Linked {
             observer: None,
             turns: Arc::new(Semaphore::new(1)),
         };
-        let exports = Arc::clone(&code.meta);
+        let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));
         let described = call(&settings, &code.pre, "meta.describe", Subject::default(), move |store, instance| {
-            Box::pin(async move { exports.load(&mut *store, instance)?.call_describe(store).await })
+            Box::pin(async move {
+                // Types are looked at here, of all that will be called some day, and not when it is.
+                let loaded = instances.load(&mut *store, instance).and_then(|_| meta.load(&mut *store, instance));
+                match loaded {
+                    Ok(meta) => meta.call_describe(store).await.map(Ok),
+                    Err(error) => Ok(Err(error)),
+                }
+            })
         });
-        let descriptor = convert::descriptor(described.await.map_err(LoadError::Describe)?);
+        let descriptor = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
+        let descriptor = convert::descriptor(descriptor);
         check_descriptor(&descriptor)?;
         Ok(Component { outline, descriptor, limits, code })
     }

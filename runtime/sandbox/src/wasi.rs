@@ -26,7 +26,7 @@ impl WasiView for CallState {
 }
 
 fn deny_all(log: &Arc<Mutex<CallLog>>) -> WasiCtx {
-    let output = |level| LogStream { log: Arc::clone(log), level, line: Arc::default() };
+    let output = |level| LogStream(Arc::new(Output { log: Arc::clone(log), level, line: Mutex::default() }));
     // A fresh builder grants nothing; sockets are switched off by kind as well.
     WasiCtx::builder()
         .stdout(output(Level::Info))
@@ -40,16 +40,17 @@ fn deny_all(log: &Arc<Mutex<CallLog>>) -> WasiCtx {
 /// Bytes of a line that was not finished yet; a longer one is written as several.
 const LINE: usize = 4096;
 
-/// Turns what a guest prints into lines of its log.
+/// Turns what a guest prints into lines of its log. All streams that a guest opens on an output share it.
 #[derive(Clone)]
-struct LogStream {
+struct LogStream(Arc<Output>);
+
+struct Output {
     log: Arc<Mutex<CallLog>>,
     level: Level,
-    /// Shared by all streams that a guest opens on this output.
-    line: Arc<Mutex<Vec<u8>>>,
+    line: Mutex<Vec<u8>>,
 }
 
-impl LogStream {
+impl Output {
     fn take(&self, bytes: &[u8]) {
         let mut line = self.line.lock();
         for &byte in bytes {
@@ -67,6 +68,13 @@ impl LogStream {
             self.log.lock().write(self.level, &String::from_utf8_lossy(line), &[]);
             line.clear();
         }
+    }
+}
+
+/// The call is over: what has no end of line yet is a line as well.
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.finish(&mut self.line.lock());
     }
 }
 
@@ -95,16 +103,88 @@ impl Pollable for LogStream {
 #[wasmtime_wasi::async_trait]
 impl OutputStream for LogStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.take(&bytes);
+        self.0.take(&bytes);
         Ok(())
     }
 
+    /// Does nothing: languages flush after every piece of a line.
     fn flush(&mut self) -> StreamResult<()> {
-        self.finish(&mut self.line.lock());
         Ok(())
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
         Ok(LINE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use ccm_egress::log::LogLimits;
+    use tracing::field::{Field, Visit};
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+    use super::*;
+
+    /// Messages of the log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Lines {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            event.record(&mut self.clone());
+        }
+    }
+
+    impl Visit for Lines {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            if field.name() == "message" {
+                self.0.lock().push(format!("{value:?}"));
+            }
+        }
+    }
+
+    /// What is in the log when a guest has printed these pieces, each of them flushed.
+    fn printed(pieces: &[&[u8]], lines: usize) -> Vec<String> {
+        let kept = Lines::default();
+        let subscriber = tracing_subscriber::registry().with(kept.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let log = CallLog::new("test", LogLimits { lines, line_bytes: 10_000 });
+            let output = Output { log: Arc::new(Mutex::new(log)), level: Level::Info, line: Mutex::default() };
+            let mut stream = LogStream(Arc::new(output));
+            // Another stream on the same output, as a guest may open.
+            let mut other = stream.p2_stream();
+            for (number, piece) in pieces.iter().enumerate() {
+                let target: &mut dyn OutputStream = if number % 2 == 0 { &mut stream } else { other.as_mut() };
+                target.write(Bytes::copy_from_slice(piece)).unwrap();
+                target.flush().unwrap();
+            }
+        });
+        kept.0.lock().clone()
+    }
+
+    #[test]
+    fn pieces_become_lines_and_the_last_one_needs_no_end() {
+        let cases: [(&[&[u8]], &[&str]); 5] = [
+            (&[b"one\ntwo\n"], &["one", "two"]),
+            (&[b"x = ", b"5", b"\n"], &["x = 5"]),
+            (&[b"\n\n", b"a\n\n"], &["a"]),
+            (&[b"no end"], &["no end"]),
+            (&[b"not \xff text"], &["not \u{fffd} text"]),
+        ];
+        for (pieces, lines) in cases {
+            assert_eq!(printed(pieces, 50), lines, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_never_ends_and_lines_that_never_end_are_bounded() {
+        let long = vec![b'x'; LINE * 2 + 1];
+        assert_eq!(printed(&[&long, b"y\n"], 50), ["x".repeat(LINE), "x".repeat(LINE), "xy".to_owned()]);
+        assert_eq!(
+            printed(&[&b"line\n".repeat(1_000)], 2),
+            ["line", "line", "provider logged more than 2 lines in one call, the rest is dropped"]
+        );
     }
 }

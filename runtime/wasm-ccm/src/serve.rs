@@ -192,7 +192,10 @@ mod tests {
         assert_eq!(get(&pages, "/readyz").await, (503, String::new()));
         pages.readiness.set("provider x.wasm", Err("it is empty".into()));
         pages.readiness.set("nodes", Ok(()));
-        assert_eq!(get(&pages, "/readyz").await, (503, "[+]nodes ok\n[-]provider x.wasm not ready: it is empty\n".into()));
+        assert_eq!(
+            get(&pages, "/readyz").await,
+            (503, "[+]nodes ok\n[-]provider x.wasm not ready: it is empty\n".into())
+        );
         pages.readiness.set("provider x.wasm", Ok(()));
         assert_eq!(get(&pages, "/readyz").await, (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
         assert_eq!(get(&pages, "/livez").await, (200, "ok".into()));

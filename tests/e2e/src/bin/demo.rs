@@ -175,7 +175,9 @@ fn is_complete(node: &Node) -> bool {
     let has = |label: &str| node.labels().contains_key(label);
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
     node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some())
-        && ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"].iter().all(|label| has(label))
+        && ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"]
+            .iter()
+            .all(|label| has(label))
         && ["InternalIP", "ExternalIP", "Hostname"].iter().all(|kind| addresses.iter().any(|a| a.type_ == *kind))
 }
 

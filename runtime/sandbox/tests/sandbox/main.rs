@@ -1,0 +1,16 @@
+//! The sandbox against real components: what is refused before it runs, what a call sees, and what an attack achieves.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows them in test functions, but not in their helpers"
+)]
+
+mod calls;
+mod capture;
+mod hostile;
+mod limits;
+mod load;
+mod rig;
+mod splice;
+mod turns;
+mod wasi;

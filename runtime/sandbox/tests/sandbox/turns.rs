@@ -1,0 +1,81 @@
+//! Guests that compute, beside everything else that the process has to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ccm_cloud::{Instances as _, Need};
+use ccm_sandbox::{Limits, TICK};
+use tokio::task::JoinSet;
+
+use crate::rig::{Rig, node};
+
+/// Two calls that spin until they are stopped, on the workers of the runtime. The computing time of each, the lesser first.
+async fn two_spin(rig: Arc<Rig>) -> [Duration; 2] {
+    let mut spinning = JoinSet::new();
+    for _ in 0..2 {
+        let rig = Arc::clone(&rig);
+        spinning.spawn(async move { rig.provider.find(vec![node("spin")], Need::Metadata).await.unwrap_err() });
+    }
+    spinning.join_all().await;
+    let mut cpu: Vec<Duration> = rig.record.take_ends().into_iter().map(|end| end.cpu).collect();
+    cpu.sort();
+    cpu.try_into().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guests_that_spin_on_all_workers_do_not_stop_other_tasks() {
+    let limits = Limits { call_cpu: Duration::from_millis(200), busy_calls: 2, ..Limits::default() };
+    let rig = Arc::new(Rig::hostile(limits).await);
+    let ticks = Arc::new(AtomicU32::new(0));
+    let mut other = JoinSet::new();
+    let counter = Arc::clone(&ticks);
+    other.spawn(async move {
+        let mut clock = tokio::time::interval(TICK);
+        loop {
+            clock.tick().await;
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let cpu = two_spin(rig).await;
+    let ticks = ticks.load(Ordering::Relaxed);
+    // Twenty on an idle machine.
+    assert!(ticks >= 5, "{ticks} ticks of another task while guests computed for {cpu:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_as_many_calls_as_allowed_compute_beyond_their_first_tick() {
+    let limits = |busy_calls| Limits {
+        call_time: Duration::from_millis(400),
+        call_cpu: Duration::from_secs(60),
+        busy_calls,
+        ..Limits::default()
+    };
+    // The one that waits gets the turn when the time of the other is over, for what it began later.
+    let [waiting, computing] = two_spin(Arc::new(Rig::hostile(limits(1)).await)).await;
+    assert!(waiting * 3 < computing, "{waiting:?} beside {computing:?} with one turn");
+    let [lesser, greater] = two_spin(Arc::new(Rig::hostile(limits(2)).await)).await;
+    assert!(lesser * 3 > greater, "{lesser:?} beside {greater:?} with two turns");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_given_back_when_its_call_ends_or_is_given_up() {
+    let limits = Limits { call_cpu: Duration::from_millis(100), busy_calls: 1, ..Limits::default() };
+    let rig = Arc::new(Rig::hostile(limits).await);
+    // Dropped in the middle of its computing.
+    let given_up = tokio::time::timeout(TICK * 5, rig.provider.find(vec![node("spin")], Need::Metadata)).await;
+    assert!(given_up.is_err());
+    let [first, second] = two_spin(rig).await;
+    assert!(first > TICK && second > TICK, "{first:?}, {second:?}: one of them got no turn");
+}
+
+#[tokio::test]
+async fn no_turns_at_all_count_as_one() {
+    let limits = Limits {
+        call_cpu: Duration::from_millis(50),
+        call_time: Duration::from_secs(5),
+        busy_calls: 0,
+        ..Limits::default()
+    };
+    assert_eq!(Rig::hostile(limits).await.attack("spin").await.1, "out-of-cpu");
+}
