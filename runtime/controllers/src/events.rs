@@ -11,6 +11,7 @@
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -44,6 +45,9 @@ const MAX_NAME: usize = 253 - 17;
 const MAX_QUEUE: usize = 1 << 20;
 /// How often one Event is sent before it is given up: a minute and a half with the delays between.
 const MAX_ATTEMPTS: usize = 12;
+/// The same when the permission is lacking: six to twelve seconds, for an API server that has just started and has not read
+/// the rules yet.
+const MAX_DENIED_ATTEMPTS: usize = 7;
 
 const CREATE: Purpose = Purpose { verb: "create", resource: "events" };
 const PATCH: Purpose = Purpose { verb: "patch", resource: "events" };
@@ -121,8 +125,15 @@ impl EventRecorder {
         let (queue, requests) = mpsc::channel(settings.queue.clamp(1, MAX_QUEUE));
         let provider_subject = settings.provider_subject.clone().map(Arc::new);
         let recorder = Self { queue, metrics: metrics.clone(), provider_subject };
-        let (series, newest) = (Mutex::new(Series::default()), Mutex::new(0));
-        (recorder, EventWriter { requests, publisher: Publisher { gate, metrics, settings, series, newest } })
+        let publisher = Publisher {
+            gate,
+            metrics,
+            settings,
+            series: Mutex::default(),
+            newest: Mutex::default(),
+            is_denied: AtomicBool::new(false),
+        };
+        (recorder, EventWriter { requests, publisher })
     }
 
     /// Queues an Event; waits while the queue is full.
@@ -179,6 +190,8 @@ struct Publisher {
     series: Mutex<Series>,
     /// The newest time that is part of a name, in nanoseconds: no two Events get the same.
     newest: Mutex<i128>,
+    /// The last Event was given up since the permission is lacking.
+    is_denied: AtomicBool,
 }
 
 impl EventWriter {
@@ -225,12 +238,22 @@ impl Publisher {
             .with_jitter()
             .build();
         let mut unanswered = None;
+        let mut denied = 0;
         let failure = loop {
             let error = match self.write(&request, &mut unanswered).await {
                 Ok(()) => break None,
                 Err(error) => error,
             };
             match (error, delays.next()) {
+                (error, Some(delay)) if error.is_denied() => {
+                    denied += 1;
+                    // Where there is no permission at all, Events must not wait one after the other.
+                    if denied >= MAX_DENIED_ATTEMPTS || self.is_denied.load(Ordering::Relaxed) {
+                        self.is_denied.store(true, Ordering::Relaxed);
+                        break Some(error);
+                    }
+                    tokio::time::sleep(delay).await;
+                }
                 // The namespace is gone, or the Event is not one for the API server.
                 (error @ (ApiError::NotFound | ApiError::Refused { .. }), _) | (error, None) => break Some(error),
                 // The name was taken: the next attempt has another one.
@@ -240,7 +263,10 @@ impl Publisher {
         };
         self.metrics.waiting.dec();
         match failure {
-            None => self.metrics.written.inc(),
+            None => {
+                self.is_denied.store(false, Ordering::Relaxed);
+                self.metrics.written.inc()
+            }
             Some(error) => {
                 let (name, reason) = (request.about.name.as_deref(), &request.reason);
                 tracing::warn!(object = name, reason, %error, "Event was not written");

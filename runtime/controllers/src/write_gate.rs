@@ -76,6 +76,12 @@ impl ApiError {
         matches!(self, Self::TimedOut(_) | Self::Transport(_) | Self::Unavailable { .. })
     }
 
+    /// Whether a permission is lacking, or seems to: an API server that has just started says so before it has read the
+    /// rules.
+    pub(crate) const fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused { code: 401 | 403, .. })
+    }
+
     /// For metrics.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {

@@ -161,14 +161,15 @@ impl Host {
         limit: Duration,
         condition: impl Fn(f64) -> bool,
     ) -> Result<f64> {
-        let mut last = f64::NAN;
+        let mut last = Err(anyhow!("never asked"));
         let look = async || {
-            last = self.count(name, labels).await?;
-            Ok(condition(last))
+            // The port is not there at once.
+            last = self.count(name, labels).await;
+            Ok(last.as_ref().is_ok_and(|count| condition(*count)))
         };
         let waited = until(limit, look).await;
-        waited.with_context(|| format!("{name} {labels:?} is {last}; the log:\n{}", self.log_text()))?;
-        Ok(last)
+        waited.with_context(|| format!("{name} {labels:?} is {last:?}; the log:\n{}", self.log_text()))?;
+        last
     }
 
     /// Waits until a page answers with this status, and returns its text.

@@ -1,6 +1,5 @@
 //! Applies our own manifests, and puts components into ConfigMaps.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -56,12 +55,27 @@ pub async fn put_component(client: &Client, namespace: &str, name: &str, compone
     gzip.write_all(&std::fs::read(component)?)?;
     let packed = gzip.finish()?;
     let size = packed.len();
+    put_config_map(client, namespace, name, [(key, packed)]).await?;
+    Ok(size)
+}
+
+/// Writes a ConfigMap that holds exactly these keys.
+///
+/// # Errors
+///
+/// The API server refuses it.
+pub async fn put_config_map(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    keys: impl IntoIterator<Item = (String, Vec<u8>)>,
+) -> Result<()> {
     let map = ConfigMap {
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-        binary_data: Some(BTreeMap::from([(key, ByteString(packed))])),
+        binary_data: Some(keys.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect()),
         ..ConfigMap::default()
     };
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     api.patch(name, &PatchParams::apply("ccm-e2e"), &Patch::Apply(&map)).await?;
-    Ok(size)
+    Ok(())
 }

@@ -142,6 +142,32 @@ async fn names_of_events_are_never_the_same_and_a_name_that_is_taken_is_not_trie
     assert_eq!((names.len(), api.events().len()), (21, 20));
 }
 
+/// An API server that has just started refuses everything until it has read the rules: Events were given up.
+#[tokio::test(start_paused = true)]
+async fn a_permission_that_is_lacking_for_a_moment_loses_no_event_and_one_that_stays_away_holds_nobody_up() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings { concurrency: 1, ..Default::default() });
+    api.refuse(EVENTS, 403, 3);
+    beside(writer, async {
+        recorder.record(request("node0", "a")).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!((metrics.events.written.get(), api.count("POST")), (1, 4));
+        api.refuse(EVENTS, 403, 7 + 20);
+        for i in 0..21 {
+            recorder.record(request("node0", &i.to_string())).await;
+        }
+        tokio::time::sleep(Duration::from_secs(13)).await;
+        assert_eq!((metrics.events.dropped.get(), api.count("POST")), (21, 4 + 7 + 20));
+        recorder.record(request("node0", "b")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(metrics.events.written.get(), 2);
+        api.refuse(EVENTS, 403, 2);
+        recorder.record(request("node0", "c")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (3, 21), "patient again");
+    })
+    .await;
+}
+
 /// Each attempt once had a name of its own: an answer that was lost became a second Event.
 #[tokio::test(start_paused = true)]
 async fn an_event_whose_answer_was_lost_is_not_written_twice() {

@@ -218,6 +218,7 @@ impl Syncer {
             WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => Verdict::Backoff,
             WriteError::ProvidedIp { .. } => Verdict::Change,
             WriteError::Api(error) | WriteError::Unanswered(error) => match error {
+                error if error.is_denied() => Verdict::Backoff,
                 ApiError::Refused { .. } | ApiError::Closed => {
                     Verdict::After(self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY))
                 }

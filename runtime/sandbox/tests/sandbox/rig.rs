@@ -22,12 +22,8 @@ pub(crate) const CLOUDLYCKE: &str = "providers/cloudlycke.wasm";
 
 pub(crate) fn component(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
-    std::fs::read(&path).unwrap_or_else(|error| {
-        panic!(
-            "{}: {error}; run `./just build-guests`, or `./just test`, which builds all that tests need",
-            path.display()
-        )
-    })
+    std::fs::read(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; run `./just test`, which builds it first", path.display()))
 }
 
 /// What the host was told.

@@ -1,0 +1,112 @@
+//! Providers that crash, take too much, or come from another tool chain. The name of a Node tells the guest what to do.
+
+use ccm_cluster::NodeFixture;
+use ccm_e2e::host::component;
+
+use crate::look::{await_event, await_untainted, get, is_tainted};
+use crate::stage::{Actor, Stage};
+
+fn host(stage: &Stage, guest: &str, flags: &[&str]) -> Actor {
+    let provider = format!("--provider={}", component(guest).unwrap().display());
+    stage.start([provider.as_str()].iter().chain(flags))
+}
+
+#[tokio::test]
+async fn a_node_that_crashes_its_provider_does_not_stop_the_others() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    // Each Node in a call of its own, so that nobody else's name decides.
+    let host = host(&stage, "guests/hostile.wasm", &["--lookup-batch-nodes=1", "--limit=call-cpu=300ms"]);
+    let crashes = [
+        ("panic", "crashed"),
+        ("unreachable", "crashed"),
+        ("recurse", "crashed"),
+        ("spin", "limit call-cpu"),
+        // Memory takes time as well: which limit comes first depends on the machine.
+        ("grow", "limit "),
+        ("huge-string", "crashed"),
+        ("huge-answer", "crashed"),
+        ("too-few", "breaks the contract"),
+        ("too-many", "breaks the contract"),
+    ];
+    for (name, _) in crashes {
+        NodeFixture::new(name).register(client).await.unwrap();
+    }
+    for (name, why) in crashes {
+        await_event(client, name, "Warning", "SyncNodeFailed", &[why, "(retry)", "back-off"]).await;
+    }
+    for i in 0..20 {
+        NodeFixture::new(format!("good-{i}")).register(client).await.unwrap();
+    }
+    for i in 0..20 {
+        let node = await_untainted(client, &format!("good-{i}")).await;
+        assert_eq!(node.spec.unwrap().provider_id, Some(format!("hostile://good-{i}")));
+    }
+    for (name, _) in crashes {
+        assert!(is_tainted(&get(client, name).await), "{name}");
+    }
+    assert_eq!(host.page("/readyz").await.unwrap().0, 200);
+    for outcome in ["trap", "out-of-cpu", "out-of-memory"] {
+        let label = format!("outcome={outcome:?}");
+        assert!(host.count("ccm_provider_calls_total", &[&label]).await.unwrap() >= 1.0, "{outcome}");
+    }
+    host.end().await;
+}
+
+/// The first Node of a batch decides for all: the batch is halved until that Node is alone.
+#[tokio::test]
+async fn nodes_that_share_a_batch_with_one_that_crashes_the_provider_are_initialised() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = host(&stage, "guests/hostile.wasm", &["--v=4"]);
+    host.ready().await;
+    NodeFixture::new("panic").register(client).await.unwrap();
+    await_event(client, "panic", "Warning", "SyncNodeFailed", &["crashed"]).await;
+    let fixtures = (0..50).map(|i| NodeFixture::new(format!("good-{i}")));
+    for node in ccm_cluster::register_nodes(client, fixtures).await.unwrap() {
+        await_untainted(client, node.metadata.name.as_deref().unwrap()).await;
+    }
+    host.end().await;
+}
+
+/// A flood of log lines and of Events ends at the limits; what a Node has nothing to do with is not written.
+#[tokio::test]
+async fn a_provider_that_floods_logs_and_events_is_cut_short() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = host(&stage, "guests/hostile.wasm", &["--lookup-batch-nodes=1"]);
+    for name in ["log-flood", "event-flood", "good"] {
+        NodeFixture::new(name).register(client).await.unwrap();
+        await_untainted(client, name).await;
+    }
+    await_event(client, "event-flood", "Normal", "Synced", &[]).await;
+    host.events_written().await;
+    let events = crate::look::all_events(client).await;
+    let of_provider = events.iter().filter(|event| event.reason.as_deref() == Some("Hostile")).count();
+    assert!((1..=20).contains(&of_provider), "{of_provider} Events of one call, the limit is 20");
+    let lines = host.log();
+    let said = lines.iter().filter(|line| line.contains("\"plain\"") || line.contains("long long")).count();
+    assert!((1..=50).contains(&said), "{said} lines of one call, the limit is 50");
+    assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "a line is no JSON");
+    host.end().await;
+}
+
+/// The component of another tool chain; that it is refused with `--wasi=off` stands in `refused`.
+#[tokio::test]
+async fn a_component_that_wants_wasi_gets_one_with_nothing_in_it() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = host(&stage, "guests/hostile-wasi.wasm", &["--lookup-batch-nodes=1"]);
+    for name in ["wasi-env", "wasi-fs", "wasi-net", "wasi-stdout", "good"] {
+        NodeFixture::new(name).register(client).await.unwrap();
+    }
+    let label = async |node: &str, label: &str| {
+        let node = await_untainted(client, node).await;
+        node.metadata.labels.unwrap().get(&format!("hostile.example/{label}")).cloned()
+    };
+    assert_eq!(label("wasi-env", "environment").await.as_deref(), Some("0"));
+    assert_eq!(label("wasi-stdout", "stdout").await.as_deref(), Some("written"));
+    assert_eq!(label("good", "environment").await, None);
+    host.await_log(crate::stage::LIMIT, &["hostile on standard output"]).await.unwrap();
+    host.end().await;
+}

@@ -1,0 +1,43 @@
+//! System tests: a real API server, the real host with the least permissions, real components.
+//!
+//! | module | shows, by section of the behaviour reference |
+//! | --- | --- |
+//! | `initialise` | what a Node has after its initialisation (2.3 to 2.7, 7.1, 7.2) |
+//! | `provided_ip` | the address that a kubelet asks for (2.8, 7.7) |
+//! | `waiting` | Nodes that cannot be initialised yet, what people are told, and how they go on |
+//! | `order` | writes: their order, their number, Events, batches (2.3, 2.11) |
+//! | `labels` | pairs of old and new labels (2.9, 7.3) |
+//! | `refresh` | addresses ever after (2.10, 7.4, 7.6) |
+//! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
+//! | `sources` | where providers come from |
+//! | `refused` | providers that are not taken, and their repair |
+//! | `mistakes` | flags and files that cannot be |
+//! | `inspect` | `wasm-ccm inspect` |
+//! | `hostile` | providers that crash, WASI |
+//! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
+//! | `metrics` | health and metrics (2.11) |
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy.toml allows them in test functions, but not in their helpers"
+)]
+
+mod acceptance;
+mod bytes;
+mod faults;
+mod hostile;
+mod initialise;
+mod inspect;
+mod labels;
+mod look;
+mod metrics;
+mod mistakes;
+mod order;
+mod provided_ip;
+mod refresh;
+mod refused;
+mod sources;
+mod stage;
+mod waiting;

@@ -1,0 +1,97 @@
+//! Health and metrics: upstream's names, with the right figures.
+
+use ccm_cluster::NodeFixture;
+
+use crate::look::{STATE, await_all_untainted, await_event, await_untainted};
+use crate::stage::{LIMIT, Stage};
+
+#[tokio::test]
+async fn metrics_have_the_names_of_upstream_and_say_what_was_done() {
+    const COUNT: usize = 7;
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&["--node-status-update-frequency=1h"]);
+    host.ready().await;
+    let fixtures = (0..COUNT).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
+    ccm_cluster::register_nodes(client, fixtures).await.unwrap();
+    NodeFixture::new("gone").internal_ip("10.0.0.1").annotation(STATE, "paused").register(client).await.unwrap();
+    await_event(client, "gone", "Warning", "SyncNodeFailed", &[]).await;
+    for i in 0..COUNT {
+        await_event(client, &format!("n{i}"), "Normal", "Synced", &[]).await;
+    }
+    host.events_written().await;
+    let done = COUNT as f64;
+    let exact: [(&str, &[&str], f64); 16] = [
+        ("node_controller_cloud_provider_taint_removal_delay_seconds_count", &[], done),
+        ("node_controller_initial_node_sync_delay_seconds_count", &[], done),
+        // The API server's time has whole seconds, and this takes less than 256.
+        ("node_controller_initial_node_sync_delay_seconds_bucket", &["le=\"256.0\""], done),
+        ("node_controller_cloud_provider_taint_removal_delay_seconds_bucket", &["le=\"1024.0\""], done),
+        ("workqueue_depth", &["name=\"Nodes\""], 0.0),
+        ("ccm_nodes_uninitialized", &[], 1.0),
+        ("ccm_node_initialization_failures_total", &["reaction=\"invalid\""], 1.0),
+        ("ccm_node_initialization_failures_total", &[], 1.0),
+        ("ccm_store_objects", &["kind=\"Node\""], done + 1.0),
+        ("ccm_store_undecodable_objects_total", &[], 0.0),
+        ("ccm_events_written_total", &[], done + 1.0),
+        ("ccm_events_dropped_total", &[], 0.0),
+        ("ccm_api_requests_total", &["verb=\"patch\"", "resource=\"nodes\"", "outcome=\"ok\""], done),
+        ("ccm_api_requests_total", &["resource=\"nodes/status\"", "outcome=\"ok\""], done),
+        ("ccm_api_requests_total", &["verb=\"create\"", "resource=\"events\"", "outcome=\"ok\""], done + 1.0),
+        ("ccm_reconcile_panics_total", &[], 0.0),
+    ];
+    for (name, labels, wanted) in exact {
+        // A sync ends a moment after its last write.
+        let seen = host.await_count(name, labels, LIMIT, |seen| seen == wanted).await;
+        assert_eq!(seen.unwrap(), wanted, "{name} {labels:?}");
+    }
+    for i in 0..COUNT {
+        await_untainted(client, &format!("n{i}")).await;
+    }
+    let at_least =
+        ["workqueue_adds_total", "workqueue_work_duration_seconds_count", "workqueue_queue_duration_seconds_count"];
+    for name in at_least {
+        let seen = host.count(name, &["name=\"Nodes\""]).await.unwrap();
+        assert!(seen > done, "{name}: {seen} runs of {} Nodes", done + 1.0);
+    }
+    let calls = host.count("ccm_provider_calls_total", &["provider=\"cloudlycke\"", "outcome=\"ok\""]).await.unwrap();
+    assert!(calls >= 2.0, "{calls} calls");
+    assert!(host.count("process_resident_memory_bytes", &[]).await.unwrap() > 1e6);
+    assert!(host.metric("workqueue_retries_total").await.is_ok(), "also before anything was tried again");
+    host.end().await;
+}
+
+/// The page once said so between the API server's first answer and the provider's first failure.
+#[tokio::test]
+async fn a_process_is_not_ready_for_a_moment_before_it_has_its_provider_and_all_nodes() {
+    let stage = Stage::new().await;
+    stage.cluster.stop_api_server().await.unwrap();
+    for _ in 0..3 {
+        let host = stage.cloudlycke(&["--v=4"]);
+        host.await_log(LIMIT, &["waiting for the API server"]).await.unwrap();
+        stage.cluster.start_api_server().await.unwrap();
+        host.ready().await;
+        assert!(host.log_text().contains("provider taken"), "ready without a provider");
+        let objects = host.count("ccm_store_last_event_timestamp_seconds", &[]).await.unwrap();
+        assert!(objects > 0.0, "ready without the list of Nodes");
+        stage.cluster.stop_api_server().await.unwrap();
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn pages_of_the_health_port() {
+    let stage = Stage::new().await;
+    let host = stage.cloudlycke(&[]);
+    host.ready().await;
+    for path in ["/livez", "/healthz"] {
+        assert_eq!(host.page(path).await.unwrap(), (200, "ok".to_owned()));
+    }
+    let provider = format!("[+]provider {} ok\n", crate::stage::cloudlycke().display());
+    assert_eq!(host.page("/readyz").await.unwrap(), (200, format!("[+]API server ok\n[+]nodes ok\n{provider}")));
+    assert_eq!(host.page("/elsewhere").await.unwrap().0, 404);
+    let fixtures = (0..3).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
+    ccm_cluster::register_nodes(stage.client(), fixtures).await.unwrap();
+    await_all_untainted(stage.client(), 3).await;
+    host.end().await;
+}

@@ -1,0 +1,154 @@
+//! Flags and files that cannot be: the process ends at once, with exit code 1 and one line that names them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ccm_e2e::host::program;
+
+use crate::stage::cloudlycke;
+
+/// Runs the program to its end; returns its code and what it wrote to standard output and standard error.
+pub(crate) fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(program().unwrap()).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The one line that says why, which must be there.
+pub(crate) fn complaint(stderr: &str) -> &str {
+    let mut lines = stderr.lines().filter(|line| line.starts_with("error: "));
+    let line = lines.next().unwrap_or_else(|| panic!("no error in {stderr:?}"));
+    assert_eq!(lines.next(), None, "more than one error in {stderr:?}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    line
+}
+
+#[test]
+fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &[u8]| -> PathBuf {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    // Nobody listens there; nothing here comes as far as that.
+    let kubeconfig = file("kubeconfig", KUBECONFIG.as_bytes());
+    let provider = format!("--provider={}", cloudlycke().display());
+    let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
+    let cases: Vec<(&str, Vec<String>, Vec<&str>)> = vec![
+        ("no provider", vec![], vec!["--provider"]),
+        ("empty source", vec!["--provider=".into()], vec!["source", "configmap:NAMESPACE/NAME"]),
+        ("bad source", vec!["--provider=configmap:name".into()], vec!["configmap:name", "NAMESPACE/NAME"]),
+        ("unknown flag", vec![provider.clone(), "--no-such-flag".into()], vec!["--no-such-flag"]),
+        ("no syncs", vec![provider.clone(), "--concurrent-node-syncs=0".into()], vec!["--concurrent-node-syncs"]),
+        (
+            "a period without unit",
+            vec![provider.clone(), "--node-status-update-frequency=5".into()],
+            vec!["--node-status-update-frequency", "'5'"],
+        ),
+        (
+            "unknown controller",
+            vec![provider.clone(), "--controllers=*,node".into()],
+            vec!["--controllers", "\"node\"", "cloud-node-controller"],
+        ),
+        (
+            "unknown limit",
+            vec![provider.clone(), "--limit=memory=1MiB".into()],
+            vec!["--limit", "memory", "memory-bytes"],
+        ),
+        ("limit without value", vec![provider.clone(), "--limit=memory-bytes".into()], vec!["--limit", "NAME=VALUE"]),
+        (
+            "limit of nothing",
+            vec![provider.clone(), "--limit=memory-bytes=0".into()],
+            vec!["memory-bytes must be above zero"],
+        ),
+        ("limit that is no size", vec![provider.clone(), "--limit=memory-bytes=lots".into()], vec!["--limit", "lots"]),
+        (
+            "absent cloud-config",
+            vec![provider.clone(), flag("cloud-config", folder.path().join("absent"))],
+            vec!["--cloud-config", "absent", "No such file"],
+        ),
+        (
+            "cloud-config that is a folder",
+            vec![provider.clone(), flag("cloud-config", folder.path().into())],
+            vec!["--cloud-config", "directory"],
+        ),
+        (
+            "cloud-config without text",
+            vec![provider.clone(), flag("cloud-config", file("binary", b"\xff\xfe\x00"))],
+            vec!["--cloud-config", "binary"],
+        ),
+        ("absent list", vec![flag("providers", folder.path().join("absent.yaml"))], vec!["--providers", "absent.yaml"]),
+        (
+            "list with an unknown field",
+            vec![flag("providers", file("field.yaml", b"- {source: a.wasm, colour: red}"))],
+            { vec!["--providers", "field.yaml", "colour"] },
+        ),
+        (
+            "list that is no YAML",
+            vec![flag("providers", file("bad.yaml", b"- {source: a.wasm\n- b"))],
+            vec!["--providers", "bad.yaml", "line"],
+        ),
+        ("empty list", vec![flag("providers", file("empty.yaml", b"[]"))], vec!["--providers", "is empty"]),
+        ("list and flag", vec![provider.clone(), flag("providers", file("both.yaml", b"[]"))], vec!["--provider"]),
+        (
+            "certificate without key",
+            vec![provider.clone(), flag("tls-cert-file", file("tls.crt", b""))],
+            vec!["--tls-private-key-file"],
+        ),
+    ];
+    for (name, flags, says) in cases {
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let args = ["run", &kubeconfig, "--secure-port=0"].into_iter().chain(flags.iter().map(String::as_str));
+        let (code, stdout, stderr) = run(&args.collect::<Vec<_>>());
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{name}: {stderr}");
+        // About flags there is more to read: a hint, and the usage.
+        complaint(&stderr);
+        for part in says {
+            assert!(stderr.contains(part), "{name}: {stderr:?} does not say {part:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_ends_the_process_with_code_1_and_a_line_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken");
+    std::fs::write(&broken, "clusters: 7").unwrap();
+    let provider = format!("--provider={}", cloudlycke().display());
+    for path in [folder.path().join("absent"), broken] {
+        let flag = format!("--kubeconfig={}", path.display());
+        let (code, _, stderr) = run(&["run", &provider, &flag, "--secure-port=0"]);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(complaint(&stderr).contains(&format!("--kubeconfig {}", path.display())), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    let (code, _, stderr) = run(&["run", &provider, "--secure-port=0"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(complaint(&stderr).contains("no --kubeconfig is given, and this is not a pod"), "{stderr}");
+}
+
+#[test]
+fn a_port_that_is_in_use_ends_the_process_with_code_1_and_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let flags = [
+        format!("--provider={}", cloudlycke().display()),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--secure-port={}", listener.local_addr().unwrap().port()),
+    ];
+    let (code, _, stderr) = run(&["run", &flags[0], &flags[1], &flags[2], "--bind-address=127.0.0.1"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(complaint(&stderr).contains("--bind-address and --secure-port"), "{stderr}");
+}
+
+const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: u, user: {token: t}}]
+";

@@ -1,0 +1,151 @@
+//! Where a system test plays: a private cluster, in which the host may do what `manifests/base` allows and nothing else.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ccm_cluster::{ControlPlane, Settings, User};
+use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
+use ccm_e2e::manifest;
+use kube::Client;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// For everything that takes a second; other builds and tests may share the machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Clusters at the same time: each takes 300 MB, and a core while it starts.
+static PLACES: Semaphore = Semaphore::const_new(2);
+
+/// Lines of the host's log that a failed test shows.
+const LOG_TAIL: usize = 40;
+
+/// A cluster for one test.
+pub(crate) struct Stage {
+    pub(crate) cluster: ControlPlane,
+    user: String,
+    _place: SemaphorePermit<'static>,
+}
+
+impl Stage {
+    /// etcd and API server alone.
+    pub(crate) async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let place = PLACES.acquire().await.unwrap();
+        let (namespace, account) = SERVICE_ACCOUNT;
+        let user = User::service_account(namespace, account);
+        let name = user.name.clone();
+        let cluster = ControlPlane::start(settings.user(user)).await.unwrap();
+        manifest::apply(cluster.client(), "base/rbac.yaml").await.unwrap();
+        Self { cluster, user: name, _place: place }
+    }
+
+    /// The administrator's.
+    pub(crate) fn client(&self) -> &Client {
+        self.cluster.client()
+    }
+
+    /// Name of the user that hosts log in as.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        self.cluster.kubeconfig_of(&self.user).unwrap()
+    }
+
+    /// Writes a file that goes with the cluster.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.cluster.folder().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn start(&self, flags: impl IntoIterator<Item = impl Into<OsString>>) -> Actor {
+        Actor(Host::start(self.kubeconfig(), flags).unwrap())
+    }
+
+    /// A host whose provider is the Cloudlycke component, straight from its file.
+    pub(crate) fn cloudlycke(&self, flags: &[&str]) -> Actor {
+        let provider = format!("--provider={}", cloudlycke().display());
+        self.start(["--cloud-provider=cloudlycke", &provider].iter().chain(flags))
+    }
+
+    /// The same with a cloud-config.
+    pub(crate) fn configured(&self, config: &str, flags: &[&str]) -> Actor {
+        let file = self.file("cloud-config.yaml", config);
+        let flag = format!("--cloud-config={}", file.display());
+        self.cloudlycke(&[&[flag.as_str()], flags].concat())
+    }
+}
+
+/// The Cloudlycke component.
+pub(crate) fn cloudlycke() -> PathBuf {
+    component("providers/cloudlycke.wasm").unwrap()
+}
+
+/// A running host. A test that fails shows the end of its log.
+pub(crate) struct Actor(Host);
+
+impl Actor {
+    /// Waits until it has its provider and all Nodes.
+    pub(crate) async fn ready(&self) {
+        self.await_page("/readyz", 200, LIMIT).await.unwrap();
+    }
+
+    /// Waits until no Event waits to be written.
+    pub(crate) async fn events_written(&self) {
+        self.await_count("ccm_events_waiting", &[], LIMIT, |waiting| waiting == 0.0).await.unwrap();
+    }
+
+    /// Calls of the provider's lookup so far.
+    pub(crate) async fn lookups(&self) -> f64 {
+        self.count("ccm_provider_calls_total", &["function=\"instances.find\""]).await.unwrap()
+    }
+
+    /// Ends it as Kubernetes does. It must end well, and must neither have panicked nor have lacked a permission.
+    pub(crate) async fn end(self) {
+        let log = self.stop().await;
+        assert!(!log.to_lowercase().contains("forbidden"), "the host lacked a permission:\n{log}");
+    }
+
+    /// The same where permissions are lacking: on purpose, or since the API server has just started and has not read the
+    /// rules. Returns the log.
+    pub(crate) async fn stop(mut self) -> String {
+        let ended = self.terminate().await.unwrap();
+        assert!(ended.success(), "{ended}");
+        let log = self.log_text();
+        // A guest that panics says so in other words.
+        assert!(!log.contains("' panicked at ") && !log.contains("a reconcile panicked"), "the host panicked");
+        log
+    }
+}
+
+impl Deref for Actor {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.0
+    }
+}
+
+impl DerefMut for Actor {
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.0
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail = log.get(log.len().saturating_sub(LOG_TAIL)..).unwrap_or_default();
+            writeln!(std::io::stderr(), "end of the host's log:\n{}", tail.join("\n")).ok();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Nodes that cannot be initialised yet: nothing is written to them, people are told why, and they go on by themselves.
+
+use std::time::Duration;
+
+use ccm_cluster::NodeFixture;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::look::{
+    FIXTURE_TYPE, STATE, annotate, await_event, await_untainted, create, events_about, get, is_tainted, patch,
+    patch_status,
+};
+use crate::stage::{LIMIT, Stage};
+
+fn node(name: &str) -> NodeFixture {
+    NodeFixture::new(name).internal_ip("10.1.0.1")
+}
+
+/// Each with what is wrong with it, what people are told, and what puts it right.
+#[tokio::test]
+async fn a_node_that_cannot_be_initialised_is_left_alone_says_why_and_goes_on_once_that_is_put_right() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&[]);
+    host.ready().await;
+    let annotations = |name: &str, value: Value| json!({ "metadata": { "annotations": { name: value } } });
+    let zone = "cloudlycke.io/zone";
+    let cases: [(NodeFixture, &[&str], Value); 6] = [
+        // 7.2/26 and 7.1/12.
+        (
+            node("broken").annotation(STATE, "error"),
+            &["simulated cloud API failure", "(retry)", "back-off"],
+            annotations(STATE, json!("running")),
+        ),
+        (
+            node("deleted").annotation(STATE, "deleted"),
+            &["the cloud has no machine for node deleted", "(absent)"],
+            annotations(STATE, Value::Null),
+        ),
+        (
+            node("unknown").annotation(STATE, "paused"),
+            &[
+                STATE,
+                "`running`, `stopped`, `deleted`, `error`",
+                "\"paused\"",
+                "(invalid)",
+                "not tried again before the object changes",
+            ],
+            annotations(STATE, json!("stopped")),
+        ),
+        (
+            node("label").annotation(zone, "no such/zone"),
+            &[zone, "\"no such/zone\"", "(invalid)"],
+            annotations(zone, json!("a-zone")),
+        ),
+        (
+            node("no-ip").annotation("alpha.kubernetes.io/provided-node-ip", "10.9.9.9,"),
+            &["provided-node-ip", "(invalid)"],
+            { annotations("alpha.kubernetes.io/provided-node-ip", Value::Null) },
+        ),
+        (
+            node("type").annotation("cloudlycke.io/instance-type", "-"),
+            &["cloudlycke.io/instance-type", "(invalid)"],
+            annotations("cloudlycke.io/instance-type", json!("t-1")),
+        ),
+    ];
+    let mut before = vec![];
+    for (fixture, ..) in &cases {
+        before.push(fixture.clone().register(client).await.unwrap());
+    }
+    // One that is all right in the same batch.
+    node("good").register(client).await.unwrap();
+    await_untainted(client, "good").await;
+    for ((_, told, repair), before) in cases.iter().zip(before) {
+        let name = before.name_any();
+        await_event(client, &name, "Warning", "SyncNodeFailed", told).await;
+        assert_eq!(get(client, &name).await, before, "{name}: nothing is written");
+        patch(client, &name, repair).await;
+        await_untainted(client, &name).await;
+        await_event(client, &name, "Normal", "Synced", &[]).await;
+        assert_eq!(events_about(client, &name).await.len(), 2, "{name}: one warning, one success");
+    }
+    assert_eq!(host.count("ccm_nodes_uninitialized", &[]).await.unwrap(), 0.0);
+    host.end().await;
+}
+
+/// A kubelet that has not looked at its machine yet.
+#[tokio::test]
+async fn a_node_without_capacity_waits_for_its_kubelet() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&[]);
+    let mut early = node("early").build();
+    early.status.as_mut().unwrap().capacity = None;
+    let before = create(client, &early).await;
+    await_event(client, "early", "Warning", "SyncNodeFailed", &["capacity not reported yet", "(retry)"]).await;
+    assert_eq!(get(client, "early").await, before);
+    patch_status(client, "early", &json!({ "capacity": { "cpu": "4", "memory": "16074656Ki" } })).await;
+    let after = await_untainted(client, "early").await;
+    assert_eq!(after.labels()["node.kubernetes.io/instance-type"], FIXTURE_TYPE);
+    host.end().await;
+}
+
+/// 2.2: a change of the object does not wait for the back-off.
+#[tokio::test]
+async fn a_node_that_failed_often_goes_on_at_once_when_it_is_put_right() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&[]);
+    node("deleted").annotation(STATE, "deleted").register(client).await.unwrap();
+    // After n failures the next try is 5 ms * 2^(n-1) away, and by chance up to as much again.
+    let failures = "ccm_node_initialization_failures_total";
+    let seen = host.await_count(failures, &["reaction=\"absent\""], LIMIT, |failures| failures >= 11.0).await.unwrap();
+    let since = Instant::now();
+    let next_try = Duration::from_secs_f64(0.005 * 2_f64.powf(seen - 1.0));
+    assert!(is_tainted(&annotate(client, "deleted", STATE, None).await));
+    await_untainted(client, "deleted").await;
+    assert!(since.elapsed() < next_try - Duration::from_millis(20), "{:?}, as long as the back-off", since.elapsed());
+    host.end().await;
+}
