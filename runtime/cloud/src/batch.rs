@@ -8,9 +8,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::{Failure, FindError, Finding, Instance, Instances, Need, Node, Reaction};
 
@@ -48,14 +47,15 @@ struct Lookup {
 /// A finding that is no failure.
 type Found = Option<Box<Instance>>;
 
-/// Asks for single nodes; the calls are merged. Cheap to clone.
+/// Asks one provider for single nodes; the calls are merged. Cheap to clone.
 #[derive(Clone)]
-pub struct Lookups {
+pub struct Batcher {
     queue: mpsc::Sender<Lookup>,
 }
 
-impl Lookups {
-    /// The handle, and the work behind it, which ends when the last handle is gone. The caller owns and runs the work.
+impl Batcher {
+    /// The handle, and the work behind it, which ends when the last handle is gone. The caller owns and runs the work;
+    /// dropping it ends the calls.
     pub fn new<I: Instances>(instances: Arc<I>, settings: BatchSettings) -> (Self, impl Future<Output = ()> + Send) {
         // Callers wait when it is full; twice a batch keeps the next one ready.
         let (queue, lookups) = mpsc::channel(settings.max_nodes.get().saturating_mul(2));
@@ -69,7 +69,7 @@ impl Lookups {
     /// The failure for this node, or for the whole call that it was part of.
     pub async fn find(&self, node: Node, need: Need) -> Result<Found, Failure> {
         let (answer, answered) = oneshot::channel();
-        let stopped = || Failure::new(Reaction::Retry, "the host is stopping");
+        let stopped = || Failure::new(Reaction::Retry, "the lookup ended without an answer");
         if self.queue.send(Lookup { node, need, answer }).await.is_err() {
             return Err(stopped());
         }
@@ -79,7 +79,8 @@ impl Lookups {
 
 async fn run<I: Instances>(instances: Arc<I>, settings: BatchSettings, mut lookups: mpsc::Receiver<Lookup>) {
     let mut ready = VecDeque::new();
-    let mut calls = FuturesUnordered::new();
+    // A task per call: they compute side by side, and a panic in one is not the end of the others.
+    let mut calls = JoinSet::new();
     let mut open = true;
     while open || !calls.is_empty() {
         tokio::select! {
@@ -87,11 +88,15 @@ async fn run<I: Instances>(instances: Arc<I>, settings: BatchSettings, mut looku
                 Some(first) => ready.extend(gather(first, &mut lookups, settings).await),
                 None => open = false,
             },
-            Some(()) = calls.next() => {}
+            Some(ended) = calls.join_next() => {
+                if let Err(panic) = ended {
+                    tracing::error!(%panic, "a lookup ended by itself");
+                }
+            }
         }
         while calls.len() < settings.max_calls.get() {
             let Some(batch) = ready.pop_front() else { break };
-            calls.push(call(&*instances, batch));
+            calls.spawn(call(Arc::clone(&instances), batch));
         }
     }
 }
@@ -118,7 +123,7 @@ async fn gather(first: Lookup, lookups: &mut mpsc::Receiver<Lookup>, settings: B
 
 /// Asks for one batch and hands the findings out. A batch that crashes the provider is halved until the nodes that do it
 /// stand alone: the others get their answer.
-async fn call<I: Instances>(instances: &I, batch: Vec<Lookup>) {
+async fn call<I: Instances>(instances: Arc<I>, batch: Vec<Lookup>) {
     let mut splits = 0;
     let mut waiting = vec![batch];
     while let Some(mut batch) = waiting.pop() {
@@ -172,7 +177,7 @@ mod tests {
     use super::*;
     use crate::InstanceState;
 
-    /// Takes 50 ms; crashes when a node is called `poison`.
+    /// Takes 50 ms; crashes on nodes whose name begins with `poison`.
     #[derive(Default)]
     struct SlowCloud {
         calls: Mutex<Vec<(usize, Need)>>,
@@ -186,7 +191,8 @@ mod tests {
             self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(50)).await;
             self.running.fetch_sub(1, Ordering::SeqCst);
-            if nodes.iter().any(|node| node.name == "poison") {
+            assert!(!nodes.iter().any(|node| node.name == "bug"), "a bug of the host");
+            if nodes.iter().any(|node| node.name.starts_with("poison")) {
                 return Err(FindError::Crashed(Failure::new(Reaction::Retry, "trap")));
             }
             Ok(nodes.iter().map(|node| Finding::Found(Box::new(machine(&node.name)))).collect())
@@ -215,7 +221,7 @@ mod tests {
         asks: Vec<(String, Need)>,
     ) -> (Arc<SlowCloud>, Vec<Result<Found, Failure>>) {
         let cloud = Arc::new(SlowCloud::default());
-        let (lookups, work) = Lookups::new(Arc::clone(&cloud), settings);
+        let (lookups, work) = Batcher::new(Arc::clone(&cloud), settings);
         let asking = async move {
             let all = asks.into_iter().map(|(name, need)| lookups.find(node(name), need));
             join_all(all).await
@@ -263,5 +269,21 @@ mod tests {
         let failed: Vec<usize> = answers.iter().enumerate().filter(|(_, a)| a.is_err()).map(|(i, _)| i).collect();
         assert_eq!(failed, [37]);
         assert_eq!(cloud.calls.lock().len(), 13, "1 whole, then 6 times two halves");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_crashes_on_every_node_is_not_asked_for_each_of_them() {
+        let asks = (0..500).map(|i| (format!("poison-{i}"), Need::Metadata)).collect();
+        let (cloud, answers) = answers(BatchSettings::default(), asks).await;
+        assert!(answers.iter().all(Result::is_err));
+        assert!(cloud.calls.lock().len() <= 2 * MAX_SPLITS + 1, "{} calls", cloud.calls.lock().len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_in_one_call_is_a_failure_of_its_nodes_alone() {
+        let one = BatchSettings { max_nodes: NonZeroUsize::MIN, ..BatchSettings::default() };
+        let asks = ["a", "bug", "b"].map(|name| (name.to_owned(), Need::Metadata)).to_vec();
+        let (_, answers) = answers(one, asks).await;
+        assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     }
 }

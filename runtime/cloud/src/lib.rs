@@ -9,10 +9,10 @@ mod descriptor;
 mod event;
 mod failure;
 mod instance;
+mod lookups;
 mod node;
-mod provider_set;
 
-pub use batch::{BatchSettings, Lookups};
+pub use batch::{BatchSettings, Batcher};
 pub use descriptor::{
     Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
     Source, TlsSources, ValueKind,
@@ -20,8 +20,8 @@ pub use descriptor::{
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
+pub use lookups::{Lookups, Member};
 pub use node::{Address, AddressKind, Node};
-pub use provider_set::{Member, ProviderSet};
 
 /// Names and values without order, as the contract's `attributes`.
 pub type Attributes = std::collections::BTreeMap<String, String>;

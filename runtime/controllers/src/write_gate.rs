@@ -66,8 +66,8 @@ pub enum ApiError {
         retry_after: Option<Duration>,
     },
     /// No answer, or none that can be read.
-    #[error("no usable answer from the API server")]
-    Transport(#[source] kube::Error),
+    #[error("no usable answer from the API server: {0:#}")]
+    Transport(kube::Error),
 }
 
 impl ApiError {

@@ -50,7 +50,8 @@ impl CallLog {
             return;
         }
         self.written = self.written.saturating_add(1);
-        let line = compose(message, fields, self.limits.line_bytes);
+        let pieces = fields.iter().flat_map(|(name, value)| [" ", name.as_str(), "=", value.as_str()]);
+        let line = compose(std::iter::once(message).chain(pieces), self.limits.line_bytes);
         let provider = self.provider.as_str();
         match level {
             Level::Debug => tracing::debug!(target: "provider", provider, "{line}"),
@@ -74,11 +75,15 @@ impl Drop for CallLog {
     }
 }
 
-/// One line without control characters: a guest cannot forge a second line, nor colours, nor a terminal's escape codes.
-fn compose(message: &str, fields: &[(String, String)], limit: usize) -> String {
+/// A guest's text as one line of at most `limit` bytes (and a `…` where it was cut), without control characters: a guest
+/// cannot forge a second line, nor colours, nor a terminal's escape codes.
+#[must_use]
+pub fn line(text: &str, limit: usize) -> String {
+    compose(std::iter::once(text), limit)
+}
+
+fn compose<'a>(pieces: impl Iterator<Item = &'a str>, limit: usize) -> String {
     let mut line = String::new();
-    let pieces = std::iter::once(message)
-        .chain(fields.iter().flat_map(|(name, value)| [" ", name.as_str(), "=", value.as_str()]));
     for c in pieces.flat_map(str::chars) {
         let start = line.len();
         if is_plain(c) {
@@ -119,7 +124,9 @@ mod tests {
             ("0123\n", vec![], 5, "0123…"),
         ];
         for (message, fields, limit, line) in cases {
-            assert_eq!(compose(message, &fields, limit), line, "{message:?}");
+            let pieces =
+                fields.iter().flat_map(|(name, value): &(String, String)| [" ", name.as_str(), "=", value.as_str()]);
+            assert_eq!(compose(std::iter::once(message).chain(pieces), limit), line, "{message:?}");
         }
     }
 

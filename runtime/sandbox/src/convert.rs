@@ -7,9 +7,16 @@ use ccm_cloud::{
     Descriptor, Endpoint, Failure, Finding, Instance, InstanceState, Need, Node, Place, Problem, Reaction, Setting,
     Source, TlsSources, ValueKind,
 };
+use ccm_egress::log::line;
 
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{instances, meta};
+
+/// Most bytes of a message, most bytes of a field's name, and most problems that are taken from a provider: they go to logs,
+/// Events and pages.
+const MAX_MESSAGE: usize = 1024;
+const MAX_FIELD: usize = 256;
+const MAX_PROBLEMS: usize = 50;
 
 /// Annotation that every provider gets: the kubelet's own choice of addresses.
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -104,14 +111,22 @@ pub(crate) fn failure(failure: types::Failure) -> Failure {
     };
     Failure {
         reaction,
-        message: failure.message,
+        message: line(&failure.message, MAX_MESSAGE),
         retry_after: failure.retry_after_ms.map(|ms| Duration::from_millis(u64::from(ms))),
-        field: failure.field,
+        field: failure.field.map(|field| line(&field, MAX_FIELD)),
     }
 }
 
-pub(crate) fn problem(problem: types::Problem) -> Problem {
-    Problem { field: problem.field, message: problem.message, fatal: problem.fatal }
+/// At most [`MAX_PROBLEMS`], fatal ones first.
+pub(crate) fn problems(mut problems: Vec<types::Problem>) -> Vec<Problem> {
+    problems.sort_by_key(|problem| !problem.fatal);
+    problems.truncate(MAX_PROBLEMS);
+    let problem = |problem: types::Problem| Problem {
+        field: line(&problem.field, MAX_FIELD),
+        message: line(&problem.message, MAX_MESSAGE),
+        fatal: problem.fatal,
+    };
+    problems.into_iter().map(problem).collect()
 }
 
 pub(crate) const fn capability(capability: meta::Capability) -> Capability {
@@ -122,12 +137,22 @@ pub(crate) const fn capability(capability: meta::Capability) -> Capability {
     }
 }
 
+/// What a component says of itself reaches logs and terminals: one line, bounded, without control characters.
+fn text(text: String) -> String {
+    let shown = line(&text, MAX_MESSAGE);
+    if shown == text { text } else { shown }
+}
+
+fn texts(texts: Vec<String>) -> Vec<String> {
+    texts.into_iter().map(text).collect()
+}
+
 pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Descriptor {
     Descriptor {
-        name: descriptor.name,
-        version: descriptor.version,
-        revision: descriptor.revision,
-        provider_id_schemes: descriptor.provider_id_schemes,
+        name: text(descriptor.name),
+        version: text(descriptor.version),
+        revision: text(descriptor.revision),
+        provider_id_schemes: texts(descriptor.provider_id_schemes),
         files: descriptor.files.into_iter().map(config_file).collect(),
         endpoints: descriptor.endpoints.into_iter().map(endpoint).collect(),
         credentials: descriptor.credentials.into_iter().map(credential).collect(),
@@ -139,19 +164,19 @@ pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Descriptor {
 
 fn config_file(file: meta::ConfigFile) -> ConfigFile {
     ConfigFile {
-        name: file.name,
+        name: text(file.name),
         format: match file.format {
             meta::ConfigFormat::Ini => ConfigFormat::Ini,
             meta::ConfigFormat::Json => ConfigFormat::Json,
             meta::ConfigFormat::Yaml => ConfigFormat::Yaml,
         },
-        path_keys: file.path_keys,
-        default_paths: file.default_paths,
+        path_keys: texts(file.path_keys),
+        default_paths: texts(file.default_paths),
     }
 }
 
 fn source(source: meta::Source) -> Source {
-    Source { keys: source.keys, environment_variables: source.environment_variables }
+    Source { keys: texts(source.keys), environment_variables: texts(source.environment_variables) }
 }
 
 fn endpoint(endpoint: meta::Endpoint) -> Endpoint {
@@ -162,28 +187,28 @@ fn endpoint(endpoint: meta::Endpoint) -> Endpoint {
         skip_verification: source(tls.skip_verification),
     };
     Endpoint {
-        name: endpoint.name,
-        purpose: endpoint.purpose,
+        name: text(endpoint.name),
+        purpose: text(endpoint.purpose),
         base_url: source(endpoint.base_url),
-        default_base_url: endpoint.default_base_url,
+        default_base_url: endpoint.default_base_url.map(text),
         tls: endpoint.tls.map(tls),
     }
 }
 
 fn credential(credential: meta::Credential) -> Credential {
     let credential_use = |used: meta::CredentialUse| CredentialUse {
-        endpoint: used.endpoint,
+        endpoint: text(used.endpoint),
         place: match used.place {
-            meta::Place::Header(name) => Place::Header(name),
-            meta::Place::Query(name) => Place::Query(name),
+            meta::Place::Header(name) => Place::Header(text(name)),
+            meta::Place::Query(name) => Place::Query(text(name)),
             meta::Place::Body => Place::Body,
             meta::Place::Signing => Place::Signing,
         },
-        path: used.path,
+        path: used.path.map(text),
     };
     Credential {
-        name: credential.name,
-        purpose: credential.purpose,
+        name: text(credential.name),
+        purpose: text(credential.purpose),
         required: credential.required,
         value: source(credential.value),
         uses: credential.uses.into_iter().map(credential_use).collect(),
@@ -204,22 +229,22 @@ const fn value_kind(kind: meta::ValueKind) -> ValueKind {
 
 fn setting(setting: meta::Setting) -> Setting {
     Setting {
-        name: setting.name,
-        purpose: setting.purpose,
+        name: text(setting.name),
+        purpose: text(setting.purpose),
         kind: value_kind(setting.kind),
-        default: setting.default,
-        allowed: setting.allowed,
+        default: setting.default.map(text),
+        allowed: texts(setting.allowed),
         value: source(setting.value),
     }
 }
 
 fn annotation(annotation: meta::Annotation) -> Annotation {
     Annotation {
-        name: annotation.name,
-        purpose: annotation.purpose,
+        name: text(annotation.name),
+        purpose: text(annotation.purpose),
         kind: value_kind(annotation.kind),
-        default: annotation.default,
-        allowed: annotation.allowed,
+        default: annotation.default.map(text),
+        allowed: texts(annotation.allowed),
         written: annotation.written,
     }
 }

@@ -36,7 +36,7 @@ pub enum LoadError {
     )]
     Precompiled,
     /// The bytes break off, or break the rules of WebAssembly.
-    #[error("it is damaged: {message} at byte {offset}")]
+    #[error("it is damaged: {message} at byte {offset}; build or upload it again")]
     Malformed {
         /// The parser's words.
         message: String,
@@ -64,10 +64,10 @@ pub enum LoadError {
         needed: String,
     },
     /// Imports that a provider may not have.
-    #[error("it asks for {}, which this host does not offer; a provider may import only interfaces of {CONTRACT} and WASI 0.2", .0.join(", "))]
+    #[error("it asks for {}, which this host does not offer; a provider may import only interfaces of {CONTRACT} and WASI 0.2", names(.0))]
     UnknownImports(Vec<String>),
     /// WASI imports while WASI is off.
-    #[error("it asks for WASI ({}), which is off; build it for wasm32-unknown-unknown, or run the host with --wasi=deny-all", .0.join(", "))]
+    #[error("it asks for WASI ({}), which is off; build it for wasm32-unknown-unknown, or run the host with --wasi=deny-all", names(.0))]
     WasiOff(Vec<String>),
     /// An interface that every provider must offer is absent.
     #[error("it does not offer {}, which every provider of {CONTRACT} must export", .0.join(", "))]
@@ -76,7 +76,7 @@ pub enum LoadError {
     #[error("its types differ from those of {CONTRACT}: {0:#}; rebuild it against the contract of this host")]
     Types(wasmtime::Error),
     /// The compiler refused it.
-    #[error("it does not compile: {0:#}")]
+    #[error("it does not compile: {0:#}; build it again with a tool chain that knows wasmtime 48")]
     Compile(wasmtime::Error),
     /// `describe` gave no answer.
     #[error("its function describe failed: {0}")]
@@ -128,6 +128,15 @@ impl CallError {
             Self::BadAnswer(_) => "bad-answer",
         }
     }
+}
+
+/// Most names that are told; a component may have thousands.
+const MAX_NAMES: usize = 20;
+
+fn names(names: &[String]) -> String {
+    let more = if names.len() > MAX_NAMES { ", …" } else { "" };
+    let told: Vec<&str> = names.iter().take(MAX_NAMES).map(String::as_str).collect();
+    told.join(", ") + more
 }
 
 fn trap_name(trap: Option<&Trap>) -> String {

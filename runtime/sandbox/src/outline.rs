@@ -1,5 +1,6 @@
 //! Looks at a component without compiling it: what it is, what it asks for, what it offers, how large its parts are.
 
+use ccm_egress::log::line;
 use serde::Serialize;
 use wasmparser::{ComponentInstance, Encoding, Parser, Payload};
 
@@ -9,6 +10,8 @@ use crate::{CONTRACT, Limits, LoadError};
 const IMPORTS: [&str; 9] = ["types", "http", "credentials", "settings", "cache", "clock", "log", "events", "nodes"];
 /// Packages that the deny-all WASI has, of any version 0.2.
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
+/// Most bytes of a name that is kept: longer ones are nobody's.
+const MAX_NAME: usize = 256;
 /// Interfaces of the contract that a provider must export.
 const REQUIRED: [&str; 2] = ["meta", "instances"];
 
@@ -92,12 +95,12 @@ impl Outline {
                 }
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     for import in section {
-                        outline.imports.push(import.map_err(malformed)?.name.name.to_owned());
+                        outline.imports.push(line(import.map_err(malformed)?.name.name, MAX_NAME));
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 1 => {
                     for export in section {
-                        outline.exports.push(export.map_err(malformed)?.name.name.to_owned());
+                        outline.exports.push(line(export.map_err(malformed)?.name.name, MAX_NAME));
                     }
                 }
                 Payload::FunctionSection(section) => outline.add_functions(section.count(), limits)?,

@@ -1,8 +1,11 @@
 //! A compiled component, and the provider that it becomes with what the operator grants.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ccm_cloud::{Capability, Descriptor, EventSink, Failure, FindError, Finding, Instances, Need, Node, Problem};
+use ccm_cloud::{
+    Capability, Descriptor, EventSink, Failure, FindError, Finding, Instances, Need, Node, Problem, Reaction,
+};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
 use ccm_egress::log::LogLimits;
@@ -146,6 +149,12 @@ impl Provider {
         &self.descriptor
     }
 
+    /// How long one of its calls may take.
+    #[must_use]
+    pub const fn call_time(&self) -> Duration {
+        self.settings.limits.call_time
+    }
+
     /// What is wrong with its configuration. Only with `online` the cloud is asked.
     ///
     /// # Errors
@@ -157,7 +166,7 @@ impl Provider {
             Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
         });
         let answer = answer.await?;
-        Ok(answer.map(|problems| problems.into_iter().map(convert::problem).collect()).map_err(convert::failure))
+        Ok(answer.map(convert::problems).map_err(convert::failure))
     }
 
     /// The optional interfaces that work with this configuration.
@@ -175,6 +184,25 @@ impl Provider {
     }
 }
 
+impl Provider {
+    /// A provider ID is written once and for ever, so it must be the Node's own, or of a scheme that the provider declared.
+    fn checked(&self, finding: Finding, own: Option<&str>) -> Finding {
+        let Finding::Found(instance) = &finding else { return finding };
+        let id = instance.provider_id.as_str();
+        let schemes = &self.descriptor.provider_id_schemes;
+        let declared = || id.split_once("://").is_some_and(|(scheme, _)| schemes.iter().any(|own| own == scheme));
+        if id.is_empty() || own == Some(id) || declared() {
+            return finding;
+        }
+        let id = ccm_egress::log::line(id, 256);
+        let text = format!(
+            "the provider gave the provider ID {id:?}, whose scheme is none of its own ({})",
+            schemes.join(", ")
+        );
+        Finding::Unknown(Failure::new(Reaction::Retry, text))
+    }
+}
+
 impl Instances for Provider {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
         let subject = Subject {
@@ -182,6 +210,7 @@ impl Instances for Provider {
             proof: need == Need::Proof,
         };
         let asked = nodes.len();
+        let own_ids: Vec<Option<String>> = nodes.iter().map(|node| node.provider_id.clone()).collect();
         let declared = &self.descriptor.annotations;
         let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
         let need = convert::need(need);
@@ -194,6 +223,7 @@ impl Instances for Provider {
             let text = format!("instances.find gave {} findings for {asked} nodes", findings.len());
             return Err(CallError::BadAnswer(text).into());
         }
-        Ok(findings.into_iter().map(convert::finding).collect())
+        let findings = findings.into_iter().map(convert::finding);
+        Ok(findings.zip(own_ids).map(|(finding, own)| self.checked(finding, own.as_deref())).collect())
     }
 }

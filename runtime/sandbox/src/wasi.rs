@@ -1,5 +1,5 @@
-//! WASI 0.2 for components of other tool chains: everything is there, and everything is denied. No files, no sockets, no
-//! environment, no arguments; output goes to the provider's log.
+//! WASI 0.2 for components of other tool chains: everything is there, and nothing can be reached through it: no
+//! files, no sockets, no environment, no arguments. Clocks and random numbers work; output goes to the provider's log.
 
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = "kubernetes", help_heading = "Cluster")]
     pub(crate) cluster_name: String,
     /// CIDRs of pods, comma-separated.
-    #[arg(long, value_delimiter = ',', help_heading = "Cluster")]
+    #[arg(long, value_delimiter = ',', value_parser = cidr, help_heading = "Cluster")]
     pub(crate) cluster_cidr: Vec<String>,
     /// How to reach the API server; in a pod its service account is used when this is absent.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
@@ -166,6 +166,15 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn cidr(text: &str) -> Result<String, String> {
+    let parsed =
+        text.split_once('/').and_then(|(ip, bits)| Some((ip.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?)));
+    match parsed {
+        Some((IpAddr::V4(_), 0..=32) | (IpAddr::V6(_), 0..=128)) => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is no CIDR, such as 10.244.0.0/16")),
+    }
+}
+
 /// Runs the program. Exit code 1 for everything that cannot be: flags, local files, components to inspect.
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -217,7 +226,9 @@ mod tests {
 
     #[test]
     fn flags_that_cannot_be_are_refused() {
-        let cases: [&[&str]; 8] = [
+        let cases: [&[&str]; 10] = [
+            &["run", "--provider", "a.wasm", "--cluster-cidr", "garbage"],
+            &["run", "--provider", "a.wasm", "--cluster-cidr", "10.0.0.0/33"],
             &["run"],
             &["run", "--provider", "a.wasm", "--providers", "b.yaml"],
             &["run", "--providers", "b.yaml", "--cloud-config", "c"],

@@ -62,11 +62,22 @@ impl Selection {
             let (name, on) = entry.strip_prefix('-').map_or((entry.as_str(), true), |name| (name, false));
             let controller = Controller::named(name).ok_or_else(|| {
                 let known = Controller::ALL.map(Controller::name).join(", ");
-                format!("{name:?} is not in the list of known controllers: {known}")
+                format!("there is no controller {name:?}; there are {known}")
             })?;
             Ok((Some(controller), on))
         };
-        Ok(Self { entries: entries.iter().map(parse).collect::<Result<_, String>>()? })
+        let entries: Vec<(Option<Controller>, bool)> = entries.iter().map(parse).collect::<Result<_, String>>()?;
+        let selection = Self { entries };
+        let asked = |controller: &Controller| selection.entries.contains(&(Some(*controller), true));
+        if let Some(absent) =
+            Controller::ALL.into_iter().find(|controller| asked(controller) && !controller.is_served())
+        {
+            return Err(format!("{} is not part of this version; leave it out", absent.name()));
+        }
+        if !Controller::ALL.into_iter().any(|controller| controller.is_served() && selection.has(controller)) {
+            return Err(format!("nothing would run; ask for * or {}", Controller::Node.name()));
+        }
+        Ok(selection)
     }
 
     /// Whether `controller` is to run.
@@ -80,23 +91,37 @@ impl Selection {
 mod tests {
     use super::*;
 
+    fn select(entries: &[&str]) -> Result<Vec<Controller>, String> {
+        let entries: Vec<String> = entries.iter().map(|&entry| entry.into()).collect();
+        let selection = Selection::parse(&entries)?;
+        Ok(Controller::ALL.into_iter().filter(|controller| selection.has(*controller)).collect())
+    }
+
     #[test]
     fn the_first_entry_that_names_a_controller_wins() {
         use Controller::{Node, NodeLifecycle, Route, Service};
-        let cases: [(&[&str], &[Controller]); 7] = [
+        let cases: [(&[&str], &[Controller]); 4] = [
             (&["*"], &[Node, NodeLifecycle, Service, Route]),
-            (&["route"], &[Route]),
+            (&["cloud-node"], &[Node]),
             (&["*", "-service-lb-controller"], &[Node, NodeLifecycle, Route]),
-            (&["-cloud-node", "*"], &[NodeLifecycle, Service, Route]),
             (&["cloud-node", "-cloud-node"], &[Node]),
-            (&["-cloud-node"], &[]),
-            (&[], &[]),
         ];
         for (entries, on) in cases {
-            let entries: Vec<String> = entries.iter().map(|&entry| entry.into()).collect();
-            let selection = Selection::parse(&entries).unwrap();
-            let selected: Vec<Controller> = Controller::ALL.into_iter().filter(|c| selection.has(*c)).collect();
-            assert_eq!(selected, on, "{entries:?}");
+            assert_eq!(select(entries).unwrap(), on, "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_run_is_refused_and_not_ignored() {
+        let cases: [(&[&str], &str); 4] = [
+            (&["cloud-node", "route"], "node-route-controller is not part of this version"),
+            (&["-cloud-node", "*"], "nothing would run"),
+            (&["-cloud-node"], "nothing would run"),
+            (&[], "nothing would run"),
+        ];
+        for (entries, part) in cases {
+            let error = select(entries).unwrap_err();
+            assert!(error.contains(part), "{entries:?}: {error}");
         }
     }
 

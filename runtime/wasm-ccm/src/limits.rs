@@ -25,7 +25,7 @@ pub(crate) struct LimitSettings {
     pub(crate) functions: Option<usize>,
     /// Most types in a component. Default 20000.
     pub(crate) types: Option<usize>,
-    /// Largest function body. Default 1MiB.
+    /// Largest function body. Default 256KiB.
     #[schemars(with = "Option<String>")]
     pub(crate) function_bytes: Option<ByteSize>,
     /// Linear memory of a call, all memories together. Default 64MiB.

@@ -1,5 +1,6 @@
 //! From a provider's record to a provider that runs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,18 +82,20 @@ impl Surroundings {
     ///
     /// # Errors
     ///
-    /// The cloud-config cannot be read, or is not written in the format that the provider declares.
+    /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
     pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Result<Provider> {
         let check = check(config);
+        let mut was_readable = false;
         let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
         loop {
-            let error = match self.try_obtain(config).await {
+            let error = match self.try_obtain(config, &mut was_readable).await {
                 Ok(provider) => {
                     self.readiness.set(&check, Ok(()));
                     return Ok(provider);
                 }
-                Err(Refusal::LocalFile(error)) => return Err(error),
-                Err(Refusal::Provider(error)) => format!("{error:#}"),
+                // At start it is for whoever starts the process; later, somebody is mending the file.
+                Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
+                Err(Refusal::LocalFile(error) | Refusal::Provider(error)) => format!("{error:#}"),
             };
             let delay = delays.next().unwrap_or(MAX_DELAY);
             tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
@@ -101,7 +104,7 @@ impl Surroundings {
         }
     }
 
-    async fn try_obtain(&self, config: &ProviderConfig) -> Result<Provider, Refusal> {
+    async fn try_obtain(&self, config: &ProviderConfig, was_readable: &mut bool) -> Result<Provider, Refusal> {
         let start = Instant::now();
         let (component, digest) = component(&self.sandbox, config, Some(&self.client)).await?;
         let what = || format!("provider {}", config.source);
@@ -110,7 +113,7 @@ impl Surroundings {
             && *wanted != descriptor.name
         {
             let why = format!(
-                "it calls itself {:?}, --cloud-provider asks for {wanted:?}; change one of the two",
+                "it calls itself {:?}, the operator asks for {wanted:?} (--cloud-provider, or name in the list of providers); change one of the two",
                 descriptor.name
             );
             return Err(anyhow!(why).context(what()).into());
@@ -121,6 +124,11 @@ impl Surroundings {
             cluster_cidrs: self.cluster_cidrs.clone(),
             ..Settings::default()
         };
+        *was_readable = true;
+        if let Some(credential) = descriptor.credentials.iter().find(|credential| credential.required) {
+            let why = format!("it needs the credential {:?}, and this version has no way to give one", credential.name);
+            return Err(anyhow!(why).context(what()).into());
+        }
         if let Err(problems) = settings.set_values(&descriptor, &config.settings) {
             return Err(anyhow!(tell(&problems)).context(what()).into());
         }
@@ -143,6 +151,27 @@ impl Surroundings {
         );
         Ok(provider)
     }
+}
+
+/// Refuses providers that cannot live together: a Node must belong to one of them, and metrics must tell them apart.
+///
+/// # Errors
+///
+/// Names both.
+pub(crate) fn check_together(providers: &[Provider]) -> Result<()> {
+    let mut schemes: BTreeMap<&str, &str> = BTreeMap::new();
+    for provider in providers {
+        let descriptor = provider.descriptor();
+        for scheme in &descriptor.provider_id_schemes {
+            if let Some(other) = schemes.insert(scheme, &descriptor.name) {
+                bail!(
+                    "the providers {other} and {} both take care of provider IDs that begin with {scheme}://; leave one out",
+                    descriptor.name
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good.

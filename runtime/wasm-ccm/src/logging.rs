@@ -19,7 +19,7 @@ pub(crate) enum LogFormat {
 /// Starts logging to standard error. `verbosity` is upstream's `--v`: from 4 on debug, from 6 on trace.
 pub(crate) fn start(format: LogFormat, verbosity: u8) {
     let filter = match verbosity {
-        0..=3 => "info,kube=warn",
+        0..=3 => "info,kube_client=off,kube_runtime=off",
         4 | 5 => {
             "debug,kube=info,hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,wasmtime=info,cranelift=info"
         }

@@ -2,10 +2,12 @@
 //! flags of `run` are sugar for a list of one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{ConfigFormat, Descriptor};
+use ccm_egress::config_file::MAX_CONFIG_FILE;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,7 +129,14 @@ pub(crate) fn schema() -> schemars::Schema {
 ///
 /// Names the file.
 fn read_cloud_config(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("--cloud-config {}: cannot read the file", path.display()))
+    let what = || format!("cloud-config {}: cannot read the file; check the path and who may read it", path.display());
+    let is_file = std::fs::metadata(path).with_context(what)?.is_file();
+    ensure!(is_file, "cloud-config {} is no regular file", path.display());
+    // One byte more than allowed is refused by whoever parses it.
+    let most = u64::try_from(MAX_CONFIG_FILE)?.saturating_add(1);
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).with_context(what)?.take(most).read_to_end(&mut bytes).with_context(what)?;
+    Ok(bytes)
 }
 
 impl ProviderConfig {
@@ -140,14 +149,10 @@ impl ProviderConfig {
         let Some(path) = &self.cloud_config else { return Ok(BTreeMap::new()) };
         let bytes = read_cloud_config(path)?;
         let Some(declared) = descriptor.files.first() else {
-            bail!(
-                "--cloud-config {}: provider {} reads no such file; leave the flag out",
-                path.display(),
-                descriptor.name
-            );
+            bail!("cloud-config {}: provider {} reads no such file; leave it out", path.display(), descriptor.name);
         };
         let json = ccm_egress::config_file::read(&bytes, declared.format)
-            .with_context(|| format!("--cloud-config {}", path.display()))?;
+            .with_context(|| format!("cloud-config {}", path.display()))?;
         Ok(json.map(|text| (declared.name.clone(), text)).into_iter().collect())
     }
 
@@ -157,7 +162,7 @@ impl ProviderConfig {
         let Some(path) = &self.cloud_config else { return Ok(()) };
         let bytes = read_cloud_config(path)?;
         let ini = ccm_egress::config_file::read(&bytes, ConfigFormat::Ini);
-        ini.map(drop).with_context(|| format!("--cloud-config {}", path.display()))
+        ini.map(drop).with_context(|| format!("cloud-config {}", path.display()))
     }
 }
 

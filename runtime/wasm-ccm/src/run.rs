@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_cloud::{BatchSettings, Lookups, Member, ProviderSet};
+use ccm_cloud::{BatchSettings, Batcher, Lookups, Member};
 use ccm_controllers::{
     EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeSettings, Reflector, WriteGate,
     WriteGateSettings,
@@ -29,13 +29,16 @@ use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
 use crate::providers::{self, ProviderConfig, ProviderRecord};
 use crate::serve::{Pages, Readiness};
-use crate::{api, logging, serve};
+use crate::{api, load, logging, serve};
 
 /// How long everything may take to end after the signal; Kubernetes kills after 30 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
+
+/// How many calls, one after the other, a lookup may wait for.
+const LOOKUP_CALLS: u32 = 5;
 
 /// Name of what must be true of the Nodes before the process is ready.
 const NODES: &str = "nodes";
@@ -53,7 +56,10 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
-    runtime.block_on(Box::pin(assemble(args, providers, selection)))
+    let ended = runtime.block_on(Box::pin(assemble(args, providers, selection)));
+    // A compiler or a read from a dead disk cannot be stopped, and is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 /// The providers of the flags or of the file.
@@ -132,13 +138,11 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         try_join_all(providers.iter().map(|provider| surroundings.obtain(provider))).await
     };
     let Some(providers) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
+    load::check_together(&providers)?;
 
     for controller in Controller::ALL.into_iter().filter(|controller| selection.has(*controller)) {
-        if controller.is_served() {
-            tracing::info!(controller = controller.name(), "controller starts");
-        } else {
-            tracing::info!(controller = controller.name(), "controller is not part of this version, it does not run");
-        }
+        let what = if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
+        tracing::info!(controller = controller.name(), "{what}");
     }
     if selection.has(Controller::Node) {
         let shared = NodeParts { args: &args, client, gate, recorder, metrics };
@@ -160,17 +164,20 @@ struct NodeParts<'a> {
 
 fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec<Provider>, readiness: Readiness) {
     let NodeParts { args, client, gate, recorder, metrics } = parts;
-    let member = |provider: Provider| Member {
-        schemes: provider.descriptor().provider_id_schemes.clone(),
-        instances: Arc::new(provider),
-    };
-    let set = ProviderSet::new(providers.into_iter().map(member).collect());
     let batches = BatchSettings {
         max_nodes: args.lookup_batch_nodes,
         max_calls: args.lookup_batch_calls,
         linger: args.lookup_batch_linger,
     };
-    let (lookups, lookup_work) = Lookups::new(Arc::new(set), batches);
+    let member = |provider: Provider| {
+        let schemes = provider.descriptor().provider_id_schemes.clone();
+        let (batcher, work) = Batcher::new(Arc::new(provider), batches);
+        // Its calls may take as long as they may: the end of the process does not wait for them.
+        tasks.spawn_background("node lookups", work);
+        Member { schemes, batcher }
+    };
+    let call_time = providers.iter().map(Provider::call_time).max().unwrap_or_default();
+    let lookups = Lookups::new(providers.into_iter().map(member).collect());
     let mut reflector = Reflector::<Node>::new(client, &metrics.store);
     let first_list = reflector.first_list();
     let controller = NodeController::new(NodeControllerParts {
@@ -187,12 +194,12 @@ fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec
             concurrent_status_updates: args.concurrent_node_status_updates,
             refresh_interval: args.node_status_update_frequency,
             untaint_before_addresses: args.untaint_before_addresses,
+            lookup_timeout: call_time.saturating_mul(LOOKUP_CALLS),
             ..NodeSettings::default()
         },
     });
     let stop = tasks.stop.clone();
     tasks.spawn_controller("reflector of Nodes", reflector.run(stop.clone()));
-    tasks.spawn_controller("node lookups", lookup_work);
     tasks.spawn_controller("node controller", controller.run(stop.clone()));
     tasks.spawn_controller("readiness of Nodes", async move {
         // An error means that the reflector is gone, which the process notices by itself.

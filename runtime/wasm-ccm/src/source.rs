@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use tokio::io::AsyncReadExt as _;
 
 use crate::unpack::{UnpackError, unpack};
 
@@ -35,13 +36,16 @@ pub(crate) enum Source {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     /// The path cannot be read.
-    #[error("cannot read {path}: {error}")]
+    #[error("cannot read {path}: {error}; check the path and who may read it")]
     Unreadable {
         /// The file or folder.
         path: PathBuf,
         /// What the system said.
         error: std::io::Error,
     },
+    /// A device, a pipe, a socket.
+    #[error("{0} is no regular file; give the component's file, or the folder that it is in")]
+    NotAFile(PathBuf),
     /// No file of a component's name in the folder, or no such key in the ConfigMap.
     #[error("it holds no component: a name must end in .wasm, .wasm.gz or .wasm.zst{}", found(.0))]
     Empty(Vec<String>),
@@ -67,13 +71,15 @@ pub(crate) enum SourceError {
         name: String,
     },
     /// The API server did not give it.
-    #[error("the API server did not give the ConfigMap: {0}")]
+    #[error(
+        "the API server did not give the ConfigMap: {0}; the manager needs the right to get it (manifests/base/rbac.yaml)"
+    )]
     Api(#[from] kube::Error),
     /// The API server did not answer.
     #[error("the API server did not answer within {API_TIMEOUT:?}")]
     ApiTimeout,
     /// A ConfigMap can be read only with a cluster.
-    #[error("a ConfigMap can be read only with access to a cluster")]
+    #[error("a ConfigMap can be read only with access to a cluster; give a file")]
     NoCluster,
     /// Larger than the limit, before it is unpacked.
     #[error("it has {size} bytes, the limit is {limit}; raise the limit source-bytes if that is right")]
@@ -172,11 +178,18 @@ async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
         file = path.join(only_component(path).await?);
         metadata = tokio::fs::metadata(&file).await.map_err(unreadable(&file))?;
     }
+    if !metadata.is_file() {
+        return Err(SourceError::NotAFile(file));
+    }
     // Looked at before reading, so that a mistaken path to something huge does not fill the memory.
     if metadata.len() > u64::try_from(limit).unwrap_or(u64::MAX) {
         return Err(SourceError::TooLarge { size: metadata.len(), limit });
     }
-    tokio::fs::read(&file).await.map_err(unreadable(&file))
+    let mut bytes = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let open = tokio::fs::File::open(&file).await.map_err(unreadable(&file))?;
+    open.take(most).read_to_end(&mut bytes).await.map_err(unreadable(&file))?;
+    Ok(bytes)
 }
 
 async fn only_component(folder: &Path) -> Result<String, SourceError> {
@@ -282,6 +295,13 @@ mod tests {
         file.as_file().set_len(5 << 30).unwrap();
         let error = Source::Path(file.path().to_owned()).read(None, 1000, 1000).await.unwrap_err();
         assert!(matches!(error, SourceError::TooLarge { size, limit: 1000 } if size == 5 << 30), "{error}");
+    }
+
+    /// A pipe that nobody writes to once kept the process from ending; `/dev/zero` filled its memory.
+    #[tokio::test]
+    async fn what_is_no_file_is_not_read() {
+        let error = "/dev/zero".parse::<Source>().unwrap().read(None, 1000, 1000).await.unwrap_err();
+        assert!(matches!(error, SourceError::NotAFile(_)), "{error}");
     }
 
     #[tokio::test]

@@ -183,7 +183,7 @@ impl Syncer {
             return Verdict::Done;
         }
         let _permit = self.writes.acquire().await;
-        match Box::pin(self.writer.set_labels(&node.name_any(), &corrections)).await {
+        match Box::pin(self.writer.set_labels(node, &corrections)).await {
             Ok(_) => Verdict::Done,
             Err(error) => {
                 tracing::warn!(%error, "labels not reconciled");

@@ -150,10 +150,10 @@ impl NodeWriter {
         }
     }
 
-    /// Sets labels, whatever else happens to the Node.
-    pub(crate) async fn set_labels(&self, name: &str, labels: &Labels) -> Result<(), WriteError> {
-        let body = json!({ "metadata": { "labels": labels } });
-        match self.patch(PATCH, name, &body).await {
+    /// Sets labels that were decided from this state of the Node.
+    pub(crate) async fn set_labels(&self, node: &Node, labels: &Labels) -> Result<(), WriteError> {
+        let body = json!({ "metadata": { "resourceVersion": node.resource_version(), "labels": labels } });
+        match self.patch(PATCH, &node.name_any(), &body).await {
             // Whoever is gone needs no labels.
             Ok(_) | Err(ApiError::NotFound) => Ok(()),
             Err(error) => Err(WriteError::Api(error)),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{BatchSettings, FindError, Finding, Instances, Lookups, Need, Node};
+use ccm_cloud::{BatchSettings, Batcher, FindError, Finding, Instances, Lookups, Member, Need, Node};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -39,10 +39,10 @@ impl FakeCloud {
 
     /// The handle to ask, and the task that does it.
     pub(crate) fn lookups(self: &Arc<Self>) -> (Lookups, JoinSet<()>) {
-        let (lookups, work) = Lookups::new(Arc::clone(self), BatchSettings::default());
+        let (batcher, work) = Batcher::new(Arc::clone(self), BatchSettings::default());
         let mut task = JoinSet::new();
         task.spawn(work);
-        (lookups, task)
+        (Lookups::new(vec![Member { schemes: vec![], batcher }]), task)
     }
 }
 

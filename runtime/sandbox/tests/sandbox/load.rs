@@ -43,7 +43,7 @@ async fn what_is_no_component_is_refused_with_the_way_out() {
              `wasm-tools component new`"
                 .to_owned(),
         ),
-        (b"\0asm", "it is damaged: unexpected end-of-file at byte 4".to_owned()),
+        (b"\0asm", "it is damaged: unexpected end-of-file at byte 4; build or upload it again".to_owned()),
     ];
     for (bytes, expected) in cases {
         assert_eq!(refusal(bytes.to_vec(), Limits::default(), true).await.to_string(), expected, "{bytes:?}");

@@ -148,9 +148,10 @@ fn events_api(client: &Client) -> Api<Event> {
     Api::namespaced(client.clone(), "default")
 }
 
-/// All Events in the cluster.
+/// All Events that a host wrote; the API server has some of its own.
 pub(crate) async fn all_events(client: &Client) -> Vec<Event> {
-    Api::all(client.clone()).list(&ListParams::default()).await.unwrap().items
+    let all: Vec<Event> = Api::all(client.clone()).list(&ListParams::default()).await.unwrap().items;
+    all.into_iter().filter(|event| event.reporting_instance.as_deref() == Some("wasm-ccm")).collect()
 }
 
 /// Events about a Node.

@@ -66,17 +66,17 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
         (
             "absent cloud-config",
             vec![provider.clone(), flag("cloud-config", folder.path().join("absent"))],
-            vec!["--cloud-config", "absent", "No such file"],
+            vec!["cloud-config", "absent", "No such file"],
         ),
         (
             "cloud-config that is a folder",
             vec![provider.clone(), flag("cloud-config", folder.path().into())],
-            vec!["--cloud-config", "directory"],
+            vec!["cloud-config", folder.path().to_str().unwrap()],
         ),
         (
             "cloud-config without text",
             vec![provider.clone(), flag("cloud-config", file("binary", b"\xff\xfe\x00"))],
-            vec!["--cloud-config", "binary"],
+            vec!["cloud-config", "binary"],
         ),
         ("absent list", vec![flag("providers", folder.path().join("absent.yaml"))], vec!["--providers", "absent.yaml"]),
         (

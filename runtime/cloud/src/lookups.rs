@@ -1,0 +1,147 @@
+//! Several providers behind one question: a node goes to the provider that its provider ID names. Each provider has batches
+//! of its own, so that a slow or broken one holds up nobody else's nodes.
+
+use std::sync::Arc;
+
+use crate::{Batcher, Failure, Instance, Need, Node, Reaction};
+
+/// A provider among others.
+pub struct Member {
+    /// Schemes of provider IDs that it takes care of, without `://`.
+    pub schemes: Vec<String>,
+    /// The way to it.
+    pub batcher: Batcher,
+}
+
+/// Asks all providers of this process. Cheap to clone.
+///
+/// | node | goes to |
+/// |---|---|
+/// | only one provider is configured | that one, whatever the scheme: it knows best what is foreign |
+/// | scheme of a provider | that provider |
+/// | no provider ID | each provider in turn, as long as the answer is "not mine" |
+/// | any other scheme | nobody: reaction `elsewhere` |
+///
+/// A provider that cannot answer is not passed over: the next one could claim the node, and a provider ID is for ever.
+#[derive(Clone)]
+pub struct Lookups {
+    members: Arc<[Member]>,
+}
+
+impl Lookups {
+    /// The providers in the operator's order.
+    #[must_use]
+    pub fn new(members: Vec<Member>) -> Self {
+        Self { members: members.into() }
+    }
+
+    /// The instance behind one node; none when every provider that was asked says that it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the first provider that cannot answer.
+    pub async fn find(&self, node: Node, need: Need) -> Result<Option<Box<Instance>>, Failure> {
+        if let [only] = &*self.members {
+            return only.batcher.find(node, need).await;
+        }
+        if node.provider_id.is_some() {
+            let own = |member: &&Member| member.schemes.iter().any(|scheme| Some(scheme.as_str()) == node.scheme());
+            let Some(member) = self.members.iter().find(own) else {
+                return Err(foreign("no configured provider takes care of this provider ID"));
+            };
+            return member.batcher.find(node, need).await;
+        }
+        let mut absent = false;
+        for member in self.members.iter() {
+            match member.batcher.find(node.clone(), need).await {
+                Ok(None) => absent = true,
+                Err(failure) if failure.reaction == Reaction::Elsewhere => {}
+                answer => return answer,
+            }
+        }
+        if absent { Ok(None) } else { Err(foreign("every configured provider says that this node is not its own")) }
+    }
+}
+
+fn foreign(why: &str) -> Failure {
+    Failure::new(Reaction::Elsewhere, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::{BatchSettings, FindError, Finding, InstanceState, Instances};
+
+    /// Knows the machines whose name begins with its own name, and cannot tell about those that have `down` and its name in it.
+    struct Cloud(&'static str);
+
+    impl Instances for Cloud {
+        async fn find(&self, nodes: Vec<Node>, _: Need) -> Result<Vec<Finding>, FindError> {
+            let answer = |node: Node| match node.name.as_str() {
+                name if name.contains(&format!("{}-down", self.0)) => {
+                    Finding::Unknown(Failure::new(Reaction::Retry, "down"))
+                }
+                name if name.contains(&format!("{}-foreign", self.0)) => Finding::Unknown(foreign("not mine")),
+                name if name.starts_with(self.0) => Finding::Found(Box::new(Instance {
+                    provider_id: format!("{}://{name}", self.0),
+                    instance_type: String::new(),
+                    addresses: vec![],
+                    zone: String::new(),
+                    region: String::new(),
+                    labels: Default::default(),
+                    state: InstanceState::Running,
+                })),
+                _ => Finding::Absent,
+            };
+            Ok(nodes.into_iter().map(answer).collect())
+        }
+    }
+
+    /// What these clouds say about a node.
+    async fn told(clouds: &[&'static str], name: &str, provider_id: Option<&str>) -> String {
+        let mut work = JoinSet::new();
+        let member = |name: &&'static str| {
+            let (batcher, running) = Batcher::new(Arc::new(Cloud(name)), BatchSettings::default());
+            work.spawn(running);
+            Member { schemes: vec![(*name).into()], batcher }
+        };
+        let lookups = Lookups::new(clouds.iter().map(member).collect());
+        let node = Node { name: name.into(), provider_id: provider_id.map(Into::into), ..Node::default() };
+        match lookups.find(node, Need::Metadata).await {
+            Ok(Some(instance)) => instance.provider_id,
+            Ok(None) => "absent".into(),
+            Err(failure) => failure.reaction.as_str().into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_go_where_their_provider_id_says() {
+        let cases = [
+            ("red-1", Some("red://1"), "red://red-1"),
+            ("blue-1", Some("blue://1"), "blue://blue-1"),
+            ("red-2", Some("blue://2"), "absent"),
+            ("red-3", Some("aws:///zone/i-1"), "elsewhere"),
+            ("red-4", Some("noscheme"), "elsewhere"),
+            ("blue-2", None, "blue://blue-2"),
+            ("green-1", None, "absent"),
+            ("blue-red-foreign", None, "blue://blue-red-foreign"),
+            ("red-foreign-blue-foreign", None, "elsewhere"),
+        ];
+        for (name, provider_id, wanted) in cases {
+            assert_eq!(told(&["red", "blue"], name, provider_id).await, wanted, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_is_away_does_not_lose_its_nodes_to_the_next() {
+        assert_eq!(told(&["red", "blue"], "blue-red-down", None).await, "retry");
+        assert_eq!(told(&["red", "blue"], "red-foreign-blue-down", None).await, "retry");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_single_provider_sees_every_node_and_judges_foreign_ones_itself() {
+        assert_eq!(told(&["red"], "red-1", Some("aws:///z/i-1")).await, "red://red-1");
+    }
+}
