@@ -98,7 +98,7 @@ pub(crate) struct CallSettings {
 
 type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
 
-/// Runs `work` on a fresh instance.
+/// Runs `work` on a fresh instance. An answer that gives rise to a complaint counts as none.
 ///
 /// # Cancel safety
 ///
@@ -109,6 +109,7 @@ pub(crate) async fn call<R: Send>(
     function: &'static str,
     subject: Subject,
     work: impl for<'a> FnOnce(&'a mut Store<CallState>, &'a Instance) -> Work<'a, R> + Send,
+    complaint: impl FnOnce(&R) -> Option<String> + Send,
 ) -> Result<R, CallError> {
     let limits = settings.limits;
     let start = Instant::now();
@@ -120,7 +121,10 @@ pub(crate) async fn call<R: Send>(
     let result = match tokio::time::timeout(limits.call_time, running).await {
         Err(_) => Err(CallError::OutOfTime(limits.call_time)),
         Ok(Err(error)) => Err(classify(store.data(), error)),
-        Ok(Ok(answer)) => Ok(answer),
+        Ok(Ok(answer)) => match complaint(&answer) {
+            Some(complaint) => Err(CallError::BadAnswer(complaint)),
+            None => Ok(answer),
+        },
     };
     if let Some(observer) = &settings.observer {
         let state = store.data();

@@ -77,7 +77,8 @@ impl Sandbox {
             let compiled = wasmtime::component::Component::new(&sandbox.engine, &bytes).map_err(LoadError::Compile)?;
             let linker = if outline.needs_wasi() { &sandbox.with_wasi } else { &sandbox.plain };
             let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
-            Ok((outline, Linked::try_new(pre)?))
+            let linked = Linked::try_new(pre, &outline.exports)?;
+            Ok((outline, linked))
         };
         let compiled = tokio::task::spawn_blocking(work).await;
         // A panic of the compiler is the component's fault, and not the end of the host.

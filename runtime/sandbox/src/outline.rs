@@ -206,7 +206,8 @@ fn check_parts(parts: usize, limits: &Limits) -> Result<(), LoadError> {
     at_most("parts when all components in it are unfolded", parts, limits.functions, "functions")
 }
 
-fn full_name(interface: &str) -> String {
+/// An interface of the contract, as components name it.
+pub(crate) fn full_name(interface: &str) -> String {
     CONTRACT.replacen('@', &format!("/{interface}@"), 1)
 }
 

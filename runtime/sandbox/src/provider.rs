@@ -11,10 +11,12 @@ use ccm_egress::cache::Cache;
 use ccm_egress::log::LogLimits;
 use ccm_egress::settings::Settings;
 use tokio::sync::Semaphore;
-use wasmtime::component::InstancePre;
+use wasmtime::Store;
+use wasmtime::component::{Instance, InstancePre};
 
-use crate::bindings::exports::ccm::cloud::{instances, meta};
+use crate::bindings::exports::ccm::cloud::{cluster, instances, load_balancer_survey, load_balancers, meta, routes};
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
+use crate::outline::full_name;
 use crate::{CallError, Limits, LoadError, Outline, convert};
 
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
@@ -64,24 +66,76 @@ impl Component {
             // With none, a call that takes longer than a tick would never end.
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.max(1))),
         };
-        Provider { descriptor: self.descriptor, settings, code: self.code }
+        Provider { descriptor: self.descriptor, exports: self.outline.exports, settings, code: self.code }
+    }
+}
+
+/// Interfaces that a component need not have. Nobody calls them yet, and one of the wrong types is refused all the same.
+struct Optional {
+    load_balancers: Option<load_balancers::GuestIndices>,
+    load_balancer_survey: Option<load_balancer_survey::GuestIndices>,
+    routes: Option<routes::GuestIndices>,
+    cluster: Option<cluster::GuestIndices>,
+}
+
+impl Optional {
+    fn find(pre: &InstancePre<CallState>, exports: &[String]) -> wasmtime::Result<Self> {
+        let has = |name: &str| exports.iter().any(|export| *export == full_name(name));
+        Ok(Self {
+            load_balancers: has("load-balancers").then(|| load_balancers::GuestIndices::new(pre)).transpose()?,
+            load_balancer_survey: has("load-balancer-survey")
+                .then(|| load_balancer_survey::GuestIndices::new(pre))
+                .transpose()?,
+            routes: has("routes").then(|| routes::GuestIndices::new(pre)).transpose()?,
+            cluster: has("cluster").then(|| cluster::GuestIndices::new(pre)).transpose()?,
+        })
+    }
+
+    /// Looks at the types.
+    fn load(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<()> {
+        if let Some(indices) = &self.load_balancers {
+            indices.load(&mut *store, instance)?;
+        }
+        if let Some(indices) = &self.load_balancer_survey {
+            indices.load(&mut *store, instance)?;
+        }
+        if let Some(indices) = &self.routes {
+            indices.load(&mut *store, instance)?;
+        }
+        if let Some(indices) = &self.cluster {
+            indices.load(&mut *store, instance)?;
+        }
+        Ok(())
+    }
+}
+
+/// The interface behind an offer.
+fn interface(capability: meta::Capability) -> &'static str {
+    match capability {
+        meta::Capability::LoadBalancers => "load-balancers",
+        meta::Capability::Routes => "routes",
+        meta::Capability::Cluster => "cluster",
     }
 }
 
 /// Code whose `describe` was not asked yet.
-pub(crate) struct Linked(Code);
+pub(crate) struct Linked {
+    code: Code,
+    optional: Optional,
+}
 
 impl Linked {
-    /// Finds the exports that every provider has.
-    pub(crate) fn try_new(pre: InstancePre<CallState>) -> Result<Self, LoadError> {
+    /// Finds the exports.
+    pub(crate) fn try_new(pre: InstancePre<CallState>, exports: &[String]) -> Result<Self, LoadError> {
         let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
-        Ok(Self(Code { pre, meta: Arc::new(meta), instances: Arc::new(instances) }))
+        let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
+        Ok(Self { code: Code { pre, meta: Arc::new(meta), instances: Arc::new(instances) }, optional })
     }
 
     /// Asks for the description, with nothing granted.
     pub(crate) async fn described(self, outline: Outline, limits: Limits) -> Result<Component, LoadError> {
-        let code = self.0;
+        let code = self.code;
         let door = Door { settings: Settings::default(), cache: Cache::new(0), log: LogLimits::default() };
         let settings = CallSettings {
             limits,
@@ -92,16 +146,28 @@ impl Linked {
             turns: Arc::new(Semaphore::new(1)),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));
-        let described = call(&settings, &code.pre, "meta.describe", Subject::default(), move |store, instance| {
-            Box::pin(async move {
-                // Types are looked at here, of all that will be called some day, and not when it is.
-                let loaded = instances.load(&mut *store, instance).and_then(|_| meta.load(&mut *store, instance));
-                match loaded {
-                    Ok(meta) => meta.call_describe(store).await.map(Ok),
-                    Err(error) => Ok(Err(error)),
-                }
-            })
-        });
+        let optional = self.optional;
+        let described = call(
+            &settings,
+            &code.pre,
+            "meta.describe",
+            Subject::default(),
+            move |store, instance| {
+                Box::pin(async move {
+                    // Types are looked at here, of all that will be called some day, and not when it is.
+                    let mut load = || {
+                        instances.load(&mut *store, instance)?;
+                        optional.load(&mut *store, instance)?;
+                        meta.load(&mut *store, instance)
+                    };
+                    match load() {
+                        Ok(meta) => meta.call_describe(store).await.map(Ok),
+                        Err(error) => Ok(Err(error)),
+                    }
+                })
+            },
+            |_| None,
+        );
         let descriptor = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
         let descriptor = convert::descriptor(descriptor);
         check_descriptor(&descriptor)?;
@@ -138,6 +204,7 @@ fn is_scheme(scheme: &str) -> bool {
 /// A provider that runs.
 pub struct Provider {
     descriptor: Descriptor,
+    exports: Vec<String>,
     settings: CallSettings,
     code: Code,
 }
@@ -162,9 +229,16 @@ impl Provider {
     /// The outer one when there is no answer, the inner one when the provider cannot tell.
     pub async fn check(&self, online: bool) -> Result<Result<Vec<Problem>, Failure>, CallError> {
         let exports = Arc::clone(&self.code.meta);
-        let answer = call(&self.settings, &self.code.pre, "meta.check", Subject::default(), move |store, instance| {
-            Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
-        });
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            "meta.check",
+            Subject::default(),
+            move |store, instance| {
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
+            },
+            |_| None,
+        );
         let answer = answer.await?;
         Ok(answer.map(convert::problems).map_err(convert::failure))
     }
@@ -176,9 +250,19 @@ impl Provider {
     /// The outer one when there is no answer, the inner one when the provider cannot tell.
     pub async fn offers(&self) -> Result<Result<Vec<Capability>, Failure>, CallError> {
         let exports = Arc::clone(&self.code.meta);
-        let answer = call(&self.settings, &self.code.pre, "meta.offers", Subject::default(), move |store, instance| {
-            Box::pin(async move { exports.load(&mut *store, instance)?.call_offers(store).await })
-        });
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            "meta.offers",
+            Subject::default(),
+            move |store, instance| {
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_offers(store).await })
+            },
+            |answer| {
+                let lost = answer.iter().flatten().find(|offer| !self.exports.contains(&full_name(interface(**offer))));
+                lost.map(|offer| format!("meta.offers names {} and does not export it", interface(*offer)))
+            },
+        );
         let answer = answer.await?;
         Ok(answer.map(|offers| offers.into_iter().map(convert::capability).collect()).map_err(convert::failure))
     }
@@ -215,14 +299,20 @@ impl Instances for Provider {
         let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
         let need = convert::need(need);
         let exports = Arc::clone(&self.code.instances);
-        let answer = call(&self.settings, &self.code.pre, "instances.find", subject, move |store, instance| {
-            Box::pin(async move { exports.load(&mut *store, instance)?.call_find(store, &nodes, need).await })
-        });
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            "instances.find",
+            subject,
+            move |store, instance| {
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_find(store, &nodes, need).await })
+            },
+            |answer| {
+                let given = answer.as_ref().map_or(asked, Vec::len);
+                (given != asked).then(|| format!("instances.find gave {given} findings for {asked} nodes"))
+            },
+        );
         let findings = answer.await?.map_err(convert::failure)?;
-        if findings.len() != asked {
-            let text = format!("instances.find gave {} findings for {asked} nodes", findings.len());
-            return Err(CallError::BadAnswer(text).into());
-        }
         let findings = findings.into_iter().map(convert::finding);
         Ok(findings.zip(own_ids).map(|(finding, own)| self.checked(finding, own.as_deref())).collect())
     }
