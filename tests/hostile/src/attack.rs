@@ -5,7 +5,7 @@ use std::hint::black_box;
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::instances::Finding;
 use ccm_sdk::log;
-use ccm_sdk::types::{Failure, Node, Subject};
+use ccm_sdk::types::{Failure, Node, Problem, Subject};
 
 /// Not in any call that a test makes.
 const STRANGER: &str = "not-of-this-call";
@@ -50,6 +50,28 @@ pub(crate) fn recurse() -> Vec<Finding> {
 #[expect(clippy::panic, reason = "the attack is a panic")]
 pub(crate) fn panic() -> ! {
     panic!("hostile on purpose")
+}
+
+/// A provider ID of somebody else's cloud.
+pub(crate) fn foreign_id(nodes: &[Node]) -> Vec<Finding> {
+    let mut findings = super::well_behaved(nodes);
+    if let Some(Finding::Found(instance)) = findings.first_mut() {
+        instance.provider_id = "aws:///eu-1a/i-0123".to_owned();
+    }
+    findings
+}
+
+/// A failure of a megabyte, with lines that look like somebody else's.
+pub(crate) fn chatty() -> Vec<Finding> {
+    vec![Finding::Unknown(Failure::retry("first\nlevel=error forged ".repeat(1 << 15)))]
+}
+
+/// More complaints than anybody reads, each of them long, the only fatal one last.
+pub(crate) fn problems() -> Vec<Problem> {
+    let problem = |fatal| Problem { field: "f".repeat(4096), message: "m\n".repeat(2048), fatal };
+    let mut problems = vec![problem(false); 500];
+    problems.push(problem(true));
+    problems
 }
 
 /// One argument of one host call is larger than what a host should copy.

@@ -56,11 +56,13 @@ impl meta::Guest for Hostile {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        Ok(vec![])
+        let lies = ccm_sdk::settings::get(probe::SETTING).as_deref() == Some("lying");
+        Ok(if lies { vec![Capability::Routes] } else { vec![] })
     }
 
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
-        Ok(vec![])
+        let complains = ccm_sdk::settings::get(probe::SETTING).as_deref() == Some("complaining");
+        Ok(if complains { attack::problems() } else { vec![] })
     }
 }
 
@@ -77,6 +79,8 @@ impl instances::Guest for Hostile {
             "huge-answer" => attack::huge_answer(),
             "too-few" => well_behaved(&nodes).into_iter().skip(1).collect(),
             "too-many" => [well_behaved(&nodes), vec![Finding::Absent]].concat(),
+            "foreign-id" => attack::foreign_id(&nodes),
+            "chatty" => attack::chatty(),
             "log-flood" => attack::log_flood(&nodes),
             "event-flood" => attack::event_flood(&nodes),
             "settings" => labelled(&nodes, probe::settings()),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Failure, FindError, Need, Reaction, Severity, Subject};
+use ccm_cloud::{Failure, FindError, Finding, Instances as _, Need, Node, Reaction, Severity, Subject};
+use ccm_egress::settings::Settings;
 use ccm_sandbox::Limits;
 use tracing::Level;
 
 use crate::capture::{Capture, Line, guest_line};
-use crate::rig::{Event, Rig, crashed, found, map, node};
+use crate::rig::{Event, HOSTILE, Rig, crashed, found, map, node};
 
 #[tokio::test]
 async fn a_guest_that_spins_is_stopped_at_its_computing_time() {
@@ -87,7 +88,7 @@ async fn another_number_of_findings_than_of_nodes_is_no_answer() {
         format!("the provider's answer breaks the contract: instances.find gave {count} findings for {asked} nodes")
     };
     for (name, count) in [("too-few", 0), ("too-many", 2)] {
-        assert_eq!(rig.attack(name).await, (crashed(&message(count, 1)), "ok"), "the call itself ended well");
+        assert_eq!(rig.attack(name).await, (crashed(&message(count, 1)), "bad-answer"));
     }
     assert_eq!(rig.find(&["too-few", "b", "c"]).await, Err(crashed(&message(2, 3))));
 }
@@ -161,4 +162,46 @@ async fn no_request_leaves() {
             ),
         ])
     );
+}
+
+/// A provider ID is written once and for ever.
+#[tokio::test]
+async fn a_provider_id_of_a_scheme_that_was_not_declared_is_not_believed() {
+    let rig = Rig::hostile(Limits::default()).await;
+    let findings = rig.find(&["foreign-id", "good"]).await.unwrap();
+    let [Finding::Unknown(failure), good] = findings.as_slice() else { panic!("{findings:?}") };
+    assert!(failure.message.contains("aws:///eu-1a/i-0123"), "{failure}");
+    assert_eq!(*good, found("good", &[]));
+
+    let own = Node { provider_id: Some("aws:///eu-1a/i-0123".into()), ..node("foreign-id") };
+    let kept = rig.provider.find(vec![own], Need::Metadata).await.unwrap();
+    assert!(matches!(kept.as_slice(), [Finding::Found(_)]), "the Node's own ID may come back: {kept:?}");
+}
+
+#[tokio::test]
+async fn what_a_provider_says_is_one_short_line_wherever_it_goes() {
+    let rig = Rig::hostile(Limits::default()).await;
+    let findings = rig.find(&["chatty"]).await.unwrap();
+    let [Finding::Unknown(failure)] = findings.as_slice() else { panic!("{findings:?}") };
+    assert!(failure.message.len() <= 1024 + '…'.len_utf8() && !failure.message.contains('\n'), "{failure}");
+
+    let settings = Settings { values: map(&[("mood", "complaining")]), ..Settings::default() };
+    let rig = Rig::with_settings(HOSTILE, Limits::default(), settings).await;
+    let problems = rig.provider.check(false).await.unwrap().unwrap();
+    assert_eq!(problems.len(), 50);
+    assert!(problems[0].fatal && problems.iter().skip(1).all(|problem| !problem.fatal), "the fatal one is kept");
+    let short = |text: &str, most: usize| text.len() <= most + '…'.len_utf8() && !text.contains('\n');
+    assert!(problems.iter().all(|problem| short(&problem.field, 256) && short(&problem.message, 1024)));
+}
+
+#[tokio::test]
+async fn an_offer_of_what_is_not_exported_is_no_answer() {
+    let settings = Settings { values: map(&[("mood", "lying")]), ..Settings::default() };
+    let rig = Rig::with_settings(HOSTILE, Limits::default(), settings).await;
+    let error = rig.provider.offers().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the provider's answer breaks the contract: meta.offers names routes and does not export it"
+    );
+    assert_eq!(rig.end().outcome, "bad-answer");
 }
