@@ -10,6 +10,9 @@ cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
 # Where cargo puts what it builds in providers/.
 wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
 
+# Components name no folder of the machine that built them, so that they are the same bytes everywhere.
+no_paths := "--remap-path-prefix=" + justfile_directory() + "=/src --remap-path-prefix=" + env("CARGO_HOME", env("HOME") / ".cargo") + "=/cargo"
+
 # List the recipes
 default:
     @{{ quote(just_executable()) }} --list --unsorted
@@ -63,6 +66,7 @@ build: _tools
 build-providers: _tools
     #!/usr/bin/env bash
     set -euo pipefail
+    export RUSTFLAGS={{ quote(no_paths) }}
     (cd providers && cargo build --release $(printf -- '-p %s ' {{ providers }}))
     mkdir -p target/providers
     for provider in {{ providers }}; do
@@ -102,7 +106,7 @@ clean:
     cd providers && cargo clean
 
 _guests: _tools
-    cd providers && cargo build --release -p hostile --target wasm32-unknown-unknown --target wasm32-wasip2
+    cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p hostile --target wasm32-unknown-unknown --target wasm32-wasip2
     mkdir -p target/guests
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/hostile.wasm target/guests/hostile.wasm
     cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.wasm target/guests/hostile-wasi.wasm
