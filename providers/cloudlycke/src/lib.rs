@@ -80,7 +80,7 @@ fn log_answers(nodes: &[Node], need: Need, answers: &[Answer]) {
         Need::Proof => "proof",
     };
     let count = |decision: &str| answers.iter().filter(|answer| answer.decision() == decision).count();
-    log::info(
+    log::debug(
         "machines looked up",
         &[
             ("method", &METHOD),

@@ -9,12 +9,14 @@ mod tests;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
@@ -26,6 +28,9 @@ use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
 const PAGE_SIZE: u32 = 250;
 /// Keys that wait for one subscriber. When it is full the watch waits: queues empty it at once.
 const SUBSCRIBER_BOUND: usize = 1_024;
+/// Shortest and longest time between two attempts to watch.
+const MIN_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The copy that kubectl keeps of what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -56,22 +61,36 @@ fn trim_metadata(metadata: &mut kube::core::ObjectMeta) {
     }
 }
 
-/// Whether the store has been filled once. Cheap to clone.
+/// Whether the store has been filled once, and what keeps it from that. Cheap to clone.
 ///
-/// [`Store::wait_until_ready`] must not be used where several tasks wait: it wakes only the one that asked last.
+/// `Store::wait_until_ready` must not be used where several tasks wait: it wakes only the one that asked last.
 #[derive(Debug, Clone)]
-pub struct FirstList(watch::Receiver<bool>);
+pub struct FirstList(watch::Receiver<Result<(), String>>);
 
 impl FirstList {
     /// As if the list were there.
     #[cfg(test)]
     pub(crate) fn there() -> Self {
-        Self(watch::channel(true).1)
+        Self(watch::channel(Ok(())).1)
     }
 
     /// Waits for the first complete list. False when the reflector ended before.
     pub async fn complete(mut self) -> bool {
-        self.0.wait_for(|complete| *complete).await.is_ok()
+        self.0.wait_for(Result::is_ok).await.is_ok()
+    }
+
+    /// How it stands now.
+    ///
+    /// # Errors
+    ///
+    /// The list is not complete: why, in words.
+    pub fn state(&self) -> Result<(), String> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until the state is another one. False when the reflector ended before.
+    pub async fn changed(&mut self) -> bool {
+        self.0.changed().await.is_ok()
     }
 }
 
@@ -83,7 +102,7 @@ where
     api: Api<DeserializeGuard<K>>,
     writer: Writer<K>,
     reader: Store<K>,
-    first_list: watch::Sender<bool>,
+    first_list: watch::Sender<Result<(), String>>,
     subscribers: Vec<mpsc::Sender<ObjectRef<K>>>,
     undecodable: HashSet<ObjectRef<K>>,
     meters: StoreMeters,
@@ -103,7 +122,7 @@ where
             api: Api::all(client),
             writer,
             reader,
-            first_list: watch::Sender::new(false),
+            first_list: watch::Sender::new(Err("the first list is not complete".to_owned())),
             subscribers: Vec::new(),
             undecodable: HashSet::new(),
             meters: metrics.of(&K::kind(&())),
@@ -135,18 +154,29 @@ where
     /// Watches until `shutdown`. Failures are waited out with back-off.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let config = watcher::Config::default().page_size(PAGE_SIZE);
-        let events = watcher(self.api.clone(), config).default_backoff();
-        let mut events = std::pin::pin!(events);
+        let mut events = std::pin::pin!(watcher(self.api.clone(), config));
+        let mut delays = delays();
         loop {
             let event = tokio::select! {
                 () = shutdown.cancelled() => return,
                 event = events.next() => event,
             };
             let told = match event {
-                Some(Ok(event)) => self.take(event),
+                Some(Ok(event)) => {
+                    // Each attempt begins with `Init`, also one that will fail.
+                    if !matches!(event, watcher::Event::Init) {
+                        delays = self::delays();
+                        self.recovered();
+                    }
+                    self.take(event)
+                }
                 Some(Err(error)) => {
-                    self.failed(&error);
-                    continue;
+                    let delay = delays.next().unwrap_or(MAX_DELAY);
+                    self.failed(error, delay);
+                    tokio::select! {
+                        () = shutdown.cancelled() => return,
+                        () = tokio::time::sleep(delay) => continue,
+                    }
                 }
                 None => return,
             };
@@ -160,9 +190,6 @@ where
     /// Stores what happened, and returns the keys to tell.
     fn take(&mut self, event: watcher::Event<DeserializeGuard<K>>) -> Vec<ObjectRef<K>> {
         self.meters.last_event.set(now_seconds());
-        if std::mem::take(&mut self.failing) {
-            tracing::info!(kind = %K::kind(&()), "API server answers again");
-        }
         let told = match event {
             watcher::Event::Apply(guard) => self.decoded(guard).map_or_else(Vec::new, |object| {
                 let key = key(&object);
@@ -198,7 +225,7 @@ where
             watcher::Event::InitDone => {
                 let mut keys: HashSet<_> = self.reader.state().iter().map(|object| key(&**object)).collect();
                 self.writer.apply_watcher_event(&watcher::Event::InitDone);
-                self.first_list.send_replace(true);
+                drop(self.first_list.send_replace(Ok(())));
                 keys.extend(self.reader.state().iter().map(|object| key(&**object)));
                 keys.into_iter().collect()
             }
@@ -233,12 +260,27 @@ where
         }
     }
 
-    fn failed(&mut self, error: &watcher::Error) {
+    fn failed(&mut self, error: watcher::Error, delay: Duration) {
         self.meters.failures.inc();
+        let error = tell_watch(error);
         if std::mem::replace(&mut self.failing, true) {
-            tracing::debug!(kind = %K::kind(&()), %error, "watch failed again");
+            tracing::debug!(kind = %K::kind(&()), error, retry_in = ?delay, "watch failed again");
         } else {
-            tracing::warn!(kind = %K::kind(&()), %error, "cannot watch, trying again with back-off");
+            tracing::warn!(kind = %K::kind(&()), error, retry_in = ?delay, "cannot watch, trying again with back-off");
+        }
+        let trouble = |state: &mut Result<(), String>| match state {
+            Ok(()) => false,
+            Err(why) => {
+                *why = format!("the first list is not complete: {error}");
+                true
+            }
+        };
+        self.first_list.send_if_modified(trouble);
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.failing) {
+            tracing::info!(kind = %K::kind(&()), "watch goes on");
         }
     }
 
@@ -250,6 +292,35 @@ where
             }
         }
         self.subscribers.retain(|subscriber| !subscriber.is_closed());
+    }
+}
+
+/// Between two attempts to watch.
+fn delays() -> impl Iterator<Item = Duration> {
+    let delays = ExponentialBuilder::new().with_min_delay(MIN_DELAY).with_max_delay(MAX_DELAY);
+    delays.with_jitter().without_max_times().build()
+}
+
+/// The API server's own words where it said something, else the whole chain of causes.
+fn tell_watch(error: watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => format!("{} ({})", status.message, status.code),
+        watcher::Error::WatchError(status) => format!("{} ({})", status.message, status.code),
+        other => {
+            let mut told = other.to_string();
+            let mut cause = std::error::Error::source(&other);
+            while let Some(error) = cause {
+                let text = error.to_string();
+                // Many an error repeats its cause.
+                if !told.contains(&text) {
+                    told = format!("{told}: {text}");
+                }
+                cause = error.source();
+            }
+            told
+        }
     }
 }
 

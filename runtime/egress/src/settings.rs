@@ -32,7 +32,8 @@ impl Settings {
         for (name, value) in given {
             let Some(setting) = descriptor.settings.iter().find(|setting| setting.name == *name) else {
                 let known: Vec<&str> = descriptor.settings.iter().map(|setting| setting.name.as_str()).collect();
-                problems.push(fatal(name, format!("{} has no such setting, it knows {known:?}", descriptor.name)));
+                let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
+                problems.push(fatal(name, format!("{} has no such setting, {known}; leave it out", descriptor.name)));
                 continue;
             };
             if !setting.allowed.is_empty() && !setting.allowed.contains(value) {
@@ -113,7 +114,7 @@ mod tests {
                 },
                 Problem {
                     field: "settings.moood".into(),
-                    message: r#"test has no such setting, it knows ["mood", "name"]"#.into(),
+                    message: r#"test has no such setting, it knows ["mood", "name"]; leave it out"#.into(),
                     fatal: true
                 },
             ]

@@ -64,7 +64,7 @@ impl Component {
             events,
             observer,
             // With none, a call that takes longer than a tick would never end.
-            turns: Arc::new(Semaphore::new(self.limits.busy_calls.max(1))),
+            turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
         };
         Provider { descriptor: self.descriptor, exports: self.outline.exports, settings, code: self.code }
     }

@@ -3,10 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+
+use crate::serve::Readiness;
+
+/// What must be true of the API server before the process is ready.
+pub(crate) const CHECK: &str = "API server";
 
 /// Reads and connects for at most this long without a byte, so that a dead connection is noticed.
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
@@ -20,6 +25,9 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> R
     let mut config = match kubeconfig {
         Some(path) => {
             let what = || format!("--kubeconfig {}", path.display());
+            // kube would take other encodings too, and stumble over what is none.
+            let bytes = std::fs::read(path).with_context(what)?;
+            ensure!(std::str::from_utf8(&bytes).is_ok(), "{}: it is not UTF-8 text", what());
             let file = Kubeconfig::read_from(path).with_context(what)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(what)?
         }
@@ -28,7 +36,8 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> R
             here.unwrap_or_else(|| Config::new(http::Uri::from_static("http://localhost")))
         }
         None => {
-            Config::incluster().context("no --kubeconfig is given, and this is not a pod with a service account")?
+            let here = Config::incluster().ok();
+            here.context("this is not a pod with a service account; say with --kubeconfig how to reach the API server")?
         }
     };
     if let Some(master) = master {
@@ -45,22 +54,41 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> R
 }
 
 /// Waits until the API server answers, with back-off from 0.5 s to 15 s and a log line each time.
-pub(crate) async fn wait_for(client: &Client) {
+pub(crate) async fn wait_for(client: &Client, readiness: &Readiness) {
     let mut delays = backoff(Duration::from_millis(500), Duration::from_secs(15));
     loop {
         let asked = tokio::time::timeout(Duration::from_secs(10), client.apiserver_version()).await;
         let error = match asked {
             Ok(Ok(version)) => {
                 tracing::info!(version = version.git_version, "API server answers");
+                readiness.set(CHECK, Ok(()));
                 return;
             }
-            Ok(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
+            Ok(Err(error)) => tell(&error),
             Err(_) => "no answer within 10 s".to_owned(),
         };
         let delay = delays.next().unwrap_or_default();
         tracing::warn!(error, retry_in = ?delay, "waiting for the API server");
+        readiness.set(CHECK, Err(error));
         tokio::time::sleep(delay).await;
     }
+}
+
+/// What an error of the API server says: its own words and the status, else every cause once.
+pub(crate) fn tell(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return format!("{} ({} {})", status.message, status.code, status.reason);
+    }
+    let mut told = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !told.contains(&text) {
+            told = format!("{told}: {text}");
+        }
+        cause = error.source();
+    }
+    told
 }
 
 /// Endless delays that double from `first` to `most`, with jitter.

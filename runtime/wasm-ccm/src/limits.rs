@@ -84,14 +84,26 @@ impl LimitSettings {
     pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<Self> {
         let mut object = serde_json::Map::new();
         for (name, value) in pairs {
+            // A limit takes the text, or the number that it is.
+            let text = serde_json::Value::from(value.as_str());
             let number = value.parse::<u64>().map(serde_json::Value::from);
-            let value = number.unwrap_or_else(|_| serde_json::Value::from(value.as_str()));
+            let fits = |value: &serde_json::Value| {
+                serde_json::from_value::<Self>(serde_json::json!({ name.clone(): value })).map(drop)
+            };
+            let value = match (fits(&text), number) {
+                (Ok(()), _) => text,
+                (Err(_), Ok(number)) if fits(&number).is_ok() => number,
+                (Err(error), _) => {
+                    return Err(error).with_context(|| {
+                        format!("--limit {name}={value}, such as memory-bytes=64MiB or call-time=60s")
+                    });
+                }
+            };
             if object.insert(name.clone(), value).is_some() {
                 bail!("limit {name} is given twice");
             }
         }
-        serde_json::from_value(object.into())
-            .context("--limit takes NAME=VALUE, such as memory-bytes=64MiB or call-time=60s")
+        serde_json::from_value(object.into()).context("--limit")
     }
 
     /// The limits with defaults where nothing is given.

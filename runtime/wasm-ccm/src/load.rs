@@ -135,7 +135,8 @@ impl Surroundings {
         let (size, imports) = (component.outline().size, component.outline().imports.len());
         let door = Door { settings, cache: Cache::new(config.limits.cache_bytes), log: config.limits.log };
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
-        judge(&provider).await.with_context(what)?;
+        let cloud_config = config.cloud_config.as_ref().map(|path| format!(" (cloud-config is {})", path.display()));
+        judge(&provider).await.with_context(|| what() + &cloud_config.unwrap_or_default())?;
         let offers =
             provider.offers().await.with_context(what)?.context("it cannot tell what it offers").with_context(what)?;
         tracing::info!(
@@ -145,7 +146,7 @@ impl Surroundings {
             digest,
             bytes = size,
             imports,
-            offers = ?offers,
+            optional = ?offers,
             ms = start.elapsed().as_millis(),
             "provider taken"
         );

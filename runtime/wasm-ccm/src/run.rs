@@ -98,7 +98,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
 
     let mut tasks = Tasks::default();
     tasks.spawn_signals()?;
-    readiness.set("API server", Err("no answer yet".to_owned()));
+    readiness.set(api::CHECK, Err("no answer yet".to_owned()));
     if args.secure_port != 0 {
         let listener = serve::bind(SocketAddr::new(args.bind_address, args.secure_port)).await?;
         tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
@@ -133,8 +133,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
     }
     let prepared = async {
-        api::wait_for(&client).await;
-        readiness.set("API server", Ok(()));
+        api::wait_for(&client, &readiness).await;
         try_join_all(providers.iter().map(|provider| surroundings.obtain(provider))).await
     };
     let Some(providers) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
@@ -202,10 +201,18 @@ fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec
     tasks.spawn_controller("reflector of Nodes", reflector.run(stop.clone()));
     tasks.spawn_controller("node controller", controller.run(stop.clone()));
     tasks.spawn_controller("readiness of Nodes", async move {
-        // An error means that the reflector is gone, which the process notices by itself.
-        if stop.run_until_cancelled(first_list.complete()).await == Some(true) {
+        let mut first_list = first_list;
+        let follow = async {
+            while let Err(why) = first_list.state() {
+                readiness.set(NODES, Err(why));
+                if !first_list.changed().await {
+                    // The reflector is gone, which the process notices by itself.
+                    return;
+                }
+            }
             readiness.set(NODES, Ok(()));
-        }
+        };
+        stop.run_until_cancelled(follow).await;
         stop.cancelled().await;
     });
 }

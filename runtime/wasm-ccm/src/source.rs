@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use tokio::io::AsyncReadExt as _;
 
+use crate::api::tell;
 use crate::unpack::{UnpackError, unpack};
 
 /// How long a ConfigMap is waited for.
@@ -72,9 +73,9 @@ pub(crate) enum SourceError {
     },
     /// The API server did not give it.
     #[error(
-        "the API server did not give the ConfigMap: {0}; the manager needs the right to get it (manifests/base/rbac.yaml)"
+        "the API server did not give the ConfigMap: {}; the manager needs the right to get it (manifests/base/rbac.yaml)", tell(.0)
     )]
-    Api(#[from] kube::Error),
+    Api(kube::Error),
     /// The API server did not answer.
     #[error("the API server did not answer within {API_TIMEOUT:?}")]
     ApiTimeout,
@@ -228,7 +229,7 @@ async fn read_config_map(
     key: Option<&str>,
 ) -> Result<Vec<u8>, SourceError> {
     let api: Api<ConfigMap> = Api::namespaced(client, namespace);
-    let Some(map) = api.get_opt(name).await? else {
+    let Some(map) = api.get_opt(name).await.map_err(SourceError::Api)? else {
         return Err(SourceError::NoConfigMap { namespace: namespace.to_owned(), name: name.to_owned() });
     };
     let mut binary = map.binary_data.unwrap_or_default();

@@ -42,7 +42,7 @@ pub(crate) struct Syncer {
 /// Why a Node was not initialised.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SyncError {
-    #[error("the machine of node {name} was not found out: {failure}")]
+    #[error("the machine of node {name} could not be determined: {failure}")]
     Lookup { name: String, failure: Failure },
     #[error("the cloud has no machine for node {0}")]
     Absent(String),

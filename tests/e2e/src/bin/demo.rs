@@ -27,9 +27,15 @@ async fn main() -> ExitCode {
     let flags: Vec<String> = std::env::args().skip(1).collect();
     let result = tokio::select! {
         result = demo(&flags) => result,
-        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = tokio::signal::ctrl_c() => interrupted(&flags),
     };
     ccm_e2e::exit_code(result)
+}
+
+/// Ctrl-C is how `--keep` ends; without it something did not happen.
+fn interrupted(flags: &[String]) -> Result<()> {
+    ensure!(!flags.is_empty(), "interrupted");
+    Ok(())
 }
 
 async fn demo(flags: &[String]) -> Result<()> {

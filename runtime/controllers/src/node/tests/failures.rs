@@ -44,7 +44,7 @@ async fn each_reaction_has_its_next_run_its_warning_and_its_count() {
         let counted = (bench.api.calls().len(), bench.metrics.node.failures(reaction));
         assert_eq!(counted, (0, u64::from(told.is_some())), "{word}");
         let warning = told.map(|told| {
-            format!("Warning SyncNodeFailed: the machine of node node0 was not found out: what the cloud said ({word}): {told}")
+            format!("Warning SyncNodeFailed: the machine of node node0 could not be determined: what the cloud said ({word}): {told}")
         });
         assert_eq!(bench.events().await, Vec::from_iter(warning), "{word}");
     }
