@@ -58,8 +58,8 @@ pub struct EventSettings {
     /// Most Events that wait. Default 4,096: one for each of 4,000 nodes that register at once, about 1 MiB. More
     /// than a million counts as a million.
     pub queue: usize,
-    /// Most Events that are being written at the same time. Default 2: Events leave the API server to the writes that
-    /// matter, and 200 a second are more than a person reads.
+    /// Most Events that are being written at the same time. Default 1: Events leave the API server to the writes that
+    /// matter, and stay in order; a few hundred a second are more than a person reads.
     pub concurrency: usize,
     /// How long waiting Events may still be written after the stop signal. Default 5 s. The rest is counted as dropped.
     pub drain_timeout: Duration,
@@ -73,7 +73,7 @@ impl Default for EventSettings {
     fn default() -> Self {
         Self {
             queue: 4_096,
-            concurrency: 2,
+            concurrency: 1,
             drain_timeout: Duration::from_secs(5),
             instance: "wasm-ccm".into(),
             provider_subject: None,

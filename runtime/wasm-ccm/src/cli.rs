@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
     pub(crate) controllers: Vec<String>,
     /// Most Nodes that are written at the same time.
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), help_heading = "Controllers")]
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31), help_heading = "Controllers")]
     pub(crate) concurrent_node_syncs: NonZeroUsize,
     /// The same for the refresh of addresses; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Controllers")]

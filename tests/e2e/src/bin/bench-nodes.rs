@@ -1,4 +1,4 @@
-//! `./just bench nodes [COUNT]`: how fast nodes become usable, and what it costs the API server. Two ways to begin: the
+//! `./just bench nodes [COUNT [FLAG ...]]`, with more flags for the host: how fast nodes become usable, and what it costs the API server. Two ways to begin: the
 //! host starts when all nodes wait, or all nodes register while it runs.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,8 @@ async fn run(begin: Begin, count: u32, report: &mut Report) -> Result<()> {
     let client = cluster.client().clone();
     manifest::apply(&client, "base/rbac.yaml").await?;
     let provider = component("providers/cloudlycke.wasm")?;
-    let flags = ["--provider".into(), provider.into_os_string()];
+    let mut flags = vec!["--provider".into(), provider.into_os_string()];
+    flags.extend(std::env::args_os().skip(2));
     let start_host = || Host::start(cluster.kubeconfig_of(&user.name)?, flags.clone());
     let nodes = || (0..count).map(|i| NodeFixture::new(format!("node-{i:05}")).internal_ip(&ip(i)));
 

@@ -115,8 +115,11 @@ fn a_kubeconfig_that_cannot_be_ends_the_process_with_code_1_and_a_line_that_name
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken");
     std::fs::write(&broken, "clusters: 7").unwrap();
+    // Once a panic: kube takes it for UTF-16.
+    let odd = folder.path().join("odd");
+    std::fs::write(&odd, b"\xff\xfe\0").unwrap();
     let provider = format!("--provider={}", cloudlycke().display());
-    for path in [folder.path().join("absent"), broken] {
+    for path in [folder.path().join("absent"), broken, odd] {
         let flag = format!("--kubeconfig={}", path.display());
         let (code, _, stderr) = run(&["run", &provider, &flag, "--secure-port=0"]);
         assert_eq!(code, Some(1), "{stderr}");
@@ -125,7 +128,7 @@ fn a_kubeconfig_that_cannot_be_ends_the_process_with_code_1_and_a_line_that_name
     }
     let (code, _, stderr) = run(&["run", &provider, "--secure-port=0"]);
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(complaint(&stderr).contains("no --kubeconfig is given, and this is not a pod"), "{stderr}");
+    assert!(complaint(&stderr).contains("this is not a pod with a service account; say with --kubeconfig"), "{stderr}");
 }
 
 #[test]
