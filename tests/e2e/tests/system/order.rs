@@ -167,5 +167,12 @@ async fn no_lookup_is_larger_than_the_operator_allows() {
     await_all_untainted(stage.client(), 30).await;
     assert!(host.lookups().await >= 3.0, "{} lookups", host.lookups().await);
     host.await_log(Duration::from_secs(5), &["machines looked up", "nodes=10"]).await.unwrap();
+    let log = host.log();
+    let sizes = log.iter().filter(|line| line.contains("machines looked up")).filter_map(|line| {
+        let (_, rest) = line.split_once(" nodes=")?;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+    });
+    let sizes: Vec<u32> = sizes.collect();
+    assert!(sizes.iter().all(|size| *size <= 10) && sizes.iter().sum::<u32>() >= 30, "{sizes:?}");
     host.end().await;
 }
