@@ -211,3 +211,18 @@ async fn a_reflector_that_ends_early_ends_the_wait_for_its_list() {
     let first_list = bench().nodes.first_list();
     assert!(!first_list.complete().await);
 }
+
+/// Each attempt to list begins with an event that is no error, which once started the back-off anew: one try a second for
+/// ever, and "answers again" in the log each time.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_refused_is_tried_less_and_less_often_and_says_why() {
+    let bench = bench();
+    bench.api.refuse("GET /api/v1/nodes", 403, 1_000);
+    let first_list = bench.nodes.first_list();
+    let mut task = JoinSet::new();
+    task.spawn(bench.nodes.run(CancellationToken::new()));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let tries = bench.api.count("GET /api/v1/nodes");
+    assert!((8..=25).contains(&tries), "{tries} tries in 5 minutes");
+    assert!(first_list.state().unwrap_err().contains("(403)"), "{:?}", first_list.state());
+}
