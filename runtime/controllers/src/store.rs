@@ -301,27 +301,29 @@ fn delays() -> impl Iterator<Item = Duration> {
     delays.with_jitter().without_max_times().build()
 }
 
-/// The API server's own words where it said something, else the whole chain of causes.
+/// As [`causes`], with the API server's own words where it said something.
 fn tell_watch(error: watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status)) => format!("{} ({})", status.message, status.code),
         watcher::Error::WatchError(status) => format!("{} ({})", status.message, status.code),
-        other => {
-            let mut told = other.to_string();
-            let mut cause = std::error::Error::source(&other);
-            while let Some(error) = cause {
-                let text = error.to_string();
-                // Many an error repeats its cause.
-                if !told.contains(&text) {
-                    told = format!("{told}: {text}");
-                }
-                cause = error.source();
-            }
-            told
-        }
+        other => causes(&other),
     }
+}
+
+/// An error and its causes in one line. Many an error repeats its cause: each is told once.
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !told.contains(&text) {
+            told = format!("{told}: {text}");
+        }
+        cause = error.source();
+    }
+    told
 }
 
 /// Name and namespace, without anything that changes.

@@ -79,16 +79,7 @@ pub(crate) fn tell(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({} {})", status.message, status.code, status.reason);
     }
-    let mut told = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !told.contains(&text) {
-            told = format!("{told}: {text}");
-        }
-        cause = error.source();
-    }
-    told
+    ccm_controllers::causes(error)
 }
 
 /// Endless delays that double from `first` to `most`, with jitter.
