@@ -128,8 +128,10 @@ impl Syncer {
 
     async fn initialise(&self, node: &Arc<Node>) -> Result<(), SyncError> {
         let found = self.find(node).await?.ok_or_else(|| SyncError::Absent(node.name_any()))?;
-        // Boxed: thousands may wait for the permit, few write.
+        // Boxed behind the permit: thousands may wait for it, few write.
+        let permit = self.writes.acquire().await;
         let written = Box::pin(self.write(node, &found)).await?;
+        drop(permit);
         if let Some(written) = written {
             self.initialised(&written).await;
         }
@@ -154,7 +156,6 @@ impl Syncer {
 
     /// Returns the Node when it was initialised here and now.
     async fn write(&self, node: &Arc<Node>, found: &Instance) -> Result<Option<Box<Node>>, SyncError> {
-        let _permit = self.writes.acquire().await;
         let order = self.settings.order();
         let written = match self.writer.initialise(Arc::clone(node), found, order).await {
             Ok(Written::Changed(written)) => written,

@@ -24,10 +24,11 @@ async fn bench() -> Result<()> {
     let mut report = Report::new("footprint");
     let size = std::fs::metadata(host::program()?)?.len();
     report.figure("binary", float(size) / 1e6, "MB", Some(Target::AtMost(30.0)));
-    for (name, nodes) in [("idle", 0), ("1000_nodes", NODES)] {
+    // For comparison: a Go manager has 57 MB idle, and 83 MB with 1,000 Nodes.
+    for (name, nodes, most) in [("idle", 0, 32.0), ("1000_nodes", NODES, 50.0)] {
         let (settled, compiled, peak) = run(nodes).await?;
         report
-            .figure(format!("{name}_rss"), settled / MIB, "MiB", Some(Target::AtMost(32.0)))
+            .figure(format!("{name}_rss"), settled / MIB, "MiB", Some(Target::AtMost(most)))
             .figure(format!("{name}_peak_while_compiling"), compiled / MIB, "MiB", Some(Target::AtMost(50.0)))
             .figure(format!("{name}_peak"), peak / MIB, "MiB", None);
     }
