@@ -1,14 +1,115 @@
-//! The import `http`. No endpoint can be granted by this version of the host, so every request is refused before a byte
-//! leaves the process.
+//! The import `http`: what a provider asks for, and what it gets.
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use crate::credentials::Part;
+
+/// How.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the methods of HTTP")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// What a request does to the cloud. The method does not tell: a login is a POST that changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Changes nothing.
+    Read,
+    /// Changes something; doing it twice is the same as once.
+    Repeatable,
+    /// Must not be repeated unless it is certain that it did not arrive.
+    Once,
+}
+
+/// A request, as the provider wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Name of an endpoint that the provider declared.
+    pub endpoint: String,
+    /// How.
+    pub method: Method,
+    /// What it does to the cloud.
+    pub effect: Effect,
+    /// Percent-encoded, appended to the endpoint's base URL.
+    pub path: String,
+    /// Names and values, not encoded yet.
+    pub query: Vec<(String, Vec<Part>)>,
+    /// Names and values.
+    pub headers: Vec<(String, Vec<Part>)>,
+    /// The body.
+    pub body: Vec<Part>,
+    /// The route with its variables left out, for metrics and messages.
+    pub operation: String,
+    /// For reads: an answer this young will do, and an identical request under way is joined. Zero asks now.
+    pub share: Duration,
+    /// What of the answer becomes a credential.
+    pub capture: Option<Capture>,
+}
+
+/// A value of the answer that becomes a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// Its name.
+    pub credential: String,
+    /// Where it stands.
+    pub source: CaptureSource,
+    /// Where the answer says how long it is good: RFC 3339, or seconds from now.
+    pub expires: Option<CaptureSource>,
+    /// Most that it lives, also without `expires`.
+    pub ttl: Option<Duration>,
+}
+
+/// A place in an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CaptureSource {
+    /// The header of that name.
+    Header(String),
+    /// RFC 6901.
+    JsonPointer(String),
+}
+
+/// What the cloud answered. Values of credentials are replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body, unpacked.
+    pub body: Bytes,
+    /// One line for messages: operation, status, request id, and what came instead of JSON.
+    pub summary: String,
+}
+
 /// Why there is no answer of the cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TransportReason {
-    /// The operator does not grant this endpoint.
+    /// The operator does not grant this endpoint, host, credential or header.
     Denied,
+    /// No such credential, or it has no value.
+    UnknownCredential,
+    /// No connection.
+    Connect,
+    /// No trust.
+    Tls,
+    /// No answer in time.
+    Timeout,
+    /// Request or response is larger than the limit.
+    TooLarge,
+    /// The host's own budget for this cloud is used up.
+    Throttled,
+    /// This call may not change the cloud.
+    ReadOnly,
+    /// Something else.
+    Other,
 }
 
 /// No answer of the cloud.
@@ -21,20 +122,6 @@ pub struct TransportError {
     pub maybe_sent: bool,
     /// When to try again, where that is known.
     pub retry_after: Option<Duration>,
-    /// For people.
+    /// For people. No secrets, no bodies.
     pub message: String,
-}
-
-/// Refuses a request to `endpoint`.
-///
-/// # Errors
-///
-/// Always: [`TransportReason::Denied`].
-pub fn send(endpoint: &str) -> Result<std::convert::Infallible, TransportError> {
-    Err(TransportError {
-        reason: TransportReason::Denied,
-        maybe_sent: false,
-        retry_after: None,
-        message: format!("endpoint {endpoint:?} is not granted: this version of wasm-ccm has no way to grant one"),
-    })
 }

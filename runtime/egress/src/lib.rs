@@ -12,9 +12,13 @@
 
 pub mod cache;
 pub mod config_file;
+pub mod credentials;
+pub mod encoding;
 pub mod http;
 pub mod log;
+pub mod secret;
 pub mod settings;
+pub mod signature;
 
 /// All that one provider may use.
 pub struct Door {

@@ -37,15 +37,12 @@ fn exchange(request: &http::Request) -> Result<http::Response, http::TransportEr
 }
 
 fn refuse<T>(endpoint: &str) -> Result<T, http::TransportError> {
-    match ccm_egress::http::send(endpoint) {
-        Ok(never) => match never {},
-        Err(error) => Err(http::TransportError {
-            reason: http::TransportReason::Denied,
-            maybe_sent: error.maybe_sent,
-            retry_after_ms: error.retry_after.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
-            message: error.message,
-        }),
-    }
+    Err(http::TransportError {
+        reason: http::TransportReason::Denied,
+        maybe_sent: false,
+        retry_after_ms: None,
+        message: format!("endpoint {endpoint:?} is not granted: this version of wasm-ccm has no way to grant one"),
+    })
 }
 
 /// No credential can be granted by this version of the host.
