@@ -7,8 +7,10 @@ use crate::{Address, Attributes, Failure, FindError, Node};
 /// What an answer is for, and so how fresh it must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Need {
-    /// Addresses, type, zone: a listing that others share will do.
+    /// Addresses, type, zone of a Node that waits for them: a listing that others share will do.
     Metadata,
+    /// The same, for a Node that works already: the cloud is asked when nothing more urgent waits.
+    Refresh,
     /// Is it there, does it run: the same.
     Existence,
     /// A Node may be deleted on this: nothing cached, nothing shared.

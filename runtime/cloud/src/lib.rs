@@ -9,8 +9,10 @@ mod descriptor;
 mod event;
 mod failure;
 mod instance;
+mod leadership;
 mod lookups;
 mod node;
+mod selector;
 
 pub use batch::{BatchSettings, Batcher};
 pub use descriptor::{
@@ -20,8 +22,10 @@ pub use descriptor::{
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
+pub use leadership::{Alone, Leadership};
 pub use lookups::{Lookups, Member};
 pub use node::{Address, AddressKind, Node};
+pub use selector::NodeSelector;
 
 /// Names and values without order, as the contract's `attributes`.
 pub type Attributes = std::collections::BTreeMap<String, String>;

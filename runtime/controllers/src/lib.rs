@@ -23,7 +23,7 @@ mod testing;
 
 pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference};
 pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, QueueMetrics, StoreMetrics};
-pub use node::{NodeController, NodeControllerParts, NodeSettings, ProvidedIpError};
+pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use queue::QueueSettings;
 pub use reaction::MIN_SLOW_RETRY;
 pub use store::{FirstList, Reflector, Trim, causes};

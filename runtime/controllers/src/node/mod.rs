@@ -15,8 +15,10 @@ mod addresses;
 mod labels;
 mod memory;
 mod refresh;
+mod selector;
 mod sync;
 mod view;
+mod wake;
 mod write;
 
 #[cfg(test)]
@@ -29,10 +31,11 @@ use std::time::Duration;
 use ccm_cloud::Lookups;
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{ObjectRef, Store};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use addresses::ProvidedIpError;
+pub use selector::NodeLabels;
 
 use crate::events::EventRecorder;
 use crate::metrics::{NodeMetrics, QueueMetrics};
@@ -115,6 +118,8 @@ pub struct NodeControllerParts {
     pub keys: mpsc::Receiver<ObjectRef<Node>>,
     /// The clouds.
     pub lookups: Lookups,
+    /// Grow when a cloud answers again that did not: then no Node waits out its back-off.
+    pub recoveries: Vec<watch::Receiver<u64>>,
     /// For Events.
     pub recorder: EventRecorder,
     /// For the controller itself.
@@ -130,6 +135,7 @@ pub struct NodeController {
     syncer: Arc<Syncer>,
     first_list: FirstList,
     keys: mpsc::Receiver<ObjectRef<Node>>,
+    recoveries: Vec<watch::Receiver<u64>>,
     queue_metrics: QueueMetrics,
 }
 
@@ -137,8 +143,8 @@ impl NodeController {
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: NodeControllerParts) -> Self {
-        let NodeControllerParts { gate, store, first_list, keys, lookups, recorder, metrics, queue_metrics, settings } =
-            parts;
+        let NodeControllerParts { gate, store, first_list, keys, lookups, .. } = parts;
+        let NodeControllerParts { recoveries, recorder, metrics, queue_metrics, settings, .. } = parts;
         let syncer = Arc::new(Syncer {
             store,
             lookups,
@@ -149,13 +155,14 @@ impl NodeController {
             metrics,
             settings,
         });
-        Self { syncer, first_list, keys, queue_metrics }
+        Self { syncer, first_list, keys, recoveries, queue_metrics }
     }
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { syncer, first_list, keys, queue_metrics } = self;
+        let Self { syncer, first_list, keys, recoveries, queue_metrics } = self;
+        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone());
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);
@@ -167,6 +174,7 @@ impl NodeController {
             queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
             stop.cancel();
         };
-        tokio::join!(queue, refresh::run(&syncer, first_list, &stop));
+        let merging = stop.run_until_cancelled(merging);
+        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop));
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ccm_cloud::Need;
 use futures::StreamExt as _;
 use futures::stream;
 use k8s_openapi::api::core::v1::Node;
@@ -94,7 +95,7 @@ pub(crate) async fn refresh(syncer: &Syncer) {
 
 async fn refresh_node(syncer: &Syncer, node: Arc<Node>, writes: &Semaphore) -> (String, Result<Outcome, SyncError>) {
     let name = node.name_any();
-    let outcome = match syncer.find(&node).await {
+    let outcome = match syncer.find(&node, Need::Refresh).await {
         Ok(Some(found)) => Box::pin(write(syncer, node, &found.addresses, writes)).await,
         Ok(None) => Ok(Outcome::Absent),
         Err(error) => Err(error),

@@ -110,10 +110,10 @@ impl Syncer {
     }
 
     /// The machine behind a Node, with a provider ID; none when the cloud has none.
-    pub(crate) async fn find(&self, node: &Node) -> Result<Option<Box<Instance>>, SyncError> {
+    pub(crate) async fn find(&self, node: &Node, need: Need) -> Result<Option<Box<Instance>>, SyncError> {
         let name = node.name_any();
         let limit = self.settings.lookup_timeout;
-        let asked = self.lookups.find(cloud_node(node), Need::Metadata);
+        let asked = self.lookups.find(cloud_node(node), need);
         let found = tokio::time::timeout(limit, asked)
             .await
             .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))
@@ -127,7 +127,7 @@ impl Syncer {
     }
 
     async fn initialise(&self, node: &Arc<Node>) -> Result<(), SyncError> {
-        let found = self.find(node).await?.ok_or_else(|| SyncError::Absent(node.name_any()))?;
+        let found = self.find(node, Need::Metadata).await?.ok_or_else(|| SyncError::Absent(node.name_any()))?;
         // Boxed behind the permit: thousands may wait for it, few write.
         let permit = self.writes.acquire().await;
         let written = Box::pin(self.write(node, &found)).await?;

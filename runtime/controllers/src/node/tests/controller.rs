@@ -4,8 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloud::{Failure, Finding, Reaction};
 use prometheus_client::registry::Registry;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::testing::{FakeApi, FakeCloud, found, node};
@@ -20,6 +22,17 @@ fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time: Duration) -> Metrics {
+    run_with(api, cloud, settings, time, vec![]).await
+}
+
+/// The same, with clouds that may come back.
+async fn run_with(
+    api: &FakeApi,
+    cloud: &Arc<FakeCloud>,
+    settings: NodeSettings,
+    time: Duration,
+    recoveries: Vec<watch::Receiver<u64>>,
+) -> Metrics {
     let metrics = Metrics::register(&mut Registry::default());
     let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
     let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
@@ -31,6 +44,7 @@ async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time
         first_list: nodes.first_list(),
         keys: nodes.subscribe(),
         lookups,
+        recoveries,
         recorder,
         metrics: metrics.node.clone(),
         queue_metrics: metrics.queue.clone(),
@@ -98,6 +112,25 @@ async fn the_events_of_the_last_syncs_are_written_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_does_not_wait_out_its_back_off_when_the_cloud_answers_again() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    cloud.answer("node0", [Finding::Unknown(Failure::new(Reaction::Quota, "used up")), found(|_| ())]);
+    api.add(node("node0").tainted().0);
+    let recovered = watch::Sender::new(0);
+    let settings = NodeSettings { slow_retry: Duration::from_secs(600), ..NodeSettings::default() };
+    let recoveries = vec![recovered.subscribe()];
+    let work = run_with(&api, &cloud, settings, Duration::from_secs(20), recoveries);
+    let back = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(cloud.asked().len(), 1, "the back-off is long");
+        recovered.send_replace(1);
+    };
+    tokio::join!(work, back);
+    assert_eq!(cloud.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_controller_ends_with_its_reflector() {
     let api = FakeApi::new();
     let metrics = Metrics::register(&mut Registry::default());
@@ -111,6 +144,7 @@ async fn the_controller_ends_with_its_reflector() {
         first_list: nodes.first_list(),
         keys: nodes.subscribe(),
         lookups,
+        recoveries: vec![],
         recorder,
         metrics: metrics.node.clone(),
         queue_metrics: metrics.queue,

@@ -1,6 +1,6 @@
 //! 7.1, 7.2 and 7.5: what the first sync of a Node writes.
 
-use ccm_cloud::{AddressKind, Failure, Finding, Reaction};
+use ccm_cloud::{AddressKind, Failure, Finding, Need, Reaction};
 use serde_json::{Value, json};
 
 use super::{Bench, EVENT, OBJECT, STATUS, SYNC_DELAY, TAINT_DELAY};
@@ -338,7 +338,7 @@ async fn case_7_5_49_metadata_with_a_provider_id_is_taken_as_it_is() {
     bench.cloud.answer("node0", [finding.clone()]);
     bench.add(node("node0").provider_id("fake://12345"));
     let node = bench.api.node("node0");
-    assert_eq!(bench.syncer.find(&node).await.unwrap().map(Finding::Found), Some(finding));
+    assert_eq!(bench.syncer.find(&node, Need::Metadata).await.unwrap().map(Finding::Found), Some(finding));
 }
 
 #[tokio::test(start_paused = true)]
@@ -353,7 +353,10 @@ async fn case_7_5_51_metadata_without_a_provider_id_gets_the_nodes_own() {
     bench.cloud.answer("node0", [finding("")]);
     bench.add(node("node0").provider_id("fake://12345"));
     let node = bench.api.node("node0");
-    assert_eq!(bench.syncer.find(&node).await.unwrap().map(Finding::Found), Some(finding("fake://12345")));
+    assert_eq!(
+        bench.syncer.find(&node, Need::Metadata).await.unwrap().map(Finding::Found),
+        Some(finding("fake://12345"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

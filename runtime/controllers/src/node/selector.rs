@@ -1,0 +1,256 @@
+//! Label selectors as text, with the grammar and the meaning that kubectl's `-l` has.
+//!
+//! `kube` can match selectors and not read them; its own also lack `>` and `<`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_cloud::NodeSelector;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::Store;
+
+use crate::store::FirstList;
+
+/// Answers selectors from the store of Nodes.
+pub struct NodeLabels {
+    store: Store<Node>,
+    first_list: FirstList,
+}
+
+impl NodeLabels {
+    /// Over the Nodes of a reflector.
+    #[must_use]
+    pub const fn new(store: Store<Node>, first_list: FirstList) -> Self {
+        Self { store, first_list }
+    }
+}
+
+impl NodeSelector for NodeLabels {
+    fn matching(&self, selector: &str) -> Result<Vec<String>, String> {
+        let selector = Selector::parse(selector)?;
+        self.first_list.state()?;
+        let nodes = self.store.state();
+        let mut names: Vec<String> =
+            nodes.iter().filter(|node| selector.matches(node.labels())).map(|node| node.name_any()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// All of them must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Selector(Vec<Requirement>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Exists,
+    Absent,
+    In(BTreeSet<String>),
+    /// Also where there is no such label.
+    NotIn(BTreeSet<String>),
+    Above(i64),
+    Below(i64),
+}
+
+/// Longest selector, in bytes.
+const MAX_SELECTOR: usize = 8 << 10;
+
+impl Selector {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_SELECTOR {
+            return Err(format!("the label selector has more than {MAX_SELECTOR} bytes"));
+        }
+        let requirements = split(text).map(Requirement::parse).collect::<Result<_, String>>();
+        Ok(Self(requirements.map_err(|why| format!("label selector {text:?}: {why}"))?))
+    }
+
+    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+/// At commas outside parentheses; nothing for an empty text.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_u32;
+    let pieces = text.split(move |c| {
+        match c {
+            '(' => depth = depth.saturating_add(1),
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    pieces.take(if text.trim().is_empty() { 0 } else { usize::MAX })
+}
+
+impl Requirement {
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Some(key) = text.strip_prefix('!') {
+            return Ok(Self { key: checked_key(key)?, test: Test::Absent });
+        }
+        let end = text.find(|c: char| c.is_whitespace() || "=!<>(".contains(c)).unwrap_or(text.len());
+        let (key, rest) = text.split_at(end);
+        let key = checked_key(key)?;
+        let rest = rest.trim();
+        if rest.is_empty() {
+            return Ok(Self { key, test: Test::Exists });
+        }
+        let one = |value: &str| Ok::<_, String>(BTreeSet::from([checked_value(value)?]));
+        // The longer operators first.
+        let test = if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
+            Test::In(one(value)?)
+        } else if let Some(value) = rest.strip_prefix("!=") {
+            Test::NotIn(one(value)?)
+        } else if let Some(value) = rest.strip_prefix('>') {
+            Test::Above(integer(value)?)
+        } else if let Some(value) = rest.strip_prefix('<') {
+            Test::Below(integer(value)?)
+        } else if let Some(values) = rest.strip_prefix("notin") {
+            Test::NotIn(set(values)?)
+        } else if let Some(values) = rest.strip_prefix("in") {
+            Test::In(set(values)?)
+        } else {
+            return Err(format!("{rest:?} is no operator; there are =, ==, !=, in (…), notin (…), > and <"));
+        };
+        Ok(Self { key, test })
+    }
+
+    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.test {
+            Test::Exists => value.is_some(),
+            Test::Absent => value.is_none(),
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Test::Above(bound) => number().is_some_and(|number| number > *bound),
+            Test::Below(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+fn set(text: &str) -> Result<BTreeSet<String>, String> {
+    let inside = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let inside = inside.ok_or_else(|| format!("{text:?} is no list of values in parentheses"))?;
+    inside.split(',').map(checked_value).collect()
+}
+
+fn integer(text: &str) -> Result<i64, String> {
+    text.trim().parse().map_err(|_| format!("{:?} is no whole number", text.trim()))
+}
+
+/// A qualified name: an optional DNS subdomain, a slash, and a name.
+fn checked_key(key: &str) -> Result<String, String> {
+    let key = key.trim();
+    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_domain = |prefix: &str| {
+        (1..=253).contains(&prefix.len())
+            && prefix.split('.').all(|label| {
+                !label.is_empty()
+                    && !label.starts_with('-')
+                    && !label.ends_with('-')
+                    && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            })
+    };
+    if name.is_empty() || !is_name(name) || !prefix.is_none_or(is_domain) {
+        return Err(format!("{key:?} is no name of a label"));
+    }
+    Ok(key.to_owned())
+}
+
+fn checked_value(value: &str) -> Result<String, String> {
+    let value = value.trim();
+    if value.is_empty() || is_name(value) {
+        Ok(value.to_owned())
+    } else {
+        Err(format!("{value:?} is no value of a label"))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+    text.len() <= 63
+        && is_edge(text.bytes().next())
+        && is_edge(text.bytes().last())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
+    }
+
+    /// Facts about `labels.Parse` and `Requirement.Matches` of Kubernetes.
+    #[test]
+    fn selectors_mean_what_kubectl_means_by_them() {
+        let cases = [
+            ("", true),
+            ("  ", true),
+            ("pool=web", true),
+            ("pool == web", true),
+            ("pool=db", false),
+            ("pool!=db", true),
+            ("absent!=db", true),
+            ("pool", true),
+            ("absent", false),
+            ("!absent", true),
+            ("! pool", false),
+            ("pool in (web, db)", true),
+            ("pool in (db)", false),
+            ("pool notin (db)", true),
+            ("absent notin (web)", true),
+            ("absent in ()", false),
+            ("empty in ()", true),
+            ("empty=", true),
+            ("cpus>3", true),
+            ("cpus > 4", false),
+            ("cpus<5", true),
+            ("pool>1", false),
+            ("absent<1", false),
+            ("pool=web,cpus>3,!absent", true),
+            ("pool in (web,db),cpus<2", false),
+            ("node.kubernetes.io/role=worker", true),
+            ("in=x", false),
+            ("notin", false),
+        ];
+        let node = labels(&[("pool", "web"), ("cpus", "4"), ("empty", ""), ("node.kubernetes.io/role", "worker")]);
+        for (selector, matches) in cases {
+            assert_eq!(Selector::parse(selector).unwrap().matches(&node), matches, "{selector:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_that_names_it() {
+        let cases = [
+            "=web",
+            ",",
+            "a,",
+            "a in",
+            "a in (b",
+            "a in b",
+            "a ~ b",
+            "a=b c",
+            "a>x",
+            "A/b/c",
+            "UPPER.example/x",
+            "-a",
+            "a=-b",
+            "!",
+        ];
+        for selector in cases {
+            let error = Selector::parse(selector).unwrap_err();
+            assert!(error.contains(&format!("{selector:?}")), "{error}");
+        }
+        assert!(Selector::parse(&"a,".repeat(10_000)).is_err());
+    }
+}

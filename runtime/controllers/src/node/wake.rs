@@ -1,0 +1,51 @@
+//! Nodes that wait out a back-off are tried again at once when the cloud answers again.
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::{mpsc, watch};
+
+use super::view::is_uninitialized;
+
+/// Keys that wait for the queue, which takes them at once.
+const BOUND: usize = 64;
+
+/// The keys that come in, and those of all uninitialized Nodes whenever one of `recoveries` grows. The future does the
+/// work and ends with `keys`, or when nobody takes them any more.
+pub(super) fn merge(
+    mut keys: mpsc::Receiver<ObjectRef<Node>>,
+    recoveries: Vec<watch::Receiver<u64>>,
+    store: Store<Node>,
+) -> (mpsc::Receiver<ObjectRef<Node>>, impl Future<Output = ()>) {
+    let (sender, merged) = mpsc::channel(BOUND);
+    let work = async move {
+        let mut waiting: FuturesUnordered<_> = recoveries.into_iter().map(changed).collect();
+        loop {
+            tokio::select! {
+                key = keys.recv() => {
+                    let Some(key) = key else { return };
+                    if sender.send(key).await.is_err() {
+                        return;
+                    }
+                }
+                Some(recovery) = waiting.next(), if !waiting.is_empty() => {
+                    // None: whoever counts is gone.
+                    let Some(recovery) = recovery else { continue };
+                    waiting.push(changed(recovery));
+                    for node in store.state().iter().filter(|node| is_uninitialized(node)) {
+                        if sender.send(ObjectRef::new(&node.name_any())).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    };
+    (merged, work)
+}
+
+async fn changed(mut recovery: watch::Receiver<u64>) -> Option<watch::Receiver<u64>> {
+    recovery.changed().await.ok().map(|()| recovery)
+}

@@ -1,0 +1,92 @@
+//! What belongs to a single call of a provider: how long it may take, what it may change, how much it may be given.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::budget::Class;
+use crate::capture::Generation;
+
+/// One call, from the network's side.
+pub struct CallScope {
+    /// How urgent its requests are.
+    pub class: Class,
+    /// Whether it may not change the cloud: lookups, checks, plans.
+    pub read_only: bool,
+    /// Whether a Node may be deleted on its answer: then nothing is shared with others.
+    pub proof: bool,
+    /// When its time is over.
+    pub deadline: Instant,
+    requests_left: AtomicUsize,
+    bytes_left: AtomicUsize,
+    /// Which value of a captured credential it knows.
+    seen: Mutex<BTreeMap<String, Seen>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    generation: Generation,
+    own: bool,
+}
+
+/// Longest call that the clock is asked about.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl CallScope {
+    /// A call that ends at `deadline`, sends at most `requests` requests and gets bodies of at most `bytes` in sum.
+    #[must_use]
+    pub fn new(
+        class: Class,
+        read_only: bool,
+        proof: bool,
+        deadline: Option<Instant>,
+        requests: usize,
+        bytes: usize,
+    ) -> Self {
+        Self {
+            class,
+            read_only,
+            proof,
+            deadline: deadline.unwrap_or_else(|| Instant::now() + FOREVER),
+            requests_left: AtomicUsize::new(requests),
+            bytes_left: AtomicUsize::new(bytes),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// What is left of its time.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Counts a request. False when there were too many.
+    pub(crate) fn takes_request(&self) -> bool {
+        take(&self.requests_left, 1)
+    }
+
+    /// Counts the bytes of a body. False when there were too many.
+    pub(crate) fn takes_bytes(&self, bytes: usize) -> bool {
+        take(&self.bytes_left, bytes)
+    }
+
+    /// The generation of `credential` that this call knows, and whether it captured that one itself.
+    pub(crate) fn seen(&self, credential: &str) -> (Option<Generation>, bool) {
+        let seen = self.seen.lock().get(credential).copied();
+        (seen.map(|seen| seen.generation), seen.is_some_and(|seen| seen.own))
+    }
+
+    pub(crate) fn saw(&self, credential: &str, generation: Generation, own: bool) {
+        let mut seen = self.seen.lock();
+        let entry = seen.entry(credential.to_owned()).or_default();
+        let own = own || (entry.own && entry.generation == generation);
+        *entry = Seen { generation, own };
+    }
+}
+
+fn take(left: &AtomicUsize, amount: usize) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()
+}

@@ -1,0 +1,231 @@
+//! Where the value of a credential comes from. Files are looked at for each use: a rotated one counts with the next request.
+
+use std::fmt;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ccm_cloud::ConfigFormat;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
+use crate::secret::Secret;
+
+/// Largest file with a credential, in bytes.
+const MAX_FILE: u64 = 64 << 10;
+/// A file that changed so shortly before it was read may change again without its time stamp telling.
+const UNSETTLED: Duration = Duration::from_millis(100);
+
+/// Why a source gives no value. Never holds one.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file system's words.
+    #[error("cannot read {}: {error}; check the path and who may read it", .path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Not a file of credentials.
+    #[error("{} {why}", .path.display())]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Where a value comes from.
+pub enum CredentialSource {
+    /// An environment variable, read at start.
+    Environment {
+        /// Its name.
+        variable: String,
+        /// Its value.
+        value: Secret,
+    },
+    /// The content of a file, without a line end at its end.
+    File(FileValue),
+    /// A key of the cloud-config.
+    ConfigKey {
+        /// The file.
+        file: FileValue,
+        /// How it is written.
+        format: ConfigFormat,
+        /// `section.key`
+        key: String,
+    },
+    /// Something that somebody else keeps up to date: a Kubernetes Secret.
+    Watched {
+        /// As the operator wrote it.
+        name: String,
+        /// Its newest value.
+        value: watch::Receiver<Option<Secret>>,
+    },
+}
+
+impl CredentialSource {
+    /// The content of a file.
+    #[must_use]
+    pub fn file(path: PathBuf) -> Self {
+        Self::File(FileValue::new(path, MAX_FILE))
+    }
+
+    /// A key of a configuration file.
+    #[must_use]
+    pub fn config_key(path: PathBuf, format: ConfigFormat, key: String) -> Self {
+        let most = u64::try_from(MAX_CONFIG_FILE).unwrap_or(u64::MAX);
+        Self::ConfigKey { file: FileValue::new(path, most), format, key }
+    }
+
+    /// The value of now; none when there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`]
+    pub fn read(&self) -> Result<Option<Secret>, SourceError> {
+        match self {
+            Self::Environment { value, .. } => Ok(Some(value.clone())),
+            Self::Watched { value, .. } => Ok(value.borrow().clone()),
+            Self::File(file) => file.read(|_, bytes| Ok(Some(Secret::new(without_line_end(bytes).to_vec())))),
+            Self::ConfigKey { file, format, key } => file.read(|path, bytes| {
+                let unusable = |why: String| SourceError::Unusable { path: path.to_owned(), why };
+                let config = ConfigFile::read(bytes, *format).map_err(|error| unusable(error.to_string()))?;
+                Ok(config.and_then(|config| config.secret_value(key)))
+            }),
+        }
+    }
+}
+
+impl fmt::Display for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment { variable, .. } => write!(f, "env:{variable}"),
+            Self::File(file) => write!(f, "file:{}", file.path.display()),
+            Self::ConfigKey { file, key, .. } => write!(f, "{key} in {}", file.path.display()),
+            Self::Watched { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+fn without_line_end(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    bytes.strip_suffix(b"\r").unwrap_or(bytes)
+}
+
+/// A value made from a file, made again when the file is another.
+pub struct FileValue {
+    path: PathBuf,
+    most: u64,
+    last: Mutex<Option<(Stamp, Option<Secret>)>>,
+}
+
+/// What tells one state of a file from the next: an overwrite, a rename, the switch of a link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> std::io::Result<(Self, bool)> {
+        let meta = std::fs::metadata(path)?;
+        let stamp = Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            len: meta.len(),
+            // Not the time of modification: that one can be set back.
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        };
+        let age = SystemTime::now().duration_since(meta.modified()?).unwrap_or_default();
+        Ok((stamp, age > UNSETTLED))
+    }
+}
+
+impl FileValue {
+    fn new(path: PathBuf, most: u64) -> Self {
+        Self { path, most, last: Mutex::default() }
+    }
+
+    fn read(
+        &self,
+        value: impl FnOnce(&Path, &[u8]) -> Result<Option<Secret>, SourceError>,
+    ) -> Result<Option<Secret>, SourceError> {
+        let path = &self.path;
+        let failed = |error| SourceError::Read { path: path.clone(), error };
+        // On the async worker: mounted Secrets are in memory, and a look at one takes a microsecond.
+        let (stamp, settled) = Stamp::of(path).map_err(failed)?;
+        if let Some((last, value)) = &*self.last.lock()
+            && *last == stamp
+        {
+            return Ok(value.clone());
+        }
+        let mut bytes = zeroize::Zeroizing::new(Vec::new());
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(self.most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > self.most {
+            let why = format!("has more than {} bytes", self.most);
+            return Err(SourceError::Unusable { path: path.clone(), why });
+        }
+        let value = value(path, &bytes)?;
+        *self.last.lock() = settled.then(|| (stamp, value.clone()));
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(source: &CredentialSource) -> Option<String> {
+        source.read().unwrap().map(|secret| String::from_utf8(secret.expose().to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_rotated_file_counts_with_the_next_look_however_it_was_rotated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let source = CredentialSource::file(path.clone());
+        assert!(source.read().is_err(), "not there yet");
+        std::fs::write(&path, "first-value\n").unwrap();
+        assert_eq!(text(&source).as_deref(), Some("first-value"));
+        // The same length, at once.
+        std::fs::write(&path, "other-value\n").unwrap();
+        assert_eq!(text(&source).as_deref(), Some("other-value"));
+        std::fs::write(folder.path().join("new"), "third-value\r\n").unwrap();
+        std::fs::rename(folder.path().join("new"), &path).unwrap();
+        assert_eq!(text(&source).as_deref(), Some("third-value"));
+    }
+
+    /// As the kubelet does: `token` is a link through `..data`, which is switched by a rename.
+    #[test]
+    fn the_switch_of_a_mounted_secret_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (version, value) in [("..1", "value-one"), ("..2", "value-two")] {
+            std::fs::create_dir(at(version)).unwrap();
+            std::fs::write(at(version).join("token"), value).unwrap();
+        }
+        std::os::unix::fs::symlink("..1", at("..data")).unwrap();
+        std::os::unix::fs::symlink("..data/token", at("token")).unwrap();
+        let source = CredentialSource::file(at("token"));
+        assert_eq!(text(&source).as_deref(), Some("value-one"));
+        std::os::unix::fs::symlink("..2", at("..data_tmp")).unwrap();
+        std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        assert_eq!(text(&source).as_deref(), Some("value-two"));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_without_reading_it_all() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![b'x'; 65 << 10]).unwrap();
+        let error = CredentialSource::file(file.path().to_owned()).read().err().unwrap();
+        assert!(error.to_string().contains("has more than 65536 bytes"), "{error}");
+    }
+}
