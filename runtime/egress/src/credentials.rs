@@ -1,7 +1,25 @@
 //! The import `credentials`: what a provider can do with secrets without ever holding one.
+//!
+//! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: it never leaves
+//! itself, its signatures go to its other places.
 
+mod source;
+mod uses;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloud::Descriptor;
+use parking_lot::{Mutex, RwLock};
+
+pub use source::{CredentialSource, SourceError};
+pub use uses::{At, Spot, Uses, widened};
+
+use crate::capture::Captured;
 use crate::encoding::Encoding;
-use crate::signature::Algorithm;
+use crate::redact::Redactor;
+use crate::secret::Secret;
+use crate::signature::{Algorithm, Digest, PrivateKey};
 
 /// A piece of a header value, a query value or a body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,4 +60,266 @@ pub enum SignedPart {
     },
     /// Path and query as they are sent.
     Target,
+}
+
+/// Why a credential is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such credential, no value, or not of the kind that was asked for.
+    #[error("{0}")]
+    Unknown(String),
+    /// Not declared for this place.
+    #[error("{0}")]
+    Denied(String),
+}
+
+/// Shortest credential, in bytes, unless set otherwise: replacing shorter values would destroy answers.
+pub const MIN_CREDENTIAL_BYTES: usize = 8;
+/// Values of one credential that were valid before and are still replaced in answers.
+const OLD_VALUES: usize = 4;
+
+/// The credentials of one provider.
+pub struct Credentials {
+    uses: Uses,
+    given: BTreeMap<String, Given>,
+    captured: Arc<Captured>,
+    /// Secrets of the configuration that nobody declared: they are used for nothing, and still replaced.
+    hidden: Vec<(String, Secret)>,
+    min_bytes: usize,
+    redactor: RwLock<Option<(u64, Arc<Redactor>)>>,
+}
+
+/// A credential that the operator gave.
+struct Given {
+    source: CredentialSource,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest value, and how often it changed.
+    value: Option<Secret>,
+    changes: u64,
+    old: Vec<Secret>,
+    /// Parsed once per value: parsing an RSA key takes longer than signing with it.
+    key: Option<Result<Arc<PrivateKey>, String>>,
+    /// What is said once, until it is another.
+    trouble: Option<String>,
+}
+
+impl Credentials {
+    /// The credentials that `descriptor` declares, with the values that the operator gave. `captured` survives a swap.
+    #[must_use]
+    pub fn new(
+        descriptor: &Descriptor,
+        given: BTreeMap<String, CredentialSource>,
+        hidden: Vec<(String, Secret)>,
+        captured: Arc<Captured>,
+        min_bytes: usize,
+    ) -> Self {
+        let given = given.into_iter().map(|(name, source)| (name, Given { source, state: Mutex::default() }));
+        Self {
+            uses: Uses::new(&descriptor.credentials),
+            given: given.collect(),
+            captured,
+            hidden,
+            min_bytes,
+            redactor: RwLock::default(),
+        }
+    }
+
+    /// Where each may stand.
+    #[must_use]
+    pub const fn uses(&self) -> &Uses {
+        &self.uses
+    }
+
+    /// Those that answers gave.
+    #[must_use]
+    pub fn captured(&self) -> &Captured {
+        &self.captured
+    }
+
+    /// What is wrong with the credentials now: required ones without a value, values that cannot be used.
+    #[must_use]
+    pub fn problems(&self, descriptor: &Descriptor) -> Vec<(String, String)> {
+        let mut problems = Vec::new();
+        for declared in &descriptor.credentials {
+            let name = &declared.name;
+            match self.given.get(name) {
+                Some(_) => {
+                    if let Err(Refusal::Unknown(why) | Refusal::Denied(why)) = self.value(name) {
+                        problems.push((name.clone(), why));
+                    }
+                }
+                None if declared.required => problems.push((
+                    name.clone(),
+                    format!(
+                        "the provider needs it ({}); give it with --credential {name}=file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY{}",
+                        declared.purpose,
+                        keys(&declared.value.keys)
+                    ),
+                )),
+                None => {}
+            }
+        }
+        problems
+    }
+
+    /// Whether the operator gave it, so that no answer can.
+    #[must_use]
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// Another number whenever a value changes.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        let changes = self.given.values().map(|given| given.state.lock().changes).sum::<u64>();
+        changes.wrapping_add(self.captured.changes().rotate_left(32))
+    }
+
+    /// The value of a credential now.
+    ///
+    /// # Errors
+    ///
+    /// It is not declared, was not given, or its source cannot be read.
+    pub fn value(&self, name: &str) -> Result<Secret, Refusal> {
+        if !self.uses.knows(name) {
+            return Err(Refusal::Unknown(format!("credential {name:?} is not declared by the provider")));
+        }
+        if let Some(given) = self.given.get(name) {
+            return given.refresh(name, self.min_bytes).map(|(value, _)| value).map_err(Refusal::Unknown);
+        }
+        let captured = self.captured.value(name).map(|(value, _)| value);
+        captured.ok_or_else(|| Refusal::Unknown(format!("credential {name:?} has no value: {NO_VALUE}")))
+    }
+
+    /// The parsed key of a credential.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value), and when it is no key.
+    pub fn key(&self, name: &str) -> Result<Arc<PrivateKey>, Refusal> {
+        let unknown = |why: String| Refusal::Unknown(format!("credential {name:?} is no private key: {why}"));
+        let Some(given) = self.given.get(name) else {
+            let value = self.value(name)?;
+            return PrivateKey::parse(&value).map(Arc::new).map_err(|error| unknown(error.to_string()));
+        };
+        let (value, changes) = given.refresh(name, self.min_bytes).map_err(Refusal::Unknown)?;
+        if let Some(key) = given.state.lock().key.clone() {
+            return key.map_err(unknown);
+        }
+        let key = PrivateKey::parse(&value).map(Arc::new).map_err(|error| error.to_string());
+        let mut state = given.state.lock();
+        // Somebody may have changed the value meanwhile.
+        if state.changes == changes {
+            state.key = Some(key.clone());
+        }
+        drop(state);
+        key.map_err(unknown)
+    }
+
+    /// The algorithm that fits a key.
+    ///
+    /// # Errors
+    ///
+    /// As [`key`](Self::key); [`Refusal::Denied`] when it is not declared for signing.
+    pub fn key_algorithm(&self, name: &str) -> Result<Algorithm, Refusal> {
+        self.uses.signs_somewhere(name)?;
+        Ok(self.key(name)?.algorithm())
+    }
+
+    /// Digest of the public half of a key.
+    ///
+    /// # Errors
+    ///
+    /// As [`key_algorithm`](Self::key_algorithm).
+    pub fn fingerprint(&self, name: &str, digest: Digest) -> Result<Vec<u8>, Refusal> {
+        self.uses.signs_somewhere(name)?;
+        Ok(self.key(name)?.fingerprint(digest))
+    }
+
+    /// A signature by the credential `name`, which is a shared secret or a private key.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value), and when algorithm and key do not fit.
+    pub fn sign(&self, name: &str, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let unknown = |why: String| Refusal::Unknown(format!("credential {name:?} cannot sign: {why}"));
+        match algorithm {
+            Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 => {
+                crate::signature::sign(&self.value(name)?, algorithm, data).map_err(|error| unknown(error.to_string()))
+            }
+            _ => self.key(name)?.sign(algorithm, data).map_err(|error| unknown(error.to_string())),
+        }
+    }
+
+    /// Replaces the values of all credentials, of now and of shortly before.
+    #[must_use]
+    pub fn redactor(&self) -> Arc<Redactor> {
+        let version = self.version();
+        if let Some((of, redactor)) = &*self.redactor.read()
+            && *of == version
+        {
+            return Arc::clone(redactor);
+        }
+        let mut values: Vec<(String, Secret)> = self.hidden.clone();
+        for (name, given) in &self.given {
+            let state = given.state.lock();
+            values.extend(state.value.iter().chain(&state.old).map(|value| (name.clone(), value.clone())));
+        }
+        values.extend(self.captured.values());
+        let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())));
+        let redactor = Arc::new(redactor);
+        *self.redactor.write() = Some((version, Arc::clone(&redactor)));
+        redactor
+    }
+}
+
+const NO_VALUE: &str = "nobody gave one, or it was captured and is spent";
+
+fn keys(keys: &[String]) -> String {
+    if keys.is_empty() { String::new() } else { format!(", or in the cloud-config as {}", keys.join(" or ")) }
+}
+
+impl Given {
+    /// The value of now and how often it has changed. A value that cannot be read any more does not end the old one: an
+    /// update of a file is not one step everywhere.
+    fn refresh(&self, name: &str, min_bytes: usize) -> Result<(Secret, u64), String> {
+        let read = self.source.read().map_err(|error| error.to_string()).and_then(|read| match read {
+            Some(value) if value.expose().len() < min_bytes => Err(format!(
+                "credential {name:?} has less than {min_bytes} bytes ({}); values this short cannot be kept out of answers: check it, or lower the limit min-credential-bytes",
+                self.source
+            )),
+            Some(value) => Ok(value),
+            None => Err(format!("credential {name:?} has no value ({})", self.source)),
+        });
+        let mut state = self.state.lock();
+        match read {
+            Ok(value) => {
+                if state.value.as_ref().is_none_or(|old| old.expose() != value.expose()) {
+                    if let Some(old) = state.value.replace(value) {
+                        state.old.insert(0, old);
+                        state.old.truncate(OLD_VALUES);
+                        tracing::info!(credential = name, source = %self.source, "credential changed");
+                    }
+                    state.changes = state.changes.saturating_add(1);
+                    state.key = None;
+                }
+                state.trouble = None;
+            }
+            Err(why) => {
+                if state.trouble.as_ref() != Some(&why) {
+                    tracing::warn!(error = why, kept = state.value.is_some(), "credential cannot be read");
+                    state.trouble = Some(why.clone());
+                }
+                if state.value.is_none() {
+                    return Err(why);
+                }
+            }
+        }
+        let changes = state.changes;
+        state.value.clone().map(|value| (value, changes)).ok_or_else(|| NO_VALUE.to_owned())
+    }
 }

@@ -30,7 +30,7 @@ pub enum Effect {
 }
 
 /// A request, as the provider wrote it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request {
     /// Name of an endpoint that the provider declared.
     pub endpoint: String,
@@ -55,7 +55,7 @@ pub struct Request {
 }
 
 /// A value of the answer that becomes a credential.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Capture {
     /// Its name.
     pub credential: String,
@@ -68,7 +68,7 @@ pub struct Capture {
 }
 
 /// A place in an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CaptureSource {
     /// The header of that name.
     Header(String),

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ccm_cloud::EventSink;
 use ccm_egress::Door;
+use ccm_egress::budget::Class;
+use ccm_egress::call::CallScope;
 use ccm_egress::log::CallLog;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +17,9 @@ use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
 use crate::limits::MemoryMeter;
 use crate::{CallError, Limits, TICK};
+
+/// What a guest has left of its time when its last request was not answered.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What is told of a call when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +51,8 @@ pub(crate) struct CallState {
     pub(crate) events_emitted: usize,
     /// Name and UID of the Nodes of this call.
     pub(crate) nodes: Vec<(String, String)>,
-    /// Whether a Node may be deleted on the answer: then the cache reads empty.
-    pub(crate) proof: bool,
+    /// What the network may do for this call.
+    pub(crate) scope: CallScope,
     /// None: later than the clock can say.
     pub(crate) end: Option<Instant>,
     pub(crate) memory: MemoryMeter,
@@ -77,12 +82,22 @@ impl CallState {
 }
 
 /// What a call is about.
-#[derive(Default)]
 pub(crate) struct Subject {
     /// Name and UID of its Nodes.
     pub(crate) nodes: Vec<(String, String)>,
+    /// How urgent its requests to the cloud are.
+    pub(crate) class: Class,
+    /// Whether it may not change the cloud.
+    pub(crate) read_only: bool,
     /// Whether a Node may be deleted on the answer.
     pub(crate) proof: bool,
+}
+
+impl Subject {
+    /// A question of the host about the provider itself.
+    pub(crate) const fn provider() -> Self {
+        Self { nodes: Vec::new(), class: Class::Initialise, read_only: true, proof: false }
+    }
 }
 
 /// What a call needs.
@@ -150,8 +165,8 @@ fn fresh_store(
         log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.door.log))),
         events: settings.events.clone(),
         events_emitted: 0,
+        scope: scope(settings, &subject, start),
         nodes: subject.nodes,
-        proof: subject.proof,
         end: start.checked_add(limits.call_time),
         memory: MemoryMeter::new(limits),
         table,
@@ -167,6 +182,21 @@ fn fresh_store(
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| Ok(on_tick(store)));
     store
+}
+
+/// Requests end a little before the call does, so that the guest can say what happened.
+fn scope(settings: &CallSettings, subject: &Subject, start: Instant) -> CallScope {
+    let time = settings.limits.call_time;
+    let deadline = start.checked_add(time.saturating_sub(LAST_WORDS.min(time / 10)));
+    let network = settings.door.network.as_ref().map(|network| *network.limits()).unwrap_or_default();
+    CallScope::new(
+        subject.class,
+        subject.read_only,
+        subject.proof,
+        deadline,
+        network.call_requests,
+        network.call_response_bytes,
+    )
 }
 
 /// Called when the guest computes while a tick passes.

@@ -66,7 +66,7 @@ fn from_address(address: types::Address) -> Address {
 
 pub(crate) const fn need(need: Need) -> instances::Need {
     match need {
-        Need::Metadata => instances::Need::Metadata,
+        Need::Metadata | Need::Refresh => instances::Need::Metadata,
         Need::Existence => instances::Need::Existence,
         Need::Proof => instances::Need::Proof,
     }

@@ -1,75 +1,18 @@
-//! The imports of the contract. Each is a thin layer over `ccm-egress`; what a guest says is never trusted.
+//! The imports of the contract besides `http` and `credentials`. Each is a thin layer over `ccm-egress`; what a guest says is
+//! never trusted.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_cloud::{Severity, Subject};
 use ccm_egress::log::Level;
 
-use crate::bindings::ccm::cloud::{cache, clock, credentials, events, http, log, nodes, settings, types};
+use crate::bindings::ccm::cloud::{cache, clock, events, log, nodes, settings, types};
 use crate::call::CallState;
 
 /// The answer of a host function; the error would trap the guest.
-type Answer<T> = wasmtime::Result<T>;
+pub(crate) type Answer<T> = wasmtime::Result<T>;
 
 impl types::Host for CallState {}
-
-impl http::Host for CallState {
-    async fn send(&mut self, request: http::Request) -> Answer<Result<http::Response, http::TransportError>> {
-        self.give_way();
-        Ok(exchange(&request))
-    }
-
-    async fn send_all(
-        &mut self,
-        requests: Vec<http::Request>,
-    ) -> Answer<Vec<Result<http::Response, http::TransportError>>> {
-        self.give_way();
-        Ok(requests.iter().map(exchange).collect())
-    }
-
-    async fn bind(&mut self, endpoint: String, _base_url: String) -> Answer<Result<(), http::TransportError>> {
-        Ok(refuse(&endpoint))
-    }
-}
-
-fn exchange(request: &http::Request) -> Result<http::Response, http::TransportError> {
-    refuse(&request.endpoint)
-}
-
-fn refuse<T>(endpoint: &str) -> Result<T, http::TransportError> {
-    Err(http::TransportError {
-        reason: http::TransportReason::Denied,
-        maybe_sent: false,
-        retry_after_ms: None,
-        message: format!("endpoint {endpoint:?} is not granted: this version of wasm-ccm has no way to grant one"),
-    })
-}
-
-/// No credential can be granted by this version of the host.
-impl credentials::Host for CallState {
-    async fn available(&mut self, _credential: String) -> Answer<bool> {
-        Ok(false)
-    }
-
-    async fn forget(&mut self, _credential: String) -> Answer<()> {
-        Ok(())
-    }
-
-    async fn fingerprint(
-        &mut self,
-        _credential: String,
-        _digest: credentials::Digest,
-    ) -> Answer<Result<Vec<u8>, credentials::Refusal>> {
-        Ok(Err(credentials::Refusal::Unknown))
-    }
-
-    async fn key_algorithm(
-        &mut self,
-        _credential: String,
-    ) -> Answer<Result<credentials::Algorithm, credentials::Refusal>> {
-        Ok(Err(credentials::Refusal::Unknown))
-    }
-}
 
 impl settings::Host for CallState {
     async fn file(&mut self, name: String) -> Answer<Option<String>> {
@@ -92,7 +35,7 @@ impl settings::Host for CallState {
 impl cache::Host for CallState {
     async fn get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
         // A proof must come from the cloud itself.
-        Ok(if self.proof { None } else { self.door.cache.get(&key) })
+        Ok(if self.scope.proof { None } else { self.door.cache.get(&key) })
     }
 
     async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> Answer<()> {
@@ -199,9 +142,9 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// Label selectors come with the first provider that needs them; until then the answer says so.
 impl nodes::Host for CallState {
-    async fn matching(&mut self, _label_selector: String) -> Answer<Result<Vec<String>, String>> {
-        Ok(Err("this version of the host does not answer label selectors".to_owned()))
+    async fn matching(&mut self, label_selector: String) -> Answer<Result<Vec<String>, String>> {
+        let Some(nodes) = &self.door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
+        Ok(nodes.matching(&label_selector))
     }
 }

@@ -18,6 +18,7 @@ mod convert;
 mod engine;
 mod error;
 mod host;
+mod http;
 mod limits;
 mod outline;
 mod provider;

@@ -7,9 +7,7 @@ use ccm_cloud::{
     Capability, Descriptor, EventSink, Failure, FindError, Finding, Instances, Need, Node, Problem, Reaction,
 };
 use ccm_egress::Door;
-use ccm_egress::cache::Cache;
-use ccm_egress::log::LogLimits;
-use ccm_egress::settings::Settings;
+use ccm_egress::budget::Class;
 use tokio::sync::Semaphore;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
@@ -136,7 +134,7 @@ impl Linked {
     /// Asks for the description, with nothing granted.
     pub(crate) async fn described(self, outline: Outline, limits: Limits) -> Result<Component, LoadError> {
         let code = self.code;
-        let door = Door { settings: Settings::default(), cache: Cache::new(0), log: LogLimits::default() };
+        let door = Door::closed();
         let settings = CallSettings {
             limits,
             provider: "(unnamed)".to_owned(),
@@ -151,7 +149,7 @@ impl Linked {
             &settings,
             &code.pre,
             "meta.describe",
-            Subject::default(),
+            Subject::provider(),
             move |store, instance| {
                 Box::pin(async move {
                     // Types are looked at here, of all that will be called some day, and not when it is.
@@ -233,7 +231,7 @@ impl Provider {
             &self.settings,
             &self.code.pre,
             "meta.check",
-            Subject::default(),
+            Subject::provider(),
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_check(store, online).await })
             },
@@ -254,7 +252,7 @@ impl Provider {
             &self.settings,
             &self.code.pre,
             "meta.offers",
-            Subject::default(),
+            Subject::provider(),
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_offers(store).await })
             },
@@ -291,6 +289,13 @@ impl Instances for Provider {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
         let subject = Subject {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
+            class: match need {
+                // A deletion hangs on it.
+                Need::Proof | Need::Existence => Class::Write,
+                Need::Metadata => Class::Initialise,
+                Need::Refresh => Class::Refresh,
+            },
+            read_only: true,
             proof: need == Need::Proof,
         };
         let asked = nodes.len();

@@ -1,9 +1,11 @@
 //! Where the value of a credential comes from. Files are looked at for each use: a rotated one counts with the next request.
 
+use std::any::Any;
 use std::fmt;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ccm_cloud::ConfigFormat;
@@ -65,6 +67,8 @@ pub enum CredentialSource {
         name: String,
         /// Its newest value.
         value: watch::Receiver<Option<Secret>>,
+        /// Whoever keeps it up to date ends with this.
+        keeper: Arc<dyn Any + Send + Sync>,
     },
 }
 

@@ -1,0 +1,361 @@
+//! The way of a request, in this order: shape, effect, endpoint, places of credentials, a login or an answer that is shared,
+//! then for each attempt: turn in the budget, leader check, credentials, the exchange itself.
+
+mod render;
+mod send;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Descriptor, Leadership};
+use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::answer;
+use crate::budget::{Budget, BudgetSettings};
+use crate::call::CallScope;
+use crate::capture::Generation;
+use crate::client::ClientSettings;
+use crate::credentials::{Credentials, Refusal};
+use crate::endpoints::Endpoints;
+use crate::headers::HeaderLimits;
+use crate::http::{Effect, Method, Request, Response, TransportError, TransportReason};
+use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use crate::retry::RetrySettings;
+use crate::share::Shared;
+
+/// How large and how long things may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkLimits {
+    /// Most bytes of a request's body. Default 1 MiB.
+    pub request_bytes: usize,
+    /// Most bytes of an answer's body, unpacked. Default 8 MiB.
+    pub response_bytes: usize,
+    /// Most bytes of all bodies that one call is given. Default 32 MiB.
+    pub call_response_bytes: usize,
+    /// Most requests of one call. Default 2,000.
+    pub call_requests: usize,
+    /// Number and bytes of headers, in requests and in answers. Default 64 and 16 KiB.
+    pub headers: HeaderLimits,
+    /// Most query values of a request. Default 1,000; together with path and names at most [`Self::url_bytes`].
+    pub query_values: usize,
+    /// Most bytes of path and query, encoded. Default 16 KiB.
+    pub url_bytes: usize,
+    /// Most requests of one `send-all` that are under way at the same time. Default 32.
+    pub parallel: usize,
+    /// Longest exchange. Default 30 s.
+    pub request_time: Duration,
+    /// Most bytes of answers that are kept for others. Default 32 MiB.
+    pub share_bytes: u64,
+    /// Shortest credential. Default [`crate::credentials::MIN_CREDENTIAL_BYTES`].
+    pub min_credential_bytes: usize,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self {
+            request_bytes: 1 << 20,
+            response_bytes: 8 << 20,
+            call_response_bytes: 32 << 20,
+            call_requests: 2_000,
+            headers: HeaderLimits::default(),
+            query_values: 1_000,
+            url_bytes: 16 << 10,
+            parallel: 32,
+            request_time: Duration::from_secs(30),
+            share_bytes: 32 << 20,
+            min_credential_bytes: crate::credentials::MIN_CREDENTIAL_BYTES,
+        }
+    }
+}
+
+/// What the operator set for a provider's network.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct NetworkSettings {
+    /// How large and how long things may be.
+    pub limits: NetworkLimits,
+    /// How much of the cloud is used.
+    pub budget: BudgetSettings,
+    /// How often an attempt is repeated.
+    pub retry: RetrySettings,
+    /// How connections are made.
+    pub client: ClientSettings,
+    /// Whether each exchange is a line of the log (`--trace-http`).
+    pub trace: bool,
+}
+
+/// What a provider's network is made of.
+pub struct NetworkParts {
+    /// Name of the provider, for messages and metrics.
+    pub provider: String,
+    /// Where its endpoints are.
+    pub endpoints: Endpoints,
+    /// Its secrets.
+    pub credentials: Credentials,
+    /// What the operator set.
+    pub settings: NetworkSettings,
+    /// Whether this process may change the cloud.
+    pub leadership: Arc<dyn Leadership>,
+    /// Is told of every exchange.
+    pub observer: Option<Arc<dyn ExchangeObserver>>,
+}
+
+/// Most different operations that metrics tell apart.
+const MAX_OPERATIONS: usize = 64;
+
+/// The network as one provider may use it.
+pub struct Network {
+    parts: NetworkParts,
+    budgets: BTreeMap<String, Budget>,
+    shared: Shared,
+    operations: Mutex<BTreeSet<String>>,
+}
+
+impl Network {
+    /// Puts it together, with a budget for each endpoint that `descriptor` declares.
+    #[must_use]
+    pub fn new(parts: NetworkParts, descriptor: &Descriptor) -> Self {
+        let budget = |name: &String| (name.clone(), Budget::new(parts.settings.budget));
+        let budgets = descriptor.endpoints.iter().map(|endpoint| budget(&endpoint.name)).collect();
+        let shared = Shared::new(parts.settings.limits.share_bytes);
+        Self { parts, budgets, shared, operations: Mutex::default() }
+    }
+
+    /// Its secrets.
+    #[must_use]
+    pub const fn credentials(&self) -> &Credentials {
+        &self.parts.credentials
+    }
+
+    /// How large and how long things may be.
+    #[must_use]
+    pub const fn limits(&self) -> &NetworkLimits {
+        &self.parts.settings.limits
+    }
+
+    /// Grows whenever an endpoint that was taken for dead answers again: then work that waits is worth a try.
+    #[must_use]
+    pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        self.budgets.values().map(Budget::recoveries).collect()
+    }
+
+    /// Gives an endpoint the base URL that a service catalogue names.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint is not declared, or the operator does not allow the host.
+    pub fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+        self.parts.endpoints.bind(endpoint, base_url)
+    }
+
+    /// Whether a credential has a value for another request of this call.
+    #[must_use]
+    pub fn available(&self, credential: &str, call: &CallScope) -> bool {
+        let credentials = self.credentials();
+        if !credentials.uses().knows(credential) {
+            return false;
+        }
+        if credentials.is_given(credential) {
+            return credentials.value(credential).is_ok();
+        }
+        let (seen, own) = call.seen(credential);
+        let (generation, good) = credentials.captured().look(credential, seen.filter(|_| own));
+        call.saw(credential, generation, false);
+        good
+    }
+
+    /// Drops a captured credential: the value that this call knows, and no newer one.
+    pub fn forget(&self, credential: &str, call: &CallScope) {
+        if let (Some(generation), _) = call.seen(credential) {
+            self.credentials().captured().forget(credential, generation);
+        }
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// [`TransportError`] when there is no answer of the cloud.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the exchange; what the cloud has received counts.
+    pub async fn send(&self, request: Request, call: &CallScope) -> Result<Response, TransportError> {
+        let operation = answer::operation(&request.operation);
+        if let Err(mut error) = self.check(&request, call) {
+            error.message = format!("{operation}: {}", error.message);
+            self.tell(&request.endpoint, &operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
+            return Err(error);
+        }
+        let answer = self.admitted(&request, &operation, call).await?;
+        if call.takes_bytes(answer.body.len()) {
+            return Ok(answer);
+        }
+        let most = self.limits().call_response_bytes;
+        let why =
+            format!("{operation}: the answers of this call have more than {most} bytes (limit call-response-bytes)");
+        Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) })
+    }
+
+    /// Sends all, some at the same time, and answers in order.
+    pub async fn send_all(&self, requests: Vec<Request>, call: &CallScope) -> Vec<Result<Response, TransportError>> {
+        let sends = requests.into_iter().map(|request| self.send(request, call));
+        stream::iter(sends).buffered(self.limits().parallel.max(1)).collect().await
+    }
+
+    /// All that is looked at before anything is waited for.
+    fn check(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
+        if !call.takes_request() {
+            let most = self.limits().call_requests;
+            let why = format!("more than {most} requests in one call (limit call-requests)");
+            return Err(refused(TransportReason::Denied, why));
+        }
+        self.parts.endpoints.base(&request.endpoint)?;
+        self.check_effect(request, call)?;
+        self.check_shape(request)?;
+        self.check_places(request)?;
+        request.capture.as_ref().map_or(Ok(()), |capture| self.check_capture(&capture.credential))
+    }
+
+    /// One's own exchange, or the answer of another's.
+    async fn admitted(&self, request: &Request, operation: &str, call: &CallScope) -> Result<Response, TransportError> {
+        if let Some(capture) = &request.capture {
+            let (seen, _) = call.seen(&capture.credential);
+            let (now, _) = self.credentials().captured().look(&capture.credential, None);
+            let seen = seen.unwrap_or(now);
+            let ask = || self.attempts(request, operation, call);
+            let captured = self.credentials().captured();
+            let (answer, generation) =
+                captured.login(&capture.credential, hash(request), seen, request.share, ask).await;
+            call.saw(&capture.credential, generation, answer.is_ok());
+            return answer;
+        }
+        if request.effect != Effect::Read || request.share.is_zero() || call.proof {
+            return self.attempts(request, operation, call).await;
+        }
+        let key = self.share_key(request);
+        let (answer, was_shared) = self.shared.get(key, request.share, || self.attempts(request, operation, call)).await;
+        if was_shared {
+            self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+        }
+        (*answer).clone()
+    }
+
+    fn check_effect(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
+        match (request.effect, request.method) {
+            (Effect::Read, Method::Put | Method::Patch | Method::Delete) => {
+                let why = format!("a {} is no request that changes nothing", request.method.as_str());
+                Err(refused(TransportReason::Denied, why))
+            }
+            (Effect::Read, _) => Ok(()),
+            (Effect::Repeatable | Effect::Once, _) if call.read_only => {
+                Err(refused(TransportReason::ReadOnly, "this call may not change the cloud".to_owned()))
+            }
+            (Effect::Repeatable | Effect::Once, _) => self.check_leader(),
+        }
+    }
+
+    /// Asked before a change waits for its turn, and again when it is sent.
+    fn check_leader(&self) -> Result<(), TransportError> {
+        if self.parts.leadership.may_write() {
+            return Ok(());
+        }
+        Err(refused(TransportReason::ReadOnly, "this process is not the leader, and may not change the cloud".to_owned()))
+    }
+
+    fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
+        let limits = self.limits();
+        let too_large = |what: &str, most: usize, limit: &str| {
+            Err(refused(TransportReason::TooLarge, format!("the request has more than {most} {what} (limit {limit})")))
+        };
+        if request.headers.len() > limits.headers.count {
+            return too_large("headers", limits.headers.count, "headers");
+        }
+        if request.query.len() > limits.query_values {
+            return too_large("query values", limits.query_values, "query-values");
+        }
+        if matches!(request.method, Method::Get | Method::Head) && !request.body.is_empty() {
+            let why = format!("a {} has no body", request.method.as_str());
+            return Err(refused(TransportReason::Denied, why));
+        }
+        Ok(())
+    }
+
+    /// A captured credential is declared, and none that the operator gives.
+    fn check_capture(&self, credential: &str) -> Result<(), TransportError> {
+        if !self.credentials().uses().knows(credential) {
+            let why = format!("credential {credential:?} is not declared by the provider, so nothing can be captured as it");
+            return Err(refused(TransportReason::UnknownCredential, why));
+        }
+        if self.credentials().is_given(credential) {
+            let why = format!("credential {credential:?} is given by the operator, so nothing can be captured as it");
+            return Err(refused(TransportReason::Denied, why));
+        }
+        Ok(())
+    }
+
+    /// Answers are shared only while the same credentials ask.
+    fn share_key(&self, request: &Request) -> u128 {
+        u128::from(hash(request)) << 64 | u128::from(self.credentials().version())
+    }
+
+    fn tell(&self, endpoint: &str, operation: &str, outcome: Outcome, time: Duration, waited: Duration) {
+        let Some(observer) = &self.parts.observer else { return };
+        let known = self.budgets.contains_key(endpoint);
+        let operation = self.counted(operation);
+        let provider = self.parts.provider.as_str();
+        // A guest makes up names; metrics keep them for ever.
+        let endpoint = if known { endpoint } else { "unknown" };
+        observer.exchange_ended(Exchange { provider, endpoint, operation, outcome, time, waited });
+        if let Some(budget) = self.budgets.get(endpoint) {
+            let left = budget.left();
+            observer.budget(BudgetLeft {
+                provider,
+                endpoint,
+                remaining: left.remaining,
+                limit: left.limit,
+                open: left.open,
+                waiting: left.waiting.iter().sum(),
+            });
+        }
+    }
+
+    /// The operation, or `other` when there are too many.
+    fn counted<'a>(&self, operation: &'a str) -> &'a str {
+        let mut operations = self.operations.lock();
+        if operations.contains(operation) {
+            return operation;
+        }
+        if operations.len() >= MAX_OPERATIONS {
+            return "other";
+        }
+        operations.insert(operation.to_owned());
+        operation
+    }
+}
+
+fn hash(request: &Request) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    request.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Nothing was sent.
+fn refused(reason: TransportReason, message: String) -> TransportError {
+    TransportError { reason, maybe_sent: false, retry_after: None, message }
+}
+
+impl From<Refusal> for TransportError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unknown(why) => refused(TransportReason::UnknownCredential, why),
+            Refusal::Denied(why) => refused(TransportReason::Denied, why),
+        }
+    }
+}
+
+/// Which value of which captured credential a request carried.
+type Used = Vec<(String, Generation)>;

@@ -1,0 +1,188 @@
+//! From a provider's request to the bytes that are sent: credentials and signatures are filled in here, at the last moment.
+
+use http::{HeaderMap, HeaderValue};
+use reqwest::Url;
+use zeroize::Zeroizing;
+
+use super::{Network, Used, refused};
+use crate::credentials::{At, Part, SignedPart, Spot};
+use crate::encoding::Encoding;
+use crate::headers;
+use crate::http::{Request, TransportError, TransportReason};
+use crate::paths;
+use crate::redact::Redactor;
+use crate::signature::Algorithm;
+
+/// A request, ready to be sent.
+pub(super) struct Rendered {
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    /// The captured credentials in it.
+    pub(super) used: Used,
+    /// Replaces its signatures in the answer.
+    pub(super) signatures: Redactor,
+}
+
+/// What is gathered while parts are filled in.
+struct Filling<'a> {
+    network: &'a Network,
+    /// Path and query, once they are known.
+    target: Option<String>,
+    used: Used,
+    signatures: Vec<Zeroizing<Vec<u8>>>,
+}
+
+impl Network {
+    /// Whether each secret and each signature stands where it may.
+    pub(super) fn check_places(&self, request: &Request) -> Result<(), TransportError> {
+        let uses = self.credentials().uses();
+        let places = request.query.iter().map(|(name, parts)| (At::Query(name), parts));
+        let places = places.chain(request.headers.iter().map(|(name, parts)| (At::Header(name), parts)));
+        for (place, parts) in places.chain(std::iter::once((At::Body, &request.body))) {
+            let spot = Spot { endpoint: &request.endpoint, path: &request.path, place };
+            for part in parts {
+                match part {
+                    Part::Bytes(_) => {}
+                    Part::Secret { credential, .. } => uses.check_secret(credential, spot)?,
+                    Part::Signature { key, data, .. } => {
+                        uses.check_signature(key, spot)?;
+                        for signed in data {
+                            match signed {
+                                SignedPart::Bytes(_) => {}
+                                SignedPart::Secret { credential, .. } => {
+                                    uses.check_signed(credential, &request.endpoint)?;
+                                }
+                                SignedPart::Target if matches!(place, At::Query(_)) => {
+                                    let why = "a signature in the query cannot sign the query".to_owned();
+                                    return Err(refused(TransportReason::Denied, why));
+                                }
+                                SignedPart::Target => {}
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in what the provider may not see.
+    pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
+        let mut filling = Filling { network: self, target: None, used: Vec::new(), signatures: Vec::new() };
+        let query = filling.query(request)?;
+        let url = paths::url(base, &request.path, query.as_deref().map(String::as_str))?;
+        let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+        let most = self.limits().url_bytes;
+        if target.len() > most {
+            let why = format!("path and query have more than {most} bytes (limit url-bytes)");
+            return Err(refused(TransportReason::TooLarge, why));
+        }
+        filling.target = Some(target);
+        let headers = filling.headers(request)?;
+        let body = filling.fill(&request.body)?;
+        let most = self.limits().request_bytes;
+        if body.len() > most {
+            let why = format!("the body has more than {most} bytes (limit request-bytes)");
+            return Err(refused(TransportReason::TooLarge, why));
+        }
+        let signatures = filling.signatures.iter().map(|signature| ("signature", signature.as_slice()));
+        let signatures = Redactor::new(signatures);
+        Ok(Rendered { url, headers, body: body.to_vec(), used: filling.used, signatures })
+    }
+}
+
+impl Filling<'_> {
+    fn query(&mut self, request: &Request) -> Result<Option<Zeroizing<String>>, TransportError> {
+        if request.query.is_empty() {
+            return Ok(None);
+        }
+        let mut query = Zeroizing::new(String::new());
+        for (name, parts) in &request.query {
+            let value = self.fill(parts)?;
+            if !query.is_empty() {
+                query.push('&');
+            }
+            query.push_str(&paths::encode(name.as_bytes()));
+            query.push('=');
+            query.push_str(&Zeroizing::new(paths::encode(&value)));
+        }
+        Ok(Some(query))
+    }
+
+    fn headers(&mut self, request: &Request) -> Result<HeaderMap, TransportError> {
+        let limits = self.network.limits().headers;
+        let uses = self.network.credentials().uses();
+        let mut map = HeaderMap::new();
+        let mut bytes = 0_usize;
+        for (name, parts) in &request.headers {
+            let value = self.fill(parts)?;
+            bytes = bytes.saturating_add(name.len()).saturating_add(value.len());
+            if bytes > limits.bytes {
+                let why = format!("the headers have more than {} bytes (limit header-bytes)", limits.bytes);
+                return Err(refused(TransportReason::TooLarge, why));
+            }
+            let declared = uses.declares_header(&request.endpoint, name);
+            let (name, mut value): (_, HeaderValue) = headers::check_request_header(name, &value, declared)?;
+            value.set_sensitive(parts.iter().any(|part| !matches!(part, Part::Bytes(_))));
+            if map.try_append(name, value).is_err() {
+                return Err(refused(TransportReason::TooLarge, "too many headers".to_owned()));
+            }
+        }
+        Ok(map)
+    }
+
+    fn fill(&mut self, parts: &[Part]) -> Result<Zeroizing<Vec<u8>>, TransportError> {
+        let mut filled = Zeroizing::new(Vec::new());
+        for part in parts {
+            match part {
+                Part::Bytes(bytes) => filled.extend_from_slice(bytes),
+                Part::Secret { credential, encoding } => filled.extend_from_slice(&self.secret(credential, *encoding)?),
+                Part::Signature { key, algorithm, data, encoding } => {
+                    filled.extend_from_slice(&self.signature(key, *algorithm, data, *encoding)?);
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    fn secret(&mut self, credential: &str, encoding: Encoding) -> Result<Zeroizing<Vec<u8>>, TransportError> {
+        let credentials = self.network.credentials();
+        let value = if credentials.is_given(credential) {
+            credentials.value(credential)?
+        } else if let Some((value, generation)) = credentials.captured().value(credential) {
+            self.used.push((credential.to_owned(), generation));
+            value
+        } else {
+            credentials.value(credential)?
+        };
+        encoding.encode(value.expose()).map_err(|error| {
+            refused(TransportReason::UnknownCredential, format!("credential {credential:?} cannot be encoded: {error}"))
+        })
+    }
+
+    fn signature(
+        &mut self,
+        key: &str,
+        algorithm: Algorithm,
+        data: &[SignedPart],
+        encoding: Encoding,
+    ) -> Result<Zeroizing<Vec<u8>>, TransportError> {
+        let mut signed = Zeroizing::new(Vec::new());
+        for part in data {
+            match part {
+                SignedPart::Bytes(bytes) => signed.extend_from_slice(bytes),
+                SignedPart::Secret { credential, encoding } => {
+                    signed.extend_from_slice(&self.secret(credential, *encoding)?);
+                }
+                SignedPart::Target => signed.extend_from_slice(self.target.as_deref().unwrap_or_default().as_bytes()),
+            }
+        }
+        let signature = Zeroizing::new(self.network.credentials().sign(key, algorithm, &signed)?);
+        let encoded = encoding.encode(&signature).map_err(|error| {
+            refused(TransportReason::UnknownCredential, format!("the signature of {key:?} cannot be encoded: {error}"))
+        })?;
+        self.signatures.push(signature);
+        Ok(encoded)
+    }
+}

@@ -1,0 +1,350 @@
+//! Attempts: turn, exchange, what is learned from it, and whether it is tried again.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ccm_cloud::Leadership as _;
+use http::HeaderMap;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::render::Rendered;
+use super::{Network, refused};
+use crate::answer;
+use crate::budget::{FailureKind, Permit, Refused, RefusedReason};
+use crate::call::CallScope;
+use crate::client;
+use crate::headers;
+use crate::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
+use crate::observe::Outcome;
+use crate::retry::{self, may_repeat};
+use crate::secret::Secret;
+
+/// What came, before anything is cleaned of it.
+struct Raw {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Network {
+    /// Tries until there is an answer, or no sense in trying again.
+    pub(super) async fn attempts(
+        &self,
+        request: &Request,
+        operation: &str,
+        call: &CallScope,
+    ) -> Result<Response, TransportError> {
+        let prefix = |mut error: TransportError| {
+            error.message = format!("{operation}: {}", error.message);
+            error
+        };
+        let Some(budget) = self.budgets.get(&request.endpoint) else {
+            let why = format!("endpoint {:?} is not declared by the provider", request.endpoint);
+            return Err(prefix(refused(TransportReason::Denied, why)));
+        };
+        let mut delays = self.parts.settings.retry.delays();
+        let mut maybe_sent = false;
+        let mut attempt = 1_u32;
+        loop {
+            let permit = budget.acquire(call.class, call.deadline).await;
+            let permit = match permit {
+                Ok(permit) => permit,
+                Err(refusal) => {
+                    let error = prefix(TransportError { maybe_sent, ..refusal.into() });
+                    self.tell(&request.endpoint, operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
+                    return Err(error);
+                }
+            };
+            let start = Instant::now();
+            let outcome = match self.prepare(request) {
+                Ok((client, rendered)) => self.exchange(client, request, rendered, call).await,
+                Err(error) => Err((error, None)),
+            };
+            let time = start.elapsed();
+            let waited = permit.waited();
+            let (told, answer) = match outcome {
+                Ok((raw, rendered)) => {
+                    permit.answered(raw.status, &raw.headers);
+                    let status = raw.status;
+                    self.trace(request, operation, attempt, &rendered, Some(&raw), None, time, waited);
+                    let answer = self.answer(request, operation, raw, &rendered).await;
+                    (Outcome::Status(status), answer)
+                }
+                Err((mut error, rendered)) => {
+                    learn(&permit, &error);
+                    error.message = self.cleaned(&error.message);
+                    if let Some(rendered) = rendered {
+                        self.trace(request, operation, attempt, &rendered, None, Some(&error), time, waited);
+                    }
+                    (Outcome::Failed(error.reason), Err(prefix(error)))
+                }
+            };
+            drop(permit);
+            self.tell(&request.endpoint, operation, told, time, waited);
+            maybe_sent |= matches!(&answer, Err(error) if error.maybe_sent);
+            let again = retry_outcome(told, &answer).is_some_and(|outcome| may_repeat(request.effect, outcome));
+            let delay = if again { delays.next() } else { None };
+            match delay {
+                Some(delay) if call.remaining() > delay => tokio::time::sleep(delay).await,
+                _ => return answer.map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error }),
+            }
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
+    /// Everything that may still refuse the request, at the last moment: time has passed while it waited.
+    fn prepare(&self, request: &Request) -> Result<(reqwest::Client, Rendered), TransportError> {
+        if request.effect != Effect::Read && !self.parts.leadership.may_write() {
+            self.check_leader()?;
+        }
+        let base = self.parts.endpoints.base(&request.endpoint)?;
+        let rendered = self.render(request, base.url())?;
+        let client = base.client(&rendered.url)?;
+        Ok((client, rendered))
+    }
+
+    async fn exchange(
+        &self,
+        client: reqwest::Client,
+        request: &Request,
+        mut rendered: Rendered,
+        call: &CallScope,
+    ) -> Result<(Raw, Rendered), (TransportError, Option<Rendered>)> {
+        let limits = *self.limits();
+        let time = limits.request_time.min(call.remaining());
+        let body = std::mem::take(&mut rendered.body);
+        let sent = client
+            .request(request.method.into(), rendered.url.clone())
+            .headers(rendered.headers.clone())
+            .timeout(time)
+            .body(body)
+            .send();
+        let answer = match sent.await {
+            Ok(answer) => answer,
+            Err(error) => return Err((client::transport_error(error, time), Some(rendered))),
+        };
+        let status = answer.status().as_u16();
+        let answer_headers = answer.headers().clone();
+        match read(answer, limits.response_bytes, time).await {
+            Ok(body) => Ok((Raw { status, headers: answer_headers, body }, rendered)),
+            Err(error) => Err((error, Some(rendered))),
+        }
+    }
+
+    /// The answer as the provider may see it. What is captured is taken out first.
+    async fn answer(
+        &self,
+        request: &Request,
+        operation: &str,
+        raw: Raw,
+        rendered: &Rendered,
+    ) -> Result<Response, TransportError> {
+        let Raw { status, headers, body } = raw;
+        if status == 401 {
+            for (credential, generation) in &rendered.used {
+                self.credentials().captured().forget(credential, *generation);
+            }
+        }
+        let id = answer::request_id(&headers);
+        let other = wants_json(request).then(|| answer::not_json(&headers, &body)).flatten();
+        let other = other.map(|other| self.cleaned(&other));
+        let summary = answer::summary(operation, status, id.as_deref(), other.as_deref());
+        let summary = self.cleaned(&summary);
+        let after = |error: TransportError| TransportError {
+            maybe_sent: true,
+            message: format!("{summary}: {}", error.message),
+            ..error
+        };
+        if (200..300).contains(&status) {
+            // An answer that is none: the work may be done all the same.
+            if other.is_some() {
+                let error = refused(TransportReason::Other, String::new());
+                return Err(TransportError { maybe_sent: true, message: summary, ..error });
+            }
+            if let Some(capture) = &request.capture {
+                self.capture(capture, &headers, &body).map_err(after)?;
+            }
+        }
+        let redactor = self.credentials().redactor();
+        let listed = headers::response_headers(&headers, &self.limits().headers).map_err(after)?;
+        let clean = |text: &str| rendered.signatures.text(&redactor.text(text)).into_owned();
+        let headers = listed.into_iter().map(|(name, value)| (name, clean(&value))).collect();
+        let body = if redactor.is_empty() && rendered.signatures.is_empty() {
+            body
+        } else {
+            Bytes::from(rendered.signatures.bytes(redactor.bytes(body.into())))
+        };
+        Ok(Response { status, headers, body, summary })
+    }
+
+    /// Takes the credential out of an answer.
+    fn capture(&self, capture: &Capture, headers: &HeaderMap, body: &[u8]) -> Result<(), TransportError> {
+        let failed = |why: String| refused(TransportReason::Other, why);
+        let missing = |source: &CaptureSource| match source {
+            CaptureSource::Header(name) => format!("it has no header {name:?} to capture as {:?}", capture.credential),
+            CaptureSource::JsonPointer(pointer) => {
+                format!("its body has nothing at {pointer:?} to capture as {:?}", capture.credential)
+            }
+        };
+        let value = find(&capture.source, headers, body).ok_or_else(|| failed(missing(&capture.source)))?;
+        let least = self.limits().min_credential_bytes;
+        if value.expose().len() < least {
+            let why = format!("what it gives as {:?} has less than {least} bytes (limit min-credential-bytes)", capture.credential);
+            return Err(failed(why));
+        }
+        let said = capture.expires.as_ref().and_then(|source| find(source, headers, body)).and_then(|text| life(&text));
+        let life = match (said, capture.ttl) {
+            (Some(said), Some(most)) => Some(said.min(most)),
+            (said, most) => said.or(most),
+        };
+        self.credentials().captured().store(&capture.credential, value, life);
+        Ok(())
+    }
+
+    /// A text without the values of credentials.
+    fn cleaned(&self, text: &str) -> String {
+        self.credentials().redactor().text(text).into_owned()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one line")]
+    fn trace(
+        &self,
+        request: &Request,
+        operation: &str,
+        attempt: u32,
+        rendered: &Rendered,
+        raw: Option<&Raw>,
+        error: Option<&TransportError>,
+        time: Duration,
+        waited: Duration,
+    ) {
+        if !self.parts.settings.trace {
+            return;
+        }
+        let host = rendered.url.host_str().unwrap_or_default();
+        let request_id = raw.and_then(|raw| answer::request_id(&raw.headers)).map(|id| self.cleaned(&id));
+        tracing::info!(
+            target: "http",
+            provider = self.parts.provider,
+            endpoint = request.endpoint,
+            host,
+            operation = self.cleaned(operation),
+            status = raw.map(|raw| raw.status),
+            error = error.map(|error| error.message.as_str()),
+            ms = time.as_millis(),
+            waited_ms = waited.as_millis(),
+            bytes = raw.map(|raw| raw.body.len()),
+            attempt,
+            request_id,
+            "exchange"
+        );
+    }
+}
+
+/// The body, counted while it comes, after it was unpacked.
+async fn read(mut answer: reqwest::Response, most: usize, time: Duration) -> Result<Bytes, TransportError> {
+    let mut body = BytesMut::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= most => body.extend_from_slice(&chunk),
+            Ok(Some(_)) => {
+                let why = format!("the answer has more than {most} bytes (limit response-bytes)");
+                return Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) });
+            }
+            Ok(None) => return Ok(body.freeze()),
+            Err(error) => return Err(TransportError { maybe_sent: true, ..client::transport_error(error, time) }),
+        }
+    }
+}
+
+fn wants_json(request: &Request) -> bool {
+    let is_json = |parts: &Vec<crate::credentials::Part>| {
+        parts.iter().any(|part| matches!(part, crate::credentials::Part::Bytes(bytes) if bytes.ends_with(b"json")))
+    };
+    request.headers.iter().any(|(name, parts)| name.eq_ignore_ascii_case("accept") && is_json(parts))
+}
+
+fn find(source: &CaptureSource, headers: &HeaderMap, body: &[u8]) -> Option<Secret> {
+    let text = match source {
+        CaptureSource::Header(name) => headers.get(name)?.as_bytes().to_vec(),
+        CaptureSource::JsonPointer(pointer) => {
+            let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+            match body.pointer(pointer)? {
+                serde_json::Value::String(text) => text.clone().into_bytes(),
+                serde_json::Value::Number(number) => number.to_string().into_bytes(),
+                _ => return None,
+            }
+        }
+    };
+    Some(Secret::new(text)).filter(|value| !value.expose().is_empty())
+}
+
+/// How long from now: RFC 3339, or seconds.
+fn life(text: &Secret) -> Option<Duration> {
+    let text = std::str::from_utf8(text.expose()).ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let end: Timestamp = text.parse().ok()?;
+    Some(Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default())
+}
+
+/// What the budget learns of a failure.
+fn learn(permit: &Permit<'_>, error: &TransportError) {
+    match error.reason {
+        TransportReason::Connect => permit.failed(FailureKind::Connect),
+        TransportReason::Timeout => permit.failed(FailureKind::Timeout),
+        TransportReason::Other if error.maybe_sent => permit.failed(FailureKind::Lost),
+        _ => {}
+    }
+}
+
+/// What the rules of repeating know of an attempt; none when there is nothing to gain.
+fn retry_outcome(told: Outcome, answer: &Result<Response, TransportError>) -> Option<retry::Outcome> {
+    match (told, answer) {
+        (Outcome::Status(status), Ok(_)) if status >= 400 => Some(retry::Outcome::Status(status)),
+        (Outcome::Failed(TransportReason::Connect), _) => Some(retry::Outcome::NotSent),
+        (Outcome::Failed(TransportReason::Timeout), _) => Some(retry::Outcome::Timeout),
+        (Outcome::Failed(TransportReason::Other), Err(error)) if error.maybe_sent => Some(retry::Outcome::Lost),
+        _ => None,
+    }
+}
+
+impl From<Refused> for TransportError {
+    fn from(refused: Refused) -> Self {
+        let reason = match refused.reason {
+            RefusedReason::Throttled => TransportReason::Throttled,
+            RefusedReason::Open => TransportReason::Connect,
+        };
+        Self { reason, maybe_sent: false, retry_after: Some(refused.retry_after), message: refused.message }
+    }
+}
+
+impl Method {
+    /// As it stands in a request.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl From<Method> for reqwest::Method {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Get => Self::GET,
+            Method::Head => Self::HEAD,
+            Method::Post => Self::POST,
+            Method::Put => Self::PUT,
+            Method::Patch => Self::PATCH,
+            Method::Delete => Self::DELETE,
+        }
+    }
+}

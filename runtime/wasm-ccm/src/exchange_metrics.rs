@@ -1,0 +1,125 @@
+//! Metrics of requests to clouds.
+
+use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    provider: String,
+    endpoint: String,
+    operation: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    provider: String,
+    endpoint: String,
+    operation: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabels {
+    provider: String,
+    endpoint: String,
+}
+
+/// What the clouds are asked, and what they leave us.
+#[derive(Clone)]
+pub(crate) struct ExchangeMetrics {
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<OperationLabels, Histogram>,
+    waiting_seconds: Family<EndpointLabels, Histogram>,
+    remaining: Family<EndpointLabels, Gauge>,
+    limit: Family<EndpointLabels, Gauge>,
+    waiting: Family<EndpointLabels, Gauge>,
+    open: Family<EndpointLabels, Gauge>,
+}
+
+impl ExchangeMetrics {
+    /// The metrics, as parts of `registry`.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: Family::default(),
+            // 1 ms to 65 s.
+            seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 4.0, 9))),
+            waiting_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 4.0, 9))),
+            remaining: Family::default(),
+            limit: Family::default(),
+            waiting: Family::default(),
+            open: Family::default(),
+        };
+        registry.register(
+            "ccm_cloud_requests",
+            "Requests to clouds by outcome: class of the status, or why there was no answer; shared: another request's answer served",
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "ccm_cloud_request_duration",
+            "Time from sending to the last byte of the answer",
+            Unit::Seconds,
+            metrics.seconds.clone(),
+        );
+        registry.register_with_unit(
+            "ccm_cloud_request_wait",
+            "Time that requests waited for their turn",
+            Unit::Seconds,
+            metrics.waiting_seconds.clone(),
+        );
+        registry.register(
+            "ccm_cloud_requests_remaining",
+            "Requests that the cloud says are left",
+            metrics.remaining.clone(),
+        );
+        registry.register("ccm_cloud_requests_limit", "Requests that the cloud says it grants", metrics.limit.clone());
+        registry.register(
+            "ccm_cloud_requests_waiting",
+            "Requests that wait for their turn",
+            metrics.waiting.clone(),
+        );
+        registry.register(
+            "ccm_cloud_circuit_open",
+            "1 while the endpoint is taken for dead and asked only now and then",
+            metrics.open.clone(),
+        );
+        metrics
+    }
+}
+
+impl ExchangeObserver for ExchangeMetrics {
+    fn exchange_ended(&self, exchange: Exchange<'_>) {
+        let Exchange { provider, endpoint, operation, outcome, time, waited } = exchange;
+        let labels = OperationLabels {
+            provider: provider.to_owned(),
+            endpoint: endpoint.to_owned(),
+            operation: operation.to_owned(),
+        };
+        if matches!(outcome, Outcome::Status(_)) {
+            self.seconds.get_or_create(&labels).observe(time.as_secs_f64());
+        }
+        let OperationLabels { provider, endpoint, operation } = labels;
+        if !waited.is_zero() {
+            let labels = EndpointLabels { provider: provider.clone(), endpoint: endpoint.clone() };
+            self.waiting_seconds.get_or_create(&labels).observe(waited.as_secs_f64());
+        }
+        self.requests.get_or_create(&RequestLabels { provider, endpoint, operation, outcome: outcome.as_str() }).inc();
+    }
+
+    fn budget(&self, left: BudgetLeft<'_>) {
+        let labels = EndpointLabels { provider: left.provider.to_owned(), endpoint: left.endpoint.to_owned() };
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        if let Some(remaining) = left.remaining {
+            self.remaining.get_or_create(&labels).set(number(remaining));
+        }
+        if let Some(limit) = left.limit {
+            self.limit.get_or_create(&labels).set(number(limit));
+        }
+        self.waiting.get_or_create(&labels).set(i64::try_from(left.waiting).unwrap_or(i64::MAX));
+        self.open.get_or_create(&labels).set(i64::from(left.open));
+    }
+}
