@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod encoding;
 pub mod http;
 pub mod log;
+pub mod redact;
 pub mod secret;
 pub mod settings;
 pub mod signature;
