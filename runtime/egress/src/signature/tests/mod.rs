@@ -34,7 +34,11 @@ fn text(encoding: Encoding, bytes: &[u8]) -> String {
     String::from_utf8(encoding.encode(bytes).unwrap().to_vec()).unwrap()
 }
 
-/// Every form of every key.
+fn pem(label: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", BASE64_STANDARD.encode(der))
+}
+
+/// Every form of every key: its algorithm, MD5 and SHA-256.
 const KEYS: [(&[&str], Algorithm, &str, &str); 5] = [
     (
         &[keys::RSA_PKCS1, keys::RSA_PKCS8, keys::RSA_OPENSSH],
@@ -234,14 +238,59 @@ fn what_is_no_usable_key_is_called_by_its_name() {
 }
 
 #[test]
-fn openssh_keys_that_are_cut_or_changed_are_refused() {
-    for pem in [keys::RSA_OPENSSH, keys::P256_OPENSSH, keys::ED25519_OPENSSH] {
-        let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-        let whole = BASE64_STANDARD.decode(body).unwrap();
-        let as_pem = |der: &[u8]| {
-            let body = BASE64_STANDARD.encode(der);
-            format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+fn openssh_files_that_hold_no_usable_key_say_what_they_hold() {
+    use KeyError::*;
+    let string = |text: &str| [&u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat();
+    let file = |cipher: &str, keys: u32, checks: [u32; 2], kind: &str| {
+        let private = [checks.map(u32::to_be_bytes).concat(), string(kind), string("")].concat();
+        let mut file = b"openssh-key-v1\0".to_vec();
+        file.extend([string(cipher), string("none"), string("")].concat());
+        file.extend([keys.to_be_bytes().to_vec(), string("public")].concat());
+        file.extend([&u32::try_from(private.len()).unwrap().to_be_bytes(), private.as_slice()].concat());
+        pem("OPENSSH PRIVATE KEY", &file)
+    };
+    let damaged = Damaged("an OpenSSH key whose parts do not fit together");
+    let cases = [
+        (file("none", 1, [7, 7], "ssh-dss"), Unsupported("a DSA key")),
+        (file("none", 1, [7, 7], "sk-ssh-ed25519@openssh.com"), Unsupported("a key that stays in a security token")),
+        (file("none", 1, [7, 7], "ssh-new"), Unsupported("an OpenSSH key of another type")),
+        (file("none", 2, [7, 7], "ssh-rsa"), Unsupported("a file of several OpenSSH keys")),
+        (file("aes256-ctr", 1, [7, 7], "ssh-rsa"), Encrypted),
+        (file("none", 1, [7, 8], "ssh-rsa"), damaged.clone()),
+        (file("none", 1, [7, 7], "ssh-rsa"), damaged.clone()),
+        (pem("OPENSSH PRIVATE KEY", b"openssh-key-v2"), damaged),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(error(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn rsa_keys_are_measured_before_they_are_read() {
+    for (bytes, first, expected) in [
+        (1025, 0x01, KeyError::RsaTooLarge(8193)),
+        (256, 0x7f, KeyError::RsaTooSmall(2047)),
+        (0, 0, KeyError::RsaTooSmall(0)),
+        (256, 0x80, KeyError::Damaged("its numbers do not fit together")),
+    ] {
+        let mut modulus = vec![0xff; bytes];
+        modulus.iter_mut().take(1).for_each(|byte| *byte = first);
+        let element = |tag: u8, contents: &[u8]| {
+            let length = u16::try_from(contents.len()).unwrap().to_be_bytes();
+            [&[tag, 0x82], length.as_slice(), contents].concat()
         };
+        let numbers = [element(parse::INTEGER, &[0]), element(parse::INTEGER, &[&[0], modulus.as_slice()].concat())];
+        let der = element(parse::SEQUENCE, &numbers.concat());
+        assert_eq!(error(&pem("RSA PRIVATE KEY", &der)), expected);
+    }
+}
+
+#[test]
+fn openssh_keys_that_are_cut_or_changed_are_refused() {
+    for text in [keys::RSA_OPENSSH, keys::P256_OPENSSH, keys::ED25519_OPENSSH] {
+        let body: String = text.lines().filter(|line| !line.starts_with('-')).collect();
+        let whole = BASE64_STANDARD.decode(body).unwrap();
+        let as_pem = |der: &[u8]| pem("OPENSSH PRIVATE KEY", der);
         assert!(PrivateKey::parse(&secret(&as_pem(&whole))).is_ok());
         for length in (0..whole.len() - 60).step_by(7) {
             assert!(PrivateKey::parse(&secret(&as_pem(&whole[..length]))).is_err(), "{length} bytes of it");
