@@ -10,12 +10,18 @@
 //! One [`Door`] per provider. It is shared by all calls of that provider; what belongs to a single call ([`log::CallLog`])
 //! is made for it.
 
+pub mod addresses;
 pub mod cache;
+pub mod client;
 pub mod config_file;
 pub mod credentials;
 pub mod encoding;
+pub mod endpoints;
+pub mod headers;
+pub mod hosts;
 pub mod http;
 pub mod log;
+pub mod paths;
 pub mod secret;
 pub mod settings;
 pub mod signature;

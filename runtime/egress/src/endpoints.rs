@@ -1,0 +1,392 @@
+//! Places in the network that a provider declared, and where they are: what the operator gave for each of them.
+//!
+//! The base URL of an endpoint is, in this order: `--endpoint NAME=URL`, a key of the cloud-config, what the provider found in
+//! a service catalogue ([`Endpoints::bind`]), the provider's default. The last two count only where the operator allows the
+//! host.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloud::{Problem, Source};
+use parking_lot::Mutex;
+use url::Url;
+
+use crate::addresses::{AddressRules, Lookup, system_lookup};
+use crate::client::{ClientCertificate, ClientSettings, EndpointClient, Proxy, TlsOptions, denied};
+use crate::hosts::{HostPattern, HostRules};
+use crate::http::TransportError;
+use crate::paths;
+
+/// Longest base URL, in bytes.
+pub const MAX_BASE_URL: usize = 2048;
+
+/// A value of the operator's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// As it stands there.
+    pub value: String,
+    /// Where, in words: "key auth-url of [Global] in /etc/cloud.conf".
+    pub origin: String,
+}
+
+/// What the operator says about endpoints on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorGrants {
+    /// `--endpoint NAME=URL`
+    pub base_urls: BTreeMap<String, String>,
+    /// `--allow-host`
+    pub hosts: Vec<HostPattern>,
+    /// `--allow-http`
+    pub allow_http: bool,
+    /// `--allow-loopback`
+    pub addresses: AddressRules,
+    /// `--proxy NAME=URL`
+    pub proxies: BTreeMap<String, Proxy>,
+    /// `HTTPS_PROXY` and `NO_PROXY`, where granted; for endpoints without a proxy of their own.
+    pub environment_proxy: Option<Proxy>,
+}
+
+/// What the operator gave for one endpoint.
+#[derive(Debug, Clone, Default)]
+pub struct EndpointGrant {
+    /// Where it is.
+    pub base_url: Option<Base>,
+    /// How it is reached.
+    pub proxy: Option<Proxy>,
+    /// Whom it trusts.
+    pub tls: TlsOptions,
+    /// Whether it may be `http`.
+    pub allow_http: bool,
+}
+
+/// A base URL: scheme, host, port and path, nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// Itself.
+    pub url: Url,
+    /// Who said so, in words.
+    pub origin: String,
+}
+
+/// Base URLs that providers found. Clones share them; who swaps a provider hands them on.
+#[derive(Debug, Clone, Default)]
+pub struct Bindings(Arc<Mutex<BTreeMap<String, Url>>>);
+
+impl Bindings {
+    /// Forgets all of them. They end together with the captured credentials that they were found with.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+struct Endpoint {
+    grant: EndpointGrant,
+    /// The provider's, where the operator allows its host; otherwise what to give.
+    default: Result<Base, String>,
+    client: EndpointClient,
+}
+
+/// All endpoints of one provider.
+pub struct Endpoints {
+    endpoints: BTreeMap<String, Endpoint>,
+    rules: HostRules,
+    addresses: AddressRules,
+    bindings: Bindings,
+    warnings: Vec<Problem>,
+}
+
+impl Endpoints {
+    /// Brings together what the provider declares, what the operator grants, and what `found` finds in the configuration.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong, at once.
+    pub fn resolve(
+        declared: &[ccm_cloud::Endpoint],
+        operator: &OperatorGrants,
+        found: impl Fn(&Source) -> Option<Found>,
+        settings: ClientSettings,
+        bindings: Bindings,
+    ) -> Result<Self, Vec<Problem>> {
+        Self::resolve_with(declared, operator, found, settings, bindings, &system_lookup())
+    }
+
+    pub(crate) fn resolve_with(
+        declared: &[ccm_cloud::Endpoint],
+        operator: &OperatorGrants,
+        found: impl Fn(&Source) -> Option<Found>,
+        settings: ClientSettings,
+        bindings: Bindings,
+        lookup: &Lookup,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = unknown_names(declared, operator);
+        let mut rules = HostRules::new(operator.hosts.clone());
+        let mut grants = Vec::new();
+        for endpoint in declared {
+            let grant = grant(endpoint, operator, &found, &mut problems);
+            if let Some(base) = &grant.base_url {
+                rules.configure(&base.url);
+            }
+            grants.push(grant);
+        }
+        let mut endpoints = BTreeMap::new();
+        for (endpoint, grant) in declared.iter().zip(grants) {
+            let default = default_base(endpoint, operator, &rules);
+            if let (None, Err(advice)) = (&grant.base_url, &default) {
+                problems.push(problem(&endpoint.name, advice.clone(), false));
+            }
+            let EndpointGrant { tls, proxy, allow_http, .. } = grant.clone();
+            let lookup = Arc::clone(lookup);
+            let name = &endpoint.name;
+            let client = EndpointClient::new(name, tls, proxy, allow_http, operator.addresses, settings, lookup);
+            check_tls(name, &grant.tls, &client, &mut problems);
+            endpoints.insert(name.clone(), Endpoint { grant, default, client });
+        }
+        if problems.iter().any(|problem| problem.fatal) {
+            return Err(problems);
+        }
+        Ok(Self { endpoints, rules, addresses: operator.addresses, bindings, warnings: problems })
+    }
+
+    /// What the operator should know although it works: endpoints without a base URL, trust in anybody.
+    #[must_use]
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
+    /// What the operator gave for an endpoint.
+    #[must_use]
+    pub fn grant(&self, name: &str) -> Option<&EndpointGrant> {
+        self.endpoints.get(name).map(|endpoint| &endpoint.grant)
+    }
+
+    /// Where requests to an endpoint go.
+    ///
+    /// # Errors
+    ///
+    /// Denied when it is not declared, has no base URL, or one that is no longer allowed.
+    pub fn base(&self, name: &str) -> Result<Base, TransportError> {
+        let endpoint = self.endpoint(name)?;
+        if let Some(base) = &endpoint.grant.base_url {
+            return Ok(base.clone());
+        }
+        if let Some(url) = self.bindings.0.lock().get(name) {
+            // It may have been found under other rules: it outlives the provider and its configuration.
+            self.allow(name, url, endpoint.grant.allow_http)?;
+            return Ok(Base { url: url.clone(), origin: "found by the provider".to_owned() });
+        }
+        endpoint.default.clone().map_err(|advice| denied(format!("endpoint `{name}` {advice}")))
+    }
+
+    /// The client of an endpoint, for URLs below [`Endpoints::base`].
+    ///
+    /// # Errors
+    ///
+    /// Denied when it is not declared; see [`EndpointClient::get`].
+    pub fn client(&self, name: &str) -> Result<reqwest::Client, TransportError> {
+        self.endpoint(name)?.client.get()
+    }
+
+    /// Gives an endpoint the base URL that the provider found in a service catalogue. Where the operator configured one, that
+    /// one stays, and this is no error: a catalogue often names addresses that only work inside of the cloud.
+    ///
+    /// # Errors
+    ///
+    /// Denied when the endpoint is not declared, or its URL not allowed.
+    pub fn bind(&self, name: &str, url: &str) -> Result<(), TransportError> {
+        let endpoint = self.endpoint(name)?;
+        if endpoint.grant.base_url.is_some() {
+            return Ok(());
+        }
+        let allow_http = endpoint.grant.allow_http;
+        let url = parse_base(url, allow_http)
+            .map_err(|problem| denied(format!("endpoint `{name}` cannot be bound: the URL {problem}")))?;
+        self.allow(name, &url, allow_http)?;
+        self.bindings.0.lock().insert(name.to_owned(), url);
+        Ok(())
+    }
+
+    fn allow(&self, name: &str, url: &Url, allow_http: bool) -> Result<(), TransportError> {
+        if url.scheme() != "https" && !allow_http {
+            return Err(denied(format!("endpoint `{name}`: the URL {NO_HTTP}")));
+        }
+        if !self.rules.allow(url) {
+            let message = format!("endpoint `{name}`: {}", not_allowed(url));
+            return Err(denied(message));
+        }
+        self.addresses.check_url(url).map_err(|error| denied(format!("endpoint `{name}`: {error}")))
+    }
+
+    fn endpoint(&self, name: &str) -> Result<&Endpoint, TransportError> {
+        self.endpoints.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.endpoints.keys().map(String::as_str).collect();
+            denied(format!("the provider declares no endpoint `{}`, only {known:?}", crate::log::line(name, 64)))
+        })
+    }
+}
+
+const NO_HTTP: &str = "is http, which needs --allow-http";
+
+fn not_allowed(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    format!("the host {host} is not allowed; --allow-host {host} would allow it")
+}
+
+fn problem(name: &str, message: String, fatal: bool) -> Problem {
+    Problem { field: format!("endpoints.{name}"), message, fatal }
+}
+
+fn unknown_names(declared: &[ccm_cloud::Endpoint], operator: &OperatorGrants) -> Vec<Problem> {
+    let known: Vec<&str> = declared.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    let has = if known.is_empty() { "it has none".to_owned() } else { format!("it has {known:?}") };
+    let flags = operator.base_urls.keys().map(|name| ("--endpoint", name));
+    flags
+        .chain(operator.proxies.keys().map(|name| ("--proxy", name)))
+        .filter(|(_, name)| !known.contains(&name.as_str()))
+        .map(|(flag, name)| problem(name, format!("{flag} {name}=...: the provider has no such endpoint, {has}"), true))
+        .collect()
+}
+
+/// What the operator gave for `endpoint`.
+fn grant(
+    endpoint: &ccm_cloud::Endpoint,
+    operator: &OperatorGrants,
+    found: &impl Fn(&Source) -> Option<Found>,
+    problems: &mut Vec<Problem>,
+) -> EndpointGrant {
+    let name = &endpoint.name;
+    let found = |source: &Source| {
+        let Found { value, origin } = found(source)?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| Found { value: value.to_owned(), origin })
+    };
+    let mut wrong = |message: String| problems.push(problem(name, message, true));
+    let given = match operator.base_urls.get(name) {
+        Some(value) => Some(Found { value: value.trim().to_owned(), origin: format!("--endpoint {name}=...") }),
+        None => found(&endpoint.base_url),
+    };
+    let base_url = given.and_then(|Found { value, origin }| {
+        let checked = parse_base(&value, operator.allow_http).and_then(|url| {
+            operator.addresses.check_url(&url).map_err(|error| format!("leads to a place that is refused: {error}"))?;
+            Ok(url)
+        });
+        match checked {
+            Ok(url) => Some(Base { url, origin }),
+            Err(problem) => {
+                wrong(format!("{origin}: the URL {problem}"));
+                None
+            }
+        }
+    });
+    let mut tls = TlsOptions::default();
+    if let Some(sources) = &endpoint.tls {
+        tls.ca_file = found(&sources.ca_file).map(|found| found.value.into());
+        tls.client = match (found(&sources.client_certificate), found(&sources.client_key)) {
+            (Some(certificate), Some(key)) => {
+                Some(ClientCertificate { certificate: certificate.value.into(), key: key.value.into() })
+            }
+            (None, None) => None,
+            (Some(one), None) => {
+                wrong(format!("{}: a client certificate without its key", one.origin));
+                None
+            }
+            (None, Some(one)) => {
+                wrong(format!("{}: the key of a client certificate that is not given", one.origin));
+                None
+            }
+        };
+        if let Some(Found { value, origin }) = found(&sources.skip_verification) {
+            match boolean(&value) {
+                Some(skip) => tls.skip_verification = skip,
+                None => wrong(format!("{origin}: {:?} is neither true nor false", crate::log::line(&value, 64))),
+            }
+        }
+    }
+    let proxy = operator.proxies.get(name).or(operator.environment_proxy.as_ref()).cloned();
+    EndpointGrant { base_url, proxy, tls, allow_http: operator.allow_http }
+}
+
+/// As git-config and Go's YAML write them.
+fn boolean(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" | "t" | "y" => Some(true),
+        "false" | "no" | "off" | "0" | "f" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn check_tls(name: &str, tls: &TlsOptions, client: &EndpointClient, problems: &mut Vec<Problem>) {
+    if tls.skip_verification {
+        let message =
+            "trusts anybody: the server's certificate is not verified, and who stands in between reads all secrets";
+        problems.push(problem(name, message.to_owned(), false));
+    }
+    if tls.ca_file.is_none() && tls.client.is_none() {
+        return;
+    }
+    let unreadable = tls.unreadable();
+    if unreadable.is_empty() {
+        problems.extend(client.get().err().map(|error| problem(name, error.message, true)));
+    }
+    problems.extend(unreadable.into_iter().map(|message| problem(name, message, true)));
+}
+
+/// The default of the provider, or what the operator would have to give.
+fn default_base(endpoint: &ccm_cloud::Endpoint, operator: &OperatorGrants, rules: &HostRules) -> Result<Base, String> {
+    let name = &endpoint.name;
+    let mut advice = format!("has no base URL: give --endpoint {name}=URL");
+    if !endpoint.base_url.keys.is_empty() {
+        advice = format!("{advice}, or one of the keys {:?}", endpoint.base_url.keys);
+    }
+    let Some(default) = &endpoint.default_base_url else { return Err(advice) };
+    let url = parse_base(default, operator.allow_http)
+        .map_err(|problem| format!("{advice}; the provider's default {problem}"))?;
+    if !rules.allow(&url) {
+        return Err(format!("{advice}; for the provider's default {url}, {}", not_allowed(&url)));
+    }
+    operator.addresses.check_url(&url).map_err(|error| format!("{advice}; the provider's default: {error}"))?;
+    Ok(Base { url, origin: "the provider's default".to_owned() })
+}
+
+/// A base URL, or what is wrong, to follow the words "the URL". Never repeats the text: there may be a password in it.
+fn parse_base(text: &str, allow_http: bool) -> Result<Url, String> {
+    if text.len() > MAX_BASE_URL {
+        return Err(format!("is longer than {MAX_BASE_URL} bytes"));
+    }
+    if text.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\') {
+        return Err("has spaces, control characters or backslashes".to_owned());
+    }
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref() {
+        Some("https") => {}
+        Some("http") if allow_http => {}
+        Some("http") => return Err(NO_HTTP.to_owned()),
+        Some(_) | None => return Err("must begin with https://".to_owned()),
+    }
+    let url = Url::parse(text).map_err(|error| format!("cannot be read: {error}"))?;
+    // `http:/x?://` and the like: what counts is what the parser saw.
+    if url.scheme() != "https" && !(allow_http && url.scheme() == "http") {
+        return Err("must begin with https://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() || authority(text).contains('@') {
+        return Err("has a user or password in it; secrets are credentials".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("has a query or fragment".to_owned());
+    }
+    // A slash at the end, or two, make no difference: they are cut before a path is appended.
+    let path = url.path().trim_end_matches('/');
+    if !path.is_empty() {
+        paths::check(path).map_err(|problem| format!("has a path that {problem}"))?;
+    }
+    if url.host_str().is_none_or(|host| host.split('.').rev().skip(1).any(str::is_empty)) {
+        return Err("has no proper host".to_owned());
+    }
+    Ok(url)
+}
+
+/// The parser drops an empty user: `https://@host`.
+fn authority(text: &str) -> &str {
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest).trim_start_matches('/');
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
