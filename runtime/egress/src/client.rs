@@ -317,7 +317,11 @@ impl EndpointClient {
         if let Some(proxy) = &self.proxy {
             builder = builder.proxy(proxy.to_reqwest().map_err(|error| causes(&error.without_url()))?);
         }
-        builder.build().map_err(|error| causes(&error))
+        builder.build().map_err(|error| {
+            let files: Vec<String> = self.tls.files().map(|path| path.display().to_string()).collect();
+            let told = causes(&error);
+            if files.is_empty() { told } else { format!("{}: {told}", files.join(", ")) }
+        })
     }
 }
 
@@ -712,7 +716,7 @@ mod tests {
             (ca(&missing), "missing.pem: No such file"),
             (ca(&large), "large.pem: larger than 1048576 bytes"),
             (TlsOptions { client: Some(no_key), ..TlsOptions::default() }, "private key or certificate not found"),
-            (TlsOptions { client: Some(mismatch), ..pki.trusted() }, "do not match"),
+            (TlsOptions { client: Some(mismatch), ..pki.trusted() }, "client.key: builder error: keys may"),
         ];
         for (tls, part) in cases {
             let error = client(tls, GRANTED, never()).get().unwrap_err();
