@@ -1,0 +1,888 @@
+//! The HTTP client of an endpoint: its own trust, proxy and connections. No redirects, no retries, no cookies, nothing from
+//! the environment.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use url::{Host, Url};
+use zeroize::Zeroizing;
+
+use crate::addresses::{AddressDenied, AddressRules, Lookup, Resolver};
+use crate::headers::HeaderLimits;
+use crate::http::{TransportError, TransportReason};
+use crate::secret::Secret;
+
+/// Largest TLS file, in bytes: all authorities that browsers trust take about 250 KiB.
+const MAX_TLS_FILE: u64 = 1 << 20;
+
+/// Longest message of an error, in bytes.
+const MAX_MESSAGE: usize = 512;
+
+/// What is asked of every client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// For name, connection and TLS together. Default 5 s.
+    pub connect_timeout: Duration,
+    /// How long a connection waits for its next request. Default 60 s, less than most load balancers in front of clouds.
+    pub idle_timeout: Duration,
+    /// Connections that wait, per host. Default 16.
+    pub idle_connections: usize,
+    /// Of an answer.
+    pub headers: HeaderLimits,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(60),
+            idle_connections: 16,
+            headers: HeaderLimits::default(),
+        }
+    }
+}
+
+/// Whom an endpoint trusts, and what it shows. Files are read again when they change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// PEM. These authorities alone are trusted; without it those of the system are.
+    pub ca_file: Option<PathBuf>,
+    /// What the client shows.
+    pub client: Option<ClientCertificate>,
+    /// Trusts anybody.
+    pub skip_verification: bool,
+}
+
+/// Files of a client certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// PEM, the chain included.
+    pub certificate: PathBuf,
+    /// PEM, not encrypted.
+    pub key: PathBuf,
+}
+
+impl TlsOptions {
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let client = self.client.iter().flat_map(|client| [client.certificate.as_path(), client.key.as_path()]);
+        self.ca_file.as_deref().into_iter().chain(client)
+    }
+
+    /// Every file that cannot be read, each with the reason.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<String> {
+        self.files().filter_map(|path| read(path).err()).collect()
+    }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(told)?;
+    let mut bytes = Zeroizing::new(Vec::new());
+    file.take(MAX_TLS_FILE.saturating_add(1)).read_to_end(&mut bytes).map_err(told)?;
+    if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_TLS_FILE) {
+        return Err(format!("{}: larger than {MAX_TLS_FILE} bytes", path.display()));
+    }
+    Ok(bytes)
+}
+
+/// What changes when a file changes. Also when a link in its path does, as in mounted Secrets.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let of = std::fs::metadata(path).ok()?;
+        Some(Self { device: of.dev(), inode: of.ino(), length: of.len(), modified: (of.mtime(), of.mtime_nsec()) })
+    }
+}
+
+/// A proxy, which resolves names by itself: behind it, hosts are checked by name and not by address.
+#[derive(Clone)]
+pub struct Proxy {
+    url: Url,
+    login: Option<(String, Secret)>,
+    /// Of the environment: for `https` only, and not for the hosts of this list.
+    environment: Option<Option<String>>,
+}
+
+/// Why a text is no [`Proxy`]. It does not repeat the text, which may have a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// Not a URL.
+    #[error("the proxy is not a URL; give `http://HOST:PORT`")]
+    NotAUrl,
+    /// SOCKS, for example.
+    #[error("the scheme of the proxy must be http or https")]
+    Scheme,
+    /// Path, query or fragment.
+    #[error("the proxy's URL has more than scheme, user, host and port")]
+    More,
+    /// Bytes that are not text.
+    #[error("user and password of the proxy must be UTF-8 once they are percent-decoded")]
+    Login,
+}
+
+impl FromStr for Proxy {
+    type Err = ProxyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        // In the environment it often stands without a scheme.
+        let parsed = if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
+        // The parser's error could not say more without the text.
+        let mut url = parsed.ok().ok_or(ProxyError::NotAUrl)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ProxyError::Scheme);
+        }
+        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            return Err(ProxyError::More);
+        }
+        let decode =
+            |text: &str| percent_decode_str(text).decode_utf8().ok().map(String::from).ok_or(ProxyError::Login);
+        let login = match (url.username(), url.password()) {
+            ("", None) => None,
+            (user, password) => Some((decode(user)?, Secret::new(decode(password.unwrap_or_default())?.into_bytes()))),
+        };
+        if url.set_username("").and_then(|()| url.set_password(None)).is_err() {
+            return Err(ProxyError::NotAUrl);
+        }
+        Ok(Self { url, login, environment: None })
+    }
+}
+
+impl Proxy {
+    /// `HTTPS_PROXY` and `NO_PROXY`: requests to `http` and to the hosts of the list go without it.
+    ///
+    /// # Errors
+    ///
+    /// See [`ProxyError`].
+    pub fn from_environment(https_proxy: &str, no_proxy: Option<&str>) -> Result<Self, ProxyError> {
+        Ok(Self { environment: Some(no_proxy.map(ToOwned::to_owned)), ..https_proxy.parse()? })
+    }
+
+    /// The password in its URL, which must not be shown to anybody.
+    #[must_use]
+    pub fn password(&self) -> Option<&Secret> {
+        self.login.as_ref().map(|(_, password)| password)
+    }
+
+    fn name(&self) -> Option<String> {
+        match self.url.host() {
+            Some(Host::Domain(name)) => Some(name.to_owned()),
+            Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => None,
+        }
+    }
+
+    fn to_reqwest(&self) -> reqwest::Result<reqwest::Proxy> {
+        let proxy = match &self.environment {
+            None => reqwest::Proxy::all(self.url.clone())?,
+            Some(no_proxy) => reqwest::Proxy::https(self.url.clone())?
+                .no_proxy(no_proxy.as_deref().and_then(reqwest::NoProxy::from_string)),
+        };
+        Ok(match &self.login {
+            Some((user, password)) => proxy.basic_auth(user, &String::from_utf8_lossy(password.expose())),
+            None => proxy,
+        })
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({})", self.url)
+    }
+}
+
+/// The client of one endpoint.
+pub struct EndpointClient {
+    name: String,
+    tls: TlsOptions,
+    proxy: Option<Proxy>,
+    allow_http: bool,
+    settings: ClientSettings,
+    resolver: Resolver,
+    built: Mutex<Option<Built>>,
+}
+
+struct Built {
+    stamps: Vec<Option<Stamp>>,
+    client: reqwest::Client,
+}
+
+impl EndpointClient {
+    /// Reads nothing yet.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        tls: TlsOptions,
+        proxy: Option<Proxy>,
+        allow_http: bool,
+        addresses: AddressRules,
+        settings: ClientSettings,
+        lookup: Lookup,
+    ) -> Self {
+        let resolver = Resolver::new(addresses, proxy.as_ref().and_then(Proxy::name), lookup);
+        Self { name: name.to_owned(), tls, proxy, allow_http, settings, resolver, built: Mutex::new(None) }
+    }
+
+    /// The client, made anew when one of its files changed. New files that do not work (a certificate whose key is still to
+    /// come) leave the client as it was, and are logged.
+    ///
+    /// # Errors
+    ///
+    /// `tls` when its files do not work, or the system has no authorities.
+    pub fn get(&self) -> Result<reqwest::Client, TransportError> {
+        let stamps: Vec<Option<Stamp>> = self.tls.files().map(Stamp::of).collect();
+        let mut built = self.built.lock();
+        match &mut *built {
+            Some(built) if built.stamps == stamps => Ok(built.client.clone()),
+            Some(built) => {
+                built.stamps = stamps;
+                match self.build() {
+                    Ok(client) => built.client = client,
+                    Err(problem) => tracing::warn!(
+                        endpoint = self.name,
+                        "the changed TLS files do not work, the former stay in use: {problem}"
+                    ),
+                }
+                Ok(built.client.clone())
+            }
+            None => match self.build() {
+                Ok(client) => {
+                    *built = Some(Built { stamps, client: client.clone() });
+                    Ok(client)
+                }
+                Err(problem) => Err(TransportError {
+                    reason: TransportReason::Tls,
+                    maybe_sent: false,
+                    retry_after: None,
+                    message: format!("endpoint `{}`: {problem}", self.name),
+                }),
+            },
+        }
+    }
+
+    fn build(&self) -> Result<reqwest::Client, String> {
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_rustls()
+            .http1_only()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .https_only(!self.allow_http)
+            .no_proxy()
+            .dns_resolver(self.resolver.clone())
+            .connect_timeout(self.settings.connect_timeout)
+            .pool_idle_timeout(self.settings.idle_timeout)
+            .pool_max_idle_per_host(self.settings.idle_connections)
+            .http1_max_headers(self.settings.headers.count)
+            .gzip(true)
+            .user_agent(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &self.tls.ca_file {
+            let certificates = reqwest::Certificate::from_pem_bundle(&read(path)?)
+                .map_err(|error| format!("{}: {}", path.display(), causes(&error)))?;
+            if certificates.is_empty() {
+                return Err(format!("{}: no certificate in it", path.display()));
+            }
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let Some(ClientCertificate { certificate, key }) = &self.tls.client {
+            let mut both = read(certificate)?;
+            both.push(b'\n');
+            // Room for all of it at once: growing would leave a copy of the key behind.
+            let secret = read(key)?;
+            let mut pem = Zeroizing::new(Vec::with_capacity(both.len().saturating_add(secret.len())));
+            pem.extend_from_slice(&both);
+            pem.extend_from_slice(&secret);
+            let identity = reqwest::Identity::from_pem(&pem)
+                .map_err(|error| format!("{} and {}: {}", certificate.display(), key.display(), causes(&error)))?;
+            builder = builder.identity(identity);
+        }
+        if self.tls.skip_verification {
+            builder = builder.tls_danger_accept_invalid_certs(true);
+        }
+        if let Some(proxy) = &self.proxy {
+            builder = builder.proxy(proxy.to_reqwest().map_err(|error| causes(&error.without_url()))?);
+        }
+        builder.build().map_err(|error| {
+            let files: Vec<String> = self.tls.files().map(|path| path.display().to_string()).collect();
+            let told = causes(&error);
+            if files.is_empty() { told } else { format!("{}: {told}", files.join(", ")) }
+        })
+    }
+}
+
+pub(crate) fn denied(message: String) -> TransportError {
+    TransportError { reason: TransportReason::Denied, maybe_sent: false, retry_after: None, message }
+}
+
+/// Why there is no answer, after the words `what`. Neither URL nor query are told, and every cause once.
+#[must_use]
+pub fn transport_error(error: reqwest::Error, what: &str) -> TransportError {
+    let error = error.without_url();
+    let chain = chain(&error);
+    if let Some(address) = chain.iter().find_map(|cause| cause.downcast_ref::<AddressDenied>()) {
+        return denied(crate::log::line(&format!("{what}: {address}"), MAX_MESSAGE));
+    }
+    let too_large = |cause: &&(dyn Error + 'static)| {
+        cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large)
+    };
+    let reason = if chain.iter().any(too_large) {
+        TransportReason::TooLarge
+    } else if chain.iter().any(|cause| cause.is::<rustls::Error>()) {
+        TransportReason::Tls
+    } else if error.is_connect() {
+        TransportReason::Connect
+    } else if error.is_timeout() {
+        TransportReason::Timeout
+    } else {
+        TransportReason::Other
+    };
+    TransportError {
+        reason,
+        maybe_sent: !error.is_connect() && !error.is_builder(),
+        retry_after: None,
+        message: crate::log::line(&format!("{what}: {}", causes(&error)), MAX_MESSAGE),
+    }
+}
+
+/// An error and its causes, those inside of I/O errors included, which these do not count as their source.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
+    let mut chain = vec![error];
+    let mut error = error;
+    loop {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let cause = inner.map_or_else(|| error.source(), |inner| Some(inner));
+        let Some(cause) = cause else { return chain };
+        chain.push(cause);
+        error = cause;
+    }
+}
+
+fn causes(error: &(dyn Error + 'static)) -> String {
+    chain(error).into_iter().map(ToString::to_string).fold(String::new(), |told, text| {
+        if told.is_empty() {
+            text
+        } else if told.contains(&text) {
+            told
+        } else {
+            format!("{told}: {text}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use hyper::body::Incoming;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tempfile::TempDir;
+    use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::JoinSet;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    const GRANTED: AddressRules = AddressRules { loopback: true };
+
+    type Handler = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync>;
+
+    /// A server on 127.0.0.1 that remembers who came. Ends when it is dropped.
+    struct Server {
+        address: SocketAddr,
+        connections: Arc<Mutex<usize>>,
+        seen: Arc<Mutex<Vec<String>>>,
+        _tasks: JoinSet<()>,
+    }
+
+    impl Server {
+        async fn start(tls: Option<TlsAcceptor>, handler: Handler) -> Self {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let connections = Arc::new(Mutex::new(0));
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let mut tasks = JoinSet::new();
+            let (counted, told) = (Arc::clone(&connections), Arc::clone(&seen));
+            tasks.spawn(async move {
+                let mut open = JoinSet::new();
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    *counted.lock() += 1;
+                    let (tls, handler, told) = (tls.clone(), Arc::clone(&handler), Arc::clone(&told));
+                    open.spawn(async move {
+                        match tls {
+                            None => serve(stream, handler, told).await,
+                            Some(tls) => {
+                                if let Ok(stream) = tls.accept(stream).await {
+                                    serve(stream, handler, told).await;
+                                }
+                            }
+                        }
+                    });
+                }
+            });
+            Self { address, connections, seen, _tasks: tasks }
+        }
+
+        async fn plain(handler: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
+            Self::start(None, Arc::new(handler)).await
+        }
+
+        fn connections(&self) -> usize {
+            *self.connections.lock()
+        }
+
+        fn url(&self, scheme: &str, host: &str) -> String {
+            format!("{scheme}://{host}:{}/v2/x?token=hush", self.address.port())
+        }
+    }
+
+    async fn serve(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        handler: Handler,
+        told: Arc<Mutex<Vec<String>>>,
+    ) {
+        let service = service_fn(move |request: Request<Incoming>| {
+            told.lock().push(format!("{:?}", request.headers()));
+            let answer = handler(&request);
+            async move { Ok::<_, hyper::Error>(answer) }
+        });
+        // A client that leaves is not the server's error.
+        let _gone = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    }
+
+    fn hello(_: &Request<Incoming>) -> Response<Full<Bytes>> {
+        Response::new(Full::from("hello"))
+    }
+
+    /// The last answer is repeated.
+    fn names(answers: &[&str]) -> Lookup {
+        let mut left: Vec<SocketAddr> =
+            answers.iter().rev().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
+        assert!(!left.is_empty());
+        let next = Mutex::new(move || if left.len() > 1 { left.pop().unwrap() } else { left[0] });
+        Arc::new(move |_| {
+            let answer = (*next.lock())();
+            Box::pin(std::future::ready(Ok(vec![answer])))
+        })
+    }
+
+    fn home() -> Lookup {
+        names(&["127.0.0.1"])
+    }
+
+    fn never() -> Lookup {
+        Arc::new(|name| panic!("{name} is resolved"))
+    }
+
+    fn client(tls: TlsOptions, addresses: AddressRules, lookup: Lookup) -> EndpointClient {
+        EndpointClient::new("api", tls, None, true, addresses, ClientSettings::default(), lookup)
+    }
+
+    async fn get(client: &EndpointClient, url: &str) -> Result<u16, TransportError> {
+        let sent = client.get()?.get(url).send().await;
+        sent.map(|answer| answer.status().as_u16()).map_err(|error| transport_error(error, "GET /v2/x"))
+    }
+
+    /// An authority with certificates for a server and a client, in files.
+    struct Pki {
+        folder: TempDir,
+        ca: PathBuf,
+        client: ClientCertificate,
+        server: (CertificateDer<'static>, PrivateKeyDer<'static>),
+        root: CertificateDer<'static>,
+    }
+
+    impl Pki {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+            let sign = |name: &str| {
+                let key = KeyPair::generate().unwrap();
+                let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+                (params.signed_by(&key, &ca).unwrap(), key)
+            };
+            let (server, server_key) = sign("api.test");
+            let (client, client_key) = sign("ccm.test");
+            let write = |name: &str, text: String| {
+                let path = folder.path().join(name);
+                std::fs::write(&path, text).unwrap();
+                path
+            };
+            Self {
+                ca: write("ca.pem", ca.pem()),
+                client: ClientCertificate {
+                    certificate: write("client.pem", client.pem()),
+                    key: write("client.key", client_key.serialize_pem()),
+                },
+                server: (server.der().clone(), PrivateKeyDer::try_from(server_key.serialize_der()).unwrap()),
+                root: ca.der().clone(),
+                folder,
+            }
+        }
+
+        fn acceptor(&self, wants_certificate: bool) -> TlsAcceptor {
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .unwrap();
+            let config = if wants_certificate {
+                let mut roots = rustls::RootCertStore::empty();
+                roots.add(self.root.clone()).unwrap();
+                let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                config.with_client_cert_verifier(verifier.build().unwrap())
+            } else {
+                config.with_no_client_auth()
+            };
+            let (certificate, key) = (self.server.0.clone(), self.server.1.clone_key());
+            TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate], key).unwrap()))
+        }
+
+        fn trusted(&self) -> TlsOptions {
+            TlsOptions { ca_file: Some(self.ca.clone()), ..TlsOptions::default() }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_an_answer_and_nobody_goes_there() {
+        let elsewhere = Server::plain(hello).await;
+        for status in [301, 302, 303, 307, 308] {
+            let target = elsewhere.url("http", "127.0.0.1");
+            let answer = move |_: &Request<Incoming>| {
+                Response::builder().status(status).header("location", &target).body(Full::default()).unwrap()
+            };
+            let server = Server::plain(answer).await;
+            let client = client(TlsOptions::default(), GRANTED, home());
+            assert_eq!(get(&client, &server.url("http", "api.test")).await, Ok(status));
+        }
+        assert_eq!(elsewhere.connections(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_this_machine_or_to_a_metadata_service_is_denied_and_nothing_is_sent() {
+        let server = Server::plain(hello).await;
+        let cases = [
+            ("127.0.0.1", "api.test is a loopback address, which --allow-loopback would grant"),
+            ("::1", "api.test is a loopback address, which --allow-loopback would grant"),
+            ("::ffff:127.0.0.1", "api.test is a loopback address, which --allow-loopback would grant"),
+            ("169.254.169.254", "api.test is a link-local address"),
+            ("fd00:ec2::254", "api.test is the address of a metadata service"),
+            ("0.0.0.0", "api.test is an unspecified address"),
+        ];
+        for (ip, problem) in cases {
+            let client = client(TlsOptions::default(), AddressRules::default(), names(&[ip]));
+            let error = get(&client, &server.url("http", "api.test")).await.unwrap_err();
+            assert_eq!(error, denied(format!("GET /v2/x: {problem}")), "{ip}");
+        }
+        assert_eq!(server.connections(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_changes_its_mind_is_checked_at_every_connection() {
+        let close = |_: &Request<Incoming>| {
+            Response::builder().header("connection", "close").body(Full::from("hello")).unwrap()
+        };
+        let server = Server::plain(close).await;
+        let client = client(TlsOptions::default(), GRANTED, names(&["127.0.0.1", "169.254.169.254"]));
+        assert_eq!(get(&client, &server.url("http", "api.test")).await, Ok(200));
+        let error = get(&client, &server.url("http", "api.test")).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+
+        // 192.0.2.1 is nobody's (RFC 5737).
+        let settings = ClientSettings { connect_timeout: Duration::from_millis(300), ..ClientSettings::default() };
+        let answers = names(&["192.0.2.1", "127.0.0.1"]);
+        let none = TlsOptions::default();
+        let client = EndpointClient::new("api", none, None, true, AddressRules::default(), settings, answers);
+        let reasons = [
+            get(&client, &server.url("http", "api.test")).await.unwrap_err().reason,
+            get(&client, &server.url("http", "api.test")).await.unwrap_err().reason,
+        ];
+        assert_eq!(reasons, [TransportReason::Connect, TransportReason::Denied]);
+        assert_eq!(server.connections(), 1);
+    }
+
+    #[tokio::test]
+    async fn trust_is_in_the_given_authorities_alone() {
+        let (pki, other) = (Pki::new(), Pki::new());
+        let server = Server::start(Some(pki.acceptor(false)), Arc::new(hello)).await;
+        let skip = TlsOptions { skip_verification: true, ..TlsOptions::default() };
+        let skip_despite_ca = TlsOptions { skip_verification: true, ..other.trusted() };
+        let cases = [
+            ("own authority", pki.trusted(), "api.test", Ok(200)),
+            ("another authority", other.trusted(), "api.test", Err(TransportReason::Tls)),
+            ("another name", pki.trusted(), "other.test", Err(TransportReason::Tls)),
+            ("authorities of the system", TlsOptions::default(), "api.test", Err(TransportReason::Tls)),
+            ("anybody", skip, "other.test", Ok(200)),
+            ("anybody, and a file", skip_despite_ca, "other.test", Ok(200)),
+        ];
+        for (case, tls, host, expected) in cases {
+            let result = get(&client(tls, GRANTED, home()), &server.url("https", host)).await;
+            if let Err(error) = &result {
+                assert!(!error.maybe_sent, "{case}: {error}");
+            }
+            assert_eq!(result.map_err(|error| error.reason), expected, "{case}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_is_shown_where_one_is_wanted() {
+        let (pki, other) = (Pki::new(), Pki::new());
+        let server = Server::start(Some(pki.acceptor(true)), Arc::new(hello)).await;
+        let with = |client: Option<&ClientCertificate>| TlsOptions { client: client.cloned(), ..pki.trusted() };
+        let cases = [
+            (Some(&pki.client), Ok(200)),
+            (Some(&other.client), Err(TransportReason::Tls)),
+            (None, Err(TransportReason::Tls)),
+        ];
+        for (certificate, expected) in cases {
+            let result = get(&client(with(certificate), GRANTED, home()), &server.url("https", "api.test")).await;
+            assert_eq!(result.map_err(|error| error.reason), expected, "{certificate:?}");
+        }
+        assert_eq!(server.seen.lock().len(), 1, "only one of them got through to ask");
+    }
+
+    #[tokio::test]
+    async fn changed_files_are_read_again_and_broken_ones_change_nothing() {
+        let (pki, other) = (Pki::new(), Pki::new());
+        let server = Server::start(Some(pki.acceptor(false)), Arc::new(hello)).await;
+        let url = server.url("https", "api.test");
+        // As kubelet does it: the file is a link, and the link is changed.
+        let link = pki.folder.path().join("link.pem");
+        let point = |target: &Path| {
+            let new = pki.folder.path().join("new.pem");
+            std::os::unix::fs::symlink(target, &new).unwrap();
+            std::fs::rename(&new, &link).unwrap();
+        };
+        point(&other.ca);
+        let tls = TlsOptions { ca_file: Some(link.clone()), ..TlsOptions::default() };
+        let client = client(tls, GRANTED, home());
+        assert_eq!(get(&client, &url).await.unwrap_err().reason, TransportReason::Tls);
+        point(&pki.ca);
+        assert_eq!(get(&client, &url).await, Ok(200));
+        let broken = pki.folder.path().join("broken.pem");
+        std::fs::write(&broken, "not a certificate").unwrap();
+        point(&broken);
+        assert_eq!(get(&client, &url).await, Ok(200));
+        std::fs::remove_file(&link).unwrap();
+        assert_eq!(get(&client, &url).await, Ok(200));
+        point(&other.ca);
+        assert_eq!(
+            get(&client, &url).await.unwrap_err().reason,
+            TransportReason::Tls,
+            "connections of before are not used"
+        );
+    }
+
+    #[tokio::test]
+    async fn files_that_do_not_work_are_named() {
+        let pki = Pki::new();
+        let broken = pki.folder.path().join("broken.pem");
+        std::fs::write(&broken, "not a certificate").unwrap();
+        let missing = pki.folder.path().join("missing.pem");
+        let large = pki.folder.path().join("large.pem");
+        std::fs::write(&large, vec![b'x'; usize::try_from(MAX_TLS_FILE).unwrap() + 1]).unwrap();
+        let other_key = Pki::new();
+        let ca = |path: &Path| TlsOptions { ca_file: Some(path.to_owned()), ..TlsOptions::default() };
+        let mismatch =
+            ClientCertificate { certificate: pki.client.certificate.clone(), key: other_key.client.key.clone() };
+        let no_key = ClientCertificate { certificate: pki.client.certificate.clone(), key: broken.clone() };
+        let cases = [
+            (ca(&broken), "broken.pem: no certificate in it"),
+            (ca(&missing), "missing.pem: No such file"),
+            (ca(&large), "large.pem: larger than 1048576 bytes"),
+            (TlsOptions { client: Some(no_key), ..TlsOptions::default() }, "private key or certificate not found"),
+            (TlsOptions { client: Some(mismatch), ..pki.trusted() }, "client.key: builder error: keys may"),
+        ];
+        for (tls, part) in cases {
+            let error = client(tls, GRANTED, never()).get().unwrap_err();
+            assert!(error.message.contains(part), "{:?} does not say {part:?}", error.message);
+            assert_eq!((error.reason, error.maybe_sent), (TransportReason::Tls, false));
+        }
+    }
+
+    /// A proxy that answers every `CONNECT` by a connection to `target`. The second: heads of requests.
+    async fn proxy(target: SocketAddr, answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&heads);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                told.lock().push(String::from_utf8(head).unwrap());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                if answer.contains(" 200 ") {
+                    let mut target = TcpStream::connect(target).await.unwrap();
+                    let _gone = tokio::io::copy_bidirectional(&mut stream, &mut target).await;
+                }
+            }
+        });
+        (address, heads, tasks)
+    }
+
+    fn through(proxy: Proxy, tls: TlsOptions, lookup: Lookup) -> EndpointClient {
+        let settings = ClientSettings::default();
+        EndpointClient::new("api", tls, Some(proxy), false, AddressRules::default(), settings, lookup)
+    }
+
+    #[tokio::test]
+    async fn a_proxy_gets_the_name_and_its_login_and_nothing_of_the_request() {
+        let pki = Pki::new();
+        let server = Server::start(Some(pki.acceptor(false)), Arc::new(hello)).await;
+        let (address, heads, _tasks) = proxy(server.address, "HTTP/1.1 200 OK\r\n\r\n").await;
+        let given: Proxy = format!("http://me:p%40ss@{address}").parse().unwrap();
+        assert_eq!(given.password().map(Secret::expose), Some(b"p@ss".as_slice()));
+        assert!(!format!("{given:?}").contains("ss"), "{given:?}");
+        let client = through(given, pki.trusted(), never());
+        assert_eq!(get(&client, "https://api.test:8443/v2/x?token=hush").await, Ok(200));
+        let heads = heads.lock().clone();
+        assert_eq!(heads.len(), 1);
+        assert!(heads[0].starts_with("CONNECT api.test:8443 HTTP/1.1\r\n"), "{}", heads[0]);
+        let lower = heads[0].to_ascii_lowercase();
+        assert!(lower.contains("\r\nproxy-authorization: basic bwu6cebzcw==\r\n"), "{lower}");
+        assert!(!heads[0].contains("hush"), "{}", heads[0]);
+        assert!(!server.seen.lock()[0].contains("proxy-authorization"), "{:?}", server.seen.lock());
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_refuses_is_no_connection_and_certainly_nothing_was_sent() {
+        let (address, _, _tasks) =
+            proxy(([127, 0, 0, 1], 1).into(), "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").await;
+        let client = through(address.to_string().parse().unwrap(), TlsOptions::default(), never());
+        // Without authorities of the system there is no client to begin with.
+        let Err(error) = get(&client, "https://api.test/v2/x?token=hush").await else { panic!("an answer") };
+        if error.reason != TransportReason::Tls {
+            assert_eq!((error.reason, error.maybe_sent), (TransportReason::Connect, false), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_beside_us_needs_no_grant_and_gives_none() {
+        let pki = Pki::new();
+        let server = Server::start(Some(pki.acceptor(false)), Arc::new(hello)).await;
+        let (address, heads, _tasks) = proxy(server.address, "HTTP/1.1 200 OK\r\n\r\n").await;
+        let given = Proxy::from_environment(&format!("proxy.test:{}", address.port()), Some("10.0.0.0/8,direct.test"));
+        let client = through(given.unwrap(), pki.trusted(), home());
+        assert_eq!(get(&client, "https://api.test/").await, Ok(200));
+        let error = get(&client, &server.url("https", "direct.test")).await.unwrap_err();
+        assert_eq!(error.reason, TransportReason::Denied, "NO_PROXY does not lead around the address rules: {error}");
+        assert_eq!(heads.lock().len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_refused_without_repeating_the_password() {
+        let cases = [
+            ("socks5://me:hush@proxy.test:1080", ProxyError::Scheme),
+            ("http://me:hush@proxy.test/path", ProxyError::More),
+            ("http://me:hush@proxy.test?x", ProxyError::More),
+            ("http://me:hush@", ProxyError::NotAUrl),
+            ("http://me:hush@proxy.test:99999", ProxyError::NotAUrl),
+            ("http://me:%ffhush@proxy.test", ProxyError::Login),
+            ("", ProxyError::NotAUrl),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Proxy>().unwrap_err();
+            assert_eq!(error, expected, "{text}");
+            assert!(!error.to_string().contains("hush"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn http_needs_a_grant_also_where_the_url_was_not_looked_at() {
+        let server = Server::plain(hello).await;
+        let (tls, settings) = (Pki::new(), ClientSettings::default());
+        let client = EndpointClient::new("api", tls.trusted(), None, false, GRANTED, settings, home());
+        let error = get(&client, &server.url("http", "api.test")).await.unwrap_err();
+        assert!(!error.maybe_sent, "{error}");
+        assert_eq!(server.connections(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_error_says_what_is_certain_and_tells_neither_url_nor_query() {
+        let many = |_: &Request<Incoming>| {
+            let answer = (0..65).fold(Response::builder(), |answer, i| answer.header(format!("x-{i}"), "1"));
+            answer.body(Full::default()).unwrap()
+        };
+        let many = Server::plain(many).await;
+        let client = client(TlsOptions::default(), GRANTED, home());
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+        let cases = [
+            (many.address, TransportReason::TooLarge, true),
+            (silent.local_addr().unwrap(), TransportReason::Timeout, true),
+            (closed, TransportReason::Connect, false),
+        ];
+        for (address, reason, maybe_sent) in cases {
+            let url = format!("http://api.test:{}/v2/x?token=hush", address.port());
+            let request = client.get().unwrap().get(url).timeout(Duration::from_millis(500));
+            let error = transport_error(request.send().await.unwrap_err(), "GET /v2/x");
+            assert_eq!((error.reason, error.maybe_sent), (reason, maybe_sent), "{error}");
+            assert!(error.message.starts_with("GET /v2/x: "), "{error}");
+            assert!(!error.message.contains("hush") && !error.message.contains("http://"), "{error}");
+        }
+        let mut dropping = JoinSet::new();
+        let address = silent.local_addr().unwrap();
+        dropping.spawn(async move {
+            loop {
+                let (mut stream, _) = silent.accept().await.unwrap();
+                let mut some = [0; 16];
+                let _read = stream.read(&mut some).await;
+            }
+        });
+        let error = get(&client, &format!("http://api.test:{}/", address.port())).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Other, true), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_request_carries_our_name_and_no_cookie() {
+        let cookie = |_: &Request<Incoming>| {
+            Response::builder().header("set-cookie", "session=1; Path=/").body(Full::default()).unwrap()
+        };
+        let server = Server::plain(cookie).await;
+        let client = client(TlsOptions::default(), GRANTED, home());
+        for _ in 0..2 {
+            assert_eq!(get(&client, &server.url("http", "api.test")).await, Ok(200));
+        }
+        let seen = server.seen.lock().clone();
+        assert_eq!(seen.len(), 2);
+        for headers in seen {
+            assert!(
+                headers.contains(&format!("\"user-agent\": \"wasm-ccm/{}\"", env!("CARGO_PKG_VERSION"))),
+                "{headers}"
+            );
+            assert!(headers.contains("\"accept-encoding\": \"gzip\""), "{headers}");
+            assert!(!headers.contains("cookie") && !headers.contains("referer"), "{headers}");
+        }
+        assert_eq!(server.connections(), 1, "connections are kept");
+    }
+}
