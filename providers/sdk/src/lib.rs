@@ -46,24 +46,48 @@
 //!
 //! The component exports what the line names and nothing else; a trait that is named but not implemented does not compile.
 //!
+//! # Talking to a cloud
+//!
+//! A [`Cloud`] is an endpoint with all that its requests have in common; a [`Request`] is built by chaining, and an [`Answer`] is
+//! read as JSON or turned into a failure that tells the host what to do. [`paging`] reads whole lists, [`Session`] keeps the
+//! token of a login. `docs/writing-a-provider.md` has an example.
+//!
 //! # Tests
 //!
-//! Off WebAssembly there is no host behind the imports ([`http`], [`settings`], [`clock`], [`log`], …): calling one panics. Keep
-//! decisions in functions that take what they decide on, and call imports only in the methods of the `Guest` traits.
+//! Off WebAssembly there is no host behind the imports ([`settings`], [`clock`], [`log`], …): calling one panics. Keep decisions
+//! in functions that take what they decide on, and call imports only in the methods of the `Guest` traits. For what talks to a
+//! cloud, the module `testing` (with the feature of that name) has a cloud made of a script.
 
+mod answer;
 #[doc(hidden)]
 pub mod bindings;
 pub mod clock;
+mod cloud;
 pub mod duration;
 mod export;
 mod failure;
 mod guard;
 pub mod log;
+mod misfit;
+pub mod paging;
 mod panic;
+mod part;
+pub mod percent;
+mod request;
+mod route;
+mod session;
 pub mod settings;
+mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod transport;
 
+pub use answer::{Answer, Unanswered};
+pub use cloud::Cloud;
 #[doc(hidden)]
 pub use guard::Guarded;
+pub use request::{Request, send_all};
+pub use session::Session;
 
 // The contract, under its own names. `clock`, `log` and `settings` have wrappers of the same name above.
 pub use bindings::cluster::exports::ccm::cloud::cluster;
@@ -72,3 +96,8 @@ pub use bindings::load_balancers::exports::ccm::cloud::load_balancers;
 pub use bindings::provider::ccm::cloud::{cache, credentials, events, http, nodes, types};
 pub use bindings::provider::exports::ccm::cloud::{instances, meta};
 pub use bindings::routes::exports::ccm::cloud::routes;
+
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-provider.md")]
+struct Guide;

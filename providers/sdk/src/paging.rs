@@ -1,0 +1,275 @@
+//! Lists that come in pages.
+//!
+//! A list is whole or an error: a page that fails, a list that has no end and a page that comes twice fail the listing. What is
+//! created or deleted meanwhile may still be missing or stand in it, so that a list never proves that something is gone.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::de::DeserializeOwned;
+
+use crate::answer::Answer;
+use crate::percent;
+use crate::request::{Request, send_all};
+use crate::types::Failure;
+
+/// The body of one page.
+pub trait Page: DeserializeOwned {
+    /// What is listed.
+    type Item;
+
+    /// What is on this page.
+    fn items(self) -> Vec<Self::Item>;
+
+    /// What tells an item from all others of the list. It shows pages that come twice, drops what moved from one page to the
+    /// next meanwhile, and is the marker of [`Paging::marker`].
+    fn id(item: &Self::Item) -> String;
+
+    /// The link to the next page, for [`Paging::links`].
+    fn next(&self) -> Option<&str> {
+        None
+    }
+
+    /// How many items the whole list has, for [`Paging::numbered`] and [`Paging::counted`].
+    fn total(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// How a cloud cuts lists.
+#[derive(Debug, Clone, Copy)]
+pub struct Paging {
+    shape: Shape,
+    max_pages: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    Numbered { page: &'static str, size: &'static str, per_page: Option<usize> },
+    Links,
+    Offset { offset: &'static str, limit: &'static str, size: usize },
+    Marker { marker: &'static str, limit: &'static str, size: usize },
+}
+
+/// A thousand pages of the smallest usual size are more machines than a cluster can have.
+const MAX_PAGES: usize = 1_000;
+
+/// Pages asked for at once: their bodies are in memory together.
+const AT_ONCE: usize = 16;
+
+impl Paging {
+    /// Parameters for the number of the page, from 1, and for its size. The first page tells the total, and the rest is asked
+    /// for at once; without a total, a page with fewer items than the first is the last.
+    pub const fn numbered(page: &'static str, size: &'static str, per_page: usize) -> Self {
+        Self::new(Shape::Numbered { page, size, per_page: Some(per_page) })
+    }
+
+    /// As [`numbered`](Self::numbered), but the first page is asked for without parameters, and its size is that of all:
+    /// CloudStack refuses sizes above a limit that nobody can ask for.
+    pub const fn counted(page: &'static str, size: &'static str) -> Self {
+        Self::new(Shape::Numbered { page, size, per_page: None })
+    }
+
+    /// Every page links to the next. Only the query of the link is used, on the path of the request, which must be the link's:
+    /// behind a proxy links name hosts that nobody can reach from here.
+    pub const fn links() -> Self {
+        Self::new(Shape::Links)
+    }
+
+    /// Parameters for how many items to leave out and how many to give. A page with fewer than `size` is the last, so `size`
+    /// must not be more than the cloud gives.
+    pub const fn offset(offset: &'static str, limit: &'static str, size: usize) -> Self {
+        Self::new(Shape::Offset { offset, limit, size })
+    }
+
+    /// Parameters for the id of the last item of the page before, and for how many to give. An empty page is the last: clouds
+    /// may give fewer than asked for.
+    pub const fn marker(marker: &'static str, limit: &'static str, size: usize) -> Self {
+        Self::new(Shape::Marker { marker, limit, size })
+    }
+
+    /// A longer list is an error. Without it: 1,000 pages.
+    #[must_use]
+    pub const fn at_most(mut self, pages: usize) -> Self {
+        self.max_pages = pages;
+        self
+    }
+
+    const fn new(shape: Shape) -> Self {
+        Self { shape, max_pages: MAX_PAGES }
+    }
+}
+
+impl Request {
+    /// All items of a list, each once.
+    ///
+    /// # Errors
+    ///
+    /// A page failed; the list has too many pages (`quota`), does not end, or contradicts itself (`retry`).
+    pub fn list<P: Page>(self, paging: Paging) -> Result<Vec<P::Item>, Failure> {
+        let (mut items, mut ids) = (vec![], BTreeSet::new());
+        let mut take = |answer: Answer| {
+            let page: P = answer.json()?;
+            let mut sheet = Sheet { next: page.next().map(str::to_owned), total: page.total(), ..Sheet::default() };
+            let mut hasher = DefaultHasher::new();
+            for item in page.items() {
+                let id = P::id(&item);
+                id.hash(&mut hasher);
+                sheet.len += 1;
+                sheet.last = Some(id.clone());
+                if ids.insert(id) {
+                    items.push(item);
+                }
+            }
+            sheet.fingerprint = hasher.finish();
+            Ok(sheet)
+        };
+        Walk { request: self, paging, pages: 0, seen: BTreeSet::new(), take: &mut take }.all()?;
+        Ok(items)
+    }
+}
+
+/// What the walk needs to know of a page.
+#[derive(Debug, Default)]
+struct Sheet {
+    len: usize,
+    last: Option<String>,
+    next: Option<String>,
+    total: Option<usize>,
+    fingerprint: u64,
+}
+
+type Query = Vec<(String, String)>;
+
+/// Not generic: every type of item would bring a copy.
+struct Walk<'a> {
+    request: Request,
+    paging: Paging,
+    pages: usize,
+    seen: BTreeSet<u64>,
+    take: &'a mut dyn FnMut(Answer) -> Result<Sheet, Failure>,
+}
+
+impl Walk<'_> {
+    fn all(&mut self) -> Result<(), Failure> {
+        match self.paging.shape {
+            Shape::Numbered { page, size, per_page } => self.numbered(page, size, per_page),
+            Shape::Links => {
+                let mut sheet = self.page(vec![])?;
+                while let Some(link) = sheet.next.filter(|link| !link.is_empty()) {
+                    if sheet.len == 0 {
+                        return Err(self.wrong("an empty page links to another one"));
+                    }
+                    let query = self.follow(&link)?;
+                    sheet = self.page(query)?;
+                }
+                Ok(())
+            }
+            Shape::Offset { offset, limit, size } => {
+                let mut start = 0;
+                while self.page(vec![number(limit, size), number(offset, start)])?.len >= size {
+                    start += size;
+                }
+                Ok(())
+            }
+            Shape::Marker { marker, limit, size } => {
+                let mut query = vec![number(limit, size)];
+                while let Some(last) = self.page(query)?.last {
+                    query = vec![number(limit, size), (marker.to_owned(), last)];
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn numbered(&mut self, page: &str, size: &str, per_page: Option<usize>) -> Result<(), Failure> {
+        let query = |at: usize, len: usize| vec![number(page, at), number(size, per_page.unwrap_or(len))];
+        let first = self.page(if per_page.is_some() { query(1, 0) } else { vec![] })?;
+        let Some(mut total) = first.total else {
+            let mut at = 2;
+            let mut len = if first.len < per_page.unwrap_or(1) { 0 } else { first.len };
+            while len > 0 && len >= first.len {
+                len = self.page(query(at, first.len))?.len;
+                at += 1;
+            }
+            return Ok(());
+        };
+        // A list that shrinks meanwhile gives less than it said first; one that gives less than it ever said is cut.
+        let (mut collected, mut least, mut at) = (first.len, total, 2);
+        while first.len > 0 && (at - 1) * first.len < total {
+            let last = total.div_ceil(first.len).min(at + AT_ONCE - 1);
+            for sheet in self.together((at..=last).map(|at| query(at, first.len)).collect())? {
+                collected += sheet.len;
+                total = total.max(sheet.total.unwrap_or(0));
+                least = least.min(sheet.total.unwrap_or(least));
+            }
+            at = last + 1;
+        }
+        if collected < least {
+            return Err(self.wrong(&format!("the cloud counts {least} items and gives {collected}")));
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, query: Query) -> Result<Sheet, Failure> {
+        let sheets = self.together(vec![query])?;
+        sheets.into_iter().next().ok_or_else(|| self.wrong("no answer"))
+    }
+
+    fn together(&mut self, queries: Vec<Query>) -> Result<Vec<Sheet>, Failure> {
+        self.pages += queries.len();
+        if self.pages > self.paging.max_pages {
+            let operation = self.request.operation_name();
+            return Err(Failure::quota(format!("{operation}: the list has more than {} pages", self.paging.max_pages)));
+        }
+        let requests = queries.into_iter().map(|query| {
+            let mut request = self.request.clone();
+            request.replace_query(query);
+            request
+        });
+        let mut sheets = vec![];
+        for answer in send_all(requests.collect()) {
+            let sheet = (self.take)(answer?)?;
+            if sheet.len > 0 && !self.seen.insert(sheet.fingerprint) {
+                return Err(self.wrong("a page came twice"));
+            }
+            sheets.push(sheet);
+        }
+        Ok(sheets)
+    }
+
+    fn follow(&self, link: &str) -> Result<Query, Failure> {
+        let path = self.request.path()?;
+        query_of(link, &path)
+            .ok_or_else(|| self.wrong("the link to the next page leads to another place or is no link"))
+    }
+
+    fn wrong(&self, what: &str) -> Failure {
+        Failure::retry(format!("{}: page {}: {what}", self.request.operation_name(), self.pages))
+    }
+}
+
+fn number(name: &str, value: usize) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
+
+/// The query of a link whose path ends in that of the request; the base URL of the endpoint may have more before it.
+fn query_of(link: &str, path: &str) -> Option<Query> {
+    let (link, _) = link.split_once('#').unwrap_or((link, ""));
+    let (place, query) = link.split_once('?')?;
+    let place = place.split_once("://").map_or(place, |(_, rest)| rest);
+    let same = |text: &str| percent::decode(text).map(|text| text.trim_end_matches('/').to_owned());
+    if !same(place)?.ends_with(&same(path)?) {
+        return None;
+    }
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((percent::decode(name)?, percent::decode(value)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

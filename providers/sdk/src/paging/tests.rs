@@ -1,0 +1,269 @@
+use std::ops::Range;
+
+use serde::Deserialize;
+
+use super::*;
+use crate::cloud::Cloud;
+use crate::http::TransportReason;
+use crate::testing::{FakeCloud, Reply};
+use crate::types::Reaction;
+
+const CLOUD: Cloud = Cloud::new("api");
+const LIST: &str = "api GET /v2/things";
+
+#[derive(Debug, Deserialize)]
+struct Things {
+    #[serde(default)]
+    things: Vec<usize>,
+    next: Option<String>,
+    count: Option<usize>,
+}
+
+impl Page for Things {
+    type Item = usize;
+
+    fn items(self) -> Vec<usize> {
+        self.things
+    }
+
+    fn id(item: &usize) -> String {
+        item.to_string()
+    }
+
+    fn next(&self) -> Option<&str> {
+        self.next.as_deref()
+    }
+
+    fn total(&self) -> Option<usize> {
+        self.count
+    }
+}
+
+fn things(items: Range<usize>) -> Reply {
+    Reply::json(200, format!(r#"{{"things": {:?}}}"#, items.collect::<Vec<_>>()))
+}
+
+fn counted(items: Range<usize>, count: usize) -> Reply {
+    Reply::json(200, format!(r#"{{"things": {:?}, "count": {count}}}"#, items.collect::<Vec<_>>()))
+}
+
+fn linked(items: Range<usize>, next: &str) -> Reply {
+    Reply::json(200, format!(r#"{{"things": {:?}, "next": "{next}"}}"#, items.collect::<Vec<_>>()))
+}
+
+fn list(paging: Paging) -> Result<Vec<usize>, Failure> {
+    CLOUD.get("/v2/things").list::<Things>(paging)
+}
+
+fn all(items: Range<usize>) -> Result<Vec<usize>, Failure> {
+    Ok(items.collect())
+}
+
+fn queries(fake: &FakeCloud) -> Vec<String> {
+    fake.lines().iter().map(|line| line.trim_start_matches(LIST).to_owned()).collect()
+}
+
+const NUMBERED: Paging = Paging::numbered("page", "per_page", 2);
+const COUNTED: Paging = Paging::counted("page", "pagesize");
+const OFFSET: Paging = Paging::offset("offset", "limit", 2);
+const MARKER: Paging = Paging::marker("marker", "limit", 2);
+
+#[test]
+fn the_first_page_tells_how_many_more_there_are() {
+    for (count, pages) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (70, 35)] {
+        let mut fake = FakeCloud::new();
+        for page in 1..=pages {
+            let line = format!("{LIST}?page={page}&per_page=2");
+            fake = fake.on(&line, counted((page - 1) * 2..(page * 2).min(count), count));
+        }
+        assert_eq!(list(NUMBERED), all(0..count), "{count}");
+        assert_eq!(fake.lines().len(), pages, "{count}");
+    }
+}
+
+#[test]
+fn without_a_total_a_page_that_is_not_full_is_the_last() {
+    let fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..4)).on(LIST, things(4..5));
+    assert_eq!(list(NUMBERED), all(0..5));
+    assert_eq!(queries(&fake), ["?page=1&per_page=2", "?page=2&per_page=2", "?page=3&per_page=2"]);
+    let _fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..2));
+    assert_eq!(list(NUMBERED), all(0..2));
+    let _fake = FakeCloud::new().on(LIST, things(0..1));
+    assert_eq!(list(NUMBERED), all(0..1));
+}
+
+#[test]
+fn a_cloud_that_gives_smaller_pages_than_asked_for_is_followed() {
+    let fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 5)).on(LIST, counted(4..5, 5));
+    assert_eq!(list(Paging::numbered("page", "per_page", 200)), all(0..5));
+    assert_eq!(queries(&fake), ["?page=1&per_page=200", "?page=2&per_page=200", "?page=3&per_page=200"]);
+}
+
+#[test]
+fn the_size_of_the_first_page_can_be_left_to_the_cloud() {
+    let fake = FakeCloud::new().on(LIST, counted(0..3, 7)).on(LIST, counted(3..6, 7)).on(LIST, counted(6..7, 7));
+    assert_eq!(list(COUNTED), all(0..7));
+    assert_eq!(queries(&fake), ["", "?page=2&pagesize=3", "?page=3&pagesize=3"]);
+    let _fake = FakeCloud::new().on(LIST, Reply::json(200, "{}"));
+    assert_eq!(list(COUNTED), all(0..0), "CloudStack's empty list");
+}
+
+#[test]
+fn a_list_that_grows_meanwhile_is_read_to_its_new_end() {
+    let fake = FakeCloud::new()
+        .on(LIST, counted(0..2, 4))
+        .on(LIST, counted(2..4, 5))
+        .on(&format!("{LIST}?page=3&per_page=2"), counted(4..5, 5));
+    assert_eq!(list(NUMBERED), all(0..5));
+    assert!(fake.unused().is_empty());
+}
+
+#[test]
+fn a_list_that_shrinks_meanwhile_is_no_error_but_one_that_is_cut_is() {
+    let _fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 4)).on(LIST, counted(4..4, 4));
+    assert_eq!(list(NUMBERED), all(0..4));
+    let _fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 5)).on(LIST, counted(4..4, 5));
+    let failure = list(NUMBERED).expect_err("cut");
+    assert_eq!(failure, Failure::retry("GET /v2/things: page 3: the cloud counts 5 items and gives 4"));
+    let _fake = FakeCloud::new().on(LIST, counted(0..0, 5));
+    assert_eq!(list(NUMBERED).expect_err("cut").reaction, Reaction::Retry);
+}
+
+#[test]
+fn what_moves_to_the_next_page_meanwhile_stands_in_the_list_once() {
+    let _fake = FakeCloud::new().on(LIST, counted(0..2, 4)).on(LIST, counted(1..3, 4));
+    assert_eq!(list(NUMBERED), all(0..3));
+}
+
+#[test]
+fn links_are_followed_by_their_query_only() {
+    let fake = FakeCloud::new()
+        .on(LIST, linked(0..2, "https://api.digitalocean.com/v2/things?page=2&per_page=2"))
+        .on(LIST, linked(2..4, "http://10.0.0.1:8774/inner/v2/things/?marker=a%2Fb+c#top"))
+        .on(LIST, linked(4..6, "/v2/things?limit=1&limit=2"))
+        .on(LIST, linked(6..7, ""));
+    let items = CLOUD.get("/v2/things").query("tag", "k8s").query("page", 1).list::<Things>(Paging::links());
+    assert_eq!(items, all(0..7));
+    assert_eq!(
+        queries(&fake),
+        [
+            "?tag=k8s&page=1",
+            "?tag=k8s&page=2&per_page=2",
+            "?tag=k8s&page=1&marker=a%2Fb%20c",
+            "?tag=k8s&page=1&limit=1&limit=2",
+        ]
+    );
+}
+
+#[test]
+fn links_that_lead_elsewhere_are_refused() {
+    for link in [
+        "https://api.example/v2/account?page=2",
+        "https://api.example/v2/things/7?page=2",
+        "https://api.example/v2/mythings?page=2",
+        "https://api.example/v2/things",
+        "https://evil.example?page=/v2/things",
+        "/v2/things?page=%zz",
+        "2",
+    ] {
+        let fake = FakeCloud::new().on(LIST, linked(0..2, link));
+        let failure = list(Paging::links()).expect_err(link);
+        let expected = "GET /v2/things: page 1: the link to the next page leads to another place or is no link";
+        assert_eq!(failure, Failure::retry(expected), "{link}");
+        assert_eq!(fake.lines().len(), 1, "{link}");
+    }
+}
+
+#[test]
+fn an_empty_page_that_links_on_is_not_followed_for_ever() {
+    let _fake =
+        FakeCloud::new().on(LIST, linked(0..2, "/v2/things?page=2")).always(LIST, linked(2..2, "/v2/things?page=3"));
+    let failure = list(Paging::links()).expect_err("empty");
+    assert_eq!(failure.message, "GET /v2/things: page 2: an empty page links to another one");
+    let _fake = FakeCloud::new().on(LIST, linked(0..2, "/v2/things?page=2")).on(LIST, things(2..2));
+    assert_eq!(list(Paging::links()), all(0..2), "Octavia links from a full last page");
+}
+
+#[test]
+fn offsets_end_with_a_page_that_is_not_full() {
+    let fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..4)).on(LIST, things(4..5));
+    assert_eq!(list(OFFSET), all(0..5));
+    assert_eq!(queries(&fake), ["?limit=2&offset=0", "?limit=2&offset=2", "?limit=2&offset=4"]);
+    let _fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..2));
+    assert_eq!(list(OFFSET), all(0..2));
+}
+
+#[test]
+fn markers_end_with_an_empty_page() {
+    let fake = FakeCloud::new().on(LIST, things(0..2)).on(LIST, things(2..3)).on(LIST, things(3..3));
+    assert_eq!(list(MARKER), all(0..3));
+    assert_eq!(queries(&fake), ["?limit=2", "?limit=2&marker=1", "?limit=2&marker=2"]);
+}
+
+#[test]
+fn a_page_that_fails_fails_the_list() {
+    for paging in [NUMBERED, COUNTED, Paging::links(), OFFSET, MARKER] {
+        let page = Reply::json(200, r#"{"things": [0, 1], "count": 6, "next": "/v2/things?page=2"}"#);
+        for (reply, reaction) in [
+            (Reply::status(500), Reaction::Retry),
+            (Reply::status(403), Reaction::Unauthorized),
+            (Reply::json(404, "{}"), Reaction::Conflict),
+            (Reply::json(200, "<html>"), Reaction::Retry),
+            (Reply::lost(TransportReason::TooLarge, true), Reaction::Quota),
+        ] {
+            let _fake = FakeCloud::new().on(LIST, page.clone()).on(LIST, reply).always(LIST, counted(4..6, 6));
+            assert_eq!(list(paging).expect_err("a page is missing").reaction, reaction, "{paging:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_comes_twice_fails_the_list() {
+    for paging in [NUMBERED, COUNTED, Paging::links(), OFFSET, MARKER] {
+        let page = Reply::json(200, r#"{"things": [0, 1], "count": 6, "next": "/v2/things?page=2"}"#);
+        let fake = FakeCloud::new().always(LIST, page);
+        let failure = list(paging).expect_err("for ever");
+        assert!(failure.message.ends_with(": a page came twice"), "{paging:?}: {}", failure.message);
+        assert!(fake.lines().len() <= 3, "{paging:?}");
+    }
+}
+
+#[test]
+fn pages_that_come_in_circles_fail_the_list() {
+    let mut fake = FakeCloud::new();
+    for _ in 0..5 {
+        fake = fake.on(LIST, things(0..2)).on(LIST, things(2..4));
+    }
+    assert_eq!(list(OFFSET).expect_err("for ever").message, "GET /v2/things: page 3: a page came twice");
+    assert_eq!(fake.lines().len(), 3);
+}
+
+#[test]
+fn a_list_longer_than_allowed_is_an_error_and_never_cut() {
+    let full = || {
+        let mut fake = FakeCloud::new();
+        for page in 0..5 {
+            let next = format!("/v2/things?at={page}");
+            let body = format!(r#"{{"things": [{}, {}], "count": 9, "next": "{next}"}}"#, page * 2, page * 2 + 1);
+            fake = fake.on(LIST, Reply::json(200, body));
+        }
+        fake
+    };
+    for paging in [NUMBERED, COUNTED, Paging::links(), OFFSET, MARKER] {
+        let fake = full();
+        let failure = list(paging.at_most(3)).expect_err("too long");
+        assert_eq!(failure, Failure::quota("GET /v2/things: the list has more than 3 pages"), "{paging:?}");
+        assert!(fake.lines().len() <= 3, "{paging:?}");
+    }
+}
+
+#[test]
+fn a_thousand_pages_are_enough_and_one_more_is_too_many() {
+    for (count, good) in [(1_000, true), (1_001, false)] {
+        let mut fake = FakeCloud::new();
+        for page in 1..=count {
+            fake = fake.on(&format!("{LIST}?page={page}&per_page=1"), counted(page..page + 1, count));
+        }
+        assert_eq!(list(Paging::numbered("page", "per_page", 1)).is_ok(), good, "{count}");
+    }
+}

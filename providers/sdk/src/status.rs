@@ -1,0 +1,125 @@
+//! The one place that says what a status or a missing answer means for the host.
+
+use crate::answer::Answer;
+use crate::http::{TransportError, TransportReason};
+use crate::types::{Failure, Reaction};
+
+/// `absent`: the cloud itself says that the thing does not exist.
+pub(crate) fn reaction(status: u16, absent: bool) -> Reaction {
+    match status {
+        // 403 and 407 as well: the credentials do not suffice, and a person has to change that.
+        401 | 403 | 407 => Reaction::Unauthorized,
+        402 | 507 => Reaction::Quota,
+        _ if absent => Reaction::Conflict,
+        // Something on the way does not know the way, or the cloud wants the request once more.
+        404 | 410 | 408 | 421 | 425 => Reaction::Retry,
+        405 | 406 | 501 | 505 => Reaction::Unsupported,
+        409 | 412 | 423 | 428 => Reaction::Conflict,
+        429 => Reaction::Throttled,
+        // 400, 413, 422 and those that nobody has defined, which RFC 9110 says to treat as 400.
+        400..=499 => Reaction::Invalid,
+        _ => Reaction::Retry,
+    }
+}
+
+/// `Retry-After`, as seconds. As a date it is left to the host's own back-off.
+pub(crate) fn retry_after_ms(answer: &Answer) -> Option<u32> {
+    let seconds: u64 = answer.header("retry-after")?.trim().parse().ok()?;
+    Some(u32::try_from(seconds.saturating_mul(1_000)).unwrap_or(u32::MAX))
+}
+
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
+        let reaction = match error.reason {
+            // Neither is the object wrong, nor can it never work: a grant or a credential is missing. A person has to add
+            // it, and until then it is worth an alarm and a slow retry.
+            TransportReason::Denied | TransportReason::UnknownCredential => Reaction::Unauthorized,
+            // A certificate is often renewed without anybody touching this configuration.
+            TransportReason::Connect | TransportReason::Tls | TransportReason::Timeout | TransportReason::Other => {
+                Reaction::Retry
+            }
+            // The limit is the operator's; what the cloud has may become less. To fetch it again soon is a waste.
+            TransportReason::TooLarge => Reaction::Quota,
+            TransportReason::Throttled => Reaction::Throttled,
+            TransportReason::ReadOnly => Reaction::Unsupported,
+        };
+        Self { retry_after_ms: error.retry_after_ms, ..Self::new(reaction, error.message) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_reaction() {
+        for (status, expected) in [
+            (100, Reaction::Retry),
+            (302, Reaction::Retry),
+            (400, Reaction::Invalid),
+            (401, Reaction::Unauthorized),
+            (402, Reaction::Quota),
+            (403, Reaction::Unauthorized),
+            (404, Reaction::Retry),
+            (405, Reaction::Unsupported),
+            (406, Reaction::Unsupported),
+            (407, Reaction::Unauthorized),
+            (408, Reaction::Retry),
+            (409, Reaction::Conflict),
+            (410, Reaction::Retry),
+            (412, Reaction::Conflict),
+            (413, Reaction::Invalid),
+            (414, Reaction::Invalid),
+            (415, Reaction::Invalid),
+            (418, Reaction::Invalid),
+            (421, Reaction::Retry),
+            (422, Reaction::Invalid),
+            (423, Reaction::Conflict),
+            (425, Reaction::Retry),
+            (428, Reaction::Conflict),
+            (429, Reaction::Throttled),
+            (431, Reaction::Invalid),
+            (499, Reaction::Invalid),
+            (500, Reaction::Retry),
+            (501, Reaction::Unsupported),
+            (502, Reaction::Retry),
+            (503, Reaction::Retry),
+            (504, Reaction::Retry),
+            (505, Reaction::Unsupported),
+            (507, Reaction::Quota),
+            (511, Reaction::Retry),
+            (599, Reaction::Retry),
+            (999, Reaction::Retry),
+        ] {
+            assert_eq!(reaction(status, false), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_says_is_gone_is_a_conflict_with_what_the_caller_believed() {
+        for status in [404, 410, 431] {
+            assert_eq!(reaction(status, true), Reaction::Conflict, "{status}");
+        }
+        assert_eq!(reaction(401, true), Reaction::Unauthorized, "refused credentials prove nothing");
+    }
+
+    #[test]
+    fn a_missing_answer_has_its_reaction_and_keeps_the_time_to_wait() {
+        for (reason, expected) in [
+            (TransportReason::Denied, Reaction::Unauthorized),
+            (TransportReason::UnknownCredential, Reaction::Unauthorized),
+            (TransportReason::Connect, Reaction::Retry),
+            (TransportReason::Tls, Reaction::Retry),
+            (TransportReason::Timeout, Reaction::Retry),
+            (TransportReason::TooLarge, Reaction::Quota),
+            (TransportReason::Throttled, Reaction::Throttled),
+            (TransportReason::ReadOnly, Reaction::Unsupported),
+            (TransportReason::Other, Reaction::Retry),
+        ] {
+            let error =
+                TransportError { reason, maybe_sent: false, retry_after_ms: Some(7), message: "why".to_owned() };
+            let failure = Failure { retry_after_ms: Some(7), ..Failure::new(expected, "why") };
+            assert_eq!(Failure::from(error), failure, "{reason:?}");
+        }
+    }
+}

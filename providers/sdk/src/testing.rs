@@ -1,0 +1,227 @@
+//! A cloud made of a script, for the tests of providers. With the feature `testing`:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! ccm-sdk = { workspace = true, features = ["testing"] }
+//! ```
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::rc::Rc;
+
+use crate::credentials::Part;
+use crate::http::{Method, Request, Response, TransportError, TransportReason};
+use crate::percent;
+
+thread_local! {
+    static INSTALLED: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn installed() -> Option<Rc<State>> {
+    INSTALLED.with_borrow(Clone::clone)
+}
+
+/// Stands behind the imports `http` and `credentials` of this thread until it is dropped.
+///
+/// Requests are named by a line: endpoint, method, path and query, `api GET /v2/droplets?page=2`. What is not scripted gets no
+/// answer.
+#[derive(Debug)]
+#[must_use = "it is gone when it is dropped"]
+pub struct FakeCloud(Rc<State>);
+
+impl FakeCloud {
+    /// Takes the place of the host for this thread.
+    pub fn new() -> Self {
+        let state = Rc::new(State::default());
+        INSTALLED.set(Some(Rc::clone(&state)));
+        Self(state)
+    }
+
+    /// Answers the next request of that line. A line without a query stands for every query.
+    pub fn on(self, line: &str, reply: Reply) -> Self {
+        self.script(line, reply, true)
+    }
+
+    /// Answers all requests of that line for which nothing else is scripted.
+    pub fn always(self, line: &str, reply: Reply) -> Self {
+        self.script(line, reply, false)
+    }
+
+    /// Gives a credential a value.
+    pub fn with_credential(self, name: &str) -> Self {
+        self.0.available.borrow_mut().insert(name.to_owned());
+        self
+    }
+
+    /// Gives a credential a value that `forget` does not take away: another call has renewed it meanwhile.
+    pub fn keeps(self, name: &str) -> Self {
+        self.0.kept.borrow_mut().insert(name.to_owned());
+        self.with_credential(name)
+    }
+
+    fn script(self, line: &str, reply: Reply, once: bool) -> Self {
+        self.0.script.borrow_mut().push(Entry { line: line.to_owned(), reply, once });
+        self
+    }
+
+    /// What was asked of the host so far: requests, `forget NAME`, `bind ENDPOINT URL`.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lines.borrow().clone()
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Request> {
+        self.0.requests.borrow().clone()
+    }
+
+    /// Lines of answers that nobody has asked for.
+    pub fn unused(&self) -> Vec<String> {
+        self.0.script.borrow().iter().filter(|entry| entry.once).map(|entry| entry.line.clone()).collect()
+    }
+}
+
+impl Default for FakeCloud {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for FakeCloud {
+    fn drop(&mut self) {
+        INSTALLED.set(None);
+    }
+}
+
+/// What a [`FakeCloud`] answers.
+#[derive(Debug, Clone)]
+pub struct Reply(Result<Response, TransportError>);
+
+impl Reply {
+    /// Only a status.
+    pub fn status(status: u16) -> Self {
+        Self(Ok(Response { status, headers: vec![], body: vec![], summary: String::new() }))
+    }
+
+    /// A status and a body.
+    pub fn json(status: u16, body: impl Into<String>) -> Self {
+        let response = Response { status, headers: vec![], body: body.into().into_bytes(), summary: String::new() };
+        Self(Ok(response)).header("content-type", "application/json")
+    }
+
+    /// No answer.
+    pub fn lost(reason: TransportReason, maybe_sent: bool) -> Self {
+        Self(Err(TransportError { reason, maybe_sent, retry_after_ms: None, message: "no answer".to_owned() }))
+    }
+
+    /// With a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Ok(response) = &mut self.0 {
+            response.headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        self
+    }
+}
+
+/// The pieces of a value as text; credentials are `<name>`, signatures `<signature>`.
+pub fn text(parts: &[Part]) -> String {
+    let texts = parts.iter().map(|part| match part {
+        Part::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Part::Secret(secret) => format!("<{}>", secret.credential),
+        Part::Signature(_) => "<signature>".to_owned(),
+    });
+    texts.collect()
+}
+
+#[derive(Debug)]
+struct Entry {
+    line: String,
+    reply: Reply,
+    once: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    script: RefCell<Vec<Entry>>,
+    available: RefCell<BTreeSet<String>>,
+    kept: RefCell<BTreeSet<String>>,
+    lines: RefCell<Vec<String>>,
+    requests: RefCell<Vec<Request>>,
+}
+
+impl State {
+    pub(crate) fn send(&self, requests: &[Request]) -> Vec<Result<Response, TransportError>> {
+        requests.iter().map(|request| self.answer(request)).collect()
+    }
+
+    fn answer(&self, request: &Request) -> Result<Response, TransportError> {
+        let line = line(request);
+        self.lines.borrow_mut().push(line.clone());
+        self.requests.borrow_mut().push(request.clone());
+        let reply = self.reply(&line).unwrap_or_else(|| {
+            let mut reply = Reply::lost(TransportReason::Other, false);
+            if let Err(error) = &mut reply.0 {
+                error.message = format!("no answer is scripted for {line}");
+            }
+            reply
+        });
+        let mut response = reply.0?;
+        response.summary = format!("{}: {}", request.operation, response.status);
+        if let Some((_, id)) = response.headers.iter().find(|(name, _)| name == "x-request-id") {
+            // Writing to a String cannot fail.
+            _ = write!(response.summary, ", request id {id}");
+        }
+        if let Some(capture) = request.capture.as_ref().filter(|_| response.status < 300) {
+            self.available.borrow_mut().insert(capture.credential.clone());
+        }
+        Ok(response)
+    }
+
+    fn reply(&self, line: &str) -> Option<Reply> {
+        let (route, _) = line.split_once('?').unwrap_or((line, ""));
+        let mut script = self.script.borrow_mut();
+        let fits = |entry: &Entry| entry.line == line || entry.line == route;
+        let at = script
+            .iter()
+            .position(|entry| entry.once && fits(entry))
+            .or_else(|| script.iter().position(|entry| !entry.once && fits(entry)))?;
+        let entry = script.get(at)?;
+        if entry.once { Some(script.remove(at).reply) } else { Some(entry.reply.clone()) }
+    }
+
+    pub(crate) fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+        self.lines.borrow_mut().push(format!("bind {endpoint} {base_url}"));
+        Ok(())
+    }
+
+    pub(crate) fn available(&self, credential: &str) -> bool {
+        self.available.borrow().contains(credential)
+    }
+
+    pub(crate) fn forget(&self, credential: &str) {
+        self.lines.borrow_mut().push(format!("forget {credential}"));
+        if !self.kept.borrow().contains(credential) {
+            self.available.borrow_mut().remove(credential);
+        }
+    }
+}
+
+fn line(request: &Request) -> String {
+    let method = match request.method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
+    };
+    let mut line = format!("{} {method} {}", request.endpoint, request.path);
+    for (index, (name, value)) in request.query.iter().enumerate() {
+        let before = if index == 0 { '?' } else { '&' };
+        let value = percent::encode(&text(value), "-._~<>:,*");
+        // Writing to a String cannot fail.
+        _ = write!(line, "{before}{name}={value}");
+    }
+    line
+}

@@ -1,0 +1,41 @@
+//! The imports that requests go through. Tests put a [fake](crate::testing) in their place.
+
+use crate::credentials;
+use crate::http::{self, Request, Response, TransportError};
+
+#[cfg(any(test, feature = "testing"))]
+use crate::testing::installed;
+
+/// In tests the rest of the function is not reached while a fake is installed.
+macro_rules! or_fake {
+    ($fake:ident => $answer:expr) => {
+        #[cfg(any(test, feature = "testing"))]
+        if let Some($fake) = installed() {
+            return $answer;
+        }
+    };
+}
+
+pub(crate) fn send(requests: &[Request]) -> Vec<Result<Response, TransportError>> {
+    or_fake!(fake => fake.send(requests));
+    match requests {
+        [] => vec![],
+        [request] => vec![http::send(request)],
+        several => http::send_all(several),
+    }
+}
+
+pub(crate) fn bind(endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+    or_fake!(fake => fake.bind(endpoint, base_url));
+    http::bind(endpoint, base_url)
+}
+
+pub(crate) fn available(credential: &str) -> bool {
+    or_fake!(fake => fake.available(credential));
+    credentials::available(credential)
+}
+
+pub(crate) fn forget(credential: &str) {
+    or_fake!(fake => fake.forget(credential));
+    credentials::forget(credential);
+}
