@@ -125,6 +125,8 @@ pub struct QueueMetrics {
     retries: Family<QueueName, Counter>,
     queue_duration: Family<QueueName, Histogram, fn() -> Histogram>,
     work_duration: Family<QueueName, Histogram, fn() -> Histogram>,
+    unfinished: Family<QueueName, FloatGauge>,
+    longest: Family<QueueName, FloatGauge>,
     panics: Family<QueueName, Counter>,
 }
 
@@ -137,6 +139,8 @@ pub(crate) struct QueueMeters {
     pub(crate) retries: Counter,
     pub(crate) queue_duration: Histogram,
     pub(crate) work_duration: Histogram,
+    pub(crate) unfinished: FloatGauge,
+    pub(crate) longest: FloatGauge,
     pub(crate) panics: Counter,
 }
 
@@ -153,6 +157,8 @@ impl QueueMetrics {
             retries: Family::default(),
             queue_duration: Family::new_with_constructor(queue_histogram),
             work_duration: Family::new_with_constructor(queue_histogram),
+            unfinished: Family::default(),
+            longest: Family::default(),
             panics: Family::default(),
         };
         registry.register("workqueue_depth", "Keys that wait for their turn", this.depth.clone());
@@ -162,6 +168,10 @@ impl QueueMetrics {
         registry.register("workqueue_queue_duration_seconds", help, this.queue_duration.clone());
         let help = "How long working on a key took";
         registry.register("workqueue_work_duration_seconds", help, this.work_duration.clone());
+        let help = "How long the keys that are being worked on have taken so far, all together";
+        registry.register("workqueue_unfinished_work_seconds", help, this.unfinished.clone());
+        let help = "How long the key that has been worked on longest has taken so far";
+        registry.register("workqueue_longest_running_processor_seconds", help, this.longest.clone());
         registry.register("ccm_reconcile_panics", "Reconciles that ended in a panic", this.panics.clone());
         this
     }
@@ -175,6 +185,8 @@ impl QueueMetrics {
             retries: self.retries.get_or_create_owned(&label),
             queue_duration: self.queue_duration.get_or_create_owned(&label),
             work_duration: self.work_duration.get_or_create_owned(&label),
+            unfinished: self.unfinished.get_or_create_owned(&label),
+            longest: self.longest.get_or_create_owned(&label),
             panics: self.panics.get_or_create_owned(&label),
         }
     }

@@ -28,6 +28,9 @@ use tracing::Instrument as _;
 
 use crate::metrics::QueueMeters;
 
+/// How often it is looked at what is being worked on, as upstream.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// When keys run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSettings {
@@ -111,11 +114,17 @@ pub(crate) async fn run<K, R, F>(
     };
     let mut tasks = JoinSet::new();
     let mut keys_of_tasks: HashMap<Id, K> = HashMap::new();
+    let mut look = Instant::now();
     loop {
         let next = queue.planned.first_key_value().map(|((at, _), _)| *at);
         let ready = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
+            () = tokio::time::sleep_until(look), if !queue.running.is_empty() => {
+                queue.measure();
+                look = Instant::now() + LOOK;
+                None
+            }
             Some(ended) = tasks.join_next_with_id(), if !tasks.is_empty() => {
                 let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
                 keys_of_tasks.remove(&id).and_then(|key| {
@@ -189,6 +198,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn ended(&mut self, key: K, verdict: Verdict) -> Option<K> {
         let running = self.running.remove(&key)?;
         self.meters.work_duration.observe(running.begun.elapsed().as_secs_f64());
+        if self.running.is_empty() {
+            self.measure();
+        }
         match verdict {
             Verdict::Done | Verdict::Change => drop(self.failures.remove(&key)),
             Verdict::Backoff | Verdict::After(_) => {}
@@ -210,6 +222,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             self.plan(key, delay);
         }
         None
+    }
+
+    /// Tells how long the runs under way have taken so far.
+    fn measure(&self) {
+        let now = Instant::now();
+        let so_far = self.running.values().map(|running| now - running.begun);
+        let (all, longest) = so_far.fold((Duration::ZERO, Duration::ZERO), |(all, longest), this| {
+            (all.saturating_add(this), longest.max(this))
+        });
+        self.meters.unfinished.set(all.as_secs_f64());
+        self.meters.longest.set(longest.as_secs_f64());
     }
 
     fn backoff(&mut self, key: &K) -> Duration {

@@ -43,13 +43,11 @@ pub enum LoadError {
         /// Where.
         offset: u64,
     },
-    /// More of something than this host compiles.
-    #[error("it has {count} {what}, the limit is {limit}; raise the limit {setting} if that is right")]
+    /// More of something than this host compiles. How many there are nobody knows: counting ends at the limit.
+    #[error("it has more than {limit} {what}; raise the limit {setting} if that is right")]
     TooComplex {
         /// What is counted.
         what: &'static str,
-        /// How many there are.
-        count: usize,
         /// How many there may be.
         limit: usize,
         /// Name of the limit.

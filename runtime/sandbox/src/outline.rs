@@ -223,5 +223,5 @@ fn is_offered_wasi(name: &str) -> bool {
 }
 
 fn at_most(what: &'static str, count: usize, limit: usize, setting: &'static str) -> Result<(), LoadError> {
-    if count > limit { Err(LoadError::TooComplex { what, count, limit, setting }) } else { Ok(()) }
+    if count > limit { Err(LoadError::TooComplex { what, limit, setting }) } else { Ok(()) }
 }

@@ -6,15 +6,43 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ccm_egress::log::{CallLog, Level};
 use parking_lot::Mutex;
-use wasmtime::component::Linker;
+use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{DynPollable, OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_io::bindings::wasi::io::poll;
 
 use crate::call::CallState;
 
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    wasmtime_wasi::p2::add_to_linker_async(linker)
+    wasmtime_wasi::p2::add_to_linker_async(linker)?;
+    linker.allow_shadowing(true);
+    poll::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// Waiting, the only part of this WASI that takes time: others compute meanwhile.
+impl poll::Host for CallState {
+    async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
+        self.give_way();
+        poll::Host::poll(&mut self.table, pollables).await
+    }
+}
+
+impl poll::HostPollable for CallState {
+    async fn block(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
+        self.give_way();
+        poll::HostPollable::block(&mut self.table, pollable).await
+    }
+
+    async fn ready(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<bool> {
+        poll::HostPollable::ready(&mut self.table, pollable).await
+    }
+
+    fn drop(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
+        poll::HostPollable::drop(&mut self.table, pollable)
+    }
 }
 
 impl WasiView for CallState {

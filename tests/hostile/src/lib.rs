@@ -89,7 +89,9 @@ impl instances::Guest for Hostile {
             "clock" => labelled(&nodes, probe::clock()),
             "cache" => labelled(&nodes, probe::cache()),
             "cache-read" => labelled(&nodes, probe::cache_read()),
-            "wasi-env" | "wasi-fs" | "wasi-net" | "wasi-stdout" => labelled(&nodes, wasi::ask(behaviour)?),
+            "wasi-env" | "wasi-fs" | "wasi-net" | "wasi-stdout" | "wasi-sleep" => {
+                labelled(&nodes, wasi::ask(behaviour)?)
+            }
             _ => well_behaved(&nodes),
         })
     }

@@ -177,3 +177,17 @@ async fn waiting_and_work_are_measured() {
     assert!((waited - 6.0).abs() < 0.01 && (worked - 20.0).abs() < 0.01, "{waited} {worked}");
     assert!(series("depth") == 0.0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_worked_on_is_measured_before_it_has_ended() {
+    // How long a key takes, then what is seen at second 9: the sum over all keys, and the longest.
+    for (work, unfinished, longest) in [(100, 14.0, 9.0), (7, 5.0, 5.0), (2, 0.0, 0.0)] {
+        let desk = Desk::new(Duration::from_secs(work), []);
+        let registry = run_keys(&desk, &[(0, "a"), (4, "b")], 9).await;
+        let series = |part: &str| scraped(&registry, &format!("workqueue_{part}_seconds{{name=\"Nodes\"}}"));
+        let [seen, seen_longest] = [series("unfinished_work"), series("longest_running_processor")];
+        // Looked at twice a second.
+        assert!((unfinished - 1.01..=unfinished).contains(&seen), "{work}: {seen}");
+        assert!((longest - 0.51..=longest).contains(&seen_longest), "{work}: {seen_longest}");
+    }
+}

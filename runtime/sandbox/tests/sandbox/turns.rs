@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Instances as _, Need};
+use ccm_egress::settings::Settings;
 use ccm_sandbox::{Limits, TICK};
 use tokio::task::JoinSet;
 
-use crate::rig::{Rig, node};
+use crate::rig::{HOSTILE_WASI, Rig, map, node};
 
 /// Two calls that spin until they are stopped, on the workers of the runtime. The computing time of each, the lesser first.
 async fn two_spin(rig: Arc<Rig>) -> [Duration; 2] {
@@ -67,6 +68,23 @@ async fn a_turn_is_given_back_when_its_call_ends_or_is_given_up() {
     assert!(given_up.is_err());
     let [first, second] = two_spin(rig).await;
     assert!(first > TICK && second > TICK, "{first:?}, {second:?}: one of them got no turn");
+}
+
+/// A guest that slept through WASI once kept its turn: nobody computed until it woke up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_that_sleeps_lets_others_compute() {
+    let limits = Limits { call_cpu: Duration::from_millis(200), busy_calls: 1, ..Limits::default() };
+    let rig = Arc::new(Rig::with_settings(HOSTILE_WASI, limits, Settings::default()).await);
+    let mut sleeper = JoinSet::new();
+    let sleeping = Arc::clone(&rig);
+    sleeper.spawn(async move { sleeping.labels(node("wasi-sleep"), Need::Metadata).await });
+    // By now it has computed, and sleeps for two seconds.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    rig.provider.find(vec![node("spin")], Need::Metadata).await.unwrap_err();
+    let ends: Vec<_> = rig.record.take_ends().into_iter().map(|end| end.outcome).collect();
+    assert_eq!(ends, ["out-of-cpu"], "it computed while the other one slept");
+    assert_eq!(sleeper.join_all().await, [map(&[("hostile.example/slept", "true")])]);
+    assert!(rig.end().cpu > TICK, "without a turn of its own it proves nothing");
 }
 
 #[tokio::test]
