@@ -17,7 +17,7 @@ pub use uses::{At, Spot, Uses, widened};
 
 use crate::capture::Captured;
 use crate::encoding::Encoding;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
 
@@ -256,13 +256,16 @@ impl Credentials {
     }
 
     /// Replaces the values of all credentials, of now and of shortly before.
-    #[must_use]
-    pub fn redactor(&self) -> Arc<Redactor> {
+    ///
+    /// # Errors
+    ///
+    /// There are too many of them: then nothing may be shown at all.
+    pub fn redactor(&self) -> Result<Arc<Redactor>, TooLarge> {
         let version = self.version();
         if let Some((of, redactor)) = &*self.redactor.read()
             && *of == version
         {
-            return Arc::clone(redactor);
+            return Ok(Arc::clone(redactor));
         }
         let mut values: Vec<(String, Secret)> = self.hidden.clone();
         for (name, given) in &self.given {
@@ -271,9 +274,9 @@ impl Credentials {
         }
         values.extend(self.captured.values());
         let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())));
-        let redactor = Arc::new(redactor);
+        let redactor = Arc::new(redactor?);
         *self.redactor.write() = Some((version, Arc::clone(&redactor)));
-        redactor
+        Ok(redactor)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::endpoints::Endpoints;
 use crate::headers::HeaderLimits;
 use crate::http::{Effect, Method, Request, Response, TransportError, TransportReason};
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use crate::redact::TooLarge;
 use crate::retry::RetrySettings;
 use crate::share::Shared;
 
@@ -341,6 +342,12 @@ fn hash(request: &Request) -> u64 {
     let mut hasher = DefaultHasher::new();
     request.hash(&mut hasher);
     hasher.finish()
+}
+
+/// What must not be shown cannot be taken out, so nothing is shown.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn cannot_hide(error: TooLarge) -> TransportError {
+    refused(TransportReason::Denied, error.to_string())
 }
 
 /// Nothing was sent.

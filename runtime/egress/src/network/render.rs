@@ -71,7 +71,7 @@ impl Network {
     pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
         let mut filling = Filling { network: self, target: None, used: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;
-        let url = paths::url(base, &request.path, query.as_deref().map(String::as_str))?;
+        let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         let most = self.limits().url_bytes;
         if target.len() > most {
@@ -87,7 +87,7 @@ impl Network {
             return Err(refused(TransportReason::TooLarge, why));
         }
         let signatures = filling.signatures.iter().map(|signature| ("signature", signature.as_slice()));
-        let signatures = Redactor::new(signatures);
+        let signatures = Redactor::new(signatures).map_err(super::cannot_hide)?;
         Ok(Rendered { url, headers, body: body.to_vec(), used: filling.used, signatures })
     }
 }

@@ -20,6 +20,8 @@ use crate::observe::Outcome;
 use crate::retry::{self, may_repeat};
 use crate::secret::Secret;
 
+const NO_ANSWER: &str = "no answer";
+
 /// What came, before anything is cleaned of it.
 struct Raw {
     status: u16,
@@ -99,8 +101,8 @@ impl Network {
             self.check_leader()?;
         }
         let base = self.parts.endpoints.base(&request.endpoint)?;
-        let rendered = self.render(request, base.url())?;
-        let client = base.client(&rendered.url)?;
+        let rendered = self.render(request, &base.url)?;
+        let client = self.parts.endpoints.client(&request.endpoint)?;
         Ok((client, rendered))
     }
 
@@ -122,11 +124,11 @@ impl Network {
             .send();
         let answer = match sent.await {
             Ok(answer) => answer,
-            Err(error) => return Err((client::transport_error(error, time), Some(rendered))),
+            Err(error) => return Err((client::transport_error(error, NO_ANSWER), Some(rendered))),
         };
         let status = answer.status().as_u16();
         let answer_headers = answer.headers().clone();
-        match read(answer, limits.response_bytes, time).await {
+        match read(answer, limits.response_bytes).await {
             Ok(body) => Ok((Raw { status, headers: answer_headers, body }, rendered)),
             Err(error) => Err((error, Some(rendered))),
         }
@@ -166,7 +168,7 @@ impl Network {
                 self.capture(capture, &headers, &body).map_err(after)?;
             }
         }
-        let redactor = self.credentials().redactor();
+        let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?;
         let listed = headers::response_headers(&headers, &self.limits().headers).map_err(after)?;
         let clean = |text: &str| rendered.signatures.text(&redactor.text(text)).into_owned();
         let headers = listed.into_iter().map(|(name, value)| (name, clean(&value))).collect();
@@ -204,7 +206,10 @@ impl Network {
 
     /// A text without the values of credentials.
     fn cleaned(&self, text: &str) -> String {
-        self.credentials().redactor().text(text).into_owned()
+        match self.credentials().redactor() {
+            Ok(redactor) => redactor.text(text).into_owned(),
+            Err(error) => error.to_string(),
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of one line")]
@@ -243,7 +248,7 @@ impl Network {
 }
 
 /// The body, counted while it comes, after it was unpacked.
-async fn read(mut answer: reqwest::Response, most: usize, time: Duration) -> Result<Bytes, TransportError> {
+async fn read(mut answer: reqwest::Response, most: usize) -> Result<Bytes, TransportError> {
     let mut body = BytesMut::new();
     loop {
         match answer.chunk().await {
@@ -253,7 +258,7 @@ async fn read(mut answer: reqwest::Response, most: usize, time: Duration) -> Res
                 return Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) });
             }
             Ok(None) => return Ok(body.freeze()),
-            Err(error) => return Err(TransportError { maybe_sent: true, ..client::transport_error(error, time) }),
+            Err(error) => return Err(TransportError { maybe_sent: true, ..client::transport_error(error, "the answer broke off") }),
         }
     }
 }
