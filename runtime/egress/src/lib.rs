@@ -10,14 +10,17 @@
 //! One [`Door`] per provider. It is shared by all calls of that provider; what belongs to a single call ([`log::CallLog`])
 //! is made for it.
 
+pub mod budget;
 pub mod cache;
 pub mod config_file;
 pub mod credentials;
 pub mod encoding;
 pub mod http;
 pub mod log;
+pub mod retry;
 pub mod secret;
 pub mod settings;
+pub mod share;
 pub mod signature;
 
 /// All that one provider may use.
