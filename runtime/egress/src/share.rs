@@ -19,7 +19,9 @@ use tokio::time::Instant;
 
 use crate::http::{Response, TransportError};
 
-/// What makes two requests the same: a hash of all that is sent, credentials and endpoint included.
+/// What makes two requests the same: a hash of all that is sent, credentials and endpoint included. Whoever joins gets the
+/// failures of the one who asks, a refusal by the budget included; where a less urgent class may be refused, the class
+/// belongs into the hash or the joined one asks again.
 pub type Key = [u8; 32];
 
 /// What an exchange brought.

@@ -133,7 +133,8 @@ impl State {
     }
 
     pub(super) fn learn(&mut self, told: &Told, issued: Instant, now: Instant, settings: &BudgetSettings) {
-        if told.limit.is_some() || told.remaining.is_some() {
+        // A limit of 0 is what a cloud without limits tells.
+        if told.limit != Some(0) && (told.limit.is_some() || told.remaining.is_some()) {
             let reset = told.reset.unwrap_or(UNTOLD_RESET).min(settings.max_pause);
             let reset = now.checked_add(reset).unwrap_or(now);
             self.quota = Some(Quota { limit: told.limit, remaining: told.remaining, reset });

@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 use futures::future::join_all;
 use futures::poll;
 use http::{HeaderName, HeaderValue};
+use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
 use super::*;
@@ -441,10 +442,38 @@ async fn stragglers_of_an_outage_neither_make_it_longer_nor_start_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn budgets_work_across_threads_of_the_runtime() {
-    fn is_send<T: Send>(value: T) -> T {
-        value
-    }
+async fn a_limit_of_nothing_is_no_limit() {
     let budget = budget(patient());
-    assert!(is_send(budget.acquire(Class::Write, far())).await.is_ok());
+    ask(&budget, Class::Write, 200, &[("x-ratelimit-limit", "0"), ("x-ratelimit-remaining", "0")]).await;
+    let _first = budget.acquire(Class::Refresh, far()).await.unwrap();
+    assert_eq!(budget.acquire(Class::Refresh, far()).await.unwrap().waited(), Duration::ZERO);
+    assert_eq!((budget.left().limit, budget.left().remaining), (None, None));
+}
+
+/// On several threads and without a paused clock: a wake-up that gets lost would hang.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_wake_up_is_lost_between_threads() {
+    let settings = BudgetSettings { per_second: f64::INFINITY, burst: NonZeroU32::MAX, ..concurrency(3) };
+    let budget = budget(settings);
+    let mut tasks = JoinSet::new();
+    for i in 0..64_usize {
+        let budget = budget.clone();
+        tasks.spawn(async move {
+            let class = [Class::Write, Class::Initialise, Class::Refresh][i % 3];
+            for round in 0..100_usize {
+                let mut turn = Box::pin(budget.acquire(class, far()));
+                if (i + round).is_multiple_of(7) {
+                    let _ = poll!(&mut turn).map(drop);
+                    tokio::task::yield_now().await;
+                    continue; // goes away, perhaps just when it was woken
+                }
+                let mut permit = turn.await.unwrap();
+                assert!(budget.left().in_flight <= 3);
+                tokio::task::yield_now().await;
+                permit.answered(200, &HeaderMap::new());
+            }
+        });
+    }
+    tokio::time::timeout(60 * S, tasks.join_all()).await.expect("it hangs");
+    assert_eq!((budget.left().in_flight, budget.left().waiting), (0, PerClass::default()));
 }

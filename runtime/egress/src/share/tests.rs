@@ -216,3 +216,34 @@ async fn different_requests_have_nothing_to_do_with_each_other() {
     assert_eq!(shared.get(B, S, || cloud.ask()).await.source, Source::Kept);
     assert!(poll!(&mut stuck).is_pending());
 }
+
+/// On several threads: no one with share 0 gets what was read before it came, and no one hangs when others go away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn between_threads_nobody_hangs_and_share_zero_sees_what_was_written_before() {
+    let (shared, value) = (Arc::new(Shared::new(Shared::DEFAULT_BYTES)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for i in 0..32_usize {
+        let (shared, value) = (Arc::clone(&shared), Arc::clone(&value));
+        tasks.spawn(async move {
+            for round in 0..200_usize {
+                let share = if (i + round).is_multiple_of(3) { Duration::ZERO } else { Duration::from_micros(50) };
+                let written = value.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut get = Box::pin(shared.get(A, share, async || {
+                    let read = value.load(Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    response(200, read.to_string().into_bytes())
+                }));
+                if (i + round).is_multiple_of(5) {
+                    let _ = poll!(&mut get).map(drop);
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                let answer = get.await;
+                let read: usize = text(&answer).parse().unwrap();
+                assert!(!share.is_zero() || read >= written, "read {read} after {written} was written");
+            }
+        });
+    }
+    tokio::time::timeout(60 * S, tasks.join_all()).await.expect("it hangs");
+    assert!(shared.state.lock().under_way.is_empty());
+}
