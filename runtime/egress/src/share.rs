@@ -1,0 +1,224 @@
+//! Answers that several requests share.
+//!
+//! | who asks with `share` S at time A | is served by |
+//! |---|---|
+//! | S above 0 | a kept answer whose exchange began at A − S or later, or the exchange that is under way |
+//! | S = 0 | an exchange of its own, which others may join |
+//!
+//! Only answers with a status of 2xx are kept. Failures and other answers go to those who waited for them and to no one
+//! else: the next one asks again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::http::{Response, TransportError};
+
+/// What makes two requests the same: a hash of all that is sent, credentials and endpoint included. Whoever joins gets the
+/// failures of the one who asks, a refusal by the budget included; where a less urgent class may be refused, the class
+/// belongs into the hash or the joined one asks again.
+pub type Key = [u8; 32];
+
+/// What an exchange brought.
+pub type Exchange = Arc<Result<Response, TransportError>>;
+
+/// Where an answer came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// This request was sent.
+    Asked,
+    /// Another request of the same key was under way.
+    Joined,
+    /// An earlier answer was young enough.
+    Kept,
+}
+
+/// An answer, and whose it is.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// What the exchange brought.
+    pub result: Exchange,
+    /// Whether it was shared, for metrics.
+    pub source: Source,
+}
+
+/// An answer stays at least this long, unless it is pushed out: who comes later may ask with a longer share than those
+/// before.
+const KEEP: Duration = Duration::from_secs(60);
+
+/// Time between two searches for stale answers.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// What an entry costs besides its text.
+const OVERHEAD: usize = 256;
+
+/// One exchange that is under way. When the one who asks is cancelled, the cell lets the next one ask.
+type Flight = Arc<OnceCell<Exchange>>;
+
+struct UnderWay {
+    flight: Flight,
+    /// The longest share of those who wait.
+    longest: Duration,
+}
+
+struct Kept {
+    result: Exchange,
+    began: Instant,
+    longest: Duration,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Key, Kept> for Bytes {
+    fn weight(&self, key: &Key, kept: &Kept) -> u64 {
+        let text = kept.result.as_ref().as_ref().map_or(0, |response| {
+            let headers = response.headers.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+            response.body.len().saturating_add(response.summary.len()).saturating_add(headers)
+        });
+        u64::try_from(text.saturating_add(key.len()).saturating_add(OVERHEAD)).unwrap_or(u64::MAX)
+    }
+}
+
+struct State {
+    /// The newest exchange of each key. An older one may be under way besides it, for those who wait for it.
+    under_way: HashMap<Key, UnderWay>,
+    /// Not the variant with shards: one answer may be as large as all of it.
+    kept: quick_cache::unsync::Cache<Key, Kept, Bytes>,
+    swept: Instant,
+}
+
+/// Answers of reads, shared between requests. What is used least goes first.
+pub struct Shared {
+    state: Mutex<State>,
+    capacity: u64,
+}
+
+impl Shared {
+    /// Most bytes of kept answers, unless set otherwise: 32 MiB, some 15 listings of 5,000 machines.
+    pub const DEFAULT_BYTES: u64 = 32 << 20;
+
+    /// Keeps answers of at most `bytes`, body, headers and 256 bytes per answer counted.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let kept = quick_cache::unsync::Cache::with_weighter(256, bytes, Bytes);
+        let state = State { under_way: HashMap::new(), kept, swept: Instant::now() };
+        Self { state: Mutex::new(state), capacity: bytes }
+    }
+
+    /// The answer to the request `key`: a shared one where `share` permits it, else what `ask` brings. Dropping this
+    /// future fails nobody: another one who waits asks instead.
+    pub async fn get<F, A>(&self, key: Key, share: Duration, ask: F) -> Answer
+    where
+        F: FnOnce() -> A,
+        A: Future<Output = Result<Response, TransportError>>,
+    {
+        let member = match self.join(key, share) {
+            Ok(member) => member,
+            Err(result) => return Answer { result, source: Source::Kept },
+        };
+        let mut source = Source::Joined;
+        let result = member
+            .flight
+            .get_or_init(async || {
+                source = Source::Asked;
+                let began = Instant::now();
+                let result = Arc::new(ask().await);
+                member.land(began, &result);
+                result
+            })
+            .await;
+        Answer { result: Arc::clone(result), source }
+    }
+
+    /// Bytes of the answers that are kept now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.state.lock().kept.weight()
+    }
+
+    /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
+    fn join(&self, key: Key, share: Duration) -> Result<Member<'_>, Exchange> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.sweep(now);
+        let State { under_way, kept, .. } = &mut *state;
+        if !share.is_zero() {
+            if let Some(kept) = kept.get(&key).filter(|kept| now.duration_since(kept.began) <= share) {
+                return Err(Arc::clone(&kept.result));
+            }
+            if let Some(newest) = under_way.get_mut(&key) {
+                newest.longest = newest.longest.max(share);
+                return Ok(Member { shared: self, key, share, flight: Arc::clone(&newest.flight) });
+            }
+        }
+        let flight = Flight::default();
+        under_way.insert(key, UnderWay { flight: Arc::clone(&flight), longest: share });
+        Ok(Member { shared: self, key, share, flight })
+    }
+}
+
+impl State {
+    fn sweep(&mut self, now: Instant) {
+        if now.duration_since(self.swept) >= SWEEP {
+            self.swept = now;
+            self.kept.retain(|_, kept| now.duration_since(kept.began) <= kept.longest.max(KEEP));
+        }
+    }
+}
+
+/// One who waits for an exchange.
+struct Member<'a> {
+    shared: &'a Shared,
+    key: Key,
+    share: Duration,
+    flight: Flight,
+}
+
+impl Member<'_> {
+    /// The exchange has ended: whoever comes from now on does not join it. In one step with keeping the answer, or
+    /// someone who comes between the two would ask again.
+    fn land(&self, began: Instant, result: &Exchange) {
+        let mut state = self.shared.state.lock();
+        let mut longest = self.share;
+        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| Arc::ptr_eq(&newest.flight, &self.flight))
+        {
+            longest = newest.longest;
+            state.under_way.remove(&self.key);
+        }
+        if !result.as_ref().as_ref().is_ok_and(|response| (200..300).contains(&response.status)) {
+            return;
+        }
+        // A request with share 0 may have overtaken this one.
+        if state.kept.peek(&self.key).is_some_and(|kept| kept.began > began) {
+            return;
+        }
+        let kept = Kept { result: Arc::clone(result), began, longest };
+        if Bytes.weight(&self.key, &kept) > self.shared.capacity {
+            state.kept.remove(&self.key);
+        } else {
+            state.kept.insert(self.key, kept);
+        }
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        let last = state
+            .under_way
+            .get(&self.key)
+            .is_some_and(|newest| Arc::ptr_eq(&newest.flight, &self.flight) && Arc::strong_count(&self.flight) == 2);
+        if last {
+            state.under_way.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+use std::future::{pending, ready};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::join_all;
+use futures::poll;
+use tokio::task::JoinSet;
+use tokio::time::{advance, sleep};
+
+use super::*;
+use crate::http::TransportReason;
+
+const S: Duration = Duration::from_secs(1);
+const A: Key = [1; 32];
+const B: Key = [2; 32];
+
+fn response(status: u16, body: Vec<u8>) -> Result<Response, TransportError> {
+    Ok(Response { status, headers: Vec::new(), body: body.into(), summary: String::new() })
+}
+
+fn failure() -> Result<Response, TransportError> {
+    let message = "no connection".to_owned();
+    Err(TransportError { reason: TransportReason::Connect, maybe_sent: false, retry_after: None, message })
+}
+
+/// Answers after a second with the number of the exchange.
+#[derive(Default)]
+struct Cloud(AtomicUsize);
+
+impl Cloud {
+    async fn ask(&self) -> Result<Response, TransportError> {
+        let number = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        sleep(S).await;
+        response(200, number.to_string().into_bytes())
+    }
+
+    fn asked(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn text(answer: &Answer) -> &str {
+    std::str::from_utf8(&answer.result.as_ref().as_ref().unwrap().body).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_who_ask_together_are_one_request() {
+    let (shared, cloud) = (Arc::new(Shared::new(Shared::DEFAULT_BYTES)), Arc::new(Cloud::default()));
+    let mut tasks = JoinSet::new();
+    for _ in 0..100 {
+        let (shared, cloud) = (Arc::clone(&shared), Arc::clone(&cloud));
+        tasks.spawn(async move { shared.get(A, S, || cloud.ask()).await });
+    }
+    let answers = tasks.join_all().await;
+    assert_eq!(cloud.asked(), 1);
+    assert!(answers.iter().all(|answer| text(answer) == "1"));
+    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Joined).count(), 99);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_serves_as_long_as_its_exchange_began_recently_enough() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    assert_eq!(shared.get(A, 10 * S, || cloud.ask()).await.source, Source::Asked);
+    advance(9 * S).await;
+    // It began 10 s ago and ended 9 s ago.
+    assert_eq!(shared.get(A, 10 * S, || cloud.ask()).await.source, Source::Kept);
+    advance(Duration::from_millis(1)).await;
+    let again = shared.get(A, 10 * S, || cloud.ask()).await;
+    assert_eq!((text(&again), again.source), ("2", Source::Asked));
+    // Whoever is content with less would have got the older one, and gets the newer one now.
+    assert_eq!(text(&shared.get(A, 100 * S, || cloud.ask()).await), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn share_zero_never_sees_an_exchange_that_began_before() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let mut older = pin!(shared.get(A, 10 * S, || cloud.ask()));
+    assert!(poll!(&mut older).is_pending());
+    let mut fresh = pin!(shared.get(A, Duration::ZERO, || cloud.ask()));
+    assert!(poll!(&mut fresh).is_pending(), "does not wait for the older one");
+    let joined = shared.get(A, 10 * S, || cloud.ask());
+    let (older, fresh, joined) = futures::join!(older, fresh, joined);
+    assert_eq!((text(&older), text(&fresh), text(&joined)), ("1", "2", "2"));
+    assert_eq!((fresh.source, joined.source), (Source::Asked, Source::Joined));
+    assert_eq!(text(&shared.get(A, Duration::ZERO, || cloud.ask()).await), "3");
+    assert_eq!(text(&shared.get(A, 10 * S, || cloud.ask()).await), "3", "its answer serves others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_exchange_that_ends_later_does_not_replace_the_newer_answer() {
+    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let slow = shared.get(A, S, async || {
+        sleep(10 * S).await;
+        response(200, b"old".to_vec())
+    });
+    let mut slow = pin!(slow);
+    assert!(poll!(&mut slow).is_pending());
+    advance(S).await;
+    shared.get(A, Duration::ZERO, async || response(200, b"new".to_vec())).await;
+    assert_eq!(text(&slow.await), "old");
+    let kept = shared.get(A, 100 * S, || -> std::future::Ready<_> { panic!("it is kept") }).await;
+    assert_eq!(text(&kept), "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_success_goes_to_those_who_waited_and_to_no_one_else() {
+    for end in [failure(), response(404, Vec::new()), response(500, Vec::new()), response(304, Vec::new())] {
+        let shared = Shared::new(Shared::DEFAULT_BYTES);
+        let asked = AtomicUsize::new(0);
+        let ask = async || {
+            asked.fetch_add(1, Ordering::SeqCst);
+            sleep(S).await;
+            end.clone()
+        };
+        let answers = join_all((0..10).map(|_| shared.get(A, 60 * S, ask))).await;
+        assert!(answers.iter().all(|answer| *answer.result == end));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert_eq!(shared.get(A, 60 * S, ask).await.source, Source::Asked);
+        assert_eq!((asked.load(Ordering::SeqCst), shared.bytes()), (2, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_comes_after_a_failure_does_not_get_it_though_waiters_have_not_read_it_yet() {
+    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let mut first = pin!(shared.get(A, S, async || {
+        sleep(S).await;
+        failure()
+    }));
+    let mut waiter = pin!(shared.get(A, S, pending));
+    assert!(poll!(&mut first).is_pending() && poll!(&mut waiter).is_pending());
+    assert!(first.await.result.is_err());
+    assert!(shared.get(A, S, || ready(response(200, Vec::new()))).await.result.is_ok());
+    assert!(waiter.await.result.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_one_who_asks_is_cancelled_another_one_takes_over() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let mut first = Box::pin(shared.get(A, S, pending));
+    assert!(poll!(&mut first).is_pending());
+    let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(shared.get(A, S, || cloud.ask()))).collect();
+    for waiter in &mut waiting {
+        assert!(poll!(waiter).is_pending());
+    }
+    drop(first);
+    let answers = join_all(waiting).await;
+    assert!(answers.iter().all(|answer| text(answer) == "1"));
+    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
+    assert_eq!(cloud.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_stays_of_those_who_are_cancelled() {
+    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    {
+        let mut first = Box::pin(shared.get(A, S, pending));
+        let mut second = Box::pin(shared.get(A, S, pending));
+        let mut overtaking = Box::pin(shared.get(A, Duration::ZERO, pending));
+        assert!(
+            poll!(&mut first).is_pending() && poll!(&mut second).is_pending() && poll!(&mut overtaking).is_pending()
+        );
+    }
+    assert!(shared.state.lock().under_way.is_empty());
+    assert_eq!(shared.get(A, S, || ready(response(200, Vec::new()))).await.source, Source::Asked);
+    assert!(shared.state.lock().under_way.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_never_keeps_more_than_its_bytes_and_what_is_too_large_still_reaches_all_who_wait() {
+    let shared = Shared::new(20_000);
+    for i in 0..200u8 {
+        shared.get([i; 32], S, || ready(response(200, vec![0; 1000]))).await;
+        assert!(shared.bytes() <= 20_000, "{} bytes after {i}", shared.bytes());
+    }
+    assert!(shared.bytes() > 10_000);
+    let large = async || {
+        sleep(S).await;
+        response(200, vec![0; 20_000])
+    };
+    let answers = join_all((0..3).map(|_| shared.get(A, 60 * S, large))).await;
+    assert!(answers.iter().all(|answer| answer.result.as_ref().as_ref().unwrap().body.len() == 20_000));
+    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
+    assert_eq!(shared.get(A, 60 * S, large).await.source, Source::Asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_may_take_all_the_room() {
+    let shared = Shared::new(20_000);
+    for i in 0..20u8 {
+        shared.get([i; 32], S, || ready(response(200, vec![0; 1000]))).await;
+    }
+    shared.get([200; 32], S, || ready(response(200, vec![0; 19_000]))).await;
+    assert_eq!(shared.get([200; 32], S, pending).await.source, Source::Kept);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_answers_are_dropped_when_time_has_passed() {
+    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    for (key, share) in [(A, 600 * S), (B, S)] {
+        shared.get(key, share, || ready(response(200, vec![0; 1000]))).await;
+    }
+    let both = shared.bytes();
+    advance(61 * S).await;
+    assert_eq!(shared.get(A, 600 * S, pending).await.source, Source::Kept);
+    assert_eq!(shared.bytes(), both / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_requests_have_nothing_to_do_with_each_other() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let mut stuck = pin!(shared.get(A, S, pending));
+    assert!(poll!(&mut stuck).is_pending());
+    assert_eq!(shared.get(B, S, || cloud.ask()).await.source, Source::Asked);
+    assert_eq!(shared.get(B, S, || cloud.ask()).await.source, Source::Kept);
+    assert!(poll!(&mut stuck).is_pending());
+}
+
+/// On several threads: no one with share 0 gets what was read before it came, and no one hangs when others go away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn between_threads_nobody_hangs_and_share_zero_sees_what_was_written_before() {
+    let (shared, value) = (Arc::new(Shared::new(Shared::DEFAULT_BYTES)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for i in 0..32_usize {
+        let (shared, value) = (Arc::clone(&shared), Arc::clone(&value));
+        tasks.spawn(async move {
+            for round in 0..200_usize {
+                let share = if (i + round).is_multiple_of(3) { Duration::ZERO } else { Duration::from_micros(50) };
+                let written = value.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut get = Box::pin(shared.get(A, share, async || {
+                    let read = value.load(Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    response(200, read.to_string().into_bytes())
+                }));
+                if (i + round).is_multiple_of(5) {
+                    let _ = poll!(&mut get).map(drop);
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                let answer = get.await;
+                let read: usize = text(&answer).parse().unwrap();
+                assert!(!share.is_zero() || read >= written, "read {read} after {written} was written");
+            }
+        });
+    }
+    tokio::time::timeout(60 * S, tasks.join_all()).await.expect("it hangs");
+    assert!(shared.state.lock().under_way.is_empty());
+}
