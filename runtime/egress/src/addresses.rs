@@ -329,7 +329,8 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_mixed_answer_only_good_addresses_are_left() {
-        let cases: [(&[&str], Result<&[&str], &str>); 5] = [
+        type Kept<'a> = Result<&'a [&'a str], &'a str>;
+        let cases: [(&[&str], Kept<'_>); 5] = [
             (&["169.254.169.254", "192.0.2.1", "::1", "2001:db8::1"], Ok(&["192.0.2.1:0", "[2001:db8::1]:0"])),
             (
                 &["127.0.0.1", "169.254.169.254"],

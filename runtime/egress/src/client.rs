@@ -85,7 +85,9 @@ impl TlsOptions {
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let told = |error: io::Error| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(told)?;
-    let mut bytes = Zeroizing::new(Vec::new());
+    // Room for all of it at once: growing would leave copies of a key behind.
+    let length = file.metadata().map_err(told)?.len().min(MAX_TLS_FILE);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64)));
     file.take(MAX_TLS_FILE.saturating_add(1)).read_to_end(&mut bytes).map_err(told)?;
     if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_TLS_FILE) {
         return Err(format!("{}: larger than {MAX_TLS_FILE} bytes", path.display()));
@@ -300,13 +302,8 @@ impl EndpointClient {
             builder = builder.tls_certs_only(certificates);
         }
         if let Some(ClientCertificate { certificate, key }) = &self.tls.client {
-            let mut both = read(certificate)?;
-            both.push(b'\n');
-            // Room for all of it at once: growing would leave a copy of the key behind.
-            let secret = read(key)?;
-            let mut pem = Zeroizing::new(Vec::with_capacity(both.len().saturating_add(secret.len())));
-            pem.extend_from_slice(&both);
-            pem.extend_from_slice(&secret);
+            let (first, second) = (read(certificate)?, read(key)?);
+            let pem = Zeroizing::new([first.as_slice(), b"\n", second.as_slice()].concat());
             let identity = reqwest::Identity::from_pem(&pem)
                 .map_err(|error| format!("{} and {}: {}", certificate.display(), key.display(), causes(&error)))?;
             builder = builder.identity(identity);

@@ -29,8 +29,8 @@ pub struct Found {
     pub origin: String,
 }
 
-/// What the operator says about endpoints on the command line.
-#[derive(Debug, Clone, Default)]
+/// What the operator says about endpoints on the command line. No `Debug`: a URL may have a password in it until it is checked.
+#[derive(Clone, Default)]
 pub struct OperatorGrants {
     /// `--endpoint NAME=URL`
     pub base_urls: BTreeMap<String, String>,

@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn headers_are_bounded_in_number_and_bytes() {
         let limits = HeaderLimits { count: 3, bytes: 10 };
-        let cases: [(&[(&str, &str)], Option<&str>); 5] = [
+        type Headers<'a> = &'a [(&'a str, &'a str)];
+        let cases: [(Headers<'_>, Option<&str>); 5] = [
             (&[], None),
             (&[("a", "1"), ("b", "2"), ("c", "3")], None),
             (&[("abcde", "12345")], None),

@@ -16,6 +16,9 @@ pub const MAX_PATH: usize = 8 << 10;
 /// Longest path and query together, in bytes. Servers take 8 to 64 KiB.
 pub const MAX_TARGET: usize = 32 << 10;
 
+/// How often a path is decoded in search of dots, the last time to see that nothing changes any more.
+const MAX_DECODINGS: usize = 4;
+
 /// All but the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -97,7 +100,7 @@ pub(crate) fn check(path: &str) -> Result<(), &'static str> {
     }
     // A server behind another one decodes again.
     let mut bytes = path.as_bytes().to_vec();
-    loop {
+    for _ in 0..MAX_DECODINGS {
         if bytes.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots) {
             return Err("has a `.` or `..` segment");
         }
@@ -107,6 +110,7 @@ pub(crate) fn check(path: &str) -> Result<(), &'static str> {
         }
         bytes = decoded;
     }
+    Err("is percent-encoded many times over")
 }
 
 /// Java servers cut a segment at its `;` before they look at the dots.
@@ -207,6 +211,7 @@ mod tests {
             ("/v2/%00", "encoded control character"),
             ("/v2/%0d%0aHost:%20evil.test", "encoded control character"),
             ("/v2/%7f", "encoded control character"),
+            ("/v2/%25252525252e./x", "many times over"),
             ("/v2/%", "two hex digits"),
             ("/v2/%4", "two hex digits"),
             ("/v2/%zz", "two hex digits"),
@@ -226,7 +231,8 @@ mod tests {
             }
         }
         let long = format!("/{}", "x".repeat(MAX_PATH));
-        assert!(url(&base("https://host"), &long, None).is_err());
+        let message = url(&base("https://host"), &long, None).unwrap_err().message;
+        assert_eq!(message, format!("the path is longer than {MAX_PATH} bytes"));
         assert!(url(&base("https://host"), "/x", Some(&"x".repeat(MAX_TARGET))).is_err());
     }
 
