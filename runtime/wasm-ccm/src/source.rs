@@ -119,12 +119,42 @@ impl FromStr for Source {
         if parts.iter().any(|part| part.is_empty()) {
             return Err(format!("{text:?} is not configmap:NAMESPACE/NAME[/KEY]: a part is empty"));
         }
+        check_names(namespace, name, key)
+            .map_err(|why| format!("{text:?} is not configmap:NAMESPACE/NAME[/KEY]: {why}"))?;
         Ok(Self::ConfigMap {
             namespace: (*namespace).to_owned(),
             name: (*name).to_owned(),
             key: key.map(ToOwned::to_owned),
         })
     }
+}
+
+/// Refuses names that no API server can have: a typing error must not look like a ConfigMap that is still to come.
+fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
+    if !is_label(namespace) || namespace.len() > 63 {
+        return Err(format!(
+            "the namespace {namespace:?} cannot be; it has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+        ));
+    }
+    if !name.split('.').all(is_label) || name.len() > 253 {
+        return Err(format!(
+            "the name {name:?} cannot be; it has at most 253 of a-z, 0-9, - and ., and each part between dots begins and ends with a letter or digit"
+        ));
+    }
+    let Some(key) = key else { return Ok(()) };
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if !key.bytes().all(is_key) || key == "." || key.starts_with("..") || key.len() > 253 {
+        return Err(format!(
+            "the key {key:?} cannot be; it has at most 253 of a-z, A-Z, 0-9, -, _ and ., and does not begin with two dots"
+        ));
+    }
+    Ok(())
+}
+
+/// A label of RFC 1123, whatever its length.
+fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 impl fmt::Display for Source {
@@ -257,6 +287,42 @@ mod tests {
         for text in ["", "configmap:", "configmap:name", "configmap:a/b/c/d", "configmap:a//c", "configmap:/b"] {
             let error = text.parse::<Source>().unwrap_err();
             assert!(error.contains("NAMESPACE/NAME"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_config_map_can_have_is_refused_and_its_part_is_named() {
+        let long = "a".repeat(64);
+        let longer = "a".repeat(254);
+        let cases = [
+            ("Kube-System/cloud", "the namespace \"Kube-System\""),
+            ("kube.system/cloud", "the namespace \"kube.system\""),
+            ("-a/cloud", "the namespace \"-a\""),
+            (&format!("{long}/cloud"), "the namespace \"aaa"),
+            ("a/b/c d", "the key \"c d\""),
+            ("a/cloud_lycke", "the name \"cloud_lycke\""),
+            ("a/cloud..lycke", "the name \"cloud..lycke\""),
+            ("a/b-.c", "the name \"b-.c\""),
+            ("a/.b", "the name \".b\""),
+            ("a/ä", "the name \"ä\""),
+            (&format!("a/{longer}"), "the name \"aaa"),
+            ("a/b/../c", "NAMESPACE/NAME"),
+            ("a/b/..", "the key \"..\""),
+            ("a/b/.", "the key \".\""),
+            ("a/b/k:y", "the key \"k:y\""),
+            (&format!("a/b/{longer}"), "the key \"aaa"),
+        ];
+        for (reference, part) in cases {
+            let error = format!("configmap:{reference}").parse::<Source>().unwrap_err();
+            assert!(error.contains(part) && error.contains("configmap:NAMESPACE/NAME"), "{reference}: {error}");
+        }
+        for good in [
+            "a/b",
+            "0-9/1.b-c.d/.hidden_Key-1.wasm",
+            &format!("{}/{}/{}", "a".repeat(63), "b".repeat(253), "K".repeat(253)),
+        ] {
+            let source = format!("configmap:{good}").parse::<Source>();
+            assert!(source.is_ok(), "{source:?}");
         }
     }
 

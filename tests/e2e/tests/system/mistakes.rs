@@ -39,6 +39,11 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
         ("no provider", vec![], vec!["--provider"]),
         ("empty source", vec!["--provider=".into()], vec!["source", "configmap:NAMESPACE/NAME"]),
         ("bad source", vec!["--provider=configmap:name".into()], vec!["configmap:name", "NAMESPACE/NAME"]),
+        (
+            "source in no namespace that can be",
+            vec!["--provider=configmap:kube_system/cloud".into()],
+            vec!["the namespace \"kube_system\"", "63"],
+        ),
         ("unknown flag", vec![provider.clone(), "--no-such-flag".into()], vec!["--no-such-flag"]),
         ("no syncs", vec![provider.clone(), "--concurrent-node-syncs=0".into()], vec!["--concurrent-node-syncs"]),
         (
