@@ -37,16 +37,16 @@ pub(crate) enum Source {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     /// The path cannot be read.
-    #[error("cannot read {path}: {error}; check the path and who may read it")]
+    #[error("cannot read {}: {error}; check the path and who may read it", part(.file))]
     Unreadable {
-        /// The file or folder.
-        path: PathBuf,
+        /// The file in the folder that the source is, none for the source itself.
+        file: Option<String>,
         /// What the system said.
         error: std::io::Error,
     },
     /// A device, a pipe, a socket.
-    #[error("{0} is no regular file; give the component's file, or the folder that it is in")]
-    NotAFile(PathBuf),
+    #[error("{} is no regular file; give the component's file, or the folder that it is in", part(.0))]
+    NotAFile(Option<String>),
     /// No file of a component's name in the folder, or no such key in the ConfigMap.
     #[error("it holds no component: a name must end in .wasm, .wasm.gz or .wasm.zst{}", found(.0))]
     Empty(Vec<String>),
@@ -93,6 +93,11 @@ pub(crate) enum SourceError {
     /// Cannot be unpacked.
     #[error(transparent)]
     Unpack(#[from] UnpackError),
+}
+
+/// What is meant, for whoever knows the source already.
+fn part(file: &Option<String>) -> String {
+    file.as_ref().map_or_else(|| "it".to_owned(), |name| format!("{name} in it"))
 }
 
 fn found(names: &[String]) -> String {
@@ -199,15 +204,18 @@ fn too_large(size: usize, limit: usize) -> SourceError {
 }
 
 async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |error| SourceError::Unreadable { path, error }
+    let unreadable = |file: &Option<String>| {
+        let file = file.clone();
+        move |error| SourceError::Unreadable { file, error }
     };
-    let mut file = path.to_owned();
-    let mut metadata = tokio::fs::metadata(path).await.map_err(unreadable(path))?;
+    let mut file = None;
+    let mut full = path.to_owned();
+    let mut metadata = tokio::fs::metadata(path).await.map_err(unreadable(&file))?;
     if metadata.is_dir() {
-        file = path.join(only_component(path).await?);
-        metadata = tokio::fs::metadata(&file).await.map_err(unreadable(&file))?;
+        let name = only_component(path).await?;
+        full = path.join(&name);
+        file = Some(name);
+        metadata = tokio::fs::metadata(&full).await.map_err(unreadable(&file))?;
     }
     if !metadata.is_file() {
         return Err(SourceError::NotAFile(file));
@@ -218,13 +226,13 @@ async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
     }
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let open = tokio::fs::File::open(&file).await.map_err(unreadable(&file))?;
+    let open = tokio::fs::File::open(&full).await.map_err(unreadable(&file))?;
     open.take(most).read_to_end(&mut bytes).await.map_err(unreadable(&file))?;
     Ok(bytes)
 }
 
 async fn only_component(folder: &Path) -> Result<String, SourceError> {
-    let unreadable = |error| SourceError::Unreadable { path: folder.to_owned(), error };
+    let unreadable = |error| SourceError::Unreadable { file: None, error };
     let mut entries = tokio::fs::read_dir(folder).await.map_err(unreadable)?;
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry().await.map_err(unreadable)? {
@@ -371,9 +379,23 @@ mod tests {
         assert!(matches!(error, SourceError::NotAFile(_)), "{error}");
     }
 
+    /// The caller says which source: its path once stood twice in the line.
     #[tokio::test]
-    async fn an_absent_file_is_named() {
-        let error = "/nowhere/cloud.wasm".parse::<Source>().unwrap().read(None, 1, 1).await.unwrap_err();
-        assert!(error.to_string().contains("/nowhere/cloud.wasm"), "{error}");
+    async fn of_a_source_that_cannot_be_read_only_what_the_caller_does_not_know_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link.wasm")).unwrap();
+        let nested = tempfile::tempdir().unwrap();
+        std::fs::create_dir(nested.path().join("folder.wasm")).unwrap();
+        let cases = [
+            (Path::new("/nowhere/cloud.wasm"), "cannot read it: No such file"),
+            (folder.path(), "cannot read link.wasm in it: No such file"),
+            (nested.path(), "folder.wasm in it is no regular file"),
+            (Path::new("/dev/zero"), "it is no regular file"),
+        ];
+        for (path, begins) in cases {
+            let error = Source::Path(path.to_owned()).read(None, 1, 1).await.unwrap_err().to_string();
+            assert!(error.starts_with(begins), "{}: {error}", path.display());
+            assert!(!error.contains(path.to_str().unwrap()), "{error}");
+        }
     }
 }
