@@ -16,7 +16,8 @@ pub(crate) const CHECK: &str = "API server";
 /// Reads and connects for at most this long without a byte, so that a dead connection is noticed.
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
 
-/// Where the API server is and who we are there.
+/// Where the API server is and who we are there. As upstream, `$KUBECONFIG` is not read: which cluster a controller writes
+/// to is to be seen in its flags.
 ///
 /// # Errors
 ///
@@ -37,7 +38,9 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> R
         }
         None => {
             let here = Config::incluster().ok();
-            here.context("this is not a pod with a service account; say with --kubeconfig how to reach the API server")?
+            here.context(
+                "this is not a pod with a service account; say with --kubeconfig FILE how to reach the API server (the environment variable KUBECONFIG is not read)",
+            )?
         }
     };
     if let Some(master) = master {

@@ -209,7 +209,7 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn print_schema() -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&providers::schema())?)?;
+    crate::output::print(&serde_json::to_string_pretty(&providers::schema())?)?;
     Ok(())
 }
 

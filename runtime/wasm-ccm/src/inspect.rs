@@ -1,7 +1,6 @@
 //! `wasm-ccm inspect`: what a component is, offers and asks for, found with the code that `run` uses.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use anyhow::Result;
 use ccm_cloud::{Descriptor, Place, Source};
@@ -10,8 +9,8 @@ use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
 use crate::limits::LimitSettings;
-use crate::load;
 use crate::providers::ProviderRecord;
+use crate::{load, output};
 
 /// What is shown.
 #[derive(Debug, Serialize)]
@@ -54,8 +53,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         Output::Json => serde_json::to_string_pretty(&inspection)?,
         Output::Text => text(&inspection)?,
     };
-    writeln!(std::io::stdout(), "{}", text.trim_end())?;
-    Ok(())
+    Ok(output::print(text.trim_end())?)
 }
 
 fn text(inspection: &Inspection<'_>) -> Result<String> {

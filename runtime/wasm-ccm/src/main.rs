@@ -11,6 +11,7 @@ mod limits;
 mod load;
 mod logging;
 mod metrics;
+mod output;
 mod providers;
 mod run;
 mod serve;

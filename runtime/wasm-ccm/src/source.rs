@@ -37,16 +37,16 @@ pub(crate) enum Source {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     /// The path cannot be read.
-    #[error("cannot read {path}: {error}; check the path and who may read it")]
+    #[error("cannot read {}: {error}; check the path and who may read it", part(.file))]
     Unreadable {
-        /// The file or folder.
-        path: PathBuf,
+        /// The file in the folder that the source is, none for the source itself.
+        file: Option<String>,
         /// What the system said.
         error: std::io::Error,
     },
     /// A device, a pipe, a socket.
-    #[error("{0} is no regular file; give the component's file, or the folder that it is in")]
-    NotAFile(PathBuf),
+    #[error("{} is no regular file; give the component's file, or the folder that it is in", part(.0))]
+    NotAFile(Option<String>),
     /// No file of a component's name in the folder, or no such key in the ConfigMap.
     #[error("it holds no component: a name must end in .wasm, .wasm.gz or .wasm.zst{}", found(.0))]
     Empty(Vec<String>),
@@ -95,6 +95,11 @@ pub(crate) enum SourceError {
     Unpack(#[from] UnpackError),
 }
 
+/// What is meant, for whoever knows the source already.
+fn part(file: &Option<String>) -> String {
+    file.as_ref().map_or_else(|| "it".to_owned(), |name| format!("{name} in it"))
+}
+
 fn found(names: &[String]) -> String {
     if names.is_empty() { "; it is empty".to_owned() } else { format!("; it holds {}", names.join(", ")) }
 }
@@ -119,12 +124,42 @@ impl FromStr for Source {
         if parts.iter().any(|part| part.is_empty()) {
             return Err(format!("{text:?} is not configmap:NAMESPACE/NAME[/KEY]: a part is empty"));
         }
+        check_names(namespace, name, key)
+            .map_err(|why| format!("{text:?} is not configmap:NAMESPACE/NAME[/KEY]: {why}"))?;
         Ok(Self::ConfigMap {
             namespace: (*namespace).to_owned(),
             name: (*name).to_owned(),
             key: key.map(ToOwned::to_owned),
         })
     }
+}
+
+/// Refuses names that no API server can have: a typing error must not look like a ConfigMap that is still to come.
+fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
+    if !is_label(namespace) || namespace.len() > 63 {
+        return Err(format!(
+            "the namespace {namespace:?} cannot be; it has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+        ));
+    }
+    if !name.split('.').all(is_label) || name.len() > 253 {
+        return Err(format!(
+            "the name {name:?} cannot be; it has at most 253 of a-z, 0-9, - and ., and each part between dots begins and ends with a letter or digit"
+        ));
+    }
+    let Some(key) = key else { return Ok(()) };
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if !key.bytes().all(is_key) || key == "." || key.starts_with("..") || key.len() > 253 {
+        return Err(format!(
+            "the key {key:?} cannot be; it has at most 253 of a-z, A-Z, 0-9, -, _ and ., and does not begin with two dots"
+        ));
+    }
+    Ok(())
+}
+
+/// A label of RFC 1123, whatever its length.
+fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 impl fmt::Display for Source {
@@ -169,15 +204,18 @@ fn too_large(size: usize, limit: usize) -> SourceError {
 }
 
 async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |error| SourceError::Unreadable { path, error }
+    let unreadable = |file: &Option<String>| {
+        let file = file.clone();
+        move |error| SourceError::Unreadable { file, error }
     };
-    let mut file = path.to_owned();
-    let mut metadata = tokio::fs::metadata(path).await.map_err(unreadable(path))?;
+    let mut file = None;
+    let mut full = path.to_owned();
+    let mut metadata = tokio::fs::metadata(path).await.map_err(unreadable(&file))?;
     if metadata.is_dir() {
-        file = path.join(only_component(path).await?);
-        metadata = tokio::fs::metadata(&file).await.map_err(unreadable(&file))?;
+        let name = only_component(path).await?;
+        full = path.join(&name);
+        file = Some(name);
+        metadata = tokio::fs::metadata(&full).await.map_err(unreadable(&file))?;
     }
     if !metadata.is_file() {
         return Err(SourceError::NotAFile(file));
@@ -188,13 +226,13 @@ async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
     }
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let open = tokio::fs::File::open(&file).await.map_err(unreadable(&file))?;
+    let open = tokio::fs::File::open(&full).await.map_err(unreadable(&file))?;
     open.take(most).read_to_end(&mut bytes).await.map_err(unreadable(&file))?;
     Ok(bytes)
 }
 
 async fn only_component(folder: &Path) -> Result<String, SourceError> {
-    let unreadable = |error| SourceError::Unreadable { path: folder.to_owned(), error };
+    let unreadable = |error| SourceError::Unreadable { file: None, error };
     let mut entries = tokio::fs::read_dir(folder).await.map_err(unreadable)?;
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry().await.map_err(unreadable)? {
@@ -260,6 +298,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_name_that_no_config_map_can_have_is_refused_and_its_part_is_named() {
+        let long = "a".repeat(64);
+        let longer = "a".repeat(254);
+        let cases = [
+            ("Kube-System/cloud", "the namespace \"Kube-System\""),
+            ("kube.system/cloud", "the namespace \"kube.system\""),
+            ("-a/cloud", "the namespace \"-a\""),
+            (&format!("{long}/cloud"), "the namespace \"aaa"),
+            ("a/b/c d", "the key \"c d\""),
+            ("a/cloud_lycke", "the name \"cloud_lycke\""),
+            ("a/cloud..lycke", "the name \"cloud..lycke\""),
+            ("a/b-.c", "the name \"b-.c\""),
+            ("a/.b", "the name \".b\""),
+            ("a/ä", "the name \"ä\""),
+            (&format!("a/{longer}"), "the name \"aaa"),
+            ("a/b/../c", "NAMESPACE/NAME"),
+            ("a/b/..", "the key \"..\""),
+            ("a/b/.", "the key \".\""),
+            ("a/b/k:y", "the key \"k:y\""),
+            (&format!("a/b/{longer}"), "the key \"aaa"),
+        ];
+        for (reference, part) in cases {
+            let error = format!("configmap:{reference}").parse::<Source>().unwrap_err();
+            assert!(error.contains(part) && error.contains("configmap:NAMESPACE/NAME"), "{reference}: {error}");
+        }
+        for good in [
+            "a/b",
+            "0-9/1.b-c.d/.hidden_Key-1.wasm",
+            &format!("{}/{}/{}", "a".repeat(63), "b".repeat(253), "K".repeat(253)),
+        ] {
+            let source = format!("configmap:{good}").parse::<Source>();
+            assert!(source.is_ok(), "{source:?}");
+        }
+    }
+
     /// Reads a folder with these files in it.
     async fn read_folder(files: &[&str]) -> Result<Vec<u8>, SourceError> {
         let folder = tempfile::tempdir().unwrap();
@@ -305,9 +379,23 @@ mod tests {
         assert!(matches!(error, SourceError::NotAFile(_)), "{error}");
     }
 
+    /// The caller says which source: its path once stood twice in the line.
     #[tokio::test]
-    async fn an_absent_file_is_named() {
-        let error = "/nowhere/cloud.wasm".parse::<Source>().unwrap().read(None, 1, 1).await.unwrap_err();
-        assert!(error.to_string().contains("/nowhere/cloud.wasm"), "{error}");
+    async fn of_a_source_that_cannot_be_read_only_what_the_caller_does_not_know_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link.wasm")).unwrap();
+        let nested = tempfile::tempdir().unwrap();
+        std::fs::create_dir(nested.path().join("folder.wasm")).unwrap();
+        let cases = [
+            (Path::new("/nowhere/cloud.wasm"), "cannot read it: No such file"),
+            (folder.path(), "cannot read link.wasm in it: No such file"),
+            (nested.path(), "folder.wasm in it is no regular file"),
+            (Path::new("/dev/zero"), "it is no regular file"),
+        ];
+        for (path, begins) in cases {
+            let error = Source::Path(path.to_owned()).read(None, 1, 1).await.unwrap_err().to_string();
+            assert!(error.starts_with(begins), "{}: {error}", path.display());
+            assert!(!error.contains(path.to_str().unwrap()), "{error}");
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! `wasm-ccm inspect`: what `run` would say of a file, and what is in a good one.
 
+use std::process::Command;
+
+use ccm_e2e::host::program;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -107,4 +110,18 @@ async fn what_a_component_asks_for_is_shown_wasi_included() {
     assert!(!plain["imports"].to_string().contains("wasi:"), "{}", plain["imports"]);
     let settings = &plain["descriptor"]["settings"];
     assert_eq!((&settings[0]["name"], &settings[0]["default"]), (&json!("mood"), &json!("grim")));
+}
+
+/// `wasm-ccm inspect FILE | head -1` once failed in scripts that look at every exit code of a pipe.
+#[tokio::test]
+async fn a_reader_of_the_output_that_is_gone_is_no_error() {
+    let folder = tempdir().unwrap();
+    let file = Place::File(cloudlycke()).put(folder.path(), None, "p.wasm").await;
+    for args in [vec!["inspect", &file], vec!["inspect", &file, "--output=json"], vec!["providers-schema"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(program().unwrap()).args(&args).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{args:?}");
+    }
 }

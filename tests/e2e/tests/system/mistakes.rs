@@ -39,6 +39,11 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
         ("no provider", vec![], vec!["--provider"]),
         ("empty source", vec!["--provider=".into()], vec!["source", "configmap:NAMESPACE/NAME"]),
         ("bad source", vec!["--provider=configmap:name".into()], vec!["configmap:name", "NAMESPACE/NAME"]),
+        (
+            "source in no namespace that can be",
+            vec!["--provider=configmap:kube_system/cloud".into()],
+            vec!["the namespace \"kube_system\"", "63"],
+        ),
         ("unknown flag", vec![provider.clone(), "--no-such-flag".into()], vec!["--no-such-flag"]),
         ("no syncs", vec![provider.clone(), "--concurrent-node-syncs=0".into()], vec!["--concurrent-node-syncs"]),
         (
@@ -126,9 +131,22 @@ fn a_kubeconfig_that_cannot_be_ends_the_process_with_code_1_and_a_line_that_name
         assert!(complaint(&stderr).contains(&format!("--kubeconfig {}", path.display())), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-    let (code, _, stderr) = run(&["run", &provider, "--secure-port=0"]);
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(complaint(&stderr).contains("this is not a pod with a service account; say with --kubeconfig"), "{stderr}");
+}
+
+/// As upstream: no cluster but the one that the flags or the pod name, whatever the shell has exported.
+#[test]
+fn without_kubeconfig_outside_a_pod_the_process_ends_with_code_1_and_says_that_the_variable_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = folder.path().join("kubeconfig");
+    std::fs::write(&good, KUBECONFIG).unwrap();
+    let provider = format!("--provider={}", cloudlycke().display());
+    let mut command = Command::new(program().unwrap());
+    let output = command.args(["run", &provider, "--secure-port=0"]).env("KUBECONFIG", good).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for part in ["not a pod with a service account", "--kubeconfig FILE", "KUBECONFIG is not read"] {
+        assert!(complaint(&stderr).contains(part), "{stderr}");
+    }
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! What the commands that only tell something write to standard output.
+
+use std::io::{ErrorKind, Result, Write};
+
+/// Writes `text` and an end of line. A reader that has seen enough and is gone, such as `head`, is no error.
+///
+/// # Errors
+///
+/// It cannot be written, for another reason: the disk is full.
+pub(crate) fn print(text: &str) -> Result<()> {
+    write(&mut std::io::stdout().lock(), text)
+}
+
+fn write(out: &mut impl Write, text: &str) -> Result<()> {
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes this many bytes, then fails.
+    struct Full(usize, ErrorKind);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            if taken == 0 { Err(self.1.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_error_and_a_full_disk_is_one() {
+        for room in [0, 3, 4] {
+            assert!(write(&mut Full(room, ErrorKind::BrokenPipe), "text").is_ok(), "{room}");
+            let error = write(&mut Full(room, ErrorKind::StorageFull), "text").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StorageFull, "{room}");
+        }
+        assert!(write(&mut Full(5, ErrorKind::StorageFull), "text").is_ok());
+    }
+}
