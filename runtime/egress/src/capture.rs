@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::http::{Response, TransportError};
 use crate::secret::Secret;
+use crate::share::Key;
 
 /// A value is renewed when less than this is left of it, or [`RENEW_SHARE`] of its life, whichever is less: services refuse
 /// tokens that end while they work on a request.
@@ -47,9 +48,9 @@ struct State {
     begins: Option<Instant>,
     ends: Option<Instant>,
     /// The login behind the value: what was asked, and what came.
-    login: Option<(u64, Arc<Response>)>,
+    login: Option<(Key, Arc<Response>)>,
     /// The login that failed last: what was asked, and when it was over.
-    failure: Option<(u64, Instant, Result<Arc<Response>, TransportError>)>,
+    failure: Option<(Key, Instant, Result<Arc<Response>, TransportError>)>,
 }
 
 impl State {
@@ -149,7 +150,7 @@ impl Captured {
     pub async fn login<F>(
         &self,
         name: &str,
-        request: u64,
+        request: Key,
         seen: Generation,
         share: Duration,
         ask: impl FnOnce() -> F,
@@ -218,7 +219,7 @@ mod tests {
             captured.store("token", Secret::new(format!("token-{number}").into_bytes()), life);
             Ok(response(201))
         };
-        captured.login("token", 7, seen, Duration::ZERO, ask).await.0.unwrap().status
+        captured.login("token", [7; 32], seen, Duration::ZERO, ask).await.0.unwrap().status
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,18 +274,18 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
             Ok(response(401))
         };
-        let calls = (0..10).map(|_| captured.login("token", 7, 0, Duration::ZERO, fail));
+        let calls = (0..10).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, fail));
         assert!(join_all(calls).await.into_iter().all(|(answer, _)| answer.unwrap().status == 401));
         assert_eq!(logins.load(Ordering::SeqCst), 1);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(captured.login("token", 7, 0, Duration::ZERO, fail).await.0.unwrap().status, 401);
+        assert_eq!(captured.login("token", [7; 32], 0, Duration::ZERO, fail).await.0.unwrap().status, 401);
         assert_eq!(logins.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_login_that_is_cancelled_leaves_the_turn_to_the_next() {
         let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
-        let never = captured.login("token", 7, 0, Duration::ZERO, std::future::pending);
+        let never = captured.login("token", [7; 32], 0, Duration::ZERO, std::future::pending);
         assert!(tokio::time::timeout(Duration::from_millis(10), never).await.is_err());
         assert_eq!(log_in(&captured, &logins, 0, None).await, 201);
     }
@@ -293,7 +294,7 @@ mod tests {
     async fn a_young_login_answers_whoever_says_that_it_will_do() {
         let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
         log_in(&captured, &logins, 0, None).await;
-        let again = |share| captured.login("token", 7, 1, share, || async { Ok(response(500)) });
+        let again = |share| captured.login("token", [7; 32], 1, share, || async { Ok(response(500)) });
         assert_eq!(again(Duration::from_secs(60)).await.0.unwrap().status, 201);
         assert_eq!(again(Duration::ZERO).await.0.unwrap().status, 500);
     }

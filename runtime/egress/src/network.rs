@@ -5,10 +5,11 @@ mod render;
 mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use ccm_cloud::{Descriptor, Leadership};
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -26,7 +27,7 @@ use crate::http::{Effect, Method, Request, Response, TransportError, TransportRe
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
 use crate::redact::TooLarge;
 use crate::retry::RetrySettings;
-use crate::share::Shared;
+use crate::share::{Key, Shared, Source};
 
 /// How large and how long things may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Default for NetworkLimits {
 }
 
 /// What the operator set for a provider's network.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NetworkSettings {
     /// How large and how long things may be.
     pub limits: NetworkLimits,
@@ -119,8 +120,8 @@ impl Network {
     /// Puts it together, with a budget for each endpoint that `descriptor` declares.
     #[must_use]
     pub fn new(parts: NetworkParts, descriptor: &Descriptor) -> Self {
-        let budget = |name: &String| (name.clone(), Budget::new(parts.settings.budget));
-        let budgets = descriptor.endpoints.iter().map(|endpoint| budget(&endpoint.name)).collect();
+        let budget = || Budget::new(parts.settings.budget.clone());
+        let budgets = descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget())).collect();
         let shared = Shared::new(parts.settings.limits.share_bytes);
         Self { parts, budgets, shared, operations: Mutex::default() }
     }
@@ -230,19 +231,20 @@ impl Network {
             let ask = || self.attempts(request, operation, call);
             let captured = self.credentials().captured();
             let (answer, generation) =
-                captured.login(&capture.credential, hash(request), seen, request.share, ask).await;
+                captured.login(&capture.credential, key(request), seen, request.share, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
             return answer;
         }
         if request.effect != Effect::Read || request.share.is_zero() || call.proof {
             return self.attempts(request, operation, call).await;
         }
-        let key = self.share_key(request);
-        let (answer, was_shared) = self.shared.get(key, request.share, || self.attempts(request, operation, call)).await;
-        if was_shared {
+        // Answers are shared only while the same credentials ask, and nobody waits for somebody less urgent.
+        let key = key((request, self.credentials().version(), call.class));
+        let answer = self.shared.get(key, request.share, || self.attempts(request, operation, call)).await;
+        if answer.source != Source::Asked {
             self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
         }
-        (*answer).clone()
+        (*answer.result).clone()
     }
 
     fn check_effect(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
@@ -298,11 +300,6 @@ impl Network {
         Ok(())
     }
 
-    /// Answers are shared only while the same credentials ask.
-    fn share_key(&self, request: &Request) -> u128 {
-        u128::from(hash(request)) << 64 | u128::from(self.credentials().version())
-    }
-
     fn tell(&self, endpoint: &str, operation: &str, outcome: Outcome, time: Duration, waited: Duration) {
         let Some(observer) = &self.parts.observer else { return };
         let known = self.budgets.contains_key(endpoint);
@@ -319,7 +316,7 @@ impl Network {
                 remaining: left.remaining,
                 limit: left.limit,
                 open: left.open,
-                waiting: left.waiting.iter().sum(),
+                waiting: left.waiting.write.saturating_add(left.waiting.initialise).saturating_add(left.waiting.refresh),
             });
         }
     }
@@ -338,10 +335,26 @@ impl Network {
     }
 }
 
-fn hash(request: &Request) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    request.hash(&mut hasher);
-    hasher.finish()
+/// Tells requests apart, beyond chance.
+fn key(of: impl std::hash::Hash) -> Key {
+    let mut hasher = Sha256(digest::Context::new(&digest::SHA256));
+    of.hash(&mut hasher);
+    let mut key = Key::default();
+    key.iter_mut().zip(hasher.0.finish().as_ref()).for_each(|(to, from)| *to = *from);
+    key
+}
+
+struct Sha256(digest::Context);
+
+impl Hasher for Sha256 {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Not asked for: the key is longer.
+    fn finish(&self) -> u64 {
+        0
+    }
 }
 
 /// What must not be shown cannot be taken out, so nothing is shown.

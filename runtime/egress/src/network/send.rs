@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use ccm_cloud::Leadership as _;
 use http::HeaderMap;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 use super::render::Rendered;
 use super::{Network, refused};
 use crate::answer;
-use crate::budget::{FailureKind, Permit, Refused, RefusedReason};
+use crate::budget::{Fault, Permit, Refused, RefusedReason};
 use crate::call::CallScope;
 use crate::client;
 use crate::headers;
@@ -50,7 +49,7 @@ impl Network {
         let mut attempt = 1_u32;
         loop {
             let permit = budget.acquire(call.class, call.deadline).await;
-            let permit = match permit {
+            let mut permit = match permit {
                 Ok(permit) => permit,
                 Err(refusal) => {
                     let error = prefix(TransportError { maybe_sent, ..refusal.into() });
@@ -74,7 +73,7 @@ impl Network {
                     (Outcome::Status(status), answer)
                 }
                 Err((mut error, rendered)) => {
-                    learn(&permit, &error);
+                    learn(&mut permit, &error);
                     error.message = self.cleaned(&error.message);
                     if let Some(rendered) = rendered {
                         self.trace(request, operation, attempt, &rendered, None, Some(&error), time, waited);
@@ -85,7 +84,7 @@ impl Network {
             drop(permit);
             self.tell(&request.endpoint, operation, told, time, waited);
             maybe_sent |= matches!(&answer, Err(error) if error.maybe_sent);
-            let again = retry_outcome(told, &answer).is_some_and(|outcome| may_repeat(request.effect, outcome));
+            let again = may_repeat(request.effect, retry_outcome(told, &answer));
             let delay = if again { delays.next() } else { None };
             match delay {
                 Some(delay) if call.remaining() > delay => tokio::time::sleep(delay).await,
@@ -296,23 +295,28 @@ fn life(text: &Secret) -> Option<Duration> {
 }
 
 /// What the budget learns of a failure.
-fn learn(permit: &Permit<'_>, error: &TransportError) {
-    match error.reason {
-        TransportReason::Connect => permit.failed(FailureKind::Connect),
-        TransportReason::Timeout => permit.failed(FailureKind::Timeout),
-        TransportReason::Other if error.maybe_sent => permit.failed(FailureKind::Lost),
-        _ => {}
+fn learn(permit: &mut Permit, error: &TransportError) {
+    if let Some(fault) = fault(error) {
+        permit.failed(fault);
     }
 }
 
-/// What the rules of repeating know of an attempt; none when there is nothing to gain.
-fn retry_outcome(told: Outcome, answer: &Result<Response, TransportError>) -> Option<retry::Outcome> {
-    match (told, answer) {
-        (Outcome::Status(status), Ok(_)) if status >= 400 => Some(retry::Outcome::Status(status)),
-        (Outcome::Failed(TransportReason::Connect), _) => Some(retry::Outcome::NotSent),
-        (Outcome::Failed(TransportReason::Timeout), _) => Some(retry::Outcome::Timeout),
-        (Outcome::Failed(TransportReason::Other), Err(error)) if error.maybe_sent => Some(retry::Outcome::Lost),
+/// A failure that another attempt may not have; none for those that come back.
+fn fault(error: &TransportError) -> Option<Fault> {
+    match error.reason {
+        TransportReason::Connect => Some(Fault::Connect),
+        TransportReason::Timeout => Some(Fault::Timeout),
+        TransportReason::Other if error.maybe_sent => Some(Fault::Lost),
         _ => None,
+    }
+}
+
+/// What the rules of repeating know of an attempt.
+fn retry_outcome(told: Outcome, answer: &Result<Response, TransportError>) -> retry::Outcome {
+    match (told, answer) {
+        (Outcome::Status(status), _) => retry::Outcome::Answer(status),
+        (_, Err(error)) => fault(error).map_or(retry::Outcome::Final, retry::Outcome::Fault),
+        (_, Ok(_)) => retry::Outcome::Final,
     }
 }
 
