@@ -1,118 +1,276 @@
-//! Reads the files that a provider declares.
+//! Reads the files that a provider declares, finds values in them, and hides secrets from the provider.
 //!
-//! JSON and YAML reach the provider as JSON: one parser, here, whose errors carry line and column. INI reaches it as it is.
+//! One parser per format, here and nowhere else, so that errors carry line and column and guests get JSON. INI is the
+//! git-config dialect of Go's gcfg; its parser is our own, since gix-config takes `[section.sub]`, `\b` and line breaks in
+//! quotes, which upstream refuses, and refuses `\r` and letters that upstream takes.
+//!
+//! Keys are `section.key` or `section.subsection.key` in INI, where section and key ignore case and a subsection may hold
+//! dots. In JSON and YAML they are paths through mappings with exact names, and numbers through lists; a name with a dot in
+//! it is reached only through `{setting}`.
+
+mod ini;
+mod keys;
+mod secret_names;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::collections::BTreeMap;
 
 use ccm_cloud::ConfigFormat;
+
+use self::keys::Key;
+pub use self::keys::{Environment, Found, FoundValue, resolve};
+use self::secret_names::Veil;
+pub use self::secret_names::{declared, looks_secret};
+use self::tree::{Kind, Node};
+use crate::secret::Secret;
+
+pub(crate) use self::keys::needs;
+pub(crate) use self::secret_names::veil_text;
 
 /// Largest file, in bytes. The cloud-configs of the five clouds stay below 10 KiB.
 pub const MAX_CONFIG_FILE: usize = 1 << 20;
 
-/// Why a file cannot be used. The caller says which file.
-#[derive(Debug, thiserror::Error)]
+/// Why a file cannot be used, in one line that shows nothing of what is in the file. The caller says which file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigFileError {
     /// Larger than [`MAX_CONFIG_FILE`].
     #[error("it has {0} bytes, the limit is {MAX_CONFIG_FILE}")]
     TooLarge(usize),
-    /// Not UTF-8.
-    #[error("it is not UTF-8 text: the first bad byte is number {0}")]
-    NotText(usize),
-    /// The parser's words, which end with line and column.
-    #[error("it is not {format}: {message}")]
-    Syntax {
-        /// What it should be.
-        format: &'static str,
-        /// Where and why not.
+    /// Something in it is wrong.
+    #[error("line {line}, column {column}: {message}")]
+    At {
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+        /// What is wrong, and often what would be right.
         message: String,
     },
-    /// A list or a single value where settings should be.
-    #[error("it must be a mapping of names to values, not {0}")]
-    NotAMapping(&'static str),
 }
 
-/// What a provider gets for the bytes of a file; none for an empty one.
+/// A place in a text, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    /// Where what follows `before` begins.
+    fn after(before: &str) -> Self {
+        let line = before.matches('\n').count().saturating_add(1);
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count().saturating_add(1);
+        Self { line, column }
+    }
+
+    fn error(self, message: impl Into<String>) -> ConfigFileError {
+        ConfigFileError::At { line: self.line, column: self.column, message: message.into() }
+    }
+}
+
+/// A file, parsed. It holds secrets: no `Debug`.
+#[derive(Clone)]
+pub struct ConfigFile(Content);
+
+#[derive(Clone)]
+enum Content {
+    Ini(Vec<ini::Entry>),
+    Tree(Node),
+}
+
+/// A value in a file. It may be a secret: no `Debug`.
+#[derive(Clone, Copy)]
+pub struct ConfigValue<'a> {
+    shape: Shape<'a>,
+    line: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Shape<'a> {
+    Text(&'a str),
+    Blank,
+    List(&'a [Node]),
+    Mapping,
+}
+
+impl<'a> ConfigValue<'a> {
+    /// A single value as text, numbers and booleans as they are written. None for a key without `=`, a list, a mapping.
+    #[must_use]
+    pub fn text(&self) -> Option<&'a str> {
+        match self.shape {
+            Shape::Text(text) => Some(text),
+            Shape::Blank | Shape::List(_) | Shape::Mapping => None,
+        }
+    }
+
+    /// Whether it is an INI key without `=`, which upstream takes for true where it expects a boolean, and refuses elsewhere.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        matches!(self.shape, Shape::Blank)
+    }
+
+    /// Line where it stands, from 1.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// A copy that outlives the file.
+    fn found(&self) -> FoundValue {
+        match self.shape {
+            Shape::Text(text) => FoundValue::Text(text.to_owned()),
+            Shape::Blank => FoundValue::Blank,
+            Shape::Mapping => FoundValue::Mapping,
+            Shape::List(items) => {
+                let texts: Option<Vec<String>> =
+                    items.iter().map(|item| item.value().and_then(|value| value.text().map(str::to_owned))).collect();
+                texts.map_or(FoundValue::Mapping, FoundValue::List)
+            }
+        }
+    }
+}
+
+/// The text of a file, if it may be one.
 ///
 /// # Errors
 ///
-/// See [`ConfigFileError`].
-pub fn read(bytes: &[u8], format: ConfigFormat) -> Result<Option<String>, ConfigFileError> {
+/// It is too large, not UTF-8, or holds a NUL.
+pub fn text(bytes: &[u8]) -> Result<&str, ConfigFileError> {
     if bytes.len() > MAX_CONFIG_FILE {
         return Err(ConfigFileError::TooLarge(bytes.len()));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| ConfigFileError::NotText(error.valid_up_to()))?;
-    if text.trim().is_empty() {
-        return Ok(None);
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let place = Place::after(std::str::from_utf8(good).unwrap_or_default());
+        let hint = if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") { " but UTF-16" } else { "" };
+        place.error(format!("the text is not UTF-8{hint}; save it as UTF-8"))
+    })?;
+    match text.split_once('\0') {
+        Some((before, _)) => Err(Place::after(before).error("a NUL byte cannot be part of a configuration")),
+        None => Ok(text),
     }
-    let value: serde_json::Value = match format {
-        ConfigFormat::Ini => return Ok(Some(text.to_owned())),
-        ConfigFormat::Json => serde_json::from_str(text)
-            .map_err(|error| ConfigFileError::Syntax { format: "JSON", message: error.to_string() })?,
-        ConfigFormat::Yaml => serde_saphyr::from_str(text)
-            .map_err(|error| ConfigFileError::Syntax { format: "YAML", message: first_line(&error.to_string()) })?,
-    };
-    let not_a_mapping = match &value {
-        serde_json::Value::Object(_) => return Ok(Some(value.to_string())),
-        serde_json::Value::Null => return Ok(None),
-        serde_json::Value::Array(_) => "a list",
-        serde_json::Value::String(_) | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => "a single value",
-    };
-    Err(ConfigFileError::NotAMapping(not_a_mapping))
 }
 
-/// The message without the picture of the source below it: the source may hold secrets.
-fn first_line(message: &str) -> String {
-    message.lines().next().unwrap_or_default().trim_end_matches(':').to_owned()
+impl ConfigFile {
+    /// Parses the bytes of a file; none for one that says nothing: empty, or only comments.
+    ///
+    /// # Errors
+    ///
+    /// See [`ConfigFileError`].
+    pub fn read(bytes: &[u8], format: ConfigFormat) -> Result<Option<Self>, ConfigFileError> {
+        let text = text(bytes)?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        // YAML allows the mark.
+        if text.starts_with('\u{feff}') && format != ConfigFormat::Yaml {
+            let message = "the file begins with a byte-order mark (BOM); save it as UTF-8 without one";
+            return Err(Place::after("").error(message));
+        }
+        let node = match format {
+            ConfigFormat::Ini => return Ok(ini::parse(text)?.map(|entries| Self(Content::Ini(entries)))),
+            ConfigFormat::Json => tree::json(text)?,
+            ConfigFormat::Yaml => tree::yaml(text)?,
+        };
+        let what = match node.kind {
+            Kind::Null => return Ok(None),
+            Kind::Mapping(_) => return Ok(Some(Self(Content::Tree(node)))),
+            Kind::List(_) => "a list",
+            Kind::Typed { .. } | Kind::Text(_) => "a single value",
+        };
+        let place = Place { line: node.line, column: 1 };
+        Err(place.error(format!("the file must be a mapping of names to values, not {what}")))
+    }
+
+    /// The value of a key: in INI that of its last occurrence. A list or a mapping is a value without text; `null` is none.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<ConfigValue<'_>> {
+        self.value_at(&key.split('.').collect::<Vec<_>>())
+    }
+
+    /// All values of a key: its occurrences in INI, where one without `=` forgets those before it, and the items of a list in
+    /// JSON and YAML, where a single value is a list of one.
+    #[must_use]
+    pub fn values(&self, key: &str) -> Vec<ConfigValue<'_>> {
+        let path: Vec<&str> = key.split('.').collect();
+        match &self.0 {
+            Content::Ini(entries) => {
+                let all: Vec<ConfigValue<'_>> = ini::find(entries, &path).map(ini::Entry::value).collect();
+                let after_blank =
+                    all.iter().rposition(ConfigValue::is_blank).map_or(0, |blank| blank.saturating_add(1));
+                all.get(after_blank..).unwrap_or_default().to_vec()
+            }
+            Content::Tree(root) => match root.at(&path).map(|node| (&node.kind, node)) {
+                Some((Kind::List(items), _)) => items.iter().filter_map(Node::value).collect(),
+                Some((_, node)) => node.value().into_iter().collect(),
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// The value of a key for the host's own use; none where it is missing, empty, a list or a mapping.
+    #[must_use]
+    pub fn secret_value(&self, key: &str) -> Option<Secret> {
+        let text = self.value(key)?.text()?;
+        (!text.is_empty()).then(|| Secret::new(text.as_bytes().to_vec()))
+    }
+
+    /// What a provider gets: JSON without secrets, in the form that `settings.file` promises. Values of `declared` keys (key
+    /// to name of the credential, see [`declared`]) and of keys that look secret are placeholders, and so are passwords in
+    /// URLs and private keys, wherever they are. Empty values stay as they are: they hide nothing, and a provider must see
+    /// that they are empty. In a declared key `{name}` stands for anything.
+    #[must_use]
+    pub fn for_guest(&self, declared: &BTreeMap<String, String>) -> String {
+        self.veiled(declared).0.to_string()
+    }
+
+    /// What [`for_guest`](Self::for_guest) leaves out, each with the name of the credential, or with its key.
+    #[must_use]
+    pub fn hidden(&self, declared: &BTreeMap<String, String>) -> Vec<(String, Secret)> {
+        self.veiled(declared).1
+    }
+
+    fn veiled(&self, declared: &BTreeMap<String, String>) -> (serde_json::Value, Vec<(String, Secret)>) {
+        let mut veil = Veil::new(declared);
+        let json = match &self.0 {
+            Content::Ini(entries) => entries.iter().map(|entry| entry.veiled(&mut veil)).collect(),
+            Content::Tree(root) => root.veiled(&mut veil, &mut Vec::new(), None),
+        };
+        (json, veil.hidden)
+    }
+
+    fn value_at(&self, path: &[impl AsRef<str>]) -> Option<ConfigValue<'_>> {
+        match &self.0 {
+            Content::Ini(entries) => ini::find(entries, path).last().map(ini::Entry::value),
+            Content::Tree(root) => root.at(path)?.value(),
+        }
+    }
+
+    /// Whether the runtime takes what is at `path` for a secret.
+    fn looks_secret(&self, path: &[String]) -> bool {
+        match &self.0 {
+            Content::Ini(_) => path.last().is_some_and(|key| looks_secret(key)),
+            Content::Tree(_) => path.iter().any(|name| looks_secret(name)),
+        }
+    }
+
+    /// Whether `key` is the one at `path`.
+    fn covers(&self, key: &Key, path: &[String]) -> bool {
+        match &self.0 {
+            Content::Ini(_) => key.covers_ini(path),
+            Content::Tree(_) => key.covers(path),
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn yaml_and_json_arrive_as_json_and_ini_as_it_is() {
-        let cases: [(&str, ConfigFormat, Option<&str>); 7] = [
-            (
-                "mode: adaptive\npool:\n  cidr: 10.0.0.0/24\n",
-                ConfigFormat::Yaml,
-                Some(r#"{"mode":"adaptive","pool":{"cidr":"10.0.0.0/24"}}"#),
-            ),
-            (r#"{"mode": "fixture"}"#, ConfigFormat::Yaml, Some(r#"{"mode":"fixture"}"#)),
-            (r#"{"a": [1, true, null]}"#, ConfigFormat::Json, Some(r#"{"a":[1,true,null]}"#)),
-            ("[Global]\nkey = value\n", ConfigFormat::Ini, Some("[Global]\nkey = value\n")),
-            ("", ConfigFormat::Yaml, None),
-            ("# only a comment\n", ConfigFormat::Yaml, None),
-            ("  \n", ConfigFormat::Json, None),
-        ];
-        for (text, format, json) in cases {
-            assert_eq!(read(text.as_bytes(), format).unwrap().as_deref(), json, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_read_says_where_and_why() {
-        let cases: [(&[u8], ConfigFormat, &str); 6] = [
-            (b"mode: [adaptive\n", ConfigFormat::Yaml, "line "),
-            (b"{\n  \"mode\": }", ConfigFormat::Json, "line 2 column 11"),
-            (b"mode: a\nmode: b\n", ConfigFormat::Yaml, "mode"),
-            (b"- a\n- b\n", ConfigFormat::Yaml, "not a list"),
-            (b"adaptive", ConfigFormat::Yaml, "not a single value"),
-            (b"mode: \xff", ConfigFormat::Yaml, "byte is number 6"),
-        ];
-        for (bytes, format, part) in cases {
-            let message = read(bytes, format).unwrap_err().to_string();
-            assert!(message.contains(part), "{message:?} does not say {part:?}");
-            assert!(!message.contains('\n'), "{message:?}");
-        }
-        assert!(matches!(read(&vec![b' '; MAX_CONFIG_FILE + 1], ConfigFormat::Ini), Err(ConfigFileError::TooLarge(_))));
-    }
-
-    #[test]
-    fn an_alias_bomb_is_an_error_and_not_a_full_memory() {
-        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
-        for i in 1..12 {
-            let refs = vec![format!("*a{}", i - 1); 10].join(", ");
-            bomb.push_str(&format!("a{i}: &a{i} [{refs}]\n"));
-        }
-        assert!(read(bomb.as_bytes(), ConfigFormat::Yaml).is_err());
-    }
+/// A JSON text for a guest, with what looks secret hidden.
+pub(crate) fn json_for_guest(text: &str) -> Result<String, ConfigFileError> {
+    let root = tree::json(text)?;
+    let nothing = BTreeMap::new();
+    let mut veil = Veil::new(&nothing);
+    let json = root.veiled(&mut veil, &mut Vec::new(), None);
+    Ok(if veil.hidden.is_empty() { text.to_owned() } else { json.to_string() })
 }

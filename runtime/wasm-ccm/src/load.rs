@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{EventSink, Problem};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
+use ccm_egress::config_file::{self, ConfigFile, Environment};
 use ccm_egress::settings::Settings;
 use ccm_sandbox::{CallObserver, Component, Provider, Sandbox};
 use kube::Client;
@@ -118,8 +119,12 @@ impl Surroundings {
             );
             return Err(anyhow!(why).context(what()).into());
         }
+        let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
+        let for_guest = |(name, file): (&String, &ConfigFile)| {
+            (name.clone(), file.for_guest(&config_file::declared(&descriptor, name)))
+        };
         let mut settings = Settings {
-            files: config.files(&descriptor).map_err(Refusal::LocalFile)?,
+            files: files.iter().map(for_guest).collect(),
             cluster_name: self.cluster_name.clone(),
             cluster_cidrs: self.cluster_cidrs.clone(),
             ..Settings::default()
@@ -129,7 +134,7 @@ impl Surroundings {
             let why = format!("it needs the credential {:?}, and this version has no way to give one", credential.name);
             return Err(anyhow!(why).context(what()).into());
         }
-        if let Err(problems) = settings.set_values(&descriptor, &config.settings) {
+        if let Err(problems) = settings.set_values(&descriptor, &config.settings, &files, &Environment::default()) {
             return Err(anyhow!(tell(&problems)).context(what()).into());
         }
         let (size, imports) = (component.outline().size, component.outline().imports.len());

@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ccm_cloud::{ConfigFormat, Descriptor};
-use ccm_egress::config_file::MAX_CONFIG_FILE;
+use ccm_cloud::Descriptor;
+use ccm_egress::config_file::{ConfigFile, MAX_CONFIG_FILE};
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,29 +140,28 @@ fn read_cloud_config(path: &Path) -> Result<Vec<u8>> {
 }
 
 impl ProviderConfig {
-    /// The files that the component gets, by their declared names.
+    /// The files that the component reads, by their declared names.
     ///
     /// # Errors
     ///
     /// Names the file and, for what cannot be parsed, the place in it.
-    pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<BTreeMap<String, String>> {
+    pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<BTreeMap<String, ConfigFile>> {
         let Some(path) = &self.cloud_config else { return Ok(BTreeMap::new()) };
         let bytes = read_cloud_config(path)?;
         let Some(declared) = descriptor.files.first() else {
             bail!("cloud-config {}: provider {} reads no such file; leave it out", path.display(), descriptor.name);
         };
-        let json = ccm_egress::config_file::read(&bytes, declared.format)
-            .with_context(|| format!("cloud-config {}", path.display()))?;
-        Ok(json.map(|text| (declared.name.clone(), text)).into_iter().collect())
+        let file =
+            ConfigFile::read(&bytes, declared.format).with_context(|| format!("cloud-config {}", path.display()))?;
+        Ok(file.map(|file| (declared.name.clone(), file)).into_iter().collect())
     }
 
-    /// Whether its cloud-config can be read as one of the formats that there are: said at start, before any provider is there
-    /// to say which it is. JSON is YAML, and what is neither may be INI.
+    /// Whether its cloud-config is a text that can be a configuration: said at start, before any provider is there to say in
+    /// which format it is.
     pub(crate) fn cloud_config_is_readable(&self) -> Result<()> {
         let Some(path) = &self.cloud_config else { return Ok(()) };
         let bytes = read_cloud_config(path)?;
-        let ini = ccm_egress::config_file::read(&bytes, ConfigFormat::Ini);
-        ini.map(drop).with_context(|| format!("cloud-config {}", path.display()))
+        ccm_egress::config_file::text(&bytes).map(drop).with_context(|| format!("cloud-config {}", path.display()))
     }
 }
 

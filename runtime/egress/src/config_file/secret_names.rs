@@ -1,0 +1,379 @@
+//! Which values are secret: the union of what the provider declares and of what the runtime takes for one by its name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use ccm_cloud::Descriptor;
+use percent_encoding::percent_decode_str;
+
+use super::keys::Key;
+use crate::secret::Secret;
+
+/// Secret wherever they are in a name, written together.
+const SECRET: [&str; 17] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "secret",
+    "token",
+    "credential",
+    "authorization",
+    "connectionstring",
+    "privatekey",
+    "apikey",
+    "accesskey",
+    "authkey",
+    "signingkey",
+    "encryptionkey",
+    "sharedkey",
+    "masterkey",
+];
+/// Secret as a word of their own: within others they are too common.
+const SECRET_WORDS: [&str; 9] = ["pwd", "pass", "psk", "jwt", "pat", "otp", "bearer", "cookie", "dsn"];
+/// Names that end in these tell about a secret, not the secret.
+const ABOUT: [&str; 29] = [
+    "name",
+    "ttl",
+    "timeout",
+    "lifetime",
+    "expiry",
+    "expiration",
+    "expires",
+    "duration",
+    "interval",
+    "period",
+    "seconds",
+    "age",
+    "type",
+    "kind",
+    "length",
+    "size",
+    "count",
+    "limit",
+    "file",
+    "path",
+    "dir",
+    "url",
+    "uri",
+    "endpoint",
+    "ref",
+    "namespace",
+    "policy",
+    "version",
+    "enabled",
+];
+/// Names that begin with these are switches or limits.
+const SWITCHES: [&str; 11] = ["use", "enable", "disable", "allow", "require", "skip", "no", "has", "is", "max", "min"];
+/// `key` with one of these before it is no secret.
+const OPEN_KEYS: [&str; 6] = ["public", "label", "annotation", "topology", "taint", "tag"];
+
+/// Whether the last part of a key looks like that of a secret. Case, `-`, `_` and `.` do not count. It rather says yes too
+/// often: a provider that needs the value declares a setting under a better name.
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
+    let words = words(name);
+    let joined = words.concat();
+    let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
+    // IDs of tokens and secrets are secrets in some clouds, these are not.
+    let is_id = joined.ends_with("credentialid") || joined.ends_with("accesskeyid");
+    if is_id || is_one_of(&ABOUT, last) || (words.len() > 1 && is_one_of(&SWITCHES, first)) {
+        return false;
+    }
+    let before_last = words.iter().rev().nth(1).map_or("", String::as_str);
+    let is_key = last == "key" && !is_one_of(&OPEN_KEYS, before_last);
+    is_key || SECRET.iter().any(|part| joined.contains(part)) || words.iter().any(|word| is_one_of(&SECRET_WORDS, word))
+}
+
+fn is_one_of(list: &[&str], word: &str) -> bool {
+    list.contains(&word)
+}
+
+/// `apiKey`, `API_KEY` and `api-key` are `api` and `key`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    let mut chars = name.chars().peekable();
+    while let Some(char) = chars.next() {
+        let next_is_lower = chars.peek().is_some_and(|next| next.is_lowercase());
+        let begins = char.is_uppercase() && (!before.is_uppercase() || next_is_lower);
+        if begins || !char.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| char.is_alphanumeric()) {
+            word.extend(char.to_lowercase());
+        }
+        before = char;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Keys of the credentials that a descriptor finds in `file`, with the names of the credentials: what
+/// [`ConfigFile::for_guest`](super::ConfigFile::for_guest) wants.
+#[must_use]
+pub fn declared(descriptor: &Descriptor, file: &str) -> BTreeMap<String, String> {
+    let keys = descriptor.credentials.iter().flat_map(|credential| {
+        let keys = credential.value.keys.iter().filter_map(|key| key.split_once(':'));
+        keys.filter(|(name, _)| *name == file).map(|(_, key)| (key.to_owned(), credential.name.clone()))
+    });
+    keys.collect()
+}
+
+/// Why a value is hidden.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hiding {
+    Credential(String),
+    Secret,
+}
+
+impl Hiding {
+    pub(super) fn is_credential(&self) -> bool {
+        matches!(self, Self::Credential(_))
+    }
+}
+
+/// Hides values and remembers them.
+pub(super) struct Veil<'a> {
+    declared: Vec<(Key, &'a str)>,
+    pub(super) hidden: Vec<(String, Secret)>,
+}
+
+impl<'a> Veil<'a> {
+    pub(super) fn new(declared: &'a BTreeMap<String, String>) -> Self {
+        let declared = declared.iter().map(|(key, name)| (Key::parse(key), name.as_str())).collect();
+        Self { declared, hidden: Vec::new() }
+    }
+
+    /// Whether what is at `path` of a JSON or YAML file is secret.
+    pub(super) fn hiding(&self, path: &[String]) -> Option<Hiding> {
+        self.hiding_where(path, |key| key.covers(path))
+    }
+
+    /// As [`hiding`](Self::hiding), of an INI file.
+    pub(super) fn hiding_ini(&self, path: &[String]) -> Option<Hiding> {
+        self.hiding_where(path, |key| key.covers_ini(path))
+    }
+
+    fn hiding_where(&self, path: &[String], covers: impl Fn(&Key) -> bool) -> Option<Hiding> {
+        let credential = self.declared.iter().find(|(key, _)| covers(key));
+        let credential = credential.map(|(_, name)| Hiding::Credential((*name).to_owned()));
+        credential.or_else(|| path.last().filter(|name| looks_secret(name)).map(|_| Hiding::Secret))
+    }
+
+    /// What a guest sees of a text.
+    pub(super) fn text(&mut self, text: &str, hiding: Option<&Hiding>, path: &[String]) -> String {
+        let key = || path.join(".");
+        match hiding {
+            _ if text.is_empty() => String::new(),
+            Some(Hiding::Credential(name)) => {
+                self.hide(name.clone(), text);
+                format!("(credential {name})")
+            }
+            Some(Hiding::Secret) => {
+                self.hide(key(), text);
+                PLACEHOLDER.to_owned()
+            }
+            None => {
+                let (shown, parts) = veil_parts(text);
+                for part in parts {
+                    self.hide(key(), part);
+                    // The decoded form is what a cloud gets, and says again.
+                    if let Cow::Owned(decoded) = percent_decode_str(part).decode_utf8_lossy() {
+                        self.hide(key(), &decoded);
+                    }
+                }
+                shown
+            }
+        }
+    }
+
+    fn hide(&mut self, name: String, text: &str) {
+        self.hidden.push((name, Secret::new(text.as_bytes().to_vec())));
+    }
+}
+
+const PLACEHOLDER: &str = "(secret)";
+
+/// A text without passwords of URLs and without private keys.
+pub(crate) fn veil_text(text: &str) -> String {
+    veil_parts(text).0
+}
+
+/// What may be shown, and what is not in it.
+fn veil_parts(text: &str) -> (String, Vec<&str>) {
+    if text.contains("PRIVATE KEY-----") {
+        return (PLACEHOLDER.to_owned(), vec![text]);
+    }
+    let mut shown = String::new();
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (scheme, after) = rest.split_at(at.saturating_add(3));
+        shown.push_str(scheme);
+        rest = after;
+        if let Some((user, password)) = password(rest, scheme) {
+            shown.push_str(user);
+            shown.push_str(PLACEHOLDER);
+            parts.push(password);
+            rest = rest.get(user.len().saturating_add(password.len())..).unwrap_or_default();
+        }
+    }
+    shown.push_str(rest);
+    (shown, parts)
+}
+
+/// The password of a URL that goes on with `rest`, and what is before it.
+fn password<'a>(rest: &'a str, scheme: &str) -> Option<(&'a str, &'a str)> {
+    let word = until(rest, |char| char.is_whitespace() || matches!(char, '"' | '\'' | '<' | '>'));
+    let authority = until(word, |char| matches!(char, '/' | '?' | '#'));
+    let userinfo = match authority.rfind('@') {
+        Some(at) => authority.get(..at)?,
+        // A password with a bare `/` breaks the URL, and must not be shown for that.
+        None if authority
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.contains(|char: char| !char.is_ascii_digit() && char != ']')) =>
+        {
+            word.get(..word.rfind('@')?)?
+        }
+        None => return None,
+    };
+    let (user, password) = match userinfo.find(':') {
+        Some(at) => userinfo.split_at(at.saturating_add(1)),
+        // Alone before a web server it is a token.
+        None if scheme.ends_with("http://") || scheme.ends_with("https://") => ("", userinfo),
+        None => return None,
+    };
+    (!password.is_empty()).then_some((user, password))
+}
+
+fn until(text: &str, ends: impl Fn(char) -> bool) -> &str {
+    text.split(ends).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_known_however_they_are_written() {
+        let secret = [
+            "password",
+            "PASSWORD",
+            "db-password",
+            "passwd",
+            "pass",
+            "db_pass",
+            "pwd",
+            "secret",
+            "clientSecret",
+            "secret-key",
+            "application-credential-secret",
+            "trustee-password",
+            "token",
+            "api_token",
+            "authToken",
+            "hcloud-token",
+            "token-id",
+            "secret-id",
+            "tokens",
+            "private-key",
+            "private_key",
+            "privateKey",
+            "PRIVATEKEY",
+            "api-key",
+            "apikey",
+            "APIKey",
+            "access-key",
+            "aws_secret_access_key",
+            "secretkey",
+            "passphrase",
+            "credentials",
+            "credential",
+            "key",
+            "ssh-key",
+            "signing.key",
+            "password.old",
+            "psk",
+            "jwt",
+            "connection-string",
+            "Authorization",
+            "passwordHash",
+            "DO_TOKEN",
+        ];
+        for name in secret {
+            assert!(looks_secret(name), "{name} is shown");
+        }
+        let open = [
+            "",
+            "-",
+            "token-ttl",
+            "tokenTTL",
+            "secret-name",
+            "use-token",
+            "useToken",
+            "token-url",
+            "password-file",
+            "key-file",
+            "application-credential-id",
+            "application-credential-name",
+            "aws_access_key_id",
+            "public-key",
+            "label-key",
+            "max-tokens",
+            "token_type",
+            "secretNamespace",
+            "username",
+            "user-id",
+            "auth-url",
+            "auth",
+            "trust-id",
+            "cloud",
+            "keystone",
+            "monkey",
+            "bypass",
+            "compass",
+            "pathology",
+            "ssl-no-verify",
+            "project-id",
+            "cert-file",
+            "zone",
+            "keys",
+            "enable-token-refresh",
+            "secretRef",
+            "cafilecontents",
+        ];
+        for name in open {
+            assert!(!looks_secret(name), "{name} is hidden");
+        }
+    }
+
+    #[test]
+    fn passwords_in_urls_are_hidden_wherever_they_are() {
+        let cases: [(&str, &str, &[&str]); 16] = [
+            ("https://user:pw@host/p", "https://user:(secret)@host/p", &["pw"]),
+            (
+                "see https://u:p%40w@h and http://a:b@c",
+                "see https://u:(secret)@h and http://a:(secret)@c",
+                &["p%40w", "b"],
+            ),
+            ("https://u:p@w@host", "https://u:(secret)@host", &["p@w"]),
+            ("https://u:p/w@host", "https://u:(secret)@host", &["p/w"]),
+            ("https://:pw@host", "https://:(secret)@host", &["pw"]),
+            ("https://ghp_x@host", "https://(secret)@host", &["ghp_x"]),
+            ("amqp://u:p@h1,u:q@h2/", "amqp://u:(secret)@h2/", &["p@h1,u:q"]),
+            ("http://a:1/,http://u:p@b", "http://a:1/,http://u:(secret)@b", &["p"]),
+            ("-----BEGIN PRIVATE KEY-----\nx", "(secret)", &["-----BEGIN PRIVATE KEY-----\nx"]),
+            ("ssh://git@host/x", "ssh://git@host/x", &[]),
+            ("https://host:8080/a@b", "https://host:8080/a@b", &[]),
+            ("https://[::1]/a@b", "https://[::1]/a@b", &[]),
+            ("https://[::1]:80/a@b", "https://[::1]:80/a@b", &[]),
+            ("https://u:@host", "https://u:@host", &[]),
+            ("://", "://", &[]),
+            ("mail a@b.c", "mail a@b.c", &[]),
+        ];
+        for (text, shown, hidden) in cases {
+            assert_eq!(veil_parts(text), (shown.to_owned(), hidden.to_vec()), "{text}");
+        }
+    }
+}
