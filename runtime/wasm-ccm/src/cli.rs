@@ -11,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{parse, parse_period};
+use crate::grants::GrantArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
 use crate::{inspect, providers, run};
@@ -98,6 +99,9 @@ pub(crate) struct RunArgs {
     /// How logs are written.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
     pub(crate) logging_format: LogFormat,
+    /// Log one line per exchange with a cloud: operation, status, time, size, request ID; never a body or a secret.
+    #[arg(long, help_heading = "Health and logs")]
+    pub(crate) trace_http: bool,
     /// Verbosity: from 4 on debug, from 6 on trace.
     #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
     pub(crate) v: u8,
@@ -114,7 +118,10 @@ pub(crate) struct ProviderArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi"]
+        conflicts_with_all = [
+            "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "endpoint", "allow_host",
+            "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
+        ]
     )]
     pub(crate) providers: Option<PathBuf>,
     /// The name that the component must give itself.
@@ -132,6 +139,9 @@ pub(crate) struct ProviderArgs {
     /// What a component that asks for WASI gets.
     #[arg(long, value_enum)]
     pub(crate) wasi: Option<Wasi>,
+
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
 }
 
 /// Flags of `inspect`.
@@ -159,7 +169,7 @@ pub(crate) enum Output {
     Json,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not NAME=VALUE")),

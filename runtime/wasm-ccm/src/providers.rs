@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grants::{CredentialPlace, GrantSettings, places};
 use crate::limits::{LimitSettings, ProviderLimits};
 use crate::source::Source;
 
@@ -30,6 +31,12 @@ pub(crate) struct ProviderRecord {
     /// Values of settings that it declares.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) settings: BTreeMap<String, String>,
+    /// Where it may go, and what it may read.
+    #[serde(default)]
+    pub(crate) grants: GrantSettings,
+    /// Where credentials that it declares come from: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) credentials: BTreeMap<String, String>,
     /// What a component that asks for WASI gets.
     #[serde(default)]
     pub(crate) wasi: Wasi,
@@ -50,12 +57,14 @@ pub(crate) enum Wasi {
 }
 
 /// One provider, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProviderConfig {
     pub(crate) source: Source,
     pub(crate) name: Option<String>,
     pub(crate) cloud_config: Option<PathBuf>,
     pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) grants: GrantSettings,
+    pub(crate) credentials: BTreeMap<String, CredentialPlace>,
     pub(crate) wasi: Wasi,
     pub(crate) limits: ProviderLimits,
 }
@@ -69,6 +78,8 @@ impl ProviderRecord {
     pub(crate) fn check(self) -> Result<ProviderConfig> {
         let source: Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
         let limits = self.limits.resolve().context("limits")?;
+        drop(self.grants.hosts().context("grants")?);
+        let credentials = places(&self.credentials)?;
         if let Some(path) = &self.cloud_config {
             read_cloud_config(path)?;
         }
@@ -77,6 +88,8 @@ impl ProviderRecord {
             name: self.name,
             cloud_config: self.cloud_config,
             settings: self.settings,
+            grants: self.grants,
+            credentials,
             wasi: self.wasi,
             limits,
         })

@@ -1,0 +1,247 @@
+//! From an operator's record to what a provider may use: files, settings, endpoints, credentials.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
+use ccm_egress::Door;
+use ccm_egress::addresses::AddressRules;
+use ccm_egress::cache::Cache;
+use ccm_egress::capture::Captured;
+use ccm_egress::client::{ClientSettings, Proxy};
+use ccm_egress::config_file::{ConfigFile, Environment, declared, resolve};
+use ccm_egress::credentials::{CredentialSource, Credentials, widened};
+use ccm_egress::endpoints::{self, Bindings, Endpoints, OperatorGrants};
+use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_egress::observe::ExchangeObserver;
+use ccm_egress::secret::Secret;
+use ccm_egress::settings::Settings;
+use kube::Client;
+use parking_lot::Mutex;
+
+use crate::grants::CredentialPlace;
+use crate::load::tell;
+use crate::providers::ProviderConfig;
+use crate::secret;
+
+/// What is kept of a provider while its component may change: captured credentials, where a catalogue said that endpoints
+/// are, and what the first component was allowed to do with credentials.
+#[derive(Default)]
+pub(crate) struct Kept {
+    captured: Arc<Captured>,
+    bindings: Bindings,
+    pinned: Mutex<Option<Descriptor>>,
+}
+
+/// What all doors share.
+#[derive(Clone)]
+pub(crate) struct Walls {
+    pub(crate) client: Client,
+    pub(crate) leadership: Arc<dyn Leadership>,
+    pub(crate) exchanges: Arc<dyn ExchangeObserver>,
+    pub(crate) nodes: Option<Arc<dyn NodeSelector>>,
+    pub(crate) cluster_name: String,
+    pub(crate) cluster_cidrs: Vec<String>,
+    pub(crate) trace_http: bool,
+}
+
+/// The files of a provider: what the operator wrote, and where.
+pub(crate) type Files = BTreeMap<String, (PathBuf, ConfigFile)>;
+
+/// Opens the door of a provider.
+///
+/// # Errors
+///
+/// All that is wrong with settings, endpoints or credentials, with the way out.
+pub(crate) async fn open(
+    config: &ProviderConfig,
+    descriptor: &Descriptor,
+    files: Files,
+    kept: &Kept,
+    walls: &Walls,
+) -> Result<Door> {
+    check_pin(config, descriptor, kept)?;
+    // Names that are no text are nobody's.
+    let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment = Environment::new(&config.grants.allow_env, variables);
+    let parsed: BTreeMap<String, ConfigFile> =
+        files.iter().map(|(name, (_, file))| (name.clone(), file.clone())).collect();
+    let mut settings = Settings {
+        files: parsed.iter().map(|(name, file)| (name.clone(), file.for_guest(&declared(descriptor, name)))).collect(),
+        cluster_name: walls.cluster_name.clone(),
+        cluster_cidrs: walls.cluster_cidrs.clone(),
+        ..Settings::default()
+    };
+    let given = &config.settings;
+    settings.set_values(descriptor, given, &parsed, &environment).map_err(|problems| anyhow!(tell(&problems)))?;
+
+    let context = Context { config, descriptor, files: &files, parsed, environment, values: &settings.values };
+    context.tell_withheld();
+    let operator = context.operator()?;
+    let mut hidden: Vec<(String, Secret)> =
+        context.parsed.iter().flat_map(|(name, file)| file.hidden(&declared(descriptor, name))).collect();
+    let proxies = operator.proxies.values().chain(&operator.environment_proxy);
+    hidden.extend(proxies.filter_map(|proxy| Some(("proxy".to_owned(), proxy.password()?.clone()))));
+    let settings_of_client = ClientSettings { headers: config.limits.network.limits.headers, ..config.limits.network.client };
+    let found = |source: &Source| context.found(source);
+    let endpoints =
+        Endpoints::resolve(&descriptor.endpoints, &operator, found, settings_of_client, kept.bindings.clone());
+    let endpoints = endpoints.map_err(|problems| anyhow!(tell(&problems)))?;
+    for Problem { field, message, .. } in endpoints.warnings() {
+        tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
+    }
+    let sources = context.credentials(&walls.client).await?;
+    let least = config.limits.network.limits.min_credential_bytes;
+    let credentials = Credentials::new(descriptor, sources, hidden, Arc::clone(&kept.captured), least);
+    let problems = credentials.problems(descriptor);
+    if !problems.is_empty() {
+        let told: Vec<String> = problems.into_iter().map(|(name, why)| format!("credential {name}: {why}")).collect();
+        bail!(told.join("; "));
+    }
+    let parts = NetworkParts {
+        provider: descriptor.name.clone(),
+        endpoints,
+        credentials,
+        settings: NetworkSettings { trace: walls.trace_http, ..config.limits.network.clone() },
+        leadership: Arc::clone(&walls.leadership),
+        observer: Some(Arc::clone(&walls.exchanges)),
+    };
+    kept.pinned.lock().get_or_insert_with(|| descriptor.clone());
+    Ok(Door {
+        settings,
+        cache: Cache::new(config.limits.cache_bytes),
+        log: config.limits.log,
+        network: Some(Network::new(parts, descriptor)),
+        nodes: walls.nodes.clone(),
+    })
+}
+
+/// A component may use credentials where the first one did, and nowhere else.
+fn check_pin(config: &ProviderConfig, descriptor: &Descriptor, kept: &Kept) -> Result<()> {
+    let mut pinned = kept.pinned.lock();
+    let wider = pinned.as_ref().map(|first| widened(first, descriptor)).unwrap_or_default();
+    if wider.is_empty() {
+        return Ok(());
+    }
+    if config.grants.allow_grant_change {
+        tracing::warn!(provider = descriptor.name, uses = ?wider, "credentials are used in more places than before");
+        *pinned = None;
+        return Ok(());
+    }
+    bail!(
+        "it wants to use {} where the component that was loaded first did not; if that is right, run with --allow-grant-change",
+        wider.join(", ")
+    )
+}
+
+struct Context<'a> {
+    config: &'a ProviderConfig,
+    descriptor: &'a Descriptor,
+    files: &'a Files,
+    parsed: BTreeMap<String, ConfigFile>,
+    environment: Environment,
+    values: &'a BTreeMap<String, String>,
+}
+
+impl Context<'_> {
+    /// Where a URL or a file is said to be.
+    fn found(&self, source: &Source) -> Option<endpoints::Found> {
+        let found = resolve(source, &self.parsed, self.values, &self.environment)?;
+        let value = found.text().filter(|text| !text.is_empty())?.to_owned();
+        Some(endpoints::Found { value, origin: found.place })
+    }
+
+    fn operator(&self) -> Result<OperatorGrants> {
+        let grants = &self.config.grants;
+        let proxy = |(name, url): (&String, &String)| {
+            let proxy: Proxy = url.parse().map_err(|error| anyhow!("proxy of {name}: {error}"))?;
+            Ok::<_, anyhow::Error>((name.clone(), proxy))
+        };
+        let mut proxies = grants.proxies.iter().map(proxy).collect::<Result<BTreeMap<_, _>>>()?;
+        if let Some(proxy) = proxies.remove("*") {
+            for endpoint in &self.descriptor.endpoints {
+                proxies.entry(endpoint.name.clone()).or_insert_with(|| proxy.clone());
+            }
+        }
+        let variable = |names: [&str; 2]| names.into_iter().find_map(|name| self.environment.get(name));
+        let environment_proxy = variable(["HTTPS_PROXY", "https_proxy"])
+            .filter(|url| !url.is_empty())
+            .map(|url| Proxy::from_environment(url, variable(["NO_PROXY", "no_proxy"])))
+            .transpose()
+            .map_err(|error| anyhow!("HTTPS_PROXY: {error}"))?;
+        Ok(OperatorGrants {
+            base_urls: grants.endpoints.clone(),
+            hosts: grants.hosts()?,
+            allow_http: grants.allow_http,
+            addresses: AddressRules { loopback: grants.allow_loopback },
+            proxies,
+            environment_proxy,
+        })
+    }
+
+    /// Where the values of credentials come from: the operator's word, else the first key or granted variable that has one.
+    async fn credentials(&self, client: &Client) -> Result<BTreeMap<String, CredentialSource>> {
+        let known: Vec<&str> = self.descriptor.credentials.iter().map(|credential| credential.name.as_str()).collect();
+        if let Some(name) = self.config.credentials.keys().find(|name| !known.contains(&name.as_str())) {
+            bail!("credential {name}: the provider has no such credential, it knows {known:?}; leave it out");
+        }
+        let mut sources = BTreeMap::new();
+        for credential in &self.descriptor.credentials {
+            let source = match self.config.credentials.get(&credential.name) {
+                Some(place) => Some(by_hand(place, client).await.with_context(|| format!("credential {}", credential.name))?),
+                None => self.configured(&credential.value),
+            };
+            if let Some(source) = source {
+                sources.insert(credential.name.clone(), source);
+            }
+        }
+        Ok(sources)
+    }
+
+    fn configured(&self, source: &Source) -> Option<CredentialSource> {
+        for key in &source.keys {
+            let alone = Source { keys: vec![key.clone()], environment_variables: vec![] };
+            let Some(_value) = self.found(&alone) else { continue };
+            let (file, key) = key.split_once(':')?;
+            let (path, _) = self.files.get(file)?;
+            let format = self.descriptor.files.iter().find(|declared| declared.name == file)?.format;
+            let key = self.values.iter().fold(key.to_owned(), |key, (name, value)| key.replace(&format!("{{{name}}}"), value));
+            return Some(CredentialSource::config_key(path.clone(), format, key));
+        }
+        source.environment_variables.iter().find_map(|variable| {
+            let value = self.environment.get(variable).filter(|value| !value.is_empty())?;
+            let value = Secret::new(value.as_bytes().to_vec());
+            Some(CredentialSource::Environment { variable: variable.clone(), value })
+        })
+    }
+
+    /// What somebody set and nobody granted: the operator may have forgotten it.
+    fn tell_withheld(&self) {
+        let descriptor = self.descriptor;
+        let endpoints = descriptor.endpoints.iter().map(|endpoint| &endpoint.base_url);
+        let settings = descriptor.settings.iter().map(|setting| &setting.value);
+        let credentials = descriptor.credentials.iter().map(|credential| &credential.value);
+        let names: Vec<String> =
+            endpoints.chain(settings).chain(credentials).flat_map(|source| self.environment.withheld(source)).collect();
+        if !names.is_empty() {
+            tracing::warn!(
+                provider = descriptor.name,
+                variables = names.join(","),
+                "environment variables that the provider knows are set but not granted; --allow-env grants them"
+            );
+        }
+    }
+}
+
+async fn by_hand(place: &CredentialPlace, client: &Client) -> Result<CredentialSource> {
+    Ok(match place {
+        CredentialPlace::File(path) => CredentialSource::file(path.clone()),
+        CredentialPlace::Environment(variable) => {
+            let value = std::env::var(variable).map_err(|_| anyhow!("the environment has no variable {variable}"))?;
+            CredentialSource::Environment { variable: variable.clone(), value: Secret::new(value.into_bytes()) }
+        }
+        CredentialPlace::Secret { namespace, name, key } => secret::watched(client, namespace, name, key).await?,
+    })
+}
