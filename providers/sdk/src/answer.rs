@@ -9,7 +9,7 @@ use crate::{misfit, status};
 
 /// An answer of the cloud, good or not.
 #[derive(Debug, Clone)]
-#[must_use = "only ok(), optional() and json() look at the status"]
+#[must_use = "only done(), ok(), optional() and json() look at the status"]
 pub struct Answer {
     response: Response,
     cloud: Cloud,
@@ -56,6 +56,15 @@ impl Answer {
         if self.is_good() { Ok(self) } else { Err(self.to_failure()) }
     }
 
+    /// For requests whose answer says nothing more than that it is good.
+    ///
+    /// # Errors
+    ///
+    /// As [`ok`](Self::ok).
+    pub fn done(self) -> Result<(), Failure> {
+        self.ok().map(drop)
+    }
+
     /// A good answer, or `None` when the cloud says that what was asked for does not exist.
     ///
     /// # Errors
@@ -92,9 +101,9 @@ impl Answer {
         (self.cloud.message)(self).map(|text| one_line(&text)).filter(|text| !text.is_empty())
     }
 
-    /// Whether the cloud's own words contain this, in capitals or not.
+    /// Whether the cloud's own words contain this, in capitals or not (of ASCII: the tables for all others are large).
     pub fn says(&self, words: &str) -> bool {
-        self.message().is_some_and(|message| message.to_lowercase().contains(&words.to_lowercase()))
+        self.message().is_some_and(|message| message.to_ascii_lowercase().contains(&words.to_ascii_lowercase()))
     }
 
     /// A failure about this answer, with all that is known: for a cloud's exceptions. How long to wait is taken from

@@ -76,7 +76,8 @@ impl Cloud {
     }
 
     /// Whether an answer says that what was asked for does not exist. Without it: a 404 or 410 whose body is JSON, since a
-    /// proxy that does not know the way answers 404 as well, and an absent machine loses its Node.
+    /// proxy that does not know the way answers 404 as well, and an absent machine loses its Node. A HEAD has no body, so that
+    /// it says nothing of the kind.
     #[must_use]
     pub const fn absent(mut self, absent: fn(&Answer) -> bool) -> Self {
         self.absent = absent;

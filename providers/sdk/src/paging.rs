@@ -111,17 +111,11 @@ impl Request {
         let mut take = |answer: Answer| {
             let page: P = answer.json()?;
             let mut sheet = Sheet { next: page.next().map(str::to_owned), total: page.total(), ..Sheet::default() };
-            let mut hasher = DefaultHasher::new();
             for item in page.items() {
-                let id = P::id(&item);
-                id.hash(&mut hasher);
-                sheet.len += 1;
-                sheet.last = Some(id.clone());
-                if ids.insert(id) {
+                if sheet.note(P::id(&item), &mut ids) {
                     items.push(item);
                 }
             }
-            sheet.fingerprint = hasher.finish();
             Ok(sheet)
         };
         Walk { request: self, paging, pages: 0, seen: BTreeSet::new(), take: &mut take }.all()?;
@@ -136,7 +130,18 @@ struct Sheet {
     last: Option<String>,
     next: Option<String>,
     total: Option<usize>,
-    fingerprint: u64,
+    ids: DefaultHasher,
+}
+
+impl Sheet {
+    /// Whether no page has had this item before.
+    #[inline(never)] // once for all types of items
+    fn note(&mut self, id: String, known: &mut BTreeSet<String>) -> bool {
+        id.hash(&mut self.ids);
+        self.len += 1;
+        self.last = Some(id.clone());
+        known.insert(id)
+    }
 }
 
 type Query = Vec<(String, String)>;
@@ -197,6 +202,7 @@ impl Walk<'_> {
         // A list that shrinks meanwhile gives less than it said first; one that gives less than it ever said is cut.
         let (mut collected, mut least, mut at) = (first.len, total, 2);
         while first.len > 0 && (at - 1) * first.len < total {
+            self.allow(total.div_ceil(first.len))?;
             let last = total.div_ceil(first.len).min(at + AT_ONCE - 1);
             for sheet in self.together((at..=last).map(|at| query(at, first.len)).collect())? {
                 collected += sheet.len;
@@ -218,10 +224,7 @@ impl Walk<'_> {
 
     fn together(&mut self, queries: Vec<Query>) -> Result<Vec<Sheet>, Failure> {
         self.pages += queries.len();
-        if self.pages > self.paging.max_pages {
-            let operation = self.request.operation_name();
-            return Err(Failure::quota(format!("{operation}: the list has more than {} pages", self.paging.max_pages)));
-        }
+        self.allow(self.pages)?;
         let requests = queries.into_iter().map(|query| {
             let mut request = self.request.clone();
             request.replace_query(query);
@@ -230,12 +233,21 @@ impl Walk<'_> {
         let mut sheets = vec![];
         for answer in send_all(requests.collect()) {
             let sheet = (self.take)(answer?)?;
-            if sheet.len > 0 && !self.seen.insert(sheet.fingerprint) {
+            if sheet.len > 0 && !self.seen.insert(sheet.ids.finish()) {
                 return Err(self.wrong("a page came twice"));
             }
             sheets.push(sheet);
         }
         Ok(sheets)
+    }
+
+    /// Before anything is asked for, so that a list that is too long costs little.
+    fn allow(&self, pages: usize) -> Result<(), Failure> {
+        let (operation, most) = (self.request.operation_name(), self.paging.max_pages);
+        if pages > most {
+            return Err(Failure::quota(format!("{operation}: the list has more than {most} pages")));
+        }
+        Ok(())
     }
 
     fn follow(&self, link: &str) -> Result<Query, Failure> {

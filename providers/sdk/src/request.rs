@@ -212,7 +212,7 @@ impl Request {
         self
     }
 
-    /// Sends it. Any status is an answer: [`Answer::json`], [`Answer::ok`] and [`Answer::optional`] look at it.
+    /// Sends it. Any status is an answer: [`Answer::json`], [`Answer::done`] and [`Answer::optional`] look at it.
     ///
     /// # Errors
     ///

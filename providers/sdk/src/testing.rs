@@ -75,6 +75,11 @@ impl FakeCloud {
         self.0.requests.borrow().clone()
     }
 
+    /// How many requests were sent together, each time.
+    pub fn batches(&self) -> Vec<usize> {
+        self.0.batches.borrow().clone()
+    }
+
     /// Lines of answers that nobody has asked for.
     pub fn unused(&self) -> Vec<String> {
         self.0.script.borrow().iter().filter(|entry| entry.once).map(|entry| entry.line.clone()).collect()
@@ -89,7 +94,10 @@ impl Default for FakeCloud {
 
 impl Drop for FakeCloud {
     fn drop(&mut self) {
-        INSTALLED.set(None);
+        // A test that replaces its fake makes the new one before the old one goes.
+        if installed().is_some_and(|state| Rc::ptr_eq(&state, &self.0)) {
+            INSTALLED.set(None);
+        }
     }
 }
 
@@ -148,10 +156,12 @@ pub(crate) struct State {
     kept: RefCell<BTreeSet<String>>,
     lines: RefCell<Vec<String>>,
     requests: RefCell<Vec<Request>>,
+    batches: RefCell<Vec<usize>>,
 }
 
 impl State {
     pub(crate) fn send(&self, requests: &[Request]) -> Vec<Result<Response, TransportError>> {
+        self.batches.borrow_mut().push(requests.len());
         requests.iter().map(|request| self.answer(request)).collect()
     }
 

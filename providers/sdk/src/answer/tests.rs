@@ -36,6 +36,8 @@ fn only_200_to_299_is_good() {
     for status in [200, 201, 202, 204, 299] {
         assert!(answered(CLOUD, Reply::status(status)).ok().is_ok(), "{status}");
     }
+    assert_eq!(answered(CLOUD, Reply::status(204)).done(), Ok(()));
+    assert_eq!(answered(CLOUD, Reply::status(500)).done(), Err(Failure::retry("GET /x: 500, request id r1")));
     for status in [100, 199, 300, 304, 400, 404, 500] {
         assert!(answered(CLOUD, Reply::status(status)).ok().is_err(), "{status}");
     }

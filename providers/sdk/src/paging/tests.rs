@@ -265,5 +265,16 @@ fn a_thousand_pages_are_enough_and_one_more_is_too_many() {
             fake = fake.on(&format!("{LIST}?page={page}&per_page=1"), counted(page..page + 1, count));
         }
         assert_eq!(list(Paging::numbered("page", "per_page", 1)).is_ok(), good, "{count}");
+        assert_eq!(fake.lines().len(), if good { count } else { 1 }, "a total that is too much is seen at once");
     }
+}
+
+#[test]
+fn bodies_that_are_in_memory_together_are_few() {
+    let mut fake = FakeCloud::new();
+    for page in 1..=40 {
+        fake = fake.on(&format!("{LIST}?page={page}&per_page=1"), counted(page..page + 1, 40));
+    }
+    assert_eq!(list(Paging::numbered("page", "per_page", 1)), all(1..41));
+    assert_eq!(fake.batches(), [1, 16, 16, 7]);
 }
