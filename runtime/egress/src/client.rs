@@ -646,6 +646,40 @@ mod tests {
         }
     }
 
+    /// The environment belongs to the process, so this test runs itself once more in another one.
+    #[test]
+    fn of_the_environment_only_the_system_authorities_count_and_these_only_without_a_file() {
+        if let Some(system) = std::env::var_os("SSL_CERT_FILE").filter(|_| std::env::var_os("CCM_TEST_CHILD").is_some())
+        {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            return runtime.block_on(authorities_of_the_system(Path::new(&system)));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let name = "client::tests::of_the_environment_only_the_system_authorities_count_and_these_only_without_a_file";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", name]).env("CCM_TEST_CHILD", "1").env("SSL_CERT_FILE", folder.path().join("system.pem"));
+        for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
+            child.env(proxy, "http://127.0.0.1:1");
+        }
+        let output = child.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    async fn authorities_of_the_system(file: &Path) {
+        let (pki, other) = (Pki::new(), Pki::new());
+        std::fs::copy(&pki.ca, file).unwrap();
+        let server = Server::start(Some(pki.acceptor(false)), Arc::new(hello)).await;
+        for (tls, expected) in [(TlsOptions::default(), Ok(200)), (other.trusted(), Err(TransportReason::Tls))] {
+            let result = get(&client(tls, GRANTED, home()), &server.url("https", "api.test")).await;
+            assert_eq!(result.map_err(|error| error.reason), expected);
+        }
+    }
+
     #[tokio::test]
     async fn a_client_certificate_is_shown_where_one_is_wanted() {
         let (pki, other) = (Pki::new(), Pki::new());
