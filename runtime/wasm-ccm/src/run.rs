@@ -1,5 +1,8 @@
 //! `wasm-ccm run`: puts the process together.
 
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;

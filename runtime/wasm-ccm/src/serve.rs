@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -151,25 +152,36 @@ pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages)
         let (tls, pages) = (tls.clone(), pages.clone());
         connections.spawn(async move {
             let _place = place;
-            let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await else { return };
-            let answer = service_fn(move |request| {
-                let response = pages.answer(&request);
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), answer)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "connection to the health port ended");
-            }
+            converse(stream, tls, pages).await;
         });
+    }
+}
+
+/// Serves one connection to its end.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, tls: TlsAcceptor, pages: Pages) {
+    let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await else { return };
+    let answer = service_fn(move |request| {
+        let response = pages.answer(&request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "connection to the health port ended");
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::time::Instant;
+    use tokio_rustls::TlsConnector;
+
     use super::*;
 
     fn pages() -> Pages {
@@ -207,5 +219,77 @@ mod tests {
         let line = text.lines().find(|line| line.starts_with("process_resident_memory_bytes ")).unwrap().to_owned();
         let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(status == 200 && bytes > 1 << 20, "{line}");
+    }
+
+    /// The port's side and a client that trusts it.
+    fn trusted() -> (TlsAcceptor, TlsConnector) {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        (tls(Some((&certificate, &key))).unwrap(), TlsConnector::from(Arc::new(client)))
+    }
+
+    fn localhost() -> ServerName<'static> {
+        ServerName::try_from("localhost").unwrap()
+    }
+
+    const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_finish_its_handshake_or_its_head_is_dropped() {
+        for (name, is_greeted, says) in [
+            ("nothing", false, &b""[..]),
+            ("half a handshake", false, &[22, 3, 1, 0, 200, 1]),
+            ("no request", true, b""),
+            ("half a request", true, &PROBE[..PROBE.len() - 2]),
+        ] {
+            let (acceptor, connector) = trusted();
+            let (near, mut far) = tokio::io::duplex(1 << 16);
+            let begun = Instant::now();
+            let client = async {
+                if is_greeted {
+                    let mut stream = connector.connect(localhost(), far).await.unwrap();
+                    stream.write_all(says).await.unwrap();
+                    // Longer than any patience: what ends first is the port's.
+                    drop(tokio::time::timeout(HEAD_TIMEOUT * 2, stream.read_to_end(&mut vec![])).await);
+                } else {
+                    far.write_all(says).await.unwrap();
+                    drop(tokio::time::timeout(HEAD_TIMEOUT * 2, far.read_to_end(&mut vec![])).await);
+                }
+            };
+            tokio::join!(converse(near, acceptor, pages()), client);
+            let took = begun.elapsed();
+            assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&took), "{name}: {took:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_beyond_the_most_waits_for_another_to_end() {
+        let (acceptor, connector) = trusted();
+        let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut port = JoinSet::new();
+        port.spawn(serve(listener, acceptor, pages()));
+        let mut idle = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut probe = Box::pin(async {
+            let mut stream = connector.connect(localhost(), TcpStream::connect(address).await.unwrap()).await.unwrap();
+            stream.write_all(PROBE).await.unwrap();
+            let mut answer = vec![];
+            stream.read_to_end(&mut answer).await.unwrap();
+            String::from_utf8(answer).unwrap()
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(300), &mut probe).await.is_err(), "served beyond the most");
+        drop(idle.pop());
+        let answer = tokio::time::timeout(HEAD_TIMEOUT / 2, probe).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     }
 }

@@ -283,6 +283,8 @@ async fn read_config_map(
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
+
     use super::*;
 
     const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
@@ -397,5 +399,19 @@ mod tests {
             assert!(error.starts_with(begins), "{}: {error}", path.display());
             assert!(!error.contains(path.to_str().unwrap()), "{error}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_config_map_is_not_waited_for_without_end() {
+        let (service, _silent) = tower_test::mock::pair::<http::Request<Body>, http::Response<Body>>();
+        let client = Client::new(service, "default");
+        let begun = tokio::time::Instant::now();
+        let source: Source = "configmap:a/b".parse().unwrap();
+        let error = source.read(Some(&client), 1, 1).await.unwrap_err();
+        assert!(matches!(error, SourceError::ApiTimeout), "{error}");
+        assert_eq!(
+            (error.to_string().as_str(), begun.elapsed().as_secs()),
+            ("the API server did not answer within 30s", 30)
+        );
     }
 }

@@ -219,6 +219,18 @@ async fn waiting_events_are_written_after_the_stop_signal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_waits_five_seconds_for_an_api_server_that_does_not_answer_and_counts_what_is_lost() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+    api.silence(EVENTS);
+    for i in 0..3 {
+        recorder.record(request("node0", &i.to_string())).await;
+    }
+    let begun = Instant::now();
+    beside(writer, async {}).await;
+    assert_eq!((begun.elapsed().as_secs(), metrics.events.dropped.get(), metrics.events.waiting.get()), (5, 3, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_of_a_provider_are_shown_at_its_node_or_at_the_hosts_pod_and_dropped_when_there_is_no_room() {
     let pod = ObjectReference {
         kind: Some("Pod".into()),

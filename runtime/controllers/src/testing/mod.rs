@@ -2,6 +2,7 @@
 
 mod api;
 mod cloud;
+mod log;
 mod objects;
 
 /// The value of a metric, as a scrape shows it; `series` is its name with labels.
@@ -14,4 +15,5 @@ pub(crate) fn scraped(registry: &prometheus_client::registry::Registry, series: 
 
 pub(crate) use api::FakeApi;
 pub(crate) use cloud::FakeCloud;
+pub(crate) use log::Log;
 pub(crate) use objects::{Draft, address, found, node};

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Bench, GET, STATUS};
 use crate::node::NodeSettings;
 use crate::store::FirstList;
-use crate::testing::{FakeCloud, address, found, node};
+use crate::testing::{FakeCloud, Log, address, found, node};
 
 fn internal(values: &'static [&str]) -> Finding {
     found(|instance| {
@@ -154,4 +154,40 @@ async fn the_first_run_is_at_once_and_the_next_one_a_period_after_its_end() {
     };
     tokio::join!(super::refreshing::run(&bench.syncer, FirstList::there(), &stop), watch);
     assert_eq!(calls, [1, 1, 2], "after 1 s, 351 s and 366 s; the first run ends after 60 s");
+}
+
+/// What is held for a Node that waits for its write must not grow with the cluster.
+#[tokio::test(start_paused = true)]
+async fn while_writes_are_slow_no_more_nodes_are_asked_about_than_the_window_has() {
+    let settings = NodeSettings { concurrent_status_updates: 1, ..NodeSettings::default() };
+    let mut bench = Bench::with(FakeCloud::default(), settings);
+    for i in 0..2_500 {
+        let name = format!("n{i:04}");
+        bench.cloud.answer(&name, [internal(&["10.0.0.1"])]);
+        bench.add(node(&name).provider_id("fake://1"));
+    }
+    bench.api.silence("/status");
+    drop(tokio::time::timeout(Duration::from_secs(1), bench.refresh()).await);
+    assert_eq!((bench.cloud.asked().len(), bench.api.count("/status")), (2_000, 1));
+}
+
+/// A cloud that is down once filled the log with a line per Node and run.
+#[tokio::test(start_paused = true)]
+async fn the_first_twenty_failures_of_a_run_are_logged_one_by_one_and_the_rest_as_a_number() {
+    for (failing, lines, summary) in [(20, 20, None), (21, 20, Some("failed=21 asked=22"))] {
+        let log = Log::start();
+        let mut bench = Bench::new();
+        for i in 0..=failing {
+            let name = format!("n{i:02}");
+            let failure = Finding::Unknown(Failure::new(Reaction::Retry, "down"));
+            bench.cloud.answer(&name, [if i == failing { internal(&[]) } else { failure }]);
+            bench.add(node(&name).provider_id("fake://1"));
+        }
+        bench.refresh().await;
+        assert_eq!(log.lines("addresses not refreshed").len(), lines, "{failing}");
+        let told = log.lines("addresses of more nodes were not refreshed");
+        assert_eq!(told.len(), usize::from(summary.is_some()), "{told:?}");
+        assert!(told.iter().all(|line| summary.is_some_and(|summary| line.contains(summary))), "{told:?}");
+        assert_eq!(bench.metrics.node.refreshes("failed"), failing);
+    }
 }
