@@ -1,12 +1,12 @@
 //! Reads the files that a provider declares, finds values in them, and hides secrets from the provider.
 //!
 //! One parser per format, here and nowhere else, so that errors carry line and column and guests get JSON. INI is the
-//! git-config dialect of Go's gcfg; its parser is our own, since gix-config takes `[section.sub]`, `\b` and line breaks in
-//! quotes, which upstream refuses, and refuses `\r` and letters that upstream takes.
+//! git-config dialect of Go's gcfg, with a parser of our own: gix-config takes `[section.sub]` and `\b`, which upstream
+//! refuses, and does not say where a value stands.
 //!
-//! Keys are `section.key` or `section.subsection.key` in INI, where section and key ignore case and a subsection may hold
-//! dots. In JSON and YAML they are paths through mappings with exact names, and numbers through lists; a name with a dot in
-//! it is reached only through `{setting}`.
+//! Keys are `section.key` or `section.subsection.key` in INI, where section and key ignore case and a subsection may
+//! hold dots. In JSON and YAML they are paths through mappings with exact names, and numbers through lists; a name with
+//! a dot in it is reached only through `{setting}`.
 
 mod ini;
 mod keys;
@@ -106,7 +106,8 @@ impl<'a> ConfigValue<'a> {
         }
     }
 
-    /// Whether it is an INI key without `=`, which upstream takes for true where it expects a boolean, and refuses elsewhere.
+    /// Whether it is an INI key without `=`, which upstream takes for true where it expects a boolean, and refuses
+    /// elsewhere.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         matches!(self.shape, Shape::Blank)
@@ -185,14 +186,15 @@ impl ConfigFile {
         Err(place.error(format!("the file must be a mapping of names to values, not {what}")))
     }
 
-    /// The value of a key: in INI that of its last occurrence. A list or a mapping is a value without text; `null` is none.
+    /// The value of a key: in INI that of its last occurrence. A list or a mapping is a value without text; `null` is
+    /// none.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<ConfigValue<'_>> {
         self.value_at(&key.split('.').collect::<Vec<_>>())
     }
 
-    /// All values of a key: its occurrences in INI, where one without `=` forgets those before it, and the items of a list in
-    /// JSON and YAML, where a single value is a list of one.
+    /// All values of a key: its occurrences in INI, where one without `=` forgets those before it, and the items of a
+    /// list in JSON and YAML, where a single value is a list of one.
     #[must_use]
     pub fn values(&self, key: &str) -> Vec<ConfigValue<'_>> {
         let path: Vec<&str> = key.split('.').collect();
@@ -218,10 +220,10 @@ impl ConfigFile {
         (!text.is_empty()).then(|| Secret::new(text.as_bytes().to_vec()))
     }
 
-    /// What a provider gets: JSON without secrets, in the form that `settings.file` promises. Values of `declared` keys (key
-    /// to name of the credential, see [`declared`]) and of keys that look secret are placeholders, and so are passwords in
-    /// URLs and private keys, wherever they are. Empty values stay as they are: they hide nothing, and a provider must see
-    /// that they are empty. In a declared key `{name}` stands for anything.
+    /// What a provider gets: JSON without secrets, in the form that `settings.file` promises. Values of `declared` keys
+    /// (key to name of the credential, see [`declared`]) and of keys that look secret are placeholders, and so are
+    /// passwords in URLs and private keys, wherever they are. Empty values stay as they are: they hide nothing, and a
+    /// provider must see that they are empty. In a declared key `{name}` stands for anything.
     #[must_use]
     pub fn for_guest(&self, declared: &BTreeMap<String, String>) -> String {
         self.veiled(declared).0.to_string()

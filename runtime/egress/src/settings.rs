@@ -26,17 +26,17 @@ pub struct Settings {
 
 impl Settings {
     /// Finds values for the settings that `descriptor` declares: what the operator gives, else what a file says, else a
-    /// granted environment variable, else the default, which is the provider's own word and not checked. Each gets the one
-    /// form of its kind: `true` and `false`, decimal numbers, durations as Go prints them, lists without blanks.
+    /// granted environment variable, else the default, which is the provider's own word and not checked. Each gets the
+    /// one form of its kind: `true` and `false`, decimal numbers, durations as Go prints them, lists without blanks.
     ///
-    /// A provider cannot take the name of a secret away by calling it a setting: a value whose setting, key or variable looks
-    /// secret, or that is a credential, is a placeholder. That goes for text and whole numbers, not for what no secret can
-    /// be, as booleans and durations.
+    /// A provider cannot take the name of a secret away by calling it a setting: a value whose setting, key or variable
+    /// looks secret, or that is a credential, is a placeholder. That goes for text and whole numbers, not for what no
+    /// secret can be, as booleans and durations.
     ///
     /// # Errors
     ///
-    /// Every value whose name is not declared, that is not what its kind asks for, or not one of the allowed ones, all at
-    /// once. The fields are `settings.NAME`, or the place in the file, or the variable.
+    /// Every value whose name is not declared, that is not what its kind asks for, or not one of the allowed ones, all
+    /// at once. The fields are `settings.NAME`, or the place in the file, or the variable.
     pub fn set_values(
         &mut self,
         descriptor: &Descriptor,

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 use super::secret_names::Veil;
 use super::{ConfigFileError, ConfigValue, Place, Shape};
 
+/// Most keys of a file, and most characters of a name: each key repeats the names of its section for the provider.
+const MAX_ENTRIES: usize = 10_000;
+const MAX_NAME: usize = 200;
+
 /// A key with its value, and where it stands. Names are spelled as in the file.
 #[derive(Clone)]
 pub(super) struct Entry {
@@ -64,7 +68,10 @@ pub(super) fn parse(text: &str) -> Result<Option<Vec<Entry>>, ConfigFileError> {
             (Some('['), _) => section = Some(scanner.header()?),
             (Some(_), None) => return Err(place.error("expected a section like [Global] before anything else")),
             (Some(first), Some((section, name))) if first.is_alphabetic() => {
-                let (section, name, key) = (section.clone(), name.clone(), scanner.name());
+                if entries.len() >= MAX_ENTRIES {
+                    return Err(place.error(format!("more than {MAX_ENTRIES} keys")));
+                }
+                let (section, name, key) = (section.clone(), name.clone(), scanner.name()?);
                 let value = scanner.assignment()?;
                 entries.push(Entry { section, name, key, value, line: place.line });
             }
@@ -117,13 +124,14 @@ impl Scanner<'_> {
     }
 
     /// Letters, digits and hyphens.
-    fn name(&mut self) -> String {
+    fn name(&mut self) -> Result<String, ConfigFileError> {
+        let start = self.place;
         let mut name = String::new();
         while let Some(char) = self.peek().filter(|&char| char.is_alphanumeric() || char == '-') {
             name.push(char);
             self.advance();
         }
-        name
+        short(name, start)
     }
 
     /// `[section]` or `[section "name"]`, up to the end of its line.
@@ -133,12 +141,13 @@ impl Scanner<'_> {
         if !self.peek().is_some_and(char::is_alphabetic) {
             return Err(self.place.error("expected the name of a section, which begins with a letter"));
         }
-        let section = self.name();
+        let section = self.name()?;
         self.skip_blanks();
         let name = if self.peek() == Some('"') { Some(self.subsection()?) } else { None };
         self.skip_blanks();
         if self.peek() != Some(']') {
-            let message = "expected `]`; a section is written [name] or [name \"subsection\"], its name has letters, digits and hyphens";
+            let message = "expected `]`; a section is written [name] or [name \"subsection\"], \
+                           its name has letters, digits and hyphens";
             return Err(self.place.error(message));
         }
         self.advance();
@@ -175,7 +184,10 @@ impl Scanner<'_> {
                 }
             }
         }
-        if name.is_empty() { Err(start.error("the name of a subsection cannot be empty")) } else { Ok(name) }
+        if name.is_empty() {
+            return Err(start.error("the name of a subsection cannot be empty"));
+        }
+        short(name, start)
     }
 
     /// What follows a key: nothing, or `=` and a value.
@@ -250,12 +262,23 @@ impl Scanner<'_> {
         match self.next() {
             Some('\n') => Ok(None),
             Some('"') => Ok(Some('"')),
-            _ => Err(start.error(r"outside quotes a `\` stands only before a quote or at the end of a line; put the value in quotes and write `\\`")),
+            _ => {
+                let message = "outside quotes a `\\` stands only before a quote or at the end of a line; \
+                               put the value in quotes and write `\\\\`";
+                Err(start.error(message))
+            }
         }
     }
 }
 
 const NO_END: &str = "the quote that begins here has no end in its line";
+
+fn short(name: String, start: Place) -> Result<String, ConfigFileError> {
+    match name.chars().nth(MAX_NAME) {
+        Some(_) => Err(start.error(format!("a name of more than {MAX_NAME} characters"))),
+        None => Ok(name),
+    }
+}
 
 fn is_blank(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\r')

@@ -229,8 +229,8 @@ impl Found {
     }
 }
 
-/// The value of a source: the first of its keys, then of its granted environment variables, that has one. An empty value
-/// counts only where no other has more to say, so that `x =` hides a default but not what another file says.
+/// The value of a source: the first of its keys, then of its granted environment variables, that has one. An empty
+/// value counts only where no other has more to say, so that `x =` hides a default but not what another file says.
 #[must_use]
 pub fn resolve(
     source: &Source,

@@ -68,8 +68,8 @@ const SWITCHES: [&str; 11] = ["use", "enable", "disable", "allow", "require", "s
 /// `key` with one of these before it is no secret.
 const OPEN_KEYS: [&str; 6] = ["public", "label", "annotation", "topology", "taint", "tag"];
 
-/// Whether the last part of a key looks like that of a secret. Case, `-`, `_` and `.` do not count. It rather says yes too
-/// often: a provider that needs the value declares a setting under a better name.
+/// Whether the last part of a key looks like that of a secret. Case, `-`, `_` and `.` do not count. It rather says yes
+/// too often: a provider that needs the value declares a setting under a better name.
 #[must_use]
 pub fn looks_secret(name: &str) -> bool {
     let words = words(name);
@@ -120,6 +120,9 @@ pub fn declared(descriptor: &Descriptor, file: &str) -> BTreeMap<String, String>
     keys.collect()
 }
 
+/// Most characters of a part of a key, and of a key before its last part.
+const MAX_KEY: usize = 200;
+
 /// Why a value is hidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hiding {
@@ -163,7 +166,7 @@ impl<'a> Veil<'a> {
 
     /// What a guest sees of a text.
     pub(super) fn text(&mut self, text: &str, hiding: Option<&Hiding>, path: &[String]) -> String {
-        let key = || path.join(".");
+        let key = || short_key(path);
         match hiding {
             _ if text.is_empty() => String::new(),
             Some(Hiding::Credential(name)) => {
@@ -191,6 +194,22 @@ impl<'a> Veil<'a> {
     fn hide(&mut self, name: String, text: &str) {
         self.hidden.push((name, Secret::new(text.as_bytes().to_vec())));
     }
+}
+
+/// A key for people: the names in a file may be as long as the file.
+fn short_key(path: &[String]) -> String {
+    let mut key = String::new();
+    for part in path {
+        if !key.is_empty() {
+            key.push('.');
+        }
+        key.extend(part.chars().take(MAX_KEY));
+        if key.len() > MAX_KEY {
+            key.push('…');
+            break;
+        }
+    }
+    key
 }
 
 const PLACEHOLDER: &str = "(secret)";

@@ -342,8 +342,17 @@ fn neither_an_alias_bomb_nor_deep_nesting_fills_memory_or_stack() {
     }
     let aliases: String = (1..1_000).map(|i| format!("a{i}: &a{i} [*a{}]\n", i - 1)).collect();
     assert!(error(&format!("a0: &a0 [x]\n{aliases}"), YAML).contains("too deep"));
-    let wide = format!("[s]\n{}", "a\n".repeat(400_000));
+    let wide = format!("[s]\n{}", "a\n".repeat(10_000));
     assert_eq!(file(&wide, INI).values("s.a").len(), 0);
+    assert_eq!(error(&format!("{wide}a"), INI), "line 10002, column 1: more than 10000 keys");
+    let long = "a".repeat(201);
+    for text in [format!("[{long}]"), format!("[a \"{long}\"]"), format!("[a]\n{long} = b")] {
+        assert!(error(&text, INI).contains("a name of more than 200 characters"));
+    }
+    let repeated = format!("a: &a {}\nb: [{}]", "x".repeat(500_000), "*a,".repeat(50_000));
+    assert!(error(&repeated, YAML).contains("too large or too deep"));
+    let many = format!("{{\"{}token\": [{}1]}}", "a".repeat(400_000), "1,".repeat(200_000));
+    assert!(file(&many, JSON).hidden(&map(&[])).iter().all(|(key, _)| key.len() < 300));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
 use super::secret_names::{Hiding, Veil};
-use super::{ConfigFileError, ConfigValue, Place, Shape};
+use super::{ConfigFileError, ConfigValue, MAX_CONFIG_FILE, Place, Shape};
 
 /// Deepest nesting of YAML, three times that of a clouds.yaml: parsing recurses, with 35 KiB of stack per level in an
 /// unoptimised build. JSON's is 128.
@@ -171,7 +171,11 @@ fn json_error(text: &str, error: &serde_json::Error) -> ConfigFileError {
 /// A YAML text.
 pub(super) fn yaml(text: &str) -> Result<Node, ConfigFileError> {
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_nodes: MAX_NODES },
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            max_total_scalar_bytes: 4 * MAX_CONFIG_FILE,
+        },
         with_snippet: false,
     };
     match serde_saphyr::from_str_with_options::<Option<Spanned<Parsed>>>(text, options) {
