@@ -33,7 +33,8 @@ pub fn operation(given: &str) -> String {
 /// JSON, and for no body at all.
 #[must_use]
 pub fn not_json(headers: &HeaderMap, body: &[u8]) -> Option<String> {
-    let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type =
+        headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let text = body.trim_ascii_start();
     if text.is_empty() || kind.ends_with("json") {
@@ -80,7 +81,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|&(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        pairs
+            .iter()
+            .map(|&(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
     }
 
     #[test]

@@ -266,7 +266,10 @@ impl Network {
         if self.parts.leadership.may_write() {
             return Ok(());
         }
-        Err(refused(TransportReason::ReadOnly, "this process is not the leader, and may not change the cloud".to_owned()))
+        Err(refused(
+            TransportReason::ReadOnly,
+            "this process is not the leader, and may not change the cloud".to_owned(),
+        ))
     }
 
     fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
@@ -290,7 +293,8 @@ impl Network {
     /// A captured credential is declared, and none that the operator gives.
     fn check_capture(&self, credential: &str) -> Result<(), TransportError> {
         if !self.credentials().uses().knows(credential) {
-            let why = format!("credential {credential:?} is not declared by the provider, so nothing can be captured as it");
+            let why =
+                format!("credential {credential:?} is not declared by the provider, so nothing can be captured as it");
             return Err(refused(TransportReason::UnknownCredential, why));
         }
         if self.credentials().is_given(credential) {
@@ -316,7 +320,11 @@ impl Network {
                 remaining: left.remaining,
                 limit: left.limit,
                 open: left.open,
-                waiting: left.waiting.write.saturating_add(left.waiting.initialise).saturating_add(left.waiting.refresh),
+                waiting: left
+                    .waiting
+                    .write
+                    .saturating_add(left.waiting.initialise)
+                    .saturating_add(left.waiting.refresh),
             });
         }
     }

@@ -8,7 +8,8 @@ use ccm_cloud::{
 };
 use ccm_egress::Door;
 use ccm_egress::budget::Class;
-use tokio::sync::Semaphore;
+use ccm_egress::network::Network;
+use tokio::sync::{Semaphore, watch};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
@@ -212,6 +213,12 @@ impl Provider {
     #[must_use]
     pub const fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// Grow whenever an endpoint of it that was taken for dead answers again.
+    #[must_use]
+    pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        self.settings.door.network.as_ref().map(Network::recoveries).unwrap_or_default()
     }
 
     /// How long one of its calls may take.

@@ -64,7 +64,8 @@ pub(crate) async fn open(
 ) -> Result<Door> {
     check_pin(config, descriptor, kept)?;
     // Names that are no text are nobody's.
-    let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let environment = Environment::new(&config.grants.allow_env, variables);
     let parsed: BTreeMap<String, ConfigFile> =
         files.iter().map(|(name, (_, file))| (name.clone(), file.clone())).collect();
@@ -84,7 +85,8 @@ pub(crate) async fn open(
         context.parsed.iter().flat_map(|(name, file)| file.hidden(&declared(descriptor, name))).collect();
     let proxies = operator.proxies.values().chain(&operator.environment_proxy);
     hidden.extend(proxies.filter_map(|proxy| Some(("proxy".to_owned(), proxy.password()?.clone()))));
-    let settings_of_client = ClientSettings { headers: config.limits.network.limits.headers, ..config.limits.network.client };
+    let settings_of_client =
+        ClientSettings { headers: config.limits.network.limits.headers, ..config.limits.network.client };
     let found = |source: &Source| context.found(source);
     let endpoints =
         Endpoints::resolve(&descriptor.endpoints, &operator, found, settings_of_client, kept.bindings.clone());
@@ -190,7 +192,9 @@ impl Context<'_> {
         let mut sources = BTreeMap::new();
         for credential in &self.descriptor.credentials {
             let source = match self.config.credentials.get(&credential.name) {
-                Some(place) => Some(by_hand(place, client).await.with_context(|| format!("credential {}", credential.name))?),
+                Some(place) => {
+                    Some(by_hand(place, client).await.with_context(|| format!("credential {}", credential.name))?)
+                }
                 None => self.configured(&credential.value),
             };
             if let Some(source) = source {
@@ -207,7 +211,10 @@ impl Context<'_> {
             let (file, key) = key.split_once(':')?;
             let (path, _) = self.files.get(file)?;
             let format = self.descriptor.files.iter().find(|declared| declared.name == file)?.format;
-            let key = self.values.iter().fold(key.to_owned(), |key, (name, value)| key.replace(&format!("{{{name}}}"), value));
+            let key = self
+                .values
+                .iter()
+                .fold(key.to_owned(), |key, (name, value)| key.replace(&format!("{{{name}}}"), value));
             return Some(CredentialSource::config_key(path.clone(), format, key));
         }
         source.environment_variables.iter().find_map(|variable| {

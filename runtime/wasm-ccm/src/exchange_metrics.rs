@@ -77,11 +77,7 @@ impl ExchangeMetrics {
             metrics.remaining.clone(),
         );
         registry.register("ccm_cloud_requests_limit", "Requests that the cloud says it grants", metrics.limit.clone());
-        registry.register(
-            "ccm_cloud_requests_waiting",
-            "Requests that wait for their turn",
-            metrics.waiting.clone(),
-        );
+        registry.register("ccm_cloud_requests_waiting", "Requests that wait for their turn", metrics.waiting.clone());
         registry.register(
             "ccm_cloud_circuit_open",
             "1 while the endpoint is taken for dead and asked only now and then",

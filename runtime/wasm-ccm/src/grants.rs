@@ -123,7 +123,8 @@ impl FromStr for CredentialPlace {
 
     fn from_str(text: &str) -> Result<Self, String> {
         // The text is not repeated: somebody may have written the secret itself.
-        let wrong = || "it is not file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY (a value itself has no place here)";
+        let wrong =
+            || "it is not file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY (a value itself has no place here)";
         let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
         match (kind, rest.split('/').collect::<Vec<_>>().as_slice()) {
             ("file", _) if !rest.is_empty() => Ok(Self::File(rest.into())),
@@ -178,7 +179,8 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_refused_and_never_repeated() {
-        for text in ["hunter2-hunter2", "file:", "env:", "env:A/B", "secret:ns/name", "secret:ns//key", "http://x/y/z"] {
+        for text in ["hunter2-hunter2", "file:", "env:", "env:A/B", "secret:ns/name", "secret:ns//key", "http://x/y/z"]
+        {
             let error = places(&BTreeMap::from([("token".to_owned(), text.to_owned())])).unwrap_err();
             let error = format!("{error:#}");
             assert!(error.contains("credential token") && error.contains("file:PATH"), "{error}");

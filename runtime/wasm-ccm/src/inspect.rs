@@ -32,11 +32,9 @@ struct Inspection<'a> {
 pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
     let record = ProviderRecord {
         source: args.file.to_string_lossy().into_owned(),
-        name: None,
-        cloud_config: None,
-        settings: Default::default(),
         wasi: args.wasi,
         limits: LimitSettings::from_pairs(&args.limit)?,
+        ..ProviderRecord::default()
     };
     let config = record.check()?;
     let sandbox = Sandbox::try_new()?;

@@ -1,11 +1,17 @@
 //! Limits of a provider as the operator writes them: `--limit memory-bytes=64MiB`, or `limits:` of `--providers`.
 
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytesize::ByteSize;
+use ccm_egress::budget::BudgetSettings;
 use ccm_egress::cache::Cache;
+use ccm_egress::client::ClientSettings;
+use ccm_egress::headers::HeaderLimits;
 use ccm_egress::log::LogLimits;
+use ccm_egress::network::{NetworkLimits, NetworkSettings};
+use ccm_egress::retry::RetrySettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,10 +66,62 @@ pub(crate) struct LimitSettings {
     /// Bytes that the provider may keep between calls. Default 4MiB.
     #[schemars(with = "Option<String>")]
     pub(crate) cache_bytes: Option<ByteSize>,
+
+    /// Largest body of a request. Default 1MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) request_bytes: Option<ByteSize>,
+    /// Largest body of an answer, unpacked. Default 8MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) response_bytes: Option<ByteSize>,
+    /// Bodies of all answers of a call. Default 32MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) call_response_bytes: Option<ByteSize>,
+    /// Requests of a call. Default 2000.
+    pub(crate) call_requests: Option<usize>,
+    /// Headers of a request, and of an answer. Default 64.
+    pub(crate) headers: Option<usize>,
+    /// Bytes of these. Default 16KiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) header_bytes: Option<ByteSize>,
+    /// Query values of a request. Default 1000.
+    pub(crate) query_values: Option<usize>,
+    /// Bytes of path and query. Default 16KiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) url_bytes: Option<ByteSize>,
+    /// Requests of one `send-all` at the same time. Default 32.
+    pub(crate) parallel_requests: Option<usize>,
+    /// Time of an exchange. Default 30s.
+    pub(crate) request_time: Option<String>,
+    /// Time of name, connection and TLS. Default 5s.
+    pub(crate) connect_time: Option<String>,
+    /// How often a request is sent that may be repeated. Default 3.
+    pub(crate) attempts: Option<usize>,
+    /// Bytes of answers that are kept for other requests. Default 32MiB.
+    #[schemars(with = "Option<String>")]
+    pub(crate) share_bytes: Option<ByteSize>,
+    /// Shortest credential. Default 8B.
+    #[schemars(with = "Option<String>")]
+    pub(crate) min_credential_bytes: Option<ByteSize>,
+    /// Requests per second and endpoint, on average. Default 50.
+    pub(crate) requests_per_second: Option<u32>,
+    /// Requests to an endpoint at once after a quiet time. Default 250.
+    pub(crate) request_burst: Option<u32>,
+    /// Requests to an endpoint at the same time. Default 100.
+    pub(crate) concurrent_requests: Option<usize>,
+    /// How long a request waits for its turn. Default 10s.
+    pub(crate) request_wait: Option<String>,
+    /// Percent of what the cloud grants that refreshes of addresses leave to others. Default 10.
+    pub(crate) reserve_percent: Option<u8>,
+    /// Longest pause that a cloud can ask for. Default 5m.
+    pub(crate) max_pause: Option<String>,
+    /// Failures in a row after which an endpoint is taken for dead. Default 5.
+    pub(crate) breaker_failures: Option<u32>,
+    /// Longest time between two tries while it is. Default 1m.
+    pub(crate) breaker_pause: Option<String>,
 }
 
 /// Limits of one provider, complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProviderLimits {
     /// Largest component as it lies in its source, in bytes.
     pub(crate) source_bytes: usize,
@@ -73,6 +131,8 @@ pub(crate) struct ProviderLimits {
     pub(crate) log: LogLimits,
     /// Bytes of its cache.
     pub(crate) cache_bytes: u64,
+    /// How it uses the network.
+    pub(crate) network: NetworkSettings,
 }
 
 impl LimitSettings {
@@ -138,6 +198,64 @@ impl LimitSettings {
                 line_bytes: bytes("log-line-bytes", self.log_line_bytes, log.line_bytes)?,
             },
             cache_bytes: self.cache_bytes.map_or(Cache::DEFAULT_BYTES, |size| size.as_u64()),
+            network: self.network()?,
+        })
+    }
+
+    fn network(&self) -> Result<NetworkSettings> {
+        let base = NetworkSettings::default();
+        let limits = base.limits;
+        let budget = base.budget;
+        let or_u32 = |name: &str, given: Option<u32>, default: NonZeroU32| match given {
+            Some(given) => NonZeroU32::new(given).with_context(|| format!("limit {name} must be above zero")),
+            None => Ok(default),
+        };
+        let concurrency = count("concurrent-requests", self.concurrent_requests, budget.concurrency.get())?;
+        if let Some(percent) = self.reserve_percent.filter(|percent| *percent > 100) {
+            bail!("limit reserve-percent: {percent} is more than 100");
+        }
+        Ok(NetworkSettings {
+            limits: NetworkLimits {
+                request_bytes: bytes("request-bytes", self.request_bytes, limits.request_bytes)?,
+                response_bytes: bytes("response-bytes", self.response_bytes, limits.response_bytes)?,
+                call_response_bytes: bytes(
+                    "call-response-bytes",
+                    self.call_response_bytes,
+                    limits.call_response_bytes,
+                )?,
+                call_requests: count("call-requests", self.call_requests, limits.call_requests)?,
+                headers: HeaderLimits {
+                    count: count("headers", self.headers, limits.headers.count)?,
+                    bytes: bytes("header-bytes", self.header_bytes, limits.headers.bytes)?,
+                },
+                query_values: count("query-values", self.query_values, limits.query_values)?,
+                url_bytes: bytes("url-bytes", self.url_bytes, limits.url_bytes)?,
+                parallel: count("parallel-requests", self.parallel_requests, limits.parallel)?,
+                request_time: time("request-time", self.request_time.as_deref(), limits.request_time)?,
+                share_bytes: self.share_bytes.map_or(limits.share_bytes, |size| size.as_u64()),
+                min_credential_bytes: bytes(
+                    "min-credential-bytes",
+                    self.min_credential_bytes,
+                    limits.min_credential_bytes,
+                )?,
+            },
+            budget: BudgetSettings {
+                per_second: self.requests_per_second.map_or(budget.per_second, f64::from),
+                burst: or_u32("request-burst", self.request_burst, budget.burst)?,
+                concurrency: NonZeroUsize::new(concurrency).unwrap_or(budget.concurrency),
+                max_wait: time("request-wait", self.request_wait.as_deref(), budget.max_wait)?,
+                reserve_percent: self.reserve_percent.unwrap_or(budget.reserve_percent),
+                max_pause: time("max-pause", self.max_pause.as_deref(), budget.max_pause)?,
+                breaker_failures: or_u32("breaker-failures", self.breaker_failures, budget.breaker_failures)?,
+                breaker_pause_max: time("breaker-pause", self.breaker_pause.as_deref(), budget.breaker_pause_max)?,
+                ..budget
+            },
+            retry: RetrySettings { attempts: count("attempts", self.attempts, base.retry.attempts)?, ..base.retry },
+            client: ClientSettings {
+                connect_timeout: time("connect-time", self.connect_time.as_deref(), base.client.connect_timeout)?,
+                ..base.client
+            },
+            trace: false,
         })
     }
 }

@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{EventSink, Problem};
-use ccm_egress::Door;
-use ccm_egress::cache::Cache;
-use ccm_egress::config_file::{self, ConfigFile, Environment};
-use ccm_egress::settings::Settings;
 use ccm_sandbox::{CallObserver, Component, Provider, Sandbox};
 use kube::Client;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use crate::api::backoff;
+use crate::door::{self, Kept, Walls};
 use crate::providers::{ProviderConfig, Wasi};
 use crate::serve::Readiness;
 
@@ -28,9 +26,10 @@ pub(crate) struct Surroundings {
     pub(crate) client: Client,
     pub(crate) events: Arc<dyn EventSink>,
     pub(crate) observer: Arc<dyn CallObserver>,
-    pub(crate) cluster_name: String,
-    pub(crate) cluster_cidrs: Vec<String>,
+    pub(crate) walls: Walls,
     pub(crate) readiness: Readiness,
+    /// What stays of a provider whatever becomes of its component, by source.
+    pub(crate) kept: Mutex<BTreeMap<String, Arc<Kept>>>,
 }
 
 /// Reads and compiles the component of a source.
@@ -44,7 +43,7 @@ pub(crate) async fn component(
     client: Option<&Client>,
 ) -> Result<(Component, String)> {
     let what = || format!("provider {}", config.source);
-    let limits = config.limits;
+    let limits = &config.limits;
     let bytes =
         config.source.read(client, limits.source_bytes, limits.sandbox.component_bytes).await.with_context(what)?;
     let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
@@ -105,6 +104,10 @@ impl Surroundings {
         }
     }
 
+    fn kept_of(&self, config: &ProviderConfig) -> Arc<Kept> {
+        Arc::clone(self.kept.lock().entry(config.source.to_string()).or_default())
+    }
+
     async fn try_obtain(&self, config: &ProviderConfig, was_readable: &mut bool) -> Result<Provider, Refusal> {
         let start = Instant::now();
         let (component, digest) = component(&self.sandbox, config, Some(&self.client)).await?;
@@ -120,25 +123,10 @@ impl Surroundings {
             return Err(anyhow!(why).context(what()).into());
         }
         let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
-        let for_guest = |(name, file): (&String, &ConfigFile)| {
-            (name.clone(), file.for_guest(&config_file::declared(&descriptor, name)))
-        };
-        let mut settings = Settings {
-            files: files.iter().map(for_guest).collect(),
-            cluster_name: self.cluster_name.clone(),
-            cluster_cidrs: self.cluster_cidrs.clone(),
-            ..Settings::default()
-        };
         *was_readable = true;
-        if let Some(credential) = descriptor.credentials.iter().find(|credential| credential.required) {
-            let why = format!("it needs the credential {:?}, and this version has no way to give one", credential.name);
-            return Err(anyhow!(why).context(what()).into());
-        }
-        if let Err(problems) = settings.set_values(&descriptor, &config.settings, &files, &Environment::default()) {
-            return Err(anyhow!(tell(&problems)).context(what()).into());
-        }
         let (size, imports) = (component.outline().size, component.outline().imports.len());
-        let door = Door { settings, cache: Cache::new(config.limits.cache_bytes), log: config.limits.log };
+        let kept = self.kept_of(config);
+        let door = door::open(config, &descriptor, files, &kept, &self.walls).await.with_context(what)?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         let cloud_config = config.cloud_config.as_ref().map(|path| format!(" (cloud-config is {})", path.display()));
         judge(&provider).await.with_context(|| what() + &cloud_config.unwrap_or_default())?;
@@ -190,7 +178,8 @@ async fn judge(provider: &Provider) -> Result<()> {
     if fatal.is_empty() { Ok(()) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
 }
 
-fn tell(problems: &[Problem]) -> String {
+/// Problems in one line.
+pub(crate) fn tell(problems: &[Problem]) -> String {
     let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
     told.join("; ")
 }

@@ -5,7 +5,10 @@
 mod api;
 mod cli;
 mod controller_names;
+mod door;
 mod duration;
+mod exchange_metrics;
+mod grants;
 mod inspect;
 mod limits;
 mod load;
@@ -14,6 +17,7 @@ mod metrics;
 mod output;
 mod providers;
 mod run;
+mod secret;
 mod serve;
 mod source;
 mod unpack;

@@ -6,18 +6,19 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ccm_cloud::Descriptor;
-use ccm_egress::config_file::{ConfigFile, MAX_CONFIG_FILE};
+use ccm_cloud::{ConfigFile, ConfigFormat, Descriptor};
+use ccm_egress::config_file::{self, MAX_CONFIG_FILE};
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::door::Files;
 use crate::grants::{CredentialPlace, GrantSettings, places};
 use crate::limits::{LimitSettings, ProviderLimits};
 use crate::source::Source;
 
 /// One provider, as the operator writes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ProviderRecord {
     /// Where its component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
@@ -81,7 +82,7 @@ impl ProviderRecord {
         drop(self.grants.hosts().context("grants")?);
         let credentials = places(&self.credentials)?;
         if let Some(path) = &self.cloud_config {
-            read_cloud_config(path)?;
+            drop(read_bytes(path).with_context(|| cloud_config(path))?);
         }
         Ok(ProviderConfig {
             source,
@@ -136,45 +137,93 @@ pub(crate) fn schema() -> schemars::Schema {
     schema
 }
 
-/// The bytes of a cloud-config.
+/// The bytes of a configuration file.
 ///
 /// # Errors
 ///
-/// Names the file.
-fn read_cloud_config(path: &Path) -> Result<Vec<u8>> {
-    let what = || format!("cloud-config {}: cannot read the file; check the path and who may read it", path.display());
-    let is_file = std::fs::metadata(path).with_context(what)?.is_file();
-    ensure!(is_file, "cloud-config {} is no regular file", path.display());
+/// What the system says; the caller names the file.
+fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    const ADVICE: &str = "cannot read the file; check the path and who may read it";
+    ensure!(std::fs::metadata(path).context(ADVICE)?.is_file(), "it is no regular file");
     // One byte more than allowed is refused by whoever parses it.
     let most = u64::try_from(MAX_CONFIG_FILE)?.saturating_add(1);
     let mut bytes = Vec::new();
-    std::fs::File::open(path).with_context(what)?.take(most).read_to_end(&mut bytes).with_context(what)?;
+    std::fs::File::open(path).context(ADVICE)?.take(most).read_to_end(&mut bytes).context(ADVICE)?;
     Ok(bytes)
 }
 
+fn parse(path: &Path, format: ConfigFormat) -> Result<Option<config_file::ConfigFile>> {
+    Ok(config_file::ConfigFile::read(&read_bytes(path)?, format)?)
+}
+
+fn cloud_config(path: &Path) -> String {
+    format!("cloud-config {}", path.display())
+}
+
 impl ProviderConfig {
-    /// The files that the component reads, by their declared names.
+    /// The files that the component reads, by their declared names. The first is the cloud-config; others are where the
+    /// cloud-config says or the component expects them, and count only when they are granted.
     ///
     /// # Errors
     ///
     /// Names the file and, for what cannot be parsed, the place in it.
-    pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<BTreeMap<String, ConfigFile>> {
-        let Some(path) = &self.cloud_config else { return Ok(BTreeMap::new()) };
-        let bytes = read_cloud_config(path)?;
-        let Some(declared) = descriptor.files.first() else {
-            bail!("cloud-config {}: provider {} reads no such file; leave it out", path.display(), descriptor.name);
+    pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<Files> {
+        let mut files = Files::new();
+        let Some((first, others)) = descriptor.files.split_first() else {
+            return match &self.cloud_config {
+                Some(path) => {
+                    bail!(
+                        "cloud-config {}: provider {} reads no such file; leave it out",
+                        path.display(),
+                        descriptor.name
+                    )
+                }
+                None => Ok(files),
+            };
         };
-        let file =
-            ConfigFile::read(&bytes, declared.format).with_context(|| format!("cloud-config {}", path.display()))?;
-        Ok(file.map(|file| (declared.name.clone(), file)).into_iter().collect())
+        if let Some(path) = &self.cloud_config
+            && let Some(file) = parse(path, first.format).with_context(|| cloud_config(path))?
+        {
+            files.insert(first.name.clone(), (path.clone(), file));
+        }
+        for declared in others {
+            let Some(path) = self.path_of(declared, &files)? else { continue };
+            let what = || format!("file {} ({})", path.display(), declared.name);
+            if let Some(file) = parse(&path, declared.format).with_context(what)? {
+                files.insert(declared.name.clone(), (path, file));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Where a further file is; none when nobody names one, or when the one that the component expects is not there.
+    fn path_of(&self, declared: &ConfigFile, files: &Files) -> Result<Option<PathBuf>> {
+        let named = declared.path_keys.iter().find_map(|key| {
+            let (file, key) = key.split_once(':')?;
+            let path = files.get(file)?.1.value(key)?.text().filter(|path| !path.is_empty())?;
+            Some(PathBuf::from(path))
+        });
+        if let Some(path) = named {
+            // A component says which key is a path: only the operator can say that it may be read.
+            ensure!(
+                self.grants.allow_files.contains(&path),
+                "file {} ({}) is named in the cloud-config but not granted; --allow-file {} grants it",
+                path.display(),
+                declared.name,
+                path.display()
+            );
+            return Ok(Some(path));
+        }
+        let mut expected = declared.default_paths.iter().map(PathBuf::from);
+        Ok(expected.find(|path| self.grants.allow_files.contains(path) && path.exists()))
     }
 
     /// Whether its cloud-config is a text that can be a configuration: said at start, before any provider is there to say in
     /// which format it is.
     pub(crate) fn cloud_config_is_readable(&self) -> Result<()> {
         let Some(path) = &self.cloud_config else { return Ok(()) };
-        let bytes = read_cloud_config(path)?;
-        ccm_egress::config_file::text(&bytes).map(drop).with_context(|| format!("cloud-config {}", path.display()))
+        let is_text = || config_file::text(&read_bytes(path)?).map(drop).map_err(anyhow::Error::from);
+        is_text().with_context(|| cloud_config(path))
     }
 }
 

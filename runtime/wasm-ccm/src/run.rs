@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_cloud::{BatchSettings, Batcher, Lookups, Member};
+use ccm_cloud::{Alone, BatchSettings, Batcher, Lookups, Member, NodeSelector};
 use ccm_controllers::{
-    EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeSettings, Reflector, WriteGate,
-    WriteGateSettings,
+    EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeLabels, NodeSettings, Reflector,
+    WriteGate, WriteGateSettings,
 };
 use ccm_sandbox::{Provider, Sandbox};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -27,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
+use crate::door::Walls;
+use crate::exchange_metrics::ExchangeMetrics;
 use crate::limits::LimitSettings;
 use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
@@ -77,6 +80,8 @@ fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
                 name: given.cloud_provider.clone(),
                 cloud_config: given.cloud_config.clone(),
                 settings,
+                grants: given.grants.settings(),
+                credentials: given.grants.credential.iter().cloned().collect(),
                 wasi: given.wasi.unwrap_or_default(),
                 limits: LimitSettings::from_pairs(&given.limit)?,
             };
@@ -95,6 +100,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     let mut registry = Registry::default();
     let process = ProcessMetrics::register(&mut registry);
     let calls = CallMetrics::register(&mut registry);
+    let exchanges = ExchangeMetrics::register(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let config = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
     let client = Client::try_from(config).context("the API server's address or credentials cannot be used")?;
@@ -121,14 +127,26 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     tasks.spawn_background(EVENT_WRITER, writer.run(drain));
 
     let sandbox = Sandbox::try_new()?;
+    let reflector = Reflector::<Node>::new(client.clone(), &metrics.store);
     let surroundings = Surroundings {
         sandbox,
         client: client.clone(),
         events: Arc::new(recorder.clone()),
         observer: Arc::new(calls),
-        cluster_name: args.cluster_name.clone(),
-        cluster_cidrs: args.cluster_cidr.clone(),
+        walls: Walls {
+            client: client.clone(),
+            leadership: Arc::new(Alone),
+            exchanges: Arc::new(exchanges),
+            nodes: selection.has(Controller::Node).then(|| {
+                let labels = NodeLabels::new(reflector.reader(), reflector.first_list());
+                Arc::new(labels) as Arc<dyn NodeSelector>
+            }),
+            cluster_name: args.cluster_name.clone(),
+            cluster_cidrs: args.cluster_cidr.clone(),
+            trace_http: args.trace_http,
+        },
         readiness: readiness.clone(),
+        kept: Mutex::default(),
     };
     // All that is waited for, from the beginning: nobody may find the process ready between two steps.
     providers.iter().for_each(|provider| surroundings.announce(provider));
@@ -147,7 +165,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         tracing::info!(controller = controller.name(), "{what}");
     }
     if selection.has(Controller::Node) {
-        let shared = NodeParts { args: &args, client, gate, recorder, metrics };
+        let shared = NodeParts { args: &args, reflector, gate, recorder, metrics };
         start_node_controller(&mut tasks, shared, providers, readiness);
     }
     let ended = tasks.unless_stopped(std::future::pending::<Infallible>()).await;
@@ -158,14 +176,14 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
 /// What the node controller takes from the process.
 struct NodeParts<'a> {
     args: &'a RunArgs,
-    client: Client,
+    reflector: Reflector<Node>,
     gate: WriteGate,
     recorder: EventRecorder,
     metrics: Metrics,
 }
 
 fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec<Provider>, readiness: Readiness) {
-    let NodeParts { args, client, gate, recorder, metrics } = parts;
+    let NodeParts { args, mut reflector, gate, recorder, metrics } = parts;
     let batches = BatchSettings {
         max_nodes: args.lookup_batch_nodes,
         max_calls: args.lookup_batch_calls,
@@ -178,9 +196,9 @@ fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec
         tasks.spawn_background("node lookups", work);
         Member { schemes, batcher }
     };
+    let recoveries = providers.iter().flat_map(Provider::recoveries).collect();
     let call_time = providers.iter().map(Provider::call_time).max().unwrap_or_default();
     let lookups = Lookups::new(providers.into_iter().map(member).collect());
-    let mut reflector = Reflector::<Node>::new(client, &metrics.store);
     let first_list = reflector.first_list();
     let controller = NodeController::new(NodeControllerParts {
         gate,
@@ -188,6 +206,7 @@ fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec
         first_list: first_list.clone(),
         keys: reflector.subscribe(),
         lookups,
+        recoveries,
         recorder,
         metrics: metrics.node,
         queue_metrics: metrics.queue,

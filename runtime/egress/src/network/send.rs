@@ -53,7 +53,13 @@ impl Network {
                 Ok(permit) => permit,
                 Err(refusal) => {
                     let error = prefix(TransportError { maybe_sent, ..refusal.into() });
-                    self.tell(&request.endpoint, operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
+                    self.tell(
+                        &request.endpoint,
+                        operation,
+                        Outcome::Failed(error.reason),
+                        Duration::ZERO,
+                        Duration::ZERO,
+                    );
                     return Err(error);
                 }
             };
@@ -88,7 +94,10 @@ impl Network {
             let delay = if again { delays.next() } else { None };
             match delay {
                 Some(delay) if call.remaining() > delay => tokio::time::sleep(delay).await,
-                _ => return answer.map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error }),
+                _ => {
+                    return answer
+                        .map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error });
+                }
             }
             attempt = attempt.saturating_add(1);
         }
@@ -191,7 +200,10 @@ impl Network {
         let value = find(&capture.source, headers, body).ok_or_else(|| failed(missing(&capture.source)))?;
         let least = self.limits().min_credential_bytes;
         if value.expose().len() < least {
-            let why = format!("what it gives as {:?} has less than {least} bytes (limit min-credential-bytes)", capture.credential);
+            let why = format!(
+                "what it gives as {:?} has less than {least} bytes (limit min-credential-bytes)",
+                capture.credential
+            );
             return Err(failed(why));
         }
         let said = capture.expires.as_ref().and_then(|source| find(source, headers, body)).and_then(|text| life(&text));
@@ -257,7 +269,12 @@ async fn read(mut answer: reqwest::Response, most: usize) -> Result<Bytes, Trans
                 return Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) });
             }
             Ok(None) => return Ok(body.freeze()),
-            Err(error) => return Err(TransportError { maybe_sent: true, ..client::transport_error(error, "the answer broke off") }),
+            Err(error) => {
+                return Err(TransportError {
+                    maybe_sent: true,
+                    ..client::transport_error(error, "the answer broke off")
+                });
+            }
         }
     }
 }

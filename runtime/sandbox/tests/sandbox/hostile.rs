@@ -156,10 +156,7 @@ async fn no_request_leaves() {
         rig.labels(node("http"), Need::Metadata).await,
         map(&[
             ("hostile.example/reason", "denied"),
-            (
-                "hostile.example/message",
-                "endpoint \"evil\" is not granted: this version of wasm-ccm has no way to grant one"
-            ),
+            ("hostile.example/message", "GET /: the provider declares no endpoint `evil`, only []"),
         ])
     );
 }

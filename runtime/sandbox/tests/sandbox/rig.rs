@@ -5,12 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ccm_cloud::{
-    EventSink, Failure, FindError, Finding, Instance, InstanceState, Instances as _, Need, Node, Reaction,
+    Alone, Descriptor, EventSink, Failure, FindError, Finding, Instance, InstanceState, Instances as _, Need, Node,
+    Reaction, Source,
 };
 use ccm_cloud::{Severity, Subject};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
-use ccm_egress::log::LogLimits;
+use ccm_egress::credentials::{CredentialSource, Credentials};
+use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
+use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
 use ccm_egress::settings::Settings;
 use ccm_sandbox::{CallEnd, CallObserver, Limits, LoadError, Provider, Sandbox};
 use parking_lot::Mutex;
@@ -78,7 +81,9 @@ impl Rig {
     pub(crate) async fn of(bytes: Vec<u8>, limits: Limits, settings: Settings) -> Result<Self, LoadError> {
         let component = Sandbox::try_new().unwrap().load(bytes, limits, true).await?;
         let record = Arc::new(Record::default());
-        let door = Door { settings, cache: Cache::new(Cache::DEFAULT_BYTES), log: LogLimits::default() };
+        let network = network(component.descriptor(), &OperatorGrants::default(), BTreeMap::new());
+        let cache = Cache::new(Cache::DEFAULT_BYTES);
+        let door = Door { settings, cache, network: Some(network), ..Door::closed() };
         let provider = component.into_provider(door, Some(Arc::clone(&record) as _), Some(Arc::clone(&record) as _));
         Ok(Self { provider, record })
     }
@@ -110,6 +115,28 @@ impl Rig {
         let [end] = ends.as_slice() else { panic!("not one call ended but {ends:?}") };
         *end
     }
+}
+
+/// The network of a provider, with these grants.
+pub(crate) fn network(
+    descriptor: &Descriptor,
+    operator: &OperatorGrants,
+    credentials: BTreeMap<String, CredentialSource>,
+) -> Network {
+    let settings = NetworkSettings::default();
+    let nowhere = |_: &Source| None;
+    let endpoints =
+        Endpoints::resolve(&descriptor.endpoints, operator, nowhere, settings.client, Bindings::default()).unwrap();
+    let least = settings.limits.min_credential_bytes;
+    let parts = NetworkParts {
+        provider: descriptor.name.clone(),
+        endpoints,
+        credentials: Credentials::new(descriptor, credentials, vec![], Arc::default(), least),
+        settings,
+        leadership: Arc::new(Alone),
+        observer: None,
+    };
+    Network::new(parts, descriptor)
 }
 
 pub(crate) fn node(name: &str) -> Node {

@@ -9,8 +9,6 @@ use ccm_cloud::{Address, AddressKind, Finding, Instances as _, Need, Node};
 use ccm_e2e::report::{Report, Target};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
-use ccm_egress::log::LogLimits;
-use ccm_egress::settings::Settings;
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use tokio::time::Instant;
 
@@ -72,7 +70,7 @@ async fn bench() -> Result<()> {
 
 /// What a provider gets whose operator configured nothing.
 fn door() -> Door {
-    Door { settings: Settings::default(), cache: Cache::new(Cache::DEFAULT_BYTES), log: LogLimits::default() }
+    Door { cache: Cache::new(Cache::DEFAULT_BYTES), ..Door::closed() }
 }
 
 /// Nodes as kubelets register them.
