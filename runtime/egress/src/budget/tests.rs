@@ -216,6 +216,37 @@ async fn a_429_pauses_as_long_as_it_says_within_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_longest_of_several_orders_holds() {
+    let budget = budget(patient());
+    let mut permits =
+        join_all((0..4).map(|_| budget.acquire(Class::Write, far()))).await.into_iter().map(Result::unwrap);
+    for value in ["30", "120", "5"] {
+        permits.next().unwrap().answered(429, &headers(&[("retry-after", value)]));
+    }
+    between(budget.left().paused, 120 * S, 122 * S);
+    permits.next().unwrap().answered(200, &HeaderMap::new());
+    between(budget.left().paused, 120 * S, 122 * S);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_outlasts_the_breaker() {
+    let budget = budget(patient());
+    fail(&budget, 4).await;
+    ask(&budget, Class::Write, 503, &[("retry-after", "120")]).await;
+    let refused = refused(&budget, Class::Write).await;
+    assert_eq!(refused.reason, RefusedReason::Open);
+    between(refused.retry_after, 120 * S, 122 * S);
+    assert!(refused.message.starts_with("the cloud asked for no requests for another 12"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_line_behind_a_pause_says_when_the_pause_is_over() {
+    let budget = budget(BudgetSettings { per_second: 1.0, burst: NonZeroU32::MIN, ..patient() });
+    ask(&budget, Class::Write, 429, &[("retry-after", "60")]).await;
+    between(refused(&budget, Class::Write).await.retry_after, 60 * S, 62 * S);
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_pause_one_request_shows_whether_it_was_long_enough() {
     let budget = budget(patient());
     ask(&budget, Class::Write, 429, &[("retry-after", "5")]).await;
@@ -329,6 +360,18 @@ async fn with_nothing_left_one_urgent_request_at_a_time_finds_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn others_do_not_wait_for_the_probe_when_an_earlier_request_shows_that_something_is_left() {
+    let budget = budget(patient());
+    let mut earlier = budget.acquire(Class::Write, far()).await.unwrap();
+    ask(&budget, Class::Write, 200, &[("ratelimit-remaining", "0")]).await;
+    let _probe = budget.acquire(Class::Write, far()).await.unwrap();
+    let mut other = pin!(budget.acquire(Class::Write, far()));
+    assert!(poll!(&mut other).is_pending());
+    earlier.answered(200, &headers(&[("ratelimit-remaining", "7")]));
+    assert!(other.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_per_minute_holds_refreshes_for_the_minute_and_not_until_the_hourly_reset() {
     let budget = budget(patient());
     let pairs = [
@@ -412,9 +455,9 @@ async fn a_failed_probe_sends_those_away_who_cannot_wait_for_the_next() {
     let budget = budget(patient());
     fail(&budget, 5).await;
     let mut probe = budget.acquire(Class::Write, far()).await.unwrap();
-    let mut short = pin!(budget.acquire(Class::Write, Instant::now() + S));
     let mut long = pin!(budget.acquire(Class::Write, far()));
-    assert!(poll!(&mut short).is_pending() && poll!(&mut long).is_pending());
+    let mut short = pin!(budget.acquire(Class::Write, Instant::now() + S));
+    assert!(poll!(&mut long).is_pending() && poll!(&mut short).is_pending());
     probe.failed(Fault::Lost);
     drop(probe);
     let start = Instant::now();

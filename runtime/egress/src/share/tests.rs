@@ -39,6 +39,11 @@ impl Cloud {
     }
 }
 
+/// For an answer that is there already.
+async fn unasked() -> Result<Response, TransportError> {
+    panic!("asked again")
+}
+
 fn text(answer: &Answer) -> &str {
     std::str::from_utf8(&answer.result.as_ref().as_ref().unwrap().body).unwrap()
 }
@@ -99,8 +104,22 @@ async fn an_older_exchange_that_ends_later_does_not_replace_the_newer_answer() {
     advance(S).await;
     shared.get(A, Duration::ZERO, async || response(200, b"new".to_vec())).await;
     assert_eq!(text(&slow.await), "old");
-    let kept = shared.get(A, 100 * S, || -> std::future::Ready<_> { panic!("it is kept") }).await;
+    let kept = shared.get(A, 100 * S, unasked).await;
     assert_eq!(text(&kept), "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_older_exchange_does_not_end_the_newer_one() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let mut older = pin!(shared.get(A, S, || cloud.ask()));
+    assert!(poll!(&mut older).is_pending());
+    advance(S / 2).await;
+    let mut newer = pin!(shared.get(A, Duration::ZERO, || cloud.ask()));
+    assert!(poll!(&mut newer).is_pending());
+    assert_eq!(text(&older.await), "1");
+    let joined = shared.get(A, S / 4, unasked);
+    let (newer, joined) = futures::join!(newer, joined);
+    assert_eq!((text(&newer), text(&joined), joined.source), ("2", "2", Source::Joined));
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +211,7 @@ async fn one_answer_may_take_all_the_room() {
         shared.get([i; 32], S, || ready(response(200, vec![0; 1000]))).await;
     }
     shared.get([200; 32], S, || ready(response(200, vec![0; 19_000]))).await;
-    assert_eq!(shared.get([200; 32], S, pending).await.source, Source::Kept);
+    assert_eq!(shared.get([200; 32], S, unasked).await.source, Source::Kept);
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,8 +222,16 @@ async fn stale_answers_are_dropped_when_time_has_passed() {
     }
     let both = shared.bytes();
     advance(61 * S).await;
-    assert_eq!(shared.get(A, 600 * S, pending).await.source, Source::Kept);
+    assert_eq!(shared.get(A, 600 * S, unasked).await.source, Source::Kept);
     assert_eq!(shared.bytes(), both / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_stays_as_long_as_the_most_content_of_those_who_waited_can_use_it() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    futures::join!(shared.get(A, S, || cloud.ask()), shared.get(A, 600 * S, || cloud.ask()));
+    advance(300 * S).await;
+    assert_eq!(shared.get(A, 600 * S, unasked).await.source, Source::Kept);
 }
 
 #[tokio::test(start_paused = true)]
