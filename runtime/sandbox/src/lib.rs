@@ -15,6 +15,7 @@
 mod bindings;
 mod call;
 mod convert;
+mod descriptor;
 mod engine;
 mod error;
 mod host;

@@ -15,6 +15,7 @@ use wasmtime::component::{Instance, InstancePre};
 
 use crate::bindings::exports::ccm::cloud::{cluster, instances, load_balancer_survey, load_balancers, meta, routes};
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
+use crate::descriptor::check_descriptor;
 use crate::outline::full_name;
 use crate::{CallError, Limits, LoadError, Outline, convert};
 
@@ -172,32 +173,6 @@ impl Linked {
         check_descriptor(&descriptor)?;
         Ok(Component { outline, descriptor, limits, code })
     }
-}
-
-fn check_descriptor(descriptor: &Descriptor) -> Result<(), LoadError> {
-    let name = &descriptor.name;
-    if !is_dns_label(name) {
-        return Err(LoadError::Descriptor(format!("its name {name:?} is not a DNS label (a-z, 0-9, -; at most 63)")));
-    }
-    let [_, ..] = descriptor.provider_id_schemes.as_slice() else {
-        return Err(LoadError::Descriptor("it names no scheme of provider IDs".to_owned()));
-    };
-    if let Some(scheme) = descriptor.provider_id_schemes.iter().find(|scheme| !is_scheme(scheme)) {
-        return Err(LoadError::Descriptor(format!("{scheme:?} is not a scheme (write it without ://)")));
-    }
-    Ok(())
-}
-
-fn is_dns_label(name: &str) -> bool {
-    (1..=63).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-}
-
-fn is_scheme(scheme: &str) -> bool {
-    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 /// A provider that runs.

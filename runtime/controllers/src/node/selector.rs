@@ -230,6 +230,20 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_told_by_name_in_order_and_only_once_they_are_all_known() {
+        let mut writer = kube::runtime::reflector::store::Writer::<Node>::default();
+        for (name, pool) in [("b", "web"), ("a", "web"), ("c", "db")] {
+            let node = crate::testing::node(name).label("pool", pool).object();
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(node));
+        }
+        let nodes = NodeLabels::new(writer.as_reader(), FirstList::there());
+        assert_eq!(nodes.matching("pool=web"), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(nodes.matching("").map(|all| all.len()), Ok(3));
+        assert!(nodes.matching("pool=").is_ok_and(|none| none.is_empty()));
+        assert!(nodes.matching("=").is_err());
+    }
+
+    #[test]
     fn what_cannot_be_read_is_an_error_that_names_it() {
         let cases = [
             "=web",

@@ -1,0 +1,146 @@
+//! What a component says of itself, and whether that can be.
+
+use std::collections::BTreeSet;
+
+use ccm_cloud::{Credential, Descriptor, Place};
+
+use crate::LoadError;
+
+/// Checks what grants, files and metrics will rely on.
+pub(crate) fn check_descriptor(descriptor: &Descriptor) -> Result<(), LoadError> {
+    complaint(descriptor).map_or(Ok(()), |complaint| Err(LoadError::Descriptor(complaint)))
+}
+
+fn complaint(descriptor: &Descriptor) -> Option<String> {
+    let name = &descriptor.name;
+    if !is_dns_label(name) {
+        return Some(format!("its name {name:?} is not a DNS label (a-z, 0-9, -; at most 63)"));
+    }
+    if descriptor.provider_id_schemes.is_empty() {
+        return Some("it names no scheme of provider IDs".to_owned());
+    }
+    if let Some(scheme) = descriptor.provider_id_schemes.iter().find(|scheme| !is_scheme(scheme)) {
+        return Some(format!("{scheme:?} is not a scheme (write it without ://)"));
+    }
+    let files = descriptor.files.iter().map(|file| &file.name);
+    let endpoints = descriptor.endpoints.iter().map(|endpoint| &endpoint.name);
+    let credentials = descriptor.credentials.iter().map(|credential| &credential.name);
+    let settings = descriptor.settings.iter().map(|setting| &setting.name);
+    twice("file", files)
+        .or_else(|| twice("endpoint", endpoints))
+        .or_else(|| twice("credential", credentials))
+        .or_else(|| twice("setting", settings))
+        .or_else(|| descriptor.credentials.iter().find_map(|credential| misuse(credential, descriptor)))
+}
+
+/// One of two things of the same name would be the one that grants are for.
+fn twice<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Some(format!("it has a {what} without a name"));
+        }
+        if !seen.insert(name) {
+            return Some(format!("it has two of the {what} {name:?}"));
+        }
+    }
+    None
+}
+
+fn misuse(credential: &Credential, descriptor: &Descriptor) -> Option<String> {
+    for used in &credential.uses {
+        let name = &credential.name;
+        if !descriptor.endpoints.iter().any(|endpoint| endpoint.name == used.endpoint) {
+            return Some(format!(
+                "credential {name:?} is used for endpoint {:?}, which it does not have",
+                used.endpoint
+            ));
+        }
+        if used.place == Place::Body && used.path.is_none() {
+            return Some(format!("credential {name:?} is used in bodies, and no path says in which"));
+        }
+    }
+    None
+}
+
+fn is_dns_label(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ccm_cloud::{CredentialUse, Endpoint, Setting, Source, ValueKind};
+
+    use super::*;
+
+    fn endpoint(name: &str) -> Endpoint {
+        let (base_url, purpose) = (Source::default(), String::new());
+        Endpoint { name: name.into(), purpose, base_url, default_base_url: None, tls: None }
+    }
+
+    fn credential(name: &str, endpoint: &str, place: Place, path: Option<&str>) -> Credential {
+        let uses = vec![CredentialUse { endpoint: endpoint.into(), place, path: path.map(Into::into) }];
+        Credential { name: name.into(), purpose: String::new(), required: false, value: Source::default(), uses }
+    }
+
+    fn setting(name: &str) -> Setting {
+        Setting {
+            name: name.into(),
+            purpose: String::new(),
+            kind: ValueKind::Text,
+            default: None,
+            allowed: vec![],
+            value: Source::default(),
+        }
+    }
+
+    fn good() -> Descriptor {
+        Descriptor {
+            name: "good".into(),
+            version: String::new(),
+            revision: String::new(),
+            provider_id_schemes: vec!["good".into()],
+            files: vec![],
+            endpoints: vec![endpoint("api"), endpoint("identity")],
+            credentials: vec![credential("token", "api", Place::Body, Some("/login"))],
+            settings: vec![setting("mood")],
+            annotations: vec![],
+            more: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_description_that_grants_cannot_rely_on_is_refused() {
+        type Change = fn(&mut Descriptor);
+        let cases: [(Change, Option<&str>); 9] = [
+            (|_| (), None),
+            (|d| d.name = "Not a label".into(), Some("DNS label")),
+            (|d| d.provider_id_schemes.clear(), Some("no scheme")),
+            (|d| d.provider_id_schemes.push("a://".into()), Some("without ://")),
+            (|d| d.endpoints.push(endpoint("api")), Some("two of the endpoint \"api\"")),
+            (|d| d.settings.push(setting("mood")), Some("two of the setting")),
+            (|d| d.settings.push(setting("")), Some("without a name")),
+            (|d| d.credentials.push(credential("x", "nowhere", Place::Signing, None)), Some("\"nowhere\"")),
+            (|d| d.credentials.push(credential("x", "api", Place::Body, None)), Some("no path")),
+        ];
+        for (change, wanted) in cases {
+            let mut descriptor = good();
+            change(&mut descriptor);
+            let found = complaint(&descriptor);
+            match wanted {
+                None => assert_eq!(found, None),
+                Some(part) => assert!(found.as_deref().is_some_and(|found| found.contains(part)), "{found:?}: {part}"),
+            }
+        }
+    }
+}
