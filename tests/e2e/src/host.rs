@@ -70,6 +70,11 @@ impl Host {
         self.child.id().ok_or_else(|| anyhow!("the host has ended; its log:\n{}", self.log_text()))
     }
 
+    /// The health port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Lines of the log so far.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().clone()

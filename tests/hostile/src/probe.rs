@@ -26,7 +26,8 @@ pub(crate) fn settings() -> Attributes {
         label("file", seen(configured::file(FILE))),
         label("undeclared-file", seen(configured::file("/etc/passwd"))),
         label("cluster-name", configured::cluster_name()),
-        label("cluster-cidrs", configured::cluster_cidrs().join(",")),
+        // As the value of a label may be.
+        label("cluster-cidrs", configured::cluster_cidrs().join("_").replace(['/', ':'], "-")),
     ]
 }
 

@@ -34,16 +34,22 @@ pub(crate) fn ask(behaviour: &str) -> Result<Attributes, Failure> {
             let line = writeln!(std::io::stdout(), "hostile on standard output");
             ("stdout", line.map_or_else(|error| error.to_string(), |()| "written".to_owned()))
         }
-        "wasi-sleep" => {
-            // Longer than a tick of the host: from then on it has a turn to compute, which it should not keep.
-            let begun = std::time::Instant::now();
-            while begun.elapsed() < std::time::Duration::from_millis(100) {
-                std::hint::black_box(());
-            }
-            std::thread::sleep(std::time::Duration::from_secs(2));
-            ("slept", (begun.elapsed() >= std::time::Duration::from_secs(2)).to_string())
-        }
+        "wasi-sleep" => ("slept", sleep().to_string()),
         _ => return Err(Failure::unsupported(format!("{behaviour} is no question to WASI"))),
     };
     Ok(vec![crate::label(name, value)])
+}
+
+/// Computes longer than a tick of the host, so that it has a turn, then sleeps for two seconds. Whether it did.
+#[cfg(target_os = "wasi")]
+#[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "a guest has no tokio, and blocks nobody else")]
+fn sleep() -> bool {
+    use std::time::{Duration, Instant};
+    const NAP: Duration = Duration::from_secs(2);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(100) {
+        std::hint::black_box(());
+    }
+    std::thread::sleep(NAP);
+    begun.elapsed() >= NAP
 }

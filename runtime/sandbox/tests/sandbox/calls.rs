@@ -90,7 +90,7 @@ async fn a_guest_reads_its_files_and_settings_and_no_others() {
             ("hostile.example/file", r#"{"mood":"gay"}"#),
             ("hostile.example/undeclared-file", "none"),
             ("hostile.example/cluster-name", "blue"),
-            ("hostile.example/cluster-cidrs", "10.0.0.0/16,fd00::/48"),
+            ("hostile.example/cluster-cidrs", "10.0.0.0-16_fd00---48"),
         ])
     );
     let nothing = Rig::hostile(Limits::default()).await;

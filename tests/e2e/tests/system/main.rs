@@ -11,6 +11,7 @@
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
+//! | `flags` | flags that no other test needs: each changes what is seen |
 //! | `mistakes` | flags and files that cannot be |
 //! | `inspect` | `wasm-ccm inspect` |
 //! | `hostile` | providers that crash, WASI |
@@ -27,6 +28,7 @@
 mod acceptance;
 mod bytes;
 mod faults;
+mod flags;
 mod hostile;
 mod initialise;
 mod inspect;

@@ -165,7 +165,8 @@ fn a_port_that_is_in_use_ends_the_process_with_code_1_and_the_way_out() {
     assert!(complaint(&stderr).contains("--bind-address and --secure-port"), "{stderr}");
 }
 
-const KUBECONFIG: &str = "
+/// Of a cluster that is not there.
+pub(crate) const KUBECONFIG: &str = "
 apiVersion: v1
 kind: Config
 current-context: c

@@ -1,0 +1,214 @@
+//! Flags that no other test needs. Each test fails when its flag is ignored.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cluster::{NodeFixture, await_node};
+use ccm_e2e::host::{Host, component};
+use http::header::{AUTHORIZATION, HOST, TRANSFER_ENCODING};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use kube::{Client, Config};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::look::{addresses, await_untainted};
+use crate::mistakes::KUBECONFIG;
+use crate::stage::{LIMIT, Stage, cloudlycke};
+
+/// `--cluster-name`, `--cluster-cidr`, `--setting`, `--event-queue`
+#[tokio::test]
+async fn a_provider_sees_what_the_flags_say_of_the_cluster_and_has_room_for_as_many_events_as_they_say() {
+    let stage = Stage::new().await;
+    let host = stage.start([
+        &format!("--provider={}", component("guests/hostile.wasm").unwrap().display()),
+        "--cluster-name=blue",
+        "--cluster-cidr=10.244.0.0/16,fd00::/48",
+        "--setting=mood=merry",
+        "--event-queue=1",
+        "--lookup-batch-nodes=1",
+    ]);
+    NodeFixture::new("settings").register(stage.client()).await.unwrap();
+    let labels = await_untainted(stage.client(), "settings").await.metadata.labels.unwrap();
+    let seen = |name: &str| labels[&format!("hostile.example/{name}")].clone();
+    assert_eq!(
+        ["cluster-name", "cluster-cidrs", "setting"].map(seen),
+        ["blue", "10.244.0.0-16_fd00---48", "merry"].map(ToOwned::to_owned)
+    );
+    // Ten at once; whoever emits one cannot wait.
+    NodeFixture::new("event-flood").register(stage.client()).await.unwrap();
+    host.await_count("ccm_events_dropped_total", &[], LIMIT, |dropped| dropped >= 1.0).await.unwrap();
+    host.end().await;
+}
+
+/// `--lookup-batch-linger`, `--lookup-batch-calls`
+#[tokio::test]
+async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
+    const BETWEEN: Duration = Duration::from_millis(500);
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let host = stage.cloudlycke(&["--lookup-batch-linger=3s", "--node-status-update-frequency=1h"]);
+    host.ready().await;
+    for name in ["first", "second"] {
+        NodeFixture::new(name).internal_ip("10.0.0.1").register(client).await.unwrap();
+        tokio::time::sleep(BETWEEN).await;
+    }
+    for name in ["first", "second"] {
+        await_untainted(client, name).await;
+    }
+    assert_eq!(host.lookups().await, 1.0, "the first one waited for the second");
+    host.end().await;
+
+    let guest = format!("--provider={}", component("guests/hostile-wasi.wasm").unwrap().display());
+    let host = stage.start([&guest, "--lookup-batch-nodes=1", "--lookup-batch-calls=1"]);
+    host.ready().await;
+    // Its call takes two seconds.
+    NodeFixture::new("wasi-sleep").register(client).await.unwrap();
+    tokio::time::sleep(BETWEEN).await;
+    let begun = Instant::now();
+    NodeFixture::new("good").register(client).await.unwrap();
+    await_untainted(client, "good").await;
+    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}: in a call beside the other", begun.elapsed());
+    host.end().await;
+}
+
+/// `--master`, `--concurrent-node-status-updates`, `--kube-api-write-timeout`
+#[tokio::test]
+async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_their_time() {
+    const COUNT: usize = 8;
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let names: Vec<String> = (0..COUNT).map(|i| format!("n{i}")).collect();
+    for name in &names {
+        NodeFixture::new(name).internal_ip("10.0.0.1").initialized().register(client).await.unwrap();
+    }
+    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let host = stage.cloudlycke(&[
+        &format!("--master={}", way.url),
+        "--concurrent-node-status-updates=2",
+        "--kube-api-write-timeout=2s",
+        "--v=4",
+    ]);
+    for name in &names {
+        let is_refreshed = |node: &_| addresses(node).contains(&"ExternalIP 10.0.0.1".to_owned());
+        await_node(client, name, LIMIT, is_refreshed).await.unwrap();
+    }
+    assert_eq!(way.load.lock().most, 2, "writes at the same time");
+    NodeFixture::new(UNANSWERED).internal_ip("10.0.0.1").register(client).await.unwrap();
+    host.await_log(LIMIT, &["node not initialised", "no answer from the API server within 2s"]).await.unwrap();
+    host.end().await;
+}
+
+/// `--tls-cert-file`, `--tls-private-key-file`
+#[tokio::test]
+async fn the_health_port_has_the_certificate_that_the_flags_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let flags = [
+        format!("--provider={}", cloudlycke().display()),
+        format!("--tls-cert-file={}", file("tls.crt", made.cert.pem()).display()),
+        format!("--tls-private-key-file={}", file("tls.key", made.signing_key.serialize_pem()).display()),
+    ];
+    let mut host = Host::start(&file("kubeconfig", KUBECONFIG.to_owned()), flags).unwrap();
+    host.await_page("/livez", 200, LIMIT).await.unwrap();
+    let mut config = Config::new(format!("https://127.0.0.1:{}", host.port()).parse().unwrap());
+    config.root_cert = Some(vec![made.cert.der().to_vec()]);
+    let client = Client::try_from(config).unwrap();
+    let page = client.request_text(Request::get("/livez").body(vec![]).unwrap()).await;
+    assert_eq!(page.unwrap(), "ok", "to somebody who trusts that certificate and no other");
+    assert!(host.terminate().await.unwrap().success());
+}
+
+// === A slow way to the API server ===
+
+/// Writes about this Node get no answer.
+const UNANSWERED: &str = "unanswered";
+/// How long a write of addresses is under way.
+const SLOW: Duration = Duration::from_millis(300);
+
+/// Writes of addresses that are under way.
+#[derive(Default)]
+struct Load {
+    now: usize,
+    most: usize,
+}
+
+impl Load {
+    fn begin(&mut self) {
+        self.now += 1;
+        self.most = self.most.max(self.now);
+    }
+}
+
+/// Lets everything through to the API server as one user.
+struct Way {
+    url: String,
+    load: Arc<Mutex<Load>>,
+    _port: JoinSet<()>,
+}
+
+impl Way {
+    async fn to(client: Client) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let load = Arc::<Mutex<Load>>::default();
+        let (mut port, seen) = (JoinSet::new(), Arc::clone(&load));
+        port.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (client, load) = (client.clone(), Arc::clone(&seen));
+                let service = service_fn(move |request| pass(client.clone(), Arc::clone(&load), request));
+                connections.spawn(async move {
+                    let http = hyper::server::conn::http1::Builder::new();
+                    // Whoever gives up waiting ends the connection.
+                    http.serve_connection(TokioIo::new(stream), service).await.ok();
+                });
+            }
+        });
+        Self { url, load, _port: port }
+    }
+}
+
+async fn pass(
+    client: Client,
+    load: Arc<Mutex<Load>>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let is_slow = parts.method == Method::PATCH && path.ends_with("/status");
+    if parts.method == Method::PATCH && path.starts_with(&format!("/api/v1/nodes/{UNANSWERED}")) {
+        std::future::pending::<()>().await;
+    }
+    if is_slow {
+        load.lock().begin();
+        tokio::time::sleep(SLOW).await;
+    }
+    // The client of this side has its own.
+    parts.headers.remove(AUTHORIZATION);
+    parts.headers.remove(HOST);
+    let body = body.collect().await.unwrap().to_bytes();
+    let answer = client.send(Request::from_parts(parts, Body::from(body.to_vec()))).await;
+    if is_slow {
+        load.lock().now -= 1;
+    }
+    let mut answer = answer.unwrap_or_else(|_error| {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        response
+    });
+    answer.headers_mut().remove(TRANSFER_ENCODING);
+    Ok(answer)
+}
