@@ -17,7 +17,7 @@ struct Rig {
 
 impl Rig {
     async fn new(change: impl FnOnce(&mut Grants)) -> Self {
-        let (api, identity) = (Cloud::start(|_| ok("{}")).await, Cloud::start(|_| ok("{}")).await);
+        let (api, identity) = (Cloud::start(|_| ok("{}")), Cloud::start(|_| ok("{}")));
         let grants = Grants::of(&[("api", api.url()), ("identity", identity.url())]);
         let mut grants = grants
             .credential("token", TOKEN)
@@ -50,6 +50,7 @@ impl Rig {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better in tables")]
 fn send(request: Value) -> Value {
     json!({ "send": request })
 }
@@ -110,13 +111,12 @@ async fn what_the_operator_configured_is_not_bound_away() {
 
 #[tokio::test]
 async fn nobody_follows_a_redirect() {
-    let other = Cloud::start(|_| ok("{}")).await;
+    let other = Cloud::start(|_| ok("{}"));
     let url = other.url();
     let cloud = Cloud::start(move |asked| {
         let status = asked.line.trim_start_matches("GET /");
         Reply::Bytes(reply(&format!("{status} Moved"), &format!("location: {url}/stolen\r\n"), ""))
     });
-    let cloud = cloud.await;
     let guest = Scripted::new(Grants::of(&[("api", cloud.url())]).credential("token", TOKEN)).await;
     for status in [301, 302, 303, 307, 308] {
         let token = json!([["authorization", ["Bearer ", { "secret": "token" }]]]);
@@ -130,7 +130,7 @@ async fn nobody_follows_a_redirect() {
 /// The names are allowed, and lead somewhere else: `ccm_egress::client` has the tests with names of its own.
 #[tokio::test]
 async fn a_name_that_leads_to_this_machine_is_denied_when_it_is_resolved() {
-    let cloud = Cloud::start(|_| ok("{}")).await;
+    let cloud = Cloud::start(|_| ok("{}"));
     for granted in [false, true] {
         let mut grants = Grants::of(&[("api", cloud.url().replace("127.0.0.1", "localhost"))]);
         grants.operator.addresses.loopback = granted;
@@ -287,7 +287,7 @@ async fn a_path_is_canonical_or_refused() {
 
 #[tokio::test]
 async fn a_path_stays_below_the_base_url() {
-    let cloud = Cloud::start(|_| ok("{}")).await;
+    let cloud = Cloud::start(|_| ok("{}"));
     let guest = Scripted::new(Grants::of(&[("api", format!("{}/base/v2/", cloud.url()))])).await;
     for (path, wanted) in [("/x", "GET /base/v2/x"), ("/", "GET /base/v2/"), ("/x/", "GET /base/v2/x/")] {
         assert_eq!(guest.send(json!({ "path": path })).await["status"], 200);

@@ -13,7 +13,7 @@ use ccm_egress::addresses::AddressRules;
 use ccm_egress::cache::Cache;
 use ccm_egress::credentials::{CredentialSource, Credentials};
 use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
-use ccm_egress::network::{Network, NetworkLimits, NetworkParts, NetworkSettings};
+use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
 use ccm_egress::secret::Secret;
 use ccm_egress::settings::Settings;
 use ccm_sandbox::{CallEnd, CallObserver, Limits, LoadError, Provider, Sandbox};
@@ -153,11 +153,6 @@ impl Grants {
         self.credentials.push((name, value.to_owned()));
         self
     }
-
-    pub(crate) fn limits(mut self, change: impl FnOnce(&mut NetworkLimits)) -> Self {
-        change(&mut self.settings.limits);
-        self
-    }
 }
 
 /// The network of a provider, with these grants.
@@ -172,10 +167,12 @@ pub(crate) fn network(descriptor: &Descriptor, grants: Grants) -> Network {
         (name.to_owned(), CredentialSource::Environment { variable, value: Secret::new(value.into_bytes()) })
     };
     let given = credentials.into_iter().map(given).collect();
+    let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
+    drop(credentials.problems(descriptor)); // reads all of them, as the host does at start
     let parts = NetworkParts {
         provider: descriptor.name.clone(),
         endpoints,
-        credentials: Credentials::new(descriptor, given, vec![], Arc::default(), least),
+        credentials,
         settings,
         leadership,
         observer: None,

@@ -56,7 +56,7 @@ fn cloudstack(vector: usize, encoding: &str) -> Value {
 }
 
 async fn cloudstack_rig() -> (Cloud, Scripted) {
-    let cloud = Cloud::start(|_| ok("{}")).await;
+    let cloud = Cloud::start(|_| ok("{}"));
     let grants = Grants::of(&[("api", cloud.url())]);
     let grants = grants.credential("api-key", API_KEY).credential("secret-key", vectors::CLOUDSTACK_SECRET);
     (cloud, Scripted::new(grants).await)
@@ -99,7 +99,7 @@ async fn a_signed_form_of_cloudstack_arrives_byte_for_byte() {
 const DATE: &str = "Tue, 05 May 2026 12:00:00 GMT";
 
 async fn triton_rig(key: &str) -> (Cloud, Scripted) {
-    let cloud = Cloud::start(|_| ok("{}")).await;
+    let cloud = Cloud::start(|_| ok("{}"));
     let guest = Scripted::new(Grants::of(&[("api", cloud.url())]).credential("key", key)).await;
     (cloud, guest)
 }
@@ -188,7 +188,7 @@ async fn a_guest_learns_of_a_key_its_fingerprint_and_its_algorithm() {
 
 #[tokio::test]
 async fn a_cloud_that_repeats_what_it_was_sent_gives_no_signature_and_no_secret_away() {
-    let cloud = Cloud::start(|asked| ok(&json!({ "line": asked.line, "headers": asked.headers }).to_string())).await;
+    let cloud = Cloud::start(|asked| ok(&json!({ "line": asked.line, "headers": asked.headers }).to_string()));
     let grants = Grants::of(&[("api", cloud.url())]).credential("api-key", API_KEY);
     let guest = Scripted::new(grants.credential("secret-key", vectors::CLOUDSTACK_SECRET)).await;
     let query = json!([["apiKey", [{ "secret": "api-key" }]], ["signature", [cloudstack(0, "base64")]]]);

@@ -30,8 +30,8 @@ impl Asked {
 pub(crate) enum Reply {
     /// These bytes, and the connection ends.
     Bytes(Vec<u8>),
-    /// The same, after a while.
-    Late(Duration, Vec<u8>),
+    /// What comes out after a while.
+    Late(Duration, Box<dyn FnOnce() -> Vec<u8> + Send>),
     /// These bytes, and nothing after them for ever.
     Stall(Vec<u8>),
 }
@@ -57,8 +57,11 @@ pub(crate) struct Cloud {
 }
 
 impl Cloud {
-    pub(crate) async fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_after(std::future::ready(()), answer)
+    pub(crate) fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        let socket = socket();
+        let address = socket.local_addr().unwrap();
+        let listener = socket.listen(1024).unwrap();
+        Self::new(address, std::future::ready(listener), answer)
     }
 
     /// Refuses connections until `opens` is over.
@@ -66,12 +69,23 @@ impl Cloud {
         opens: impl Future<Output = ()> + Send + 'static,
         answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let socket = socket();
         let address = socket.local_addr().unwrap();
+        let listener = async move {
+            opens.await;
+            socket.listen(1024).unwrap()
+        };
+        Self::new(address, listener, answer)
+    }
+
+    fn new(
+        address: SocketAddr,
+        listener: impl Future<Output = TcpListener> + Send + 'static,
+        answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let asked = Arc::new(Mutex::default());
         let mut serving = JoinSet::new();
-        serving.spawn(listen(socket, opens, Arc::clone(&asked), Arc::new(answer)));
+        serving.spawn(accept(listener, Arc::clone(&asked), Arc::new(answer)));
         Self { address, asked, _serving: serving }
     }
 
@@ -85,14 +99,15 @@ impl Cloud {
     }
 }
 
-async fn listen(
-    socket: TcpSocket,
-    opens: impl Future<Output = ()> + Send,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    answer: Answer,
-) {
-    opens.await;
-    let listener: TcpListener = socket.listen(1024).unwrap();
+/// A place where nobody listens yet, and nobody else will.
+fn socket() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    socket
+}
+
+async fn accept(listener: impl Future<Output = TcpListener> + Send, asked: Arc<Mutex<Vec<Asked>>>, answer: Answer) {
+    let listener = listener.await;
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(serve(stream, Arc::clone(&asked), Arc::clone(&answer)));
@@ -103,16 +118,17 @@ async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Answe
     let Some(asked) = read(&mut stream).await else { return };
     all.lock().push(asked.clone());
     let reply = answer(&asked);
-    let bytes = match &reply {
+    let stalls = matches!(reply, Reply::Stall(_));
+    let bytes = match reply {
         Reply::Bytes(bytes) | Reply::Stall(bytes) => bytes,
         Reply::Late(time, bytes) => {
-            tokio::time::sleep(*time).await;
-            bytes
+            tokio::time::sleep(time).await;
+            bytes()
         }
     };
     // The other side may have gone away, which is the point of some tests.
-    let written = stream.write_all(bytes).await;
-    if matches!(reply, Reply::Stall(_)) && written.is_ok() {
+    let written = stream.write_all(&bytes).await;
+    if stalls && written.is_ok() {
         std::future::pending::<()>().await;
     }
     stream.shutdown().await.ok();
