@@ -387,3 +387,6 @@ impl From<Refusal> for TransportError {
 
 /// Which value of which captured credential a request carried.
 type Used = Vec<(String, Generation)>;
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue};
 use reqwest::Url;
 use zeroize::Zeroizing;
 
-use super::{Network, Used, refused};
+use super::{Network, NetworkLimits, Used, refused};
 use crate::credentials::{At, Part, SignedPart, Spot};
 use crate::encoding::Encoding;
 use crate::headers;
@@ -12,6 +12,9 @@ use crate::http::{Request, TransportError, TransportReason};
 use crate::paths;
 use crate::redact::Redactor;
 use crate::signature::Algorithm;
+
+/// Most signatures of a request. Those that there are need one; an RSA signature takes a millisecond.
+pub(super) const MAX_SIGNATURES: usize = 16;
 
 /// A request, ready to be sent.
 pub(super) struct Rendered {
@@ -37,6 +40,7 @@ impl Network {
     /// Whether each secret and each signature stands where it may.
     pub(super) fn check_places(&self, request: &Request) -> Result<(), TransportError> {
         let uses = self.credentials().uses();
+        let mut signatures = 0_usize;
         let places = request.query.iter().map(|(name, parts)| (At::Query(name), parts));
         let places = places.chain(request.headers.iter().map(|(name, parts)| (At::Header(name), parts)));
         for (place, parts) in places.chain(std::iter::once((At::Body, &request.body))) {
@@ -46,6 +50,11 @@ impl Network {
                     Part::Bytes(_) => {}
                     Part::Secret { credential, .. } => uses.check_secret(credential, spot)?,
                     Part::Signature { key, data, .. } => {
+                        signatures = signatures.saturating_add(1);
+                        if signatures > MAX_SIGNATURES {
+                            let why = format!("more than {MAX_SIGNATURES} signatures in one request");
+                            return Err(refused(TransportReason::Denied, why));
+                        }
                         uses.check_signature(key, spot)?;
                         for signed in data {
                             match signed {
@@ -73,22 +82,55 @@ impl Network {
         let query = filling.query(request)?;
         let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
-        let most = self.limits().url_bytes;
-        if target.len() > most {
-            let why = format!("path and query have more than {most} bytes (limit url-bytes)");
-            return Err(refused(TransportReason::TooLarge, why));
-        }
+        Room::url(self.limits()).check(target.len())?;
         filling.target = Some(target);
         let headers = filling.headers(request)?;
-        let body = filling.fill(&request.body)?;
-        let most = self.limits().request_bytes;
-        if body.len() > most {
-            let why = format!("the body has more than {most} bytes (limit request-bytes)");
-            return Err(refused(TransportReason::TooLarge, why));
-        }
+        let body = filling.fill(&request.body, Room::body(self.limits()))?;
         let signatures = filling.signatures.iter().map(|signature| ("signature", signature.as_slice()));
         let signatures = Redactor::new(signatures).map_err(super::cannot_hide)?;
         Ok(Rendered { url, headers, body: body.to_vec(), used: filling.used, signatures })
+    }
+}
+
+/// How much may be filled in. Looked at with every piece: a guest names a large secret a million times in a few bytes each.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    what: &'static str,
+    limit: &'static str,
+}
+
+impl Room {
+    const fn url(limits: &NetworkLimits) -> Self {
+        Self { bytes: limits.url_bytes, what: "path and query have", limit: "url-bytes" }
+    }
+
+    const fn headers(limits: &NetworkLimits) -> Self {
+        Self { bytes: limits.headers.bytes, what: "the headers have", limit: "header-bytes" }
+    }
+
+    const fn body(limits: &NetworkLimits) -> Self {
+        Self { bytes: limits.request_bytes, what: "the body has", limit: "request-bytes" }
+    }
+
+    /// Of a whole request, at most.
+    const fn signed(limits: &NetworkLimits) -> Self {
+        let bytes = limits.request_bytes.saturating_add(limits.url_bytes).saturating_add(limits.headers.bytes);
+        Self { bytes, what: "what is signed has", limit: "request-bytes" }
+    }
+
+    fn check(self, bytes: usize) -> Result<(), TransportError> {
+        let Self { bytes: most, what, limit } = self;
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(refused(TransportReason::TooLarge, format!("{what} more than {most} bytes (limit {limit})")))
+    }
+
+    fn append(self, to: &mut Vec<u8>, bytes: &[u8]) -> Result<(), TransportError> {
+        self.check(to.len().saturating_add(bytes.len()))?;
+        to.extend_from_slice(bytes);
+        Ok(())
     }
 }
 
@@ -99,29 +141,27 @@ impl Filling<'_> {
         }
         let mut query = Zeroizing::new(String::new());
         for (name, parts) in &request.query {
-            let value = self.fill(parts)?;
+            let value = self.fill(parts, Room::url(self.network.limits()))?;
             if !query.is_empty() {
                 query.push('&');
             }
             query.push_str(&paths::encode(name.as_bytes()));
             query.push('=');
             query.push_str(&Zeroizing::new(paths::encode(&value)));
+            Room::url(self.network.limits()).check(query.len())?;
         }
         Ok(Some(query))
     }
 
     fn headers(&mut self, request: &Request) -> Result<HeaderMap, TransportError> {
-        let limits = self.network.limits().headers;
+        let room = Room::headers(self.network.limits());
         let uses = self.network.credentials().uses();
         let mut map = HeaderMap::new();
         let mut bytes = 0_usize;
         for (name, parts) in &request.headers {
-            let value = self.fill(parts)?;
+            let value = self.fill(parts, room)?;
             bytes = bytes.saturating_add(name.len()).saturating_add(value.len());
-            if bytes > limits.bytes {
-                let why = format!("the headers have more than {} bytes (limit header-bytes)", limits.bytes);
-                return Err(refused(TransportReason::TooLarge, why));
-            }
+            room.check(bytes)?;
             let declared = uses.declares_header(&request.endpoint, name);
             let (name, mut value): (_, HeaderValue) = headers::check_request_header(name, &value, declared)?;
             value.set_sensitive(parts.iter().any(|part| !matches!(part, Part::Bytes(_))));
@@ -132,14 +172,16 @@ impl Filling<'_> {
         Ok(map)
     }
 
-    fn fill(&mut self, parts: &[Part]) -> Result<Zeroizing<Vec<u8>>, TransportError> {
+    fn fill(&mut self, parts: &[Part], room: Room) -> Result<Zeroizing<Vec<u8>>, TransportError> {
         let mut filled = Zeroizing::new(Vec::new());
         for part in parts {
             match part {
-                Part::Bytes(bytes) => filled.extend_from_slice(bytes),
-                Part::Secret { credential, encoding } => filled.extend_from_slice(&self.secret(credential, *encoding)?),
+                Part::Bytes(bytes) => room.append(&mut filled, bytes)?,
+                Part::Secret { credential, encoding } => {
+                    room.append(&mut filled, &self.secret(credential, *encoding)?)?;
+                }
                 Part::Signature { key, algorithm, data, encoding } => {
-                    filled.extend_from_slice(&self.signature(key, *algorithm, data, *encoding)?);
+                    room.append(&mut filled, &self.signature(key, *algorithm, data, *encoding)?)?;
                 }
             }
         }
@@ -169,13 +211,16 @@ impl Filling<'_> {
         encoding: Encoding,
     ) -> Result<Zeroizing<Vec<u8>>, TransportError> {
         let mut signed = Zeroizing::new(Vec::new());
+        let room = Room::signed(self.network.limits());
         for part in data {
             match part {
-                SignedPart::Bytes(bytes) => signed.extend_from_slice(bytes),
+                SignedPart::Bytes(bytes) => room.append(&mut signed, bytes)?,
                 SignedPart::Secret { credential, encoding } => {
-                    signed.extend_from_slice(&self.secret(credential, *encoding)?);
+                    room.append(&mut signed, &self.secret(credential, *encoding)?)?;
                 }
-                SignedPart::Target => signed.extend_from_slice(self.target.as_deref().unwrap_or_default().as_bytes()),
+                SignedPart::Target => {
+                    room.append(&mut signed, self.target.as_deref().unwrap_or_default().as_bytes())?;
+                }
             }
         }
         let signature = Zeroizing::new(self.network.credentials().sign(key, algorithm, &signed)?);

@@ -13,6 +13,7 @@ use crate::answer;
 use crate::budget::{Fault, Permit, Refused, RefusedReason};
 use crate::call::CallScope;
 use crate::client;
+use crate::credentials::Part;
 use crate::headers;
 use crate::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
 use crate::observe::Outcome;
@@ -72,6 +73,7 @@ impl Network {
             let waited = permit.waited();
             let (told, answer) = match outcome {
                 Ok((raw, rendered)) => {
+                    maybe_sent = true;
                     permit.answered(raw.status, &raw.headers);
                     let status = raw.status;
                     self.trace(request, operation, attempt, &rendered, Some(&raw), None, time, waited);
@@ -279,11 +281,26 @@ async fn read(mut answer: reqwest::Response, most: usize) -> Result<Bytes, Trans
     }
 }
 
+/// Whether the provider accepts JSON and nothing else; `*/*` beside it means that it does not care to say so.
 fn wants_json(request: &Request) -> bool {
-    let is_json = |parts: &Vec<crate::credentials::Part>| {
-        parts.iter().any(|part| matches!(part, crate::credentials::Part::Bytes(bytes) if bytes.ends_with(b"json")))
-    };
-    request.headers.iter().any(|(name, parts)| name.eq_ignore_ascii_case("accept") && is_json(parts))
+    let accepts = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
+    let mut wants = false;
+    for (_, parts) in accepts {
+        let written: Vec<u8> = parts
+            .iter()
+            .flat_map(|part| if let Part::Bytes(bytes) = part { bytes.as_slice() } else { &[] })
+            .copied()
+            .collect();
+        for range in String::from_utf8_lossy(&written).split(',') {
+            let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            match range.as_str() {
+                "" | "*/*" => {}
+                json if json.ends_with("json") => wants = true,
+                _ => return false,
+            }
+        }
+    }
+    wants
 }
 
 fn find(source: &CaptureSource, headers: &HeaderMap, body: &[u8]) -> Option<Secret> {

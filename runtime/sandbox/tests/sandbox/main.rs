@@ -2,15 +2,24 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 
+use ccm_egress::signature; // for the vectors of ccm-egress
+
 mod calls;
 mod capture;
+#[path = "../../../egress/src/network/tests/cloud.rs"]
+mod cloud;
+mod denials;
 mod hostile;
 mod limits;
 mod load;
+mod network_limits;
+mod requests;
 mod rig;
+mod signing;
 mod splice;
 mod turns;
 mod wasi;

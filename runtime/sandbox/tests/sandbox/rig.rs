@@ -5,21 +5,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Alone, Descriptor, EventSink, Failure, FindError, Finding, Instance, InstanceState, Instances as _, Need, Node,
-    Reaction, Source,
+    Alone, Descriptor, EventSink, Failure, FindError, Finding, Instance, InstanceState, Instances as _, Leadership,
+    Need, Node, Reaction, Severity, Source, Subject,
 };
-use ccm_cloud::{Severity, Subject};
 use ccm_egress::Door;
+use ccm_egress::addresses::AddressRules;
 use ccm_egress::cache::Cache;
 use ccm_egress::credentials::{CredentialSource, Credentials};
 use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
 use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_egress::secret::Secret;
 use ccm_egress::settings::Settings;
 use ccm_sandbox::{CallEnd, CallObserver, Limits, LoadError, Provider, Sandbox};
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 
 /// Components that the recipes build, below `target/`.
 pub(crate) const HOSTILE: &str = "guests/hostile.wasm";
+pub(crate) const SCRIPTED: &str = "guests/scripted.wasm";
 pub(crate) const HOSTILE_WASI: &str = "guests/hostile-wasi.wasm";
 pub(crate) const CLOUDLYCKE: &str = "providers/cloudlycke.wasm";
 
@@ -52,7 +55,7 @@ impl Record {
 
 impl CallObserver for Record {
     fn call_ended(&self, provider: &str, end: CallEnd) {
-        assert_eq!(provider, "hostile");
+        assert!(["hostile", "scripted"].contains(&provider), "{provider}");
         self.ends.lock().push(end);
     }
 }
@@ -81,7 +84,7 @@ impl Rig {
     pub(crate) async fn of(bytes: Vec<u8>, limits: Limits, settings: Settings) -> Result<Self, LoadError> {
         let component = Sandbox::try_new().unwrap().load(bytes, limits, true).await?;
         let record = Arc::new(Record::default());
-        let network = network(component.descriptor(), &OperatorGrants::default(), BTreeMap::new());
+        let network = network(component.descriptor(), Grants::default());
         let cache = Cache::new(Cache::DEFAULT_BYTES);
         let door = Door { settings, cache, network: Some(network), ..Door::closed() };
         let provider = component.into_provider(door, Some(Arc::clone(&record) as _), Some(Arc::clone(&record) as _));
@@ -117,26 +120,98 @@ impl Rig {
     }
 }
 
+/// What the operator grants a provider, and what it knows.
+pub(crate) struct Grants {
+    pub(crate) operator: OperatorGrants,
+    /// Names and values.
+    pub(crate) credentials: Vec<(&'static str, String)>,
+    pub(crate) settings: NetworkSettings,
+    pub(crate) leadership: Arc<dyn Leadership>,
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        Self {
+            operator: OperatorGrants::default(),
+            credentials: vec![],
+            settings: NetworkSettings::default(),
+            leadership: Arc::new(Alone),
+        }
+    }
+}
+
+impl Grants {
+    /// Endpoints on this machine; their hosts are allowed.
+    pub(crate) fn of(endpoints: &[(&str, String)]) -> Self {
+        let base_urls = endpoints.iter().map(|(name, url)| ((*name).to_owned(), url.clone())).collect();
+        let addresses = AddressRules { loopback: true };
+        let operator = OperatorGrants { base_urls, allow_http: true, addresses, ..OperatorGrants::default() };
+        Self { operator, ..Self::default() }
+    }
+
+    pub(crate) fn credential(mut self, name: &'static str, value: &str) -> Self {
+        self.credentials.push((name, value.to_owned()));
+        self
+    }
+}
+
 /// The network of a provider, with these grants.
-pub(crate) fn network(
-    descriptor: &Descriptor,
-    operator: &OperatorGrants,
-    credentials: BTreeMap<String, CredentialSource>,
-) -> Network {
-    let settings = NetworkSettings::default();
+pub(crate) fn network(descriptor: &Descriptor, grants: Grants) -> Network {
+    let Grants { operator, credentials, settings, leadership } = grants;
     let nowhere = |_: &Source| None;
     let endpoints =
-        Endpoints::resolve(&descriptor.endpoints, operator, nowhere, settings.client, Bindings::default()).unwrap();
+        Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();
     let least = settings.limits.min_credential_bytes;
+    let given = |(name, value): (&str, String)| {
+        let variable = format!("SCRIPTED_{name}");
+        (name.to_owned(), CredentialSource::Environment { variable, value: Secret::new(value.into_bytes()) })
+    };
+    let given = credentials.into_iter().map(given).collect();
+    let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
+    drop(credentials.problems(descriptor)); // reads all of them, as the host does at start
     let parts = NetworkParts {
         provider: descriptor.name.clone(),
         endpoints,
-        credentials: Credentials::new(descriptor, credentials, vec![], Arc::default(), least),
+        credentials,
         settings,
-        leadership: Arc::new(Alone),
+        leadership,
         observer: None,
     };
     Network::new(parts, descriptor)
+}
+
+/// The guest that does what a script says.
+pub(crate) struct Scripted(Provider);
+
+impl Scripted {
+    pub(crate) async fn new(grants: Grants) -> Self {
+        Self::with_limits(grants, Limits::default()).await
+    }
+
+    pub(crate) async fn with_limits(grants: Grants, limits: Limits) -> Self {
+        let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), limits, true).await.unwrap();
+        let network = network(component.descriptor(), grants);
+        let cache = Cache::new(Cache::DEFAULT_BYTES);
+        Self(component.into_provider(Door { cache, network: Some(network), ..Door::closed() }, None, None))
+    }
+
+    /// What came of each step.
+    pub(crate) async fn run(&self, steps: Value) -> Vec<Value> {
+        self.run_for(Need::Metadata, steps).await
+    }
+
+    pub(crate) async fn run_for(&self, need: Need, steps: Value) -> Vec<Value> {
+        let count = steps.as_array().unwrap().len();
+        let annotations = map(&[("scripted.example/script", &steps.to_string())]);
+        let findings = self.0.find(vec![Node { annotations, ..node("script") }], need).await.unwrap();
+        let [Finding::Found(instance)] = findings.as_slice() else { panic!("{findings:?}") };
+        (0..count).map(|step| serde_json::from_str(&instance.labels[&step.to_string()]).unwrap()).collect()
+    }
+
+    /// What came of the only step: a request.
+    pub(crate) async fn send(&self, request: Value) -> Value {
+        self.run(json!([{ "send": request }])).await.remove(0)
+    }
 }
 
 pub(crate) fn node(name: &str) -> Node {

@@ -1,0 +1,236 @@
+//! Every limit of the network, hit from inside a guest: what is just below goes through.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::cloud::{Asked, Cloud, Reply, ok, reply};
+use crate::rig::{Grants, Scripted};
+
+async fn rig(
+    answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    change: impl FnOnce(&mut Grants),
+) -> (Cloud, Scripted) {
+    let cloud = Cloud::start(answer);
+    let mut grants = Grants::of(&[("api", cloud.url())]);
+    change(&mut grants);
+    let guest = Scripted::new(grants).await;
+    (cloud, guest)
+}
+
+fn too_large(answer: &Value, limit: &str, maybe_sent: bool) {
+    assert_eq!((&answer["error"], &answer["maybe-sent"]), (&json!("too-large"), &json!(maybe_sent)), "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains(limit), "{answer} does not name {limit}");
+}
+
+#[tokio::test]
+async fn a_request_has_a_size() {
+    let (cloud, guest) = rig(
+        |_| ok("{}"),
+        |grants| {
+            let limits = &mut grants.settings.limits;
+            (limits.request_bytes, limits.url_bytes, limits.query_values) = (100, 50, 4);
+            (limits.headers.count, limits.headers.bytes) = (3, 60);
+            grants.credentials.push(("token", "t".repeat(30)));
+        },
+    )
+    .await;
+    let body = |bytes: usize| json!({ "method": "post", "path": "/", "body": ["x".repeat(bytes)] });
+    let path = |bytes: usize| json!({ "path": format!("/{}", "x".repeat(bytes - 1)) });
+    // A space is three bytes on its way.
+    let query = |spaces: usize| json!({ "path": "/12", "query": [["a", [" ".repeat(spaces)]]] });
+    let values = |count: usize| json!({ "path": "/", "query": vec![json!(["a", []]); count] });
+    let headers = |count: usize| json!({ "path": "/", "headers": vec![json!(["a", ["b"]]); count] });
+    let header = |bytes: usize| json!({ "path": "/", "headers": [["authorization", ["b".repeat(bytes - 13)]]] });
+    let secret = |bytes: usize| {
+        let value = json!([{ "secret": "token" }, "b".repeat(bytes - 43)]);
+        json!({ "path": "/", "headers": [["authorization", value]] })
+    };
+    type Case<'a> = (&'a dyn Fn(usize) -> Value, usize, &'a str);
+    let cases: [Case<'_>; 7] = [
+        (&body, 100, "limit request-bytes"),
+        (&path, 50, "limit url-bytes"),
+        (&query, 14, "limit url-bytes"),
+        (&values, 4, "limit query-values"),
+        (&headers, 3, "limit headers"),
+        (&header, 60, "limit header-bytes"),
+        (&secret, 60, "limit header-bytes"),
+    ];
+    for (request, most, limit) in cases {
+        let answer = guest.send(request(most)).await;
+        assert_eq!(answer["status"], 200, "{limit}: {answer}");
+        assert_eq!(cloud.take().len(), 1);
+        too_large(&guest.send(request(most + 1)).await, limit, false);
+        assert_eq!(cloud.take(), [], "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_counted_while_it_is_read_and_after_it_was_unpacked() {
+    let packed = |bytes: usize| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&vec![b' '; bytes]).unwrap();
+        encoder.finish().unwrap()
+    };
+    let answer = move |asked: &Asked| match asked.line.as_str() {
+        "GET /fits" => Reply::Bytes(reply("200 OK", "", " ".repeat(2000))),
+        "GET /large" => Reply::Bytes(reply("200 OK", "", " ".repeat(2001))),
+        // No end in sight: only who counts while reading answers at once.
+        "GET /endless" => {
+            Reply::Stall([b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".as_slice(), &[b' '; 3000]].concat())
+        }
+        "GET /packed" => Reply::Bytes(reply("200 OK", "content-encoding: gzip\r\n", packed(2000))),
+        "GET /bomb" => Reply::Bytes(reply("200 OK", "content-encoding: gzip\r\n", packed(50 << 20))),
+        "GET /failed" => Reply::Bytes(reply("500 Internal Server Error", "", " ".repeat(2001))),
+        other => panic!("{other}"),
+    };
+    let (cloud, guest) = rig(answer, |grants| grants.settings.limits.response_bytes = 2000).await;
+    for fits in ["/fits", "/packed"] {
+        let answer = guest.send(json!({ "path": fits })).await;
+        assert_eq!((&answer["status"], &answer["body"]), (&json!(200), &json!(" ".repeat(2000))), "{fits}");
+    }
+    cloud.take();
+    for large in ["/large", "/endless", "/bomb", "/failed"] {
+        let start = Instant::now();
+        too_large(&guest.send(json!({ "path": large })).await, "limit response-bytes", true);
+        assert!(start.elapsed() < Duration::from_secs(5), "{large}: {:?}", start.elapsed());
+        assert_eq!(cloud.take().len(), 1, "{large} is not asked for again");
+    }
+}
+
+#[tokio::test]
+async fn headers_of_an_answer_are_counted_and_measured() {
+    let answer = |asked: &Asked| {
+        let (count, bytes) = asked.line.trim_start_matches("GET /").split_once('/').unwrap();
+        let (count, bytes): (usize, usize) = (count.parse().unwrap(), bytes.parse().unwrap());
+        // `connection: close`, `content-length: 2` and `x` have 31 bytes.
+        let more = "a: b\r\n".repeat(count - 3);
+        let rest = "c".repeat(bytes - 31 - 2 * (count - 3));
+        Reply::Bytes(reply("200 OK", &format!("{more}x: {rest}\r\n"), "{}"))
+    };
+    let (cloud, guest) = rig(answer, |grants| {
+        let limits = &mut grants.settings.limits;
+        (limits.headers.count, limits.headers.bytes) = (10, 200);
+        grants.settings.client.headers = limits.headers;
+    })
+    .await;
+    let ask = async |count: usize, bytes: usize| {
+        let answer = guest.send(json!({ "path": format!("/{count}/{bytes}") })).await;
+        assert_eq!(cloud.take().len(), 1, "{answer}");
+        answer
+    };
+    assert_eq!(ask(10, 200).await["status"], 200);
+    too_large(&ask(10, 201).await, "201 bytes of headers, the limit is 200", true);
+    too_large(&ask(11, 200).await, "", true);
+    // More than anybody reads into memory.
+    too_large(&ask(10, 2 << 20).await, "", true);
+}
+
+#[tokio::test]
+async fn a_call_has_so_many_requests_and_so_many_bytes() {
+    let (cloud, guest) = rig(
+        |_| ok("0123456789"),
+        |grants| {
+            (grants.settings.limits.call_requests, grants.settings.limits.call_response_bytes) = (5, 39);
+        },
+    )
+    .await;
+    let ask = json!({ "path": "/" });
+    let steps = json!([{ "send": ask }, { "send-all": vec![ask.clone(); 4] }, { "send": ask }]);
+    for _ in ["a call", "and the next has its own"] {
+        let answers = guest.run(steps.clone()).await;
+        let all = answers[1].as_array().unwrap();
+        let fine = std::iter::once(&answers[0]).chain(all).filter(|answer| answer["status"] == 200).count();
+        assert_eq!(fine, 3, "{answers:?}");
+        let large: Vec<_> = all.iter().filter(|answer| answer["error"] == "too-large").collect();
+        assert_eq!(large.len(), 2, "{answers:?}");
+        too_large(large[0], "limit call-response-bytes", true);
+        assert_eq!((&answers[2]["error"], &answers[2]["maybe-sent"]), (&json!("denied"), &json!(false)));
+        assert!(answers[2]["message"].as_str().unwrap().contains("limit call-requests"), "{answers:?}");
+        assert_eq!(cloud.take().len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_counts_as_well() {
+    let (_cloud, guest) = rig(|_| ok(""), |grants| grants.settings.limits.call_requests = 2).await;
+    let ask = json!({ "send": { "path": "/../" } });
+    let answers = guest.run(json!([ask, ask, ask])).await;
+    assert!(answers[1]["message"].as_str().unwrap().contains("segment"), "{answers:?}");
+    assert!(answers[2]["message"].as_str().unwrap().contains("limit call-requests"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn so_many_requests_of_one_send_all_are_under_way() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (inside, highest) = (Arc::clone(&now), Arc::clone(&most));
+    // Whoever is asked while others are answered sees them: each answer takes a while.
+    let answer = move |_: &Asked| {
+        highest.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let inside = Arc::clone(&inside);
+        Reply::Late(
+            Duration::from_millis(50),
+            Box::new(move || {
+                inside.fetch_sub(1, Ordering::SeqCst);
+                reply("200 OK", "", "{}")
+            }),
+        )
+    };
+    let (cloud, guest) = rig(answer, |grants| grants.settings.limits.parallel = 3).await;
+    let answers = guest.run(json!([{ "send-all": vec![json!({ "path": "/" }); 12] }])).await.remove(0);
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer["status"] == 200), "{answers}");
+    assert_eq!((cloud.take().len(), most.load(Ordering::SeqCst), now.load(Ordering::SeqCst)), (12, 3, 0));
+}
+
+#[tokio::test]
+async fn an_exchange_has_its_time_also_when_bytes_drip() {
+    let answer = |asked: &Asked| match asked.line.as_str() {
+        "GET /silent" => Reply::Stall(vec![]),
+        "GET /head" => Reply::Stall(b"HTTP/1.1 200 OK\r\n".to_vec()),
+        "GET /body" => Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nx".to_vec()),
+        other => panic!("{other}"),
+    };
+    let (_cloud, guest) = rig(answer, |grants| {
+        grants.settings.limits.request_time = Duration::from_millis(200);
+        grants.settings.retry.attempts = 1;
+    })
+    .await;
+    for path in ["/silent", "/head", "/body"] {
+        let start = Instant::now();
+        let error = guest.send(json!({ "path": path })).await;
+        assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("timeout"), &json!(true)), "{path}: {error}");
+        let time = start.elapsed();
+        assert!((Duration::from_millis(200)..Duration::from_secs(5)).contains(&time), "{path}: {time:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_could_not_be_hidden_is_not_used() {
+    let answer =
+        |_: &Asked| Reply::Bytes(reply("200 OK", "x-subject-token: 12345678901\r\n", "{\"t\":\"1234567890\"}"));
+    let (cloud, guest) = rig(answer, |grants| {
+        grants.settings.limits.min_credential_bytes = 11;
+        grants.credentials.push(("token", "1234567890".to_owned()));
+        grants.credentials.push(("api-key", "12345678901".to_owned()));
+    })
+    .await;
+    let error = guest.send(json!({ "path": "/", "headers": [["authorization", [{ "secret": "token" }]]] })).await;
+    assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("unknown-credential"), &json!(false)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("limit min-credential-bytes"), "{error}");
+    assert_eq!(cloud.take(), []);
+    let answer = guest.send(json!({ "path": "/", "query": [["apiKey", [{ "secret": "api-key" }]]] })).await;
+    assert_eq!(answer["status"], 200, "{answer}");
+
+    let error = guest.send(json!({ "path": "/", "capture": { "credential": "session", "pointer": "/t" } })).await;
+    assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("other"), &json!(true)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("limit min-credential-bytes"), "{error}");
+    let capture = json!({ "credential": "session", "header": "x-subject-token" });
+    let steps = json!([{ "send": { "path": "/", "capture": capture } }, { "available": "session" }]);
+    assert_eq!(guest.run(steps).await[1], true);
+}
