@@ -6,11 +6,17 @@
 )]
 
 mod calls;
+mod canary;
 mod capture;
+mod cloud;
 mod hostile;
 mod limits;
 mod load;
+mod probe;
 mod rig;
+mod rotation;
+mod server;
+mod sessions;
 mod splice;
 mod turns;
 mod wasi;
