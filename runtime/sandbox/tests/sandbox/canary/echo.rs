@@ -1,5 +1,6 @@
 //! A cloud that sends back all that it gets, in every way that a program may.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, Engine};
@@ -16,9 +17,17 @@ pub(crate) const MODES: [&str; 12] =
 /// How it does not answer.
 pub(crate) const SILENT_MODES: [&str; 4] = ["slow", "slow-body", "hang-up", "half"];
 
-/// Starts it. It also knows `others`, and the token that it gives for a login.
+/// Starts it. It also knows `others`, and gives a token for a login: another one, with the same beginning, to whoever asks
+/// for it with the header `x-login`.
 pub(crate) async fn start(others: Vec<String>, token: String) -> Server {
-    Server::start(move |request| answer(request, others.clone(), token.clone()).boxed()).await
+    let logins = AtomicUsize::new(0);
+    Server::start(move |request| {
+        let good = request.headers().get("x-status").is_some_and(|status| status == "200");
+        let new = usize::from(good && request.headers().contains_key("x-login"));
+        let number = logins.fetch_add(new, Ordering::SeqCst) + new;
+        answer(request, others.clone(), format!("{token}{number:04}")).boxed()
+    })
+    .await
 }
 
 async fn answer(request: Asked, others: Vec<String>, token: String) -> Answered {
@@ -125,7 +134,9 @@ fn echoed(answer: Builder, name: &str, value: &str) -> Builder {
 fn values(request: &Asked) -> Vec<String> {
     let mut values = vec![String::from_utf8_lossy(request.body()).into_owned()];
     for (name, value) in request.headers() {
-        if !["x-mode", "x-status", "host", "accept", "content-length", "accept-encoding"].contains(&name.as_str()) {
+        if !["x-mode", "x-status", "x-login", "host", "accept", "content-length", "accept-encoding"]
+            .contains(&name.as_str())
+        {
             values.push(String::from_utf8_lossy(value.as_bytes()).into_owned());
         }
     }

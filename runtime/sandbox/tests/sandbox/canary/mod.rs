@@ -268,7 +268,7 @@ fn requests(mode: &str, status: u16) -> Vec<Value> {
 fn login(mode: &str, status: u16) -> Value {
     json!({
         "endpoint": "identity", "path": "/v3/auth/tokens", "method": "post",
-        "headers": [["x-mode", [mode]], ["x-status", [status.to_string()]]],
+        "headers": [["x-mode", [mode]], ["x-status", [status.to_string()]], ["x-login", ["1"]]],
         "body": ["\"", { "secret": "password", "encoding": "json-string" }, "\""],
         "capture": { "credential": "session", "header": "X-Subject-Token", "ttl-ms": 3_600_000 },
     })
@@ -287,7 +287,7 @@ fn passed_on(request: &Value) -> [Value; 5] {
 
 async fn run_all(scenario: &Scenario, modes: &[(&str, u16)]) {
     for &(mode, status) in modes {
-        // A login in the same way first: the token is new, and nothing may have been learned of it before.
+        // A login in the same way first: its token is new, and nothing was learned of it before.
         let mut steps = vec![json!({ "forget": "session" })];
         steps.extend(passed_on(&login(mode, status)));
         scenario.run(&steps).await.unwrap();
