@@ -1,8 +1,10 @@
 //! Tokens that a login gives: fetched before the first request, renewed once when the cloud refuses them.
 
+use std::time::Duration;
+
 use crate::answer::{Answer, Unanswered};
 use crate::cloud::Cloud;
-use crate::http;
+use crate::http::{self, TransportReason};
 use crate::request::Request;
 use crate::transport;
 use crate::types::Failure;
@@ -31,12 +33,17 @@ impl Session {
         self
     }
 
-    fn open(self) -> Result<(), Failure> {
-        if transport::available(self.token) {
+    /// `again`: although there is a token, since what the login found is missing. Then the host has the answer of that login
+    /// still, and the cloud is not asked.
+    fn open(self, again: bool) -> Result<(), Failure> {
+        if transport::available(self.token) && !again {
             return Ok(());
         }
         let failed = |failure: Failure| Failure { message: format!("login failed: {}", failure.message), ..failure };
-        let login = (self.login)().reads().without_session();
+        let mut login = (self.login)().reads().without_session();
+        if again {
+            login = login.share(Duration::MAX);
+        }
         let answer = login.send().and_then(Answer::ok).map_err(failed)?;
         (self.opened)(&answer)?;
         if transport::available(self.token) {
@@ -58,7 +65,8 @@ pub(crate) fn exchange(requests: Vec<Request>) -> Vec<Result<Answer, Unanswered>
     let mut flights: Vec<Flight> = requests.into_iter().map(Flight::prepare).collect();
     open(&mut flights);
     fly(&mut flights);
-    if renew(&mut flights) {
+    // Ends, since nothing is sent again twice for the same reason.
+    while renew(&mut flights) {
         open(&mut flights);
         fly(&mut flights);
     }
@@ -69,19 +77,30 @@ pub(crate) fn exchange(requests: Vec<Request>) -> Vec<Result<Answer, Unanswered>
 struct Flight {
     cloud: Cloud,
     request: Option<http::Request>,
+    /// A token was refused.
     repeated: bool,
+    /// It never left, for want of what a login gives.
+    stranded: bool,
+    /// Why there was no answer.
+    reason: Option<TransportReason>,
     outcome: Option<Result<Answer, Unanswered>>,
 }
 
 impl Flight {
     fn prepare(request: Request) -> Self {
         match request.finish() {
-            Ok((cloud, request)) => Self { cloud, request: Some(request), repeated: false, outcome: None },
-            Err(failure) => {
-                let outcome = Some(Err(Unanswered::before(failure)));
-                Self { cloud: Cloud::new(""), request: None, repeated: false, outcome }
-            }
+            Ok((cloud, request)) => Self::new(cloud, Some(request), None),
+            Err(failure) => Self::new(Cloud::new(""), None, Some(Err(Unanswered::before(failure)))),
         }
+    }
+
+    fn new(cloud: Cloud, request: Option<http::Request>, outcome: Option<Result<Answer, Unanswered>>) -> Self {
+        Self { cloud, request, repeated: false, stranded: false, reason: None, outcome }
+    }
+
+    /// Whether it may be for want of what a login gives that there is no answer.
+    fn lacks_login(&self) -> bool {
+        matches!(self.reason, Some(TransportReason::Denied | TransportReason::UnknownCredential))
     }
 
     fn waits_for(&self) -> Option<Session> {
@@ -98,9 +117,10 @@ fn open(flights: &mut [Flight]) {
         }
     }
     for session in sessions {
-        let Err(failure) = session.open() else { continue };
-        let stranded = |flight: &&mut Flight| flight.waits_for().is_some_and(|awaited| awaited.token == session.token);
-        for flight in flights.iter_mut().filter(stranded) {
+        let waits = |flight: &Flight| flight.waits_for().is_some_and(|awaited| awaited.token == session.token);
+        let again = flights.iter().any(|flight| waits(flight) && flight.reason == Some(TransportReason::Denied));
+        let Err(failure) = session.open(again) else { continue };
+        for flight in flights.iter_mut().filter(|flight| waits(flight)) {
             flight.outcome = Some(Err(Unanswered::before(failure.clone())));
         }
     }
@@ -111,6 +131,7 @@ fn fly(flights: &mut [Flight]) {
     let requests: Vec<http::Request> = waiting.iter_mut().filter_map(|flight| flight.request.take()).collect();
     let responses = transport::send(&requests);
     for ((flight, request), response) in waiting.into_iter().zip(requests).zip(responses) {
+        flight.reason = response.as_ref().err().map(|error| error.reason);
         flight.outcome = Some(match response {
             Ok(response) => Ok(Answer::new(response, flight.cloud, flight.repeated)),
             Err(error) => Err(Unanswered::new(error, &request)),
@@ -119,20 +140,30 @@ fn fly(flights: &mut [Flight]) {
     }
 }
 
-/// Makes requests that got a 401 wait again. A 401 means that nothing was done, so that it is right for every effect.
+/// Makes requests wait again that got a 401, or never left: another call has ended the token that this one had seen, or has
+/// logged in and not bound the endpoints yet. Either way nothing was done, so that it is right for every effect.
 fn renew(flights: &mut [Flight]) -> bool {
     let mut forgotten = vec![];
+    let mut any = false;
     for flight in flights {
-        let refused = matches!(&flight.outcome, Some(Ok(answer)) if answer.status() == 401);
-        let Some(session) = flight.cloud.session.filter(|_| refused) else { continue };
-        if !forgotten.contains(&session.token) {
-            transport::forget(session.token);
-            forgotten.push(session.token);
+        let Some(session) = flight.cloud.session else { continue };
+        match &flight.outcome {
+            Some(Ok(answer)) if answer.status() == 401 && !flight.repeated => {
+                if !forgotten.contains(&session.token) {
+                    transport::forget(session.token);
+                    forgotten.push(session.token);
+                }
+                flight.repeated = true;
+            }
+            Some(Err(unanswered)) if flight.lacks_login() && !unanswered.maybe_sent && !flight.stranded => {
+                flight.stranded = true;
+            }
+            _ => continue,
         }
-        flight.repeated = true;
         flight.outcome = None;
+        any = true;
     }
-    !forgotten.is_empty()
+    any
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The import `http`: what a provider asks for, and what it gets.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +31,7 @@ pub enum Effect {
 }
 
 /// A request, as the provider wrote it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Name of an endpoint that the provider declared.
     pub endpoint: String,
@@ -52,6 +53,14 @@ pub struct Request {
     pub share: Duration,
     /// What of the answer becomes a credential.
     pub capture: Option<Capture>,
+}
+
+/// Requests that ask for the same have the same hash, however old the answer may be.
+impl Hash for Request {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { endpoint, method, effect, path, query, headers, body, operation, share: _, capture } = self;
+        (endpoint, method, effect, path, query, headers, body, operation, capture).hash(state);
+    }
 }
 
 /// A value of the answer that becomes a credential.

@@ -38,6 +38,10 @@ const KEPT: [&str; 13] = [
 /// What programs write as `\uXXXX` in JSON besides control characters: none, Go, Gson, .NET.
 const ESCAPED: [&str; 4] = ["", "<>&\u{2028}\u{2029}", "<>&='\u{2028}\u{2029}", "<>&'\"+`\u{2028}\u{2029}"];
 
+/// How a request carries a value, besides as it is.
+const SENT: [Encoding; 5] =
+    [Encoding::JsonString, Encoding::Url, Encoding::UrlLowerCase, Encoding::Base64, Encoding::Base64PercentEncoded];
+
 type Form = Zeroizing<Vec<u8>>;
 
 /// Finds the values of credentials and puts [`placeholder`]s in their place. No `Debug`.
@@ -159,17 +163,32 @@ fn forms(value: &[u8]) -> Vec<Form> {
         hex.make_ascii_uppercase();
         add(hex);
     }
-    base64(value, &mut add);
+    base64(value, true, &mut add);
     percent(value, &mut add);
     if let Ok(text) = std::str::from_utf8(value) {
         json(text, &mut add);
     }
+    for sent in SENT.iter().filter_map(|encoding| encoding.encode(value).ok()).filter(|sent| **sent != *value) {
+        sent_back(&sent, &mut add);
+    }
     forms
+}
+
+/// Sent in one form and sent back in another: the body of a request as a string in the JSON of its answer.
+fn sent_back(sent: &[u8], add: &mut impl FnMut(Form)) {
+    base64(sent, false, add);
+    percent(sent, add);
+    for upper in [false, true] {
+        add(Zeroizing::new(sent.iter().flat_map(|byte| [byte >> 4, byte & 15].map(|d| hex_digit(d, upper))).collect()));
+    }
+    if let Ok(text) = std::str::from_utf8(sent) {
+        json(text, add);
+    }
 }
 
 /// Base64 by itself and in the middle of something longer: only what does not depend on the neighbours, but with the last
 /// character and the padding where the value comes last.
-fn base64(value: &[u8], add: &mut impl FnMut(Form)) {
+fn base64(value: &[u8], percent: bool, add: &mut impl FnMut(Form)) {
     for url_safe in [false, true] {
         for (before, skipped) in [(0, 0), (1, 2), (2, 3)] {
             let mut bytes = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(before)));
@@ -183,8 +202,9 @@ fn base64(value: &[u8], add: &mut impl FnMut(Form)) {
             for end in [alone, padded, unpadded] {
                 let form = encoded.get(skipped..end).unwrap_or_default();
                 add(Zeroizing::new(form.to_vec()));
-                add(percent_encoded(form, "-._", false, true));
-                add(percent_encoded(form, "-._", false, false));
+                for upper in [true, false].into_iter().filter(|_| percent) {
+                    add(percent_encoded(form, "-._", false, upper));
+                }
             }
         }
     }
@@ -269,201 +289,4 @@ fn escape(c: char, upper: bool, form: &mut Form) {
 }
 
 #[cfg(test)]
-mod tests {
-    use base64::prelude::BASE64_STANDARD_NO_PAD;
-
-    use super::*;
-
-    const SPECIAL: &str = r#"k/+="<>&ü~* Z9"#;
-    const BASE64: &str = "??>>~~ü?xy";
-
-    fn redactor(values: &[(&str, &str)]) -> Redactor {
-        Redactor::new(values.iter().map(|(name, value)| (*name, value.as_bytes()))).unwrap()
-    }
-
-    #[test]
-    fn a_value_is_found_in_every_form_that_programs_write() {
-        // Written by Python, and by hand where that has no such form.
-        let cases = [
-            ("plain", SPECIAL, r#"k/+="<>&ü~* Z9"#),
-            ("JSON", SPECIAL, r#"k/+=\"<>&ü~* Z9"#),
-            ("JSON, Python", SPECIAL, r#"k/+=\"<>&\u00fc~* Z9"#),
-            ("JSON, upper-case digits", SPECIAL, r#"k/+=\"<>&\u00FC~* Z9"#),
-            ("JSON, slashes", SPECIAL, r#"k\/+=\"<>&ü~* Z9"#),
-            ("JSON, PHP", SPECIAL, r#"k\/+=\"<>&\u00fc~* Z9"#),
-            ("JSON, Go", SPECIAL, r#"k/+=\"\u003c\u003e\u0026ü~* Z9"#),
-            ("JSON, Go, all ASCII", SPECIAL, r#"k\/+=\"\u003c\u003e\u0026\u00fc~* Z9"#),
-            ("JSON, upper-case Go", SPECIAL, r#"k/+=\"\u003C\u003E\u0026ü~* Z9"#),
-            ("JSON, Gson", SPECIAL, r#"k/+\u003d\"\u003c\u003e\u0026ü~* Z9"#),
-            ("JSON, .NET", SPECIAL, r#"k/\u002B=\u0022\u003C\u003E\u0026\u00FC~* Z9"#),
-            ("RFC 3986", SPECIAL, r#"k%2F%2B%3D%22%3C%3E%26%C3%BC~%2A%20Z9"#),
-            ("RFC 3986, lower-case digits", SPECIAL, r#"k%2f%2b%3d%22%3c%3e%26%c3%bc~%2a%20Z9"#),
-            ("RFC 3986, lower case", SPECIAL, r#"k%2f%2b%3d%22%3c%3e%26%c3%bc~%2a%20z9"#),
-            ("Python quote", SPECIAL, r#"k/%2B%3D%22%3C%3E%26%C3%BC~%2A%20Z9"#),
-            ("Java", SPECIAL, r#"k%2F%2B%3D%22%3C%3E%26%C3%BC%7E*+Z9"#),
-            ("Java, lower-case digits", SPECIAL, r#"k%2f%2b%3d%22%3c%3e%26%c3%bc%7e*+Z9"#),
-            ("Java, lower case", SPECIAL, r#"k%2f%2b%3d%22%3c%3e%26%c3%bc%7e*+z9"#),
-            ("CloudStack", SPECIAL, r#"k%2f%2b%3d%22%3c%3e%26%c3%bc%7e*%20z9"#),
-            ("form with ~ and *", SPECIAL, r#"k%2F%2B%3D%22%3C%3E%26%C3%BC~*+Z9"#),
-            ("form without", SPECIAL, r#"k%2F%2B%3D%22%3C%3E%26%C3%BC%7E%2A+Z9"#),
-            ("JavaScript", SPECIAL, r#"k%2F%2B%3D%22%3C%3E%26%C3%BC~*%20Z9"#),
-            ("Go path", SPECIAL, r#"k%2F+=%22%3C%3E&%C3%BC~%2A%20Z9"#),
-            ("browser query", SPECIAL, r#"k/+=%22%3C%3E&%C3%BC~*%20Z9"#),
-            ("hex", SPECIAL, r#"6b2f2b3d223c3e26c3bc7e2a205a39"#),
-            ("upper-case hex", SPECIAL, r#"6B2F2B3D223C3E26C3BC7E2A205A39"#),
-            ("Base64", BASE64, r#"Pz8+Pn5+w7w/eHk="#),
-            ("Base64, no padding", BASE64, r#"Pz8+Pn5+w7w/eHk"#),
-            ("URL-safe Base64", BASE64, r#"Pz8-Pn5-w7w_eHk="#),
-            ("URL-safe Base64, no padding", BASE64, r#"Pz8-Pn5-w7w_eHk"#),
-            ("Base64 in a URL", BASE64, r#"Pz8%2BPn5%2Bw7w%2FeHk%3D"#),
-            ("Base64 in a URL, lower-case digits", BASE64, r#"Pz8%2bPn5%2bw7w%2feHk%3d"#),
-            ("URL-safe Base64 in a URL", BASE64, r#"Pz8-Pn5-w7w_eHk%3D"#),
-        ];
-        for (form, value, text) in cases {
-            let redactor = redactor(&[("key", value)]);
-            assert_eq!(redactor.text(text), "(credential key)", "{form}");
-            for (before, after) in [("\"", "\""), ("a=1&s=", "&b=2"), ("", "\n"), ("x: ", "")] {
-                let text = format!("{before}{text}{after}");
-                assert_eq!(redactor.text(&text), format!("{before}(credential key){after}"), "{form}");
-                assert_eq!(redactor.bytes(text.into_bytes()), format!("{before}(credential key){after}").as_bytes());
-            }
-        }
-    }
-
-    #[test]
-    fn in_the_middle_of_base64_only_what_the_neighbours_share_is_left() {
-        let cases = [
-            ("Pz8+Pn5+w7w/eHk=", "{}"),
-            ("Pz8-Pn5-w7w_eHk=", "{}"),
-            ("Pz8+Pn5+w7w/eHl6", "{}l6"),
-            ("Pz8-Pn5-w7w_eHl6", "{}l6"),
-            ("Pz8+Pn5+w7w/eHl6eg==", "{}l6eg=="),
-            ("Pz8-Pn5-w7w_eHl6eg==", "{}l6eg=="),
-            ("eD8/Pj5+fsO8P3h5", "eD{}"),
-            ("eD8_Pj5-fsO8P3h5", "eD{}"),
-            ("eD8/Pj5+fsO8P3h5eg==", "eD{}eg=="),
-            ("eD8_Pj5-fsO8P3h5eg==", "eD{}eg=="),
-            ("eD8/Pj5+fsO8P3h5eno=", "eD{}eno="),
-            ("eD8_Pj5-fsO8P3h5eno=", "eD{}eno="),
-            ("eHk/Pz4+fn7DvD94eQ==", "eHk{}"),
-            ("eHk_Pz4-fn7DvD94eQ==", "eHk{}"),
-            ("eHk/Pz4+fn7DvD94eXo=", "eHk{}Xo="),
-            ("eHk_Pz4-fn7DvD94eXo=", "eHk{}Xo="),
-            ("eHk/Pz4+fn7DvD94eXp6", "eHk{}Xp6"),
-            ("eHk_Pz4-fn7DvD94eXp6", "eHk{}Xp6"),
-        ];
-        let redactor = redactor(&[("key", BASE64)]);
-        for (text, left) in cases {
-            assert_eq!(redactor.text(text), left.replace("{}", "(credential key)"), "{text}");
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_found_anywhere_in_base64_and_hex() {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            usize::try_from(state >> 32).unwrap() % below
-        };
-        for round in 0..1000 {
-            let mut bytes =
-                |length: usize| (0..length).map(|_| u8::try_from(random(256)).unwrap()).collect::<Vec<u8>>();
-            let mut value = bytes(6 + round % 60);
-            // White space at its ends would be trimmed.
-            value[0] |= 0x80;
-            *value.last_mut().unwrap() |= 0x80;
-            let (before, after) = (bytes(round % 50), bytes(round / 7 % 50));
-            let whole = [before.as_slice(), &value, &after].concat();
-            let redactor = Redactor::new([("key", value.as_slice())]).unwrap();
-            let shared = |text: String| {
-                let redacted = redactor.text(&text).into_owned();
-                let (start, end) = redacted.split_once("(credential key)").expect(&text);
-                assert!(text.starts_with(start) && text.ends_with(end), "{redacted}");
-                (start.len(), text.len() - end.len())
-            };
-            let (start, end) = (before.len(), before.len() + value.len());
-            assert_eq!(shared(Encoding::Hex.encode(&whole).unwrap().escape_ascii().to_string()), (start * 2, end * 2));
-            for text in
-                [BASE64_STANDARD_NO_PAD.encode(&whole), BASE64_STANDARD.encode(&whole), BASE64_URL_SAFE.encode(&whole)]
-            {
-                let (first, last) = ((start * 8).div_ceil(6), end * 8 / 6);
-                let (from, to) = shared(text.clone());
-                // One more where the neighbour's bits happen to be zero, and the padding at the end.
-                let most = if after.is_empty() { text.len() } else { last + usize::from(end * 8 % 6 != 0) };
-                assert!(from == first && (last..=most).contains(&to), "{from} to {to} of {text}");
-                assert!(!after.is_empty() || to == text.len(), "{text}");
-            }
-            assert_eq!(redactor.bytes(whole), [before.as_slice(), b"(credential key)", &after].concat());
-        }
-    }
-
-    #[test]
-    fn the_longest_of_several_values_counts_and_the_first_name_of_equal_ones() {
-        let redactor = redactor(&[
-            ("short", "token-12"),
-            ("long", "token-12345678"),
-            ("user", "administrator"),
-            ("again", "administrator"),
-        ]);
-        let cases = [
-            ("token-12345678", "(credential long)"),
-            ("token-1234567", "(credential short)34567"),
-            ("token-12 token-12345678", "(credential short) (credential long)"),
-            ("token-12token-12", "(credential short)(credential short)"),
-            ("user=administrator&key=token-12", "user=(credential user)&key=(credential short)"),
-            ("Basic YWRtaW5pc3RyYXRvcjp0b2tlbi0xMjM0NTY3OA==", "Basic (credential user)jp(credential long)"),
-        ];
-        for (text, redacted) in cases {
-            assert_eq!(redactor.text(text), redacted);
-        }
-    }
-
-    #[test]
-    fn what_holds_no_value_is_not_even_copied() {
-        let redactor = redactor(&[("key", "SecretExample-9876543210_XyZ"), ("other", SPECIAL)]);
-        let long = r#"{"listzonesresponse":{"count":1,"zone":[{"id":"0c1d2e3f","name":"Zürich & co"}]}}"#.repeat(100);
-        for text in ["", "k", "SecretExample-9876543210_Xy", "secret example", "(credential key)", &long] {
-            assert!(matches!(redactor.text(text), Cow::Borrowed(same) if same == text), "{text}");
-            let bytes = text.as_bytes().to_vec();
-            let address = bytes.as_ptr();
-            let after = redactor.bytes(bytes);
-            assert_eq!((after.as_slice(), after.as_ptr()), (text.as_bytes(), address));
-        }
-    }
-
-    #[test]
-    fn white_space_around_a_value_does_not_count_and_short_values_are_left_out() {
-        let cases = [
-            (" \n", true, "", ""),
-            ("12345", true, "12345", "12345"),
-            (" 12345 \n", true, "12345", "12345"),
-            ("123456", false, "x123456x", "x(credential key)x"),
-            ("s3cr3t-v\n", false, "Bearer s3cr3t-v", "Bearer (credential key)"),
-            // The line break was encoded with it.
-            ("s3cr3t-v\n", false, "czNjcjN0LXYK", "(credential key)K"),
-        ];
-        for (value, empty, text, redacted) in cases {
-            let redactor = redactor(&[("key", value)]);
-            assert_eq!((redactor.is_empty(), redactor.text(text).as_ref()), (empty, redacted), "{value:?}");
-        }
-        assert!(redactor(&[]).is_empty());
-    }
-
-    #[test]
-    fn a_value_that_is_no_text_leaves_text_behind() {
-        // The second byte of "é" and what follows.
-        let redactor = Redactor::new([("key", b"\xa9secret".as_slice())]).unwrap();
-        assert_eq!(redactor.text("caf\u{e9}secret!"), "caf\u{fffd}(credential key)!");
-    }
-
-    #[test]
-    fn the_forms_of_a_large_value_stay_within_bounds() {
-        let large = SPECIAL.repeat(2000);
-        let forms = forms(large.as_bytes());
-        assert!(forms.iter().map(|form| form.len()).sum::<usize>() <= MAX_FORMS, "{} forms", forms.len());
-        let huge = SPECIAL.repeat(20_000);
-        assert_eq!(redactor(&[("key", &huge)]).text(&huge), "(credential key)");
-    }
-}
+mod tests;

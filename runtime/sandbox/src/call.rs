@@ -16,6 +16,7 @@ use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
 use crate::limits::MemoryMeter;
+use crate::probe::Probe;
 use crate::{CallError, Limits, TICK};
 
 /// What a guest has left of its time when its last request was not answered.
@@ -109,6 +110,7 @@ pub(crate) struct CallSettings {
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     /// As many as [`Limits::busy_calls`].
     pub(crate) turns: Arc<Semaphore>,
+    pub(crate) probe: Probe,
 }
 
 type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
@@ -141,6 +143,7 @@ pub(crate) async fn call<R: Send>(
             None => Ok(answer),
         },
     };
+    settings.probe.look(function, &mut store);
     if let Some(observer) = &settings.observer {
         let state = store.data();
         let outcome = result.as_ref().map_or_else(CallError::as_str, |_| "ok");

@@ -9,6 +9,7 @@ use wasmtime::{Config, Engine};
 
 use crate::bindings::ccm::cloud;
 use crate::call::CallState;
+use crate::probe::Probe;
 use crate::provider::Linked;
 use crate::{Component, EngineError, Limits, LoadError, Outline, wasi};
 
@@ -30,6 +31,7 @@ pub struct Sandbox {
     with_wasi: Arc<Linker<CallState>>,
     /// Compiling takes all of a core and tens of megabytes: one at a time.
     compiling: Arc<Semaphore>,
+    probe: Probe,
 }
 
 impl Sandbox {
@@ -39,11 +41,22 @@ impl Sandbox {
     ///
     /// When the engine does not run on this machine, or the thread cannot be started.
     pub fn try_new() -> Result<Self, EngineError> {
-        Self::start().map_err(EngineError)
+        Self::start(Probe::default()).map_err(EngineError)
     }
 
-    fn start() -> wasmtime::Result<Self> {
+    /// An engine whose guests are looked into at the end of every call, failed ones included. Their code is slower.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sandbox::try_new`].
+    #[cfg(feature = "memory-probe")]
+    pub fn with_memory_probe(probe: crate::MemoryProbe) -> Result<Self, EngineError> {
+        Self::start(Probe::new(probe)).map_err(EngineError)
+    }
+
+    fn start(probe: Probe) -> wasmtime::Result<Self> {
         let mut config = Config::new();
+        probe.prepare(&mut config);
         config.epoch_interruption(true);
         config.max_wasm_stack(WASM_STACK);
         config.async_stack_size(CALL_STACK);
@@ -57,6 +70,7 @@ impl Sandbox {
             plain: Arc::new(plain),
             with_wasi: Arc::new(with_wasi),
             compiling: Arc::new(Semaphore::new(1)),
+            probe,
         })
     }
 
@@ -77,7 +91,7 @@ impl Sandbox {
             let compiled = wasmtime::component::Component::new(&sandbox.engine, &bytes).map_err(LoadError::Compile)?;
             let linker = if outline.needs_wasi() { &sandbox.with_wasi } else { &sandbox.plain };
             let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
-            let linked = Linked::try_new(pre, &outline.exports)?;
+            let linked = Linked::try_new(pre, &outline.exports, sandbox.probe.clone())?;
             Ok((outline, linked))
         };
         let compiled = tokio::task::spawn_blocking(work).await;

@@ -22,6 +22,7 @@ mod host;
 mod http;
 mod limits;
 mod outline;
+mod probe;
 mod provider;
 mod wasi;
 
@@ -30,4 +31,6 @@ pub use engine::{Sandbox, TICK};
 pub use error::{CONTRACT, CallError, EngineError, LoadError};
 pub use limits::Limits;
 pub use outline::Outline;
+#[cfg(feature = "memory-probe")]
+pub use probe::MemoryProbe;
 pub use provider::{Component, Provider};

@@ -17,6 +17,7 @@ use crate::bindings::exports::ccm::cloud::{cluster, instances, load_balancer_sur
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
 use crate::descriptor::check_descriptor;
 use crate::outline::full_name;
+use crate::probe::Probe;
 use crate::{CallError, Limits, LoadError, Outline, convert};
 
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
@@ -33,6 +34,7 @@ struct Code {
     pre: InstancePre<CallState>,
     meta: Arc<meta::GuestIndices>,
     instances: Arc<instances::GuestIndices>,
+    probe: Probe,
 }
 
 impl Component {
@@ -65,6 +67,7 @@ impl Component {
             observer,
             // With none, a call that takes longer than a tick would never end.
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
+            probe: self.code.probe.clone(),
         };
         Provider { descriptor: self.descriptor, exports: self.outline.exports, settings, code: self.code }
     }
@@ -126,11 +129,11 @@ pub(crate) struct Linked {
 
 impl Linked {
     /// Finds the exports.
-    pub(crate) fn try_new(pre: InstancePre<CallState>, exports: &[String]) -> Result<Self, LoadError> {
+    pub(crate) fn try_new(pre: InstancePre<CallState>, exports: &[String], probe: Probe) -> Result<Self, LoadError> {
         let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
-        Ok(Self { code: Code { pre, meta: Arc::new(meta), instances: Arc::new(instances) }, optional })
+        Ok(Self { code: Code { pre, meta: Arc::new(meta), instances: Arc::new(instances), probe }, optional })
     }
 
     /// Asks for the description, with nothing granted.
@@ -144,6 +147,7 @@ impl Linked {
             events: None,
             observer: None,
             turns: Arc::new(Semaphore::new(1)),
+            probe: code.probe.clone(),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));
         let optional = self.optional;

@@ -44,14 +44,13 @@ impl meta::Guest for Scripted {
                 credential("password", vec![used("identity", Place::Body, Some(LOGIN))]),
                 credential(
                     "session",
-                    ["api", "identity", "found"].map(|e| used(e, Place::Header("x-auth-token".to_owned()), None)).to_vec(),
+                    ["api", "identity", "found"]
+                        .map(|e| used(e, Place::Header("x-auth-token".to_owned()), None))
+                        .to_vec(),
                 ),
                 credential(
                     "api-key",
-                    vec![
-                        used("api", Place::Query("apiKey".to_owned()), None),
-                        used("api", Place::Body, Some(SIGNED)),
-                    ],
+                    vec![used("api", Place::Query("apiKey".to_owned()), None), used("api", Place::Body, Some(SIGNED))],
                 ),
                 credential(
                     "secret-key",

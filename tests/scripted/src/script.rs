@@ -1,11 +1,9 @@
 //! The steps of a script.
 
-use ccm_sdk::http::{
-    self, Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason,
-};
 use ccm_sdk::credentials::{self, Algorithm, Digest, Encoding, Part, Refusal, Secret, Signature, SignedPart};
-use ccm_sdk::types::{Attributes, Failure};
-use ccm_sdk::{nodes, settings};
+use ccm_sdk::http::{self, Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
+use ccm_sdk::types::{Attributes, Failure, Subject};
+use ccm_sdk::{cache, events, nodes, settings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,8 +20,13 @@ enum Step {
     Matching(String),
     File(String),
     Setting(String),
-    /// Writes what the step before gave to the log.
+    /// Writes what the step before gave to the log, as text and as a field.
     Log(String),
+    /// Emits it as an Event with this reason.
+    Emit(String),
+    /// Keeps it in the cache under this key.
+    Keep(String),
+    Kept(String),
     /// Ends the call with the text of the last answer in a failure.
     Fail(String),
 }
@@ -84,11 +87,12 @@ fn get() -> String {
 
 /// One label per step: its number, and what came of it.
 pub(crate) fn run(script: &str) -> Result<Attributes, Failure> {
-    let steps: Vec<Step> =
-        serde_json::from_str(script).map_err(|error| Failure::invalid(format!("the script cannot be read: {error}")))?;
+    let steps: Vec<Step> = serde_json::from_str(script)
+        .map_err(|error| Failure::invalid(format!("the script cannot be read: {error}")))?;
     let mut results: Attributes = Vec::new();
     for (number, step) in steps.into_iter().enumerate() {
-        let last = results.last().map(|(_, text)| text.clone()).unwrap_or_default();
+        // What a step says of itself alone is nothing for the next one.
+        let last = results.iter().rev().map(|(_, text)| text.clone()).find(|text| text != "null").unwrap_or_default();
         results.push((number.to_string(), step.run(&last)?.to_string()));
     }
     Ok(results)
@@ -126,9 +130,18 @@ impl Step {
             Self::File(name) => json!(settings::file(&name)),
             Self::Setting(name) => json!(settings::get(&name)),
             Self::Log(message) => {
-                ccm_sdk::log::info(&format!("{message}: {last}"), &[]);
+                ccm_sdk::log::info(&format!("{message}: {last}"), &[("last", &last)]);
                 Value::Null
             }
+            Self::Emit(reason) => {
+                events::emit(&Subject::Call, events::Severity::Warning, &reason, last);
+                Value::Null
+            }
+            Self::Keep(key) => {
+                cache::put(&key, last.as_bytes(), 60_000);
+                Value::Null
+            }
+            Self::Kept(key) => json!(cache::get(&key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),
             Self::Fail(message) => return Err(Failure::retry(format!("{message}: {last}"))),
         })
     }

@@ -84,6 +84,42 @@ fn a_token_that_another_call_renewed_meanwhile_needs_no_login() {
     assert_eq!(CALLS.load(Ordering::Relaxed), 0);
 }
 
+/// Another call has logged in, and bound nothing yet; or the host kept the token.
+#[test]
+fn a_token_without_its_catalogue_gets_the_answer_of_its_login_again() {
+    let unbound = || Reply::lost(TransportReason::Denied, false);
+    let fake = logged_in().on(GET, unbound()).on(LOGIN, Reply::status(201)).on(GET, good());
+    assert_eq!(NOVA.get("/servers").send().expect("an answer").status(), 200);
+    assert_eq!(fake.lines(), [GET, LOGIN, BIND, GET]);
+    assert_eq!(fake.requests()[1].share_ms, u32::MAX, "however old it is");
+
+    let fake = logged_in().always(GET, unbound()).on(LOGIN, Reply::status(201));
+    assert_eq!(NOVA.get("/servers").send().expect_err("still unbound").reaction, Reaction::Unauthorized);
+    assert_eq!(fake.lines(), [GET, LOGIN, BIND, GET], "and no further");
+}
+
+/// Another call's request got a 401 between this one's look and the sending.
+#[test]
+fn a_token_that_ended_before_the_request_left_is_as_good_as_refused() {
+    let gone = || Reply::lost(TransportReason::UnknownCredential, false);
+    let fake = logged_in().on(GET, gone()).on(GET, Reply::status(401)).on(LOGIN, Reply::status(201)).on(GET, good());
+    assert_eq!(NOVA.get("/servers").send().expect("an answer").status(), 200);
+    assert_eq!(fake.lines(), [GET, GET, "forget token", LOGIN, BIND, GET]);
+
+    let fake = logged_in().always(GET, gone());
+    assert_eq!(NOVA.get("/servers").send().expect_err("no token").reaction, Reaction::Unauthorized);
+    assert_eq!(fake.lines(), [GET, GET], "and no further");
+}
+
+#[test]
+fn what_may_have_arrived_is_not_sent_again() {
+    for reason in [TransportReason::Denied, TransportReason::UnknownCredential] {
+        let fake = logged_in().on("compute POST /servers", Reply::lost(reason, true));
+        assert!(NOVA.post("/servers").send().is_err());
+        assert_eq!(fake.lines(), ["compute POST /servers"]);
+    }
+}
+
 #[test]
 fn a_fresh_token_that_is_refused_as_well_is_the_end() {
     let refused = || Reply::status(401).header("x-request-id", "req-1");

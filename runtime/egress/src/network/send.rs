@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -22,11 +22,24 @@ use crate::secret::Secret;
 
 const NO_ANSWER: &str = "no answer";
 
-/// What came, before anything is cleaned of it.
+/// What came.
 struct Raw {
     status: u16,
     headers: HeaderMap,
     body: Bytes,
+    /// Of the body, as it came.
+    bytes: usize,
+}
+
+/// What an answer is.
+enum Taken {
+    Answer,
+    /// Something else, where JSON was asked for.
+    NotJson,
+}
+
+const fn is_good(status: u16) -> bool {
+    matches!(status, 200..=299)
 }
 
 impl Network {
@@ -76,8 +89,15 @@ impl Network {
                     maybe_sent = true;
                     permit.answered(raw.status, &raw.headers);
                     let status = raw.status;
-                    self.trace(request, operation, attempt, &rendered, Some(&raw), None, time, waited);
-                    let answer = self.answer(request, operation, raw, &rendered).await;
+                    // What becomes a credential is one before anything of the answer is shown.
+                    let taken = self.take(request, &raw, &rendered);
+                    let answer = match self.veiled(raw, &rendered) {
+                        Ok(veiled) => {
+                            self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
+                            self.answer(operation, veiled, taken)
+                        }
+                        Err(error) => Err(prefix(error)),
+                    };
                     (Outcome::Status(status), answer)
                 }
                 Err((mut error, rendered)) => {
@@ -139,54 +159,74 @@ impl Network {
         let status = answer.status().as_u16();
         let answer_headers = answer.headers().clone();
         match read(answer, limits.response_bytes).await {
-            Ok(body) => Ok((Raw { status, headers: answer_headers, body }, rendered)),
+            Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered)),
             Err(error) => Err((error, Some(rendered))),
         }
     }
 
-    /// The answer as the provider may see it. What is captured is taken out first.
-    async fn answer(
-        &self,
-        request: &Request,
-        operation: &str,
-        raw: Raw,
-        rendered: &Rendered,
-    ) -> Result<Response, TransportError> {
-        let Raw { status, headers, body } = raw;
-        if status == 401 {
+    /// What the answer says about credentials: a refused one ends, one that is asked for is captured.
+    fn take(&self, request: &Request, raw: &Raw, rendered: &Rendered) -> Result<Taken, TransportError> {
+        if raw.status == 401 {
             for (credential, generation) in &rendered.used {
                 self.credentials().captured().forget(credential, *generation);
             }
         }
+        if wants_json(request) && answer::not_json(&raw.headers, &raw.body).is_some() {
+            return Ok(Taken::NotJson);
+        }
+        match &request.capture {
+            Some(capture) if is_good(raw.status) => self.capture(capture, &raw.headers, &raw.body)?,
+            _ => {}
+        }
+        Ok(Taken::Answer)
+    }
+
+    /// The answer without the values of credentials. Before anything is cut off: half of a value is not found any more.
+    fn veiled(&self, raw: Raw, rendered: &Rendered) -> Result<Raw, TransportError> {
+        let after = |error: TransportError| TransportError { maybe_sent: true, ..error };
+        let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?;
+        if redactor.is_empty() && rendered.signatures.is_empty() {
+            return Ok(raw);
+        }
+        let clean = |bytes: Vec<u8>| rendered.signatures.bytes(redactor.bytes(bytes));
+        let Raw { status, headers, body, bytes } = raw;
+        let mut veiled = HeaderMap::with_capacity(headers.len());
+        for (name, value) in &headers {
+            // A placeholder has no place in a name.
+            let value = if clean(name.as_str().into()) == name.as_str().as_bytes() {
+                HeaderValue::from_bytes(&clean(value.as_bytes().into())).ok().map(|value| (name.clone(), value))
+            } else {
+                None
+            };
+            if let Some((name, value)) = value {
+                veiled.append(name, value);
+            }
+        }
+        Ok(Raw { status, headers: veiled, body: Bytes::from(clean(body.into())), bytes })
+    }
+
+    /// The answer as the provider may see it.
+    fn answer(
+        &self,
+        operation: &str,
+        veiled: Raw,
+        taken: Result<Taken, TransportError>,
+    ) -> Result<Response, TransportError> {
+        let Raw { status, headers, body, .. } = veiled;
         let id = answer::request_id(&headers);
-        let other = wants_json(request).then(|| answer::not_json(&headers, &body)).flatten();
-        let other = other.map(|other| self.cleaned(&other));
+        let other = if matches!(taken, Ok(Taken::NotJson)) { answer::not_json(&headers, &body) } else { None };
         let summary = answer::summary(operation, status, id.as_deref(), other.as_deref());
-        let summary = self.cleaned(&summary);
         let after = |error: TransportError| TransportError {
             maybe_sent: true,
             message: format!("{summary}: {}", error.message),
             ..error
         };
-        if (200..300).contains(&status) {
-            // An answer that is none: the work may be done all the same.
-            if other.is_some() {
-                let error = refused(TransportReason::Other, String::new());
-                return Err(TransportError { maybe_sent: true, message: summary, ..error });
-            }
-            if let Some(capture) = &request.capture {
-                self.capture(capture, &headers, &body).map_err(after)?;
-            }
+        // An answer that is none: the work may be done all the same.
+        if matches!(taken.map_err(after)?, Taken::NotJson) && is_good(status) {
+            let error = refused(TransportReason::Other, String::new());
+            return Err(TransportError { maybe_sent: true, message: summary, ..error });
         }
-        let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?;
-        let listed = headers::response_headers(&headers, &self.limits().headers).map_err(after)?;
-        let clean = |text: &str| rendered.signatures.text(&redactor.text(text)).into_owned();
-        let headers = listed.into_iter().map(|(name, value)| (name, clean(&value))).collect();
-        let body = if redactor.is_empty() && rendered.signatures.is_empty() {
-            body
-        } else {
-            Bytes::from(rendered.signatures.bytes(redactor.bytes(body.into())))
-        };
+        let headers = headers::response_headers(&headers, &self.limits().headers).map_err(after)?;
         Ok(Response { status, headers, body, summary })
     }
 
@@ -241,7 +281,7 @@ impl Network {
             return;
         }
         let host = rendered.url.host_str().unwrap_or_default();
-        let request_id = raw.and_then(|raw| answer::request_id(&raw.headers)).map(|id| self.cleaned(&id));
+        let request_id = raw.and_then(|raw| answer::request_id(&raw.headers));
         tracing::info!(
             target: "http",
             provider = self.parts.provider,
@@ -252,7 +292,7 @@ impl Network {
             error = error.map(|error| error.message.as_str()),
             ms = time.as_millis(),
             waited_ms = waited.as_millis(),
-            bytes = raw.map(|raw| raw.body.len()),
+            bytes = raw.map(|raw| raw.bytes),
             attempt,
             request_id,
             "exchange"

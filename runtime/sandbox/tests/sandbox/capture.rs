@@ -26,10 +26,7 @@ pub(crate) struct Line {
 
 impl Capture {
     pub(crate) fn start() -> Self {
-        // While there is one subscriber, a place that logs asks that of the thread which comes by first whether to be silent
-        // for ever, and other tests have none.
-        static EVERYWHERE: Once = Once::new();
-        EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
+        everywhere();
         let lines = Arc::new(Mutex::default());
         let subscriber = tracing_subscriber::registry().with(Keep(Arc::clone(&lines)));
         Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
@@ -39,6 +36,13 @@ impl Capture {
     pub(crate) fn take(&self) -> Vec<Line> {
         std::mem::take(&mut *self.lines.lock())
     }
+}
+
+/// While there is one subscriber, a place that logs asks that of the thread which comes by first whether to be silent for
+/// ever, and other tests have none.
+pub(crate) fn everywhere() {
+    static EVERYWHERE: Once = Once::new();
+    EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
 }
 
 struct Keep(Arc<Mutex<Vec<Line>>>);

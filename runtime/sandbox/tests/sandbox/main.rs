@@ -9,6 +9,7 @@
 use ccm_egress::signature; // for the vectors of ccm-egress
 
 mod calls;
+mod canary;
 mod capture;
 #[path = "../../../egress/src/network/tests/cloud.rs"]
 mod cloud;
@@ -17,8 +18,13 @@ mod hostile;
 mod limits;
 mod load;
 mod network_limits;
+mod probe;
 mod requests;
 mod rig;
+mod rotation;
+mod server;
+mod sessions;
+mod setup;
 mod signing;
 mod splice;
 mod turns;

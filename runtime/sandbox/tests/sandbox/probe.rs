@@ -1,0 +1,37 @@
+//! The look into a guest's memory, which other tests rely on, sees every call to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Instances as _, Need, Node};
+use ccm_egress::Door;
+use ccm_sandbox::{Limits, Sandbox};
+use parking_lot::Mutex;
+
+use crate::rig::{HOSTILE, component, node};
+
+#[tokio::test]
+async fn the_memory_of_calls_that_fail_is_seen_as_well() {
+    let seen: Arc<Mutex<Vec<(&'static str, Vec<u8>)>>> = Arc::default();
+    let seeing = Arc::clone(&seen);
+    let look = move |function: &'static str, memory: &[u8]| seeing.lock().push((function, memory.to_vec()));
+    let sandbox = Sandbox::with_memory_probe(Arc::new(look)).unwrap();
+    let limits = Limits { call_time: Duration::from_secs(2), call_cpu: Duration::from_secs(60), ..Limits::default() };
+    let component = sandbox.load(component(HOSTILE), limits, false).await.unwrap();
+    assert_eq!(seen.lock().iter().map(|(function, _)| *function).collect::<Vec<_>>(), ["meta.describe"]);
+    let provider = component.into_provider(Door::closed(), None, None);
+    // The last one is out of time.
+    for name in ["good", "panic", "unreachable", "recurse", "grow", "too-few", "spin"] {
+        seen.lock().clear();
+        // Many, since the guest's allocator writes over some of what is freed.
+        let labels = (0..100).map(|number| (format!("label-{number}"), format!("value that is looked for {number}")));
+        let asked = Node { labels: labels.collect(), ..node(name) };
+        let answer = provider.find(vec![asked], Need::Metadata).await;
+        assert_eq!(answer.is_ok(), name == "good", "{name}: {answer:?}");
+        let seen = seen.lock();
+        let [("instances.find", memory)] = seen.as_slice() else { panic!("{} memories", seen.len()) };
+        let words = b"value that is looked for";
+        let held = memory.windows(words.len()).any(|bytes| bytes == words);
+        assert!(held, "{} bytes of memory hold the node of the call {name}", memory.len());
+    }
+}
