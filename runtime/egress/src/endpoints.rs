@@ -46,6 +46,25 @@ pub struct OperatorGrants {
     pub environment_proxy: Option<Proxy>,
 }
 
+impl OperatorGrants {
+    /// What is wrong with the base URLs, whatever the provider declares: known before there is one.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let wrong = |(name, text): (&String, &String)| {
+            let why = self.base_url(text).err()?;
+            Some(problem(name, format!("--endpoint {name}=...: the URL {why}"), true))
+        };
+        self.base_urls.iter().filter_map(wrong).collect()
+    }
+
+    /// A base URL as the operator allows it; otherwise what is wrong, to follow the words "the URL".
+    fn base_url(&self, text: &str) -> Result<Url, String> {
+        let url = parse_base(text.trim(), self.allow_http)?;
+        self.addresses.check_url(&url).map_err(|error| format!("leads to a place that is refused: {error}"))?;
+        Ok(url)
+    }
+}
+
 /// What the operator gave for one endpoint.
 #[derive(Debug, Clone, Default)]
 pub struct EndpointGrant {
@@ -262,20 +281,14 @@ fn grant(
     };
     let mut wrong = |message: String| problems.push(problem(name, message, true));
     let given = match operator.base_urls.get(name) {
-        Some(value) => Some(Found { value: value.trim().to_owned(), origin: format!("--endpoint {name}=...") }),
+        Some(value) => Some(Found { value: value.clone(), origin: format!("--endpoint {name}=...") }),
         None => found(&endpoint.base_url),
     };
-    let base_url = given.and_then(|Found { value, origin }| {
-        let checked = parse_base(&value, operator.allow_http).and_then(|url| {
-            operator.addresses.check_url(&url).map_err(|error| format!("leads to a place that is refused: {error}"))?;
-            Ok(url)
-        });
-        match checked {
-            Ok(url) => Some(Base { url, origin }),
-            Err(problem) => {
-                wrong(format!("{origin}: the URL {problem}"));
-                None
-            }
+    let base_url = given.and_then(|Found { value, origin }| match operator.base_url(&value) {
+        Ok(url) => Some(Base { url, origin }),
+        Err(problem) => {
+            wrong(format!("{origin}: the URL {problem}"));
+            None
         }
     });
     let mut tls = TlsOptions::default();
@@ -510,6 +523,23 @@ mod tests {
             &format!("endpoints.e: {missing}: No such file or directory (os error 2)"),
         ];
         assert_eq!(all, expected.join("\n"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_base_url_of_the_operator_is_known_before_there_is_a_provider() {
+        let mut operator = operator(&[("a", " https://a.test "), ("b", "http://b.test"), ("c", "https://[::1]")], &[]);
+        let expected = [
+            ("endpoints.b", "--endpoint b=...: the URL is http, which needs --allow-http", true),
+            (
+                "endpoints.c",
+                "--endpoint c=...: the URL leads to a place that is refused: [::1] is a loopback address, which --allow-loopback would grant",
+                true,
+            ),
+        ];
+        assert_eq!(told(&operator.problems()), expected);
+        operator.allow_http = true;
+        operator.addresses.loopback = true;
+        assert_eq!(told(&operator.problems()), []);
     }
 
     #[test]

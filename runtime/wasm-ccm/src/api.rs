@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, NamedCluster};
 use kube::{Client, Config};
 
 use crate::serve::Readiness;
@@ -17,7 +17,7 @@ pub(crate) const CHECK: &str = "API server";
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
 
 /// Where the API server is and who we are there. As upstream, `$KUBECONFIG` is not read: which cluster a controller writes
-/// to is to be seen in its flags.
+/// to is to be seen in its flags. Nor is `$HTTPS_PROXY`.
 ///
 /// # Errors
 ///
@@ -30,7 +30,18 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> R
             let bytes = std::fs::read(path).with_context(what)?;
             ensure!(std::str::from_utf8(&bytes).is_ok(), "{}: it is not UTF-8 text", what());
             let file = Kubeconfig::read_from(path).with_context(what)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(what)?
+            // The URL is not repeated: it may have a password.
+            let named = |cluster: &NamedCluster| cluster.cluster.as_ref().is_some_and(|one| one.proxy_url.is_some());
+            ensure!(
+                !file.clusters.iter().any(named),
+                "{}: it names a proxy (proxy-url), and the API server is reached without one; leave it out",
+                what()
+            );
+            let mut config =
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(what)?;
+            // HTTPS_PROXY is for clouds, and only where it is granted.
+            config.proxy_url = None;
+            config
         }
         None if master.is_some() => {
             let here = Config::incluster().ok();

@@ -133,10 +133,10 @@ pub(crate) struct ProviderArgs {
     /// A setting that the provider declares; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) setting: Vec<(String, String)>,
-    /// A limit, such as memory-bytes=64MiB; may be given several times.
+    /// A limit, such as memory-bytes=64MiB (docs/operating.md has them all); may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
-    /// What a component that asks for WASI gets.
+    /// What a component that asks for WASI gets; deny-all when absent.
     #[arg(long, value_enum)]
     pub(crate) wasi: Option<Wasi>,
 

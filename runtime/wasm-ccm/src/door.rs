@@ -1,13 +1,12 @@
 //! From an operator's record to what a provider may use: files, settings, endpoints, credentials.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
 use ccm_egress::Door;
-use ccm_egress::addresses::AddressRules;
 use ccm_egress::cache::Cache;
 use ccm_egress::capture::Captured;
 use ccm_egress::client::{ClientSettings, Proxy};
@@ -21,10 +20,13 @@ use ccm_egress::settings::Settings;
 use kube::Client;
 use parking_lot::Mutex;
 
-use crate::grants::CredentialPlace;
+use crate::grants::{CredentialPlace, variable_value};
 use crate::load::tell;
 use crate::providers::ProviderConfig;
 use crate::secret;
+
+/// Where the environment names a proxy.
+const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 
 /// What is kept of a provider while its component may change: captured credentials, where a catalogue said that endpoints
 /// are, and what the first component was allowed to do with credentials.
@@ -99,8 +101,7 @@ pub(crate) async fn open(
     let credentials = Credentials::new(descriptor, sources, hidden, Arc::clone(&kept.captured), least);
     let problems = credentials.problems(descriptor);
     if !problems.is_empty() {
-        let told: Vec<String> = problems.into_iter().map(|(name, why)| format!("credential {name}: {why}")).collect();
-        bail!(told.join("; "));
+        bail!(problems.into_iter().map(told).collect::<Vec<_>>().join("; "));
     }
     let parts = NetworkParts {
         provider: descriptor.name.clone(),
@@ -118,6 +119,11 @@ pub(crate) async fn open(
         network: Some(Network::new(parts, descriptor)),
         nodes: walls.nodes.clone(),
     })
+}
+
+/// A problem of a credential, with its name once.
+fn told((name, why): (String, String)) -> String {
+    if why.starts_with("credential ") { why } else { format!("credential {name:?}: {why}") }
 }
 
 /// A component may use credentials where the first one did, and nowhere else.
@@ -156,44 +162,33 @@ impl Context<'_> {
     }
 
     fn operator(&self) -> Result<OperatorGrants> {
-        let grants = &self.config.grants;
-        let proxy = |(name, url): (&String, &String)| {
-            let proxy: Proxy = url.parse().map_err(|error| anyhow!("proxy of {name}: {error}"))?;
-            Ok::<_, anyhow::Error>((name.clone(), proxy))
-        };
-        let mut proxies = grants.proxies.iter().map(proxy).collect::<Result<BTreeMap<_, _>>>()?;
-        if let Some(proxy) = proxies.remove("*") {
+        let mut operator = self.config.grants.operator()?;
+        if let Some(proxy) = operator.proxies.remove("*") {
             for endpoint in &self.descriptor.endpoints {
-                proxies.entry(endpoint.name.clone()).or_insert_with(|| proxy.clone());
+                operator.proxies.entry(endpoint.name.clone()).or_insert_with(|| proxy.clone());
             }
         }
         let variable = |names: [&str; 2]| names.into_iter().find_map(|name| self.environment.get(name));
-        let environment_proxy = variable(["HTTPS_PROXY", "https_proxy"])
+        operator.environment_proxy = variable(PROXY_VARIABLES)
             .filter(|url| !url.is_empty())
             .map(|url| Proxy::from_environment(url, variable(["NO_PROXY", "no_proxy"])))
             .transpose()
             .map_err(|error| anyhow!("HTTPS_PROXY: {error}"))?;
-        Ok(OperatorGrants {
-            base_urls: grants.endpoints.clone(),
-            hosts: grants.hosts()?,
-            allow_http: grants.allow_http,
-            addresses: AddressRules { loopback: grants.allow_loopback },
-            proxies,
-            environment_proxy,
-        })
+        Ok(operator)
     }
 
     /// Where the values of credentials come from: the operator's word, else the first key or granted variable that has one.
     async fn credentials(&self, client: &Client) -> Result<BTreeMap<String, CredentialSource>> {
         let known: Vec<&str> = self.descriptor.credentials.iter().map(|credential| credential.name.as_str()).collect();
         if let Some(name) = self.config.credentials.keys().find(|name| !known.contains(&name.as_str())) {
-            bail!("credential {name}: the provider has no such credential, it knows {known:?}; leave it out");
+            let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
+            bail!("--credential {name}=...: the provider has no such credential, {known}; leave it out");
         }
         let mut sources = BTreeMap::new();
         for credential in &self.descriptor.credentials {
             let source = match self.config.credentials.get(&credential.name) {
                 Some(place) => {
-                    Some(by_hand(place, client).await.with_context(|| format!("credential {}", credential.name))?)
+                    Some(by_hand(place, client).await.with_context(|| format!("credential {:?}", credential.name))?)
                 }
                 None => self.configured(&credential.value),
             };
@@ -228,15 +223,21 @@ impl Context<'_> {
     fn tell_withheld(&self) {
         let descriptor = self.descriptor;
         let endpoints = descriptor.endpoints.iter().map(|endpoint| &endpoint.base_url);
+        let tls = descriptor.endpoints.iter().filter_map(|endpoint| endpoint.tls.as_ref());
+        let tls = tls.flat_map(|tls| [&tls.ca_file, &tls.client_certificate, &tls.client_key, &tls.skip_verification]);
         let settings = descriptor.settings.iter().map(|setting| &setting.value);
-        let credentials = descriptor.credentials.iter().map(|credential| &credential.value);
-        let names: Vec<String> =
-            endpoints.chain(settings).chain(credentials).flat_map(|source| self.environment.withheld(source)).collect();
+        // A place that the operator names leaves no question.
+        let open = descriptor.credentials.iter().filter(|one| !self.config.credentials.contains_key(&one.name));
+        let credentials = open.map(|credential| &credential.value);
+        let proxy = Source { keys: vec![], environment_variables: PROXY_VARIABLES.map(str::to_owned).to_vec() };
+        let sources = endpoints.chain(tls).chain(settings).chain(credentials).chain([&proxy]);
+        let names: BTreeSet<String> = sources.flat_map(|source| self.environment.withheld(source)).collect();
         if !names.is_empty() {
+            let names = names.into_iter().collect::<Vec<_>>().join(",");
             tracing::warn!(
                 provider = descriptor.name,
-                variables = names.join(","),
-                "environment variables that the provider knows are set but not granted; --allow-env grants them"
+                variables = names,
+                "environment variables that could count for the provider are set but not granted; --allow-env grants them"
             );
         }
     }
@@ -246,8 +247,7 @@ async fn by_hand(place: &CredentialPlace, client: &Client) -> Result<CredentialS
     Ok(match place {
         CredentialPlace::File(path) => CredentialSource::file(path.clone()),
         CredentialPlace::Environment(variable) => {
-            let value = std::env::var(variable).map_err(|_| anyhow!("the environment has no variable {variable}"))?;
-            CredentialSource::Environment { variable: variable.clone(), value: Secret::new(value.into_bytes()) }
+            CredentialSource::Environment { variable: variable.clone(), value: variable_value(variable)? }
         }
         CredentialPlace::Secret { namespace, name, key } => secret::watched(client, namespace, name, key).await?,
     })

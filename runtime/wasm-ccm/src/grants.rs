@@ -2,14 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use ccm_egress::addresses::AddressRules;
+use ccm_egress::client::Proxy;
+use ccm_egress::endpoints::OperatorGrants;
 use ccm_egress::hosts::HostPattern;
+use ccm_egress::secret::Secret;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::source::check_names;
 
 /// Grants of one provider, as the operator writes them. Nothing is granted without a word here or in the cloud-config.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,25 +49,27 @@ pub(crate) struct GrantSettings {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Grants")]
 pub(crate) struct GrantArgs {
-    /// Base URL of an endpoint of the provider; may be given several times.
+    /// Base URL of an endpoint of the provider (`wasm-ccm inspect` shows them); may be given several times.
     #[arg(long, value_name = "NAME=URL", value_parser = crate::cli::pair)]
     pub(crate) endpoint: Vec<(String, String)>,
-    /// Hosts that the provider may name itself, such as api.example.org or *.example.org, comma-separated.
+    /// Hosts of the provider's default URLs, and of those that it finds in a catalogue of the cloud, such as
+    /// api.example.org or *.example.org, comma-separated.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub(crate) allow_host: Vec<String>,
-    /// Allow endpoints without TLS.
+    /// Allow endpoints without TLS (http://).
     #[arg(long)]
     pub(crate) allow_http: bool,
-    /// Allow endpoints on this machine.
+    /// Allow endpoints on this machine (127.0.0.0/8, ::1).
     #[arg(long)]
     pub(crate) allow_loopback: bool,
-    /// Proxy of an endpoint, or of all others with the name *; may be given several times.
+    /// Proxy of an endpoint, or of all others with the name *; may be given several times. Hosts behind a proxy are
+    /// checked by their names only.
     #[arg(long, value_name = "NAME=URL", value_parser = crate::cli::pair)]
     pub(crate) proxy: Vec<(String, String)>,
-    /// Environment variables that count for the provider, such as DO_*, comma-separated.
+    /// Environment variables that count for the provider, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allow_env: Vec<String>,
-    /// A file that the provider may have besides its cloud-config; may be given several times.
+    /// A file that the provider may read besides its cloud-config; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) allow_file: Vec<PathBuf>,
     /// Where a credential of the provider comes from: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given
@@ -74,29 +83,68 @@ pub(crate) struct GrantArgs {
 
 impl GrantArgs {
     /// The flags as a record has them.
-    pub(crate) fn settings(&self) -> GrantSettings {
-        GrantSettings {
-            endpoints: self.endpoint.iter().cloned().collect(),
-            allow_hosts: self.allow_host.clone(),
-            allow_http: self.allow_http,
-            allow_loopback: self.allow_loopback,
-            proxies: self.proxy.iter().cloned().collect(),
-            allow_env: self.allow_env.clone(),
-            allow_files: self.allow_file.clone(),
-            allow_grant_change: self.allow_grant_change,
-        }
-    }
-}
-
-impl GrantSettings {
-    /// The patterns of [`Self::allow_hosts`].
     ///
     /// # Errors
     ///
-    /// Names the pattern and what would be right.
-    pub(crate) fn hosts(&self) -> Result<Vec<HostPattern>> {
-        let parse = |host: &String| host.parse().map_err(|error| anyhow::anyhow!("{error}"));
-        self.allow_hosts.iter().map(|host| parse(host).with_context(|| format!("allowed host {host:?}"))).collect()
+    /// A name stands there twice.
+    pub(crate) fn settings(&self) -> Result<GrantSettings> {
+        Ok(GrantSettings {
+            endpoints: once_each("--endpoint", &self.endpoint)?,
+            allow_hosts: self.allow_host.clone(),
+            allow_http: self.allow_http,
+            allow_loopback: self.allow_loopback,
+            proxies: once_each("--proxy", &self.proxy)?,
+            allow_env: self.allow_env.clone(),
+            allow_files: self.allow_file.clone(),
+            allow_grant_change: self.allow_grant_change,
+        })
+    }
+}
+
+/// Pairs of a flag that takes each name once: the last one would win, and nobody would know.
+///
+/// # Errors
+///
+/// Names the flag and the name.
+pub(crate) fn once_each(flag: &str, pairs: &[(String, String)]) -> Result<BTreeMap<String, String>> {
+    let mut map = BTreeMap::new();
+    for (name, value) in pairs {
+        ensure!(map.insert(name.clone(), value.clone()).is_none(), "{flag} {name}=... is given twice; leave one out");
+    }
+    Ok(map)
+}
+
+impl GrantSettings {
+    /// What can be said of the grants before there is a provider.
+    ///
+    /// # Errors
+    ///
+    /// Names the grant and what would be right. Repeats no URL: there may be a password in it.
+    pub(crate) fn operator(&self) -> Result<OperatorGrants> {
+        let parse = |host: &String| host.parse::<HostPattern>().map_err(|error| anyhow!("{error}"));
+        let hosts = self.allow_hosts.iter().map(|host| parse(host).with_context(|| format!("--allow-host {host}")));
+        let proxy = |(name, url): (&String, &String)| {
+            let proxy: Proxy = url.parse().map_err(|error| anyhow!("--proxy {name}=...: {error}"))?;
+            Ok((name.clone(), proxy))
+        };
+        for pattern in &self.allow_env {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            ensure!(
+                !name.is_empty() && !name.contains(['*', '=']),
+                "--allow-env {pattern}: give the name of a variable, or how names begin, as in DO_*"
+            );
+        }
+        let operator = OperatorGrants {
+            base_urls: self.endpoints.clone(),
+            hosts: hosts.collect::<Result<_>>()?,
+            allow_http: self.allow_http,
+            addresses: AddressRules { loopback: self.allow_loopback },
+            proxies: self.proxies.iter().map(proxy).collect::<Result<_>>()?,
+            environment_proxy: None,
+        };
+        let problems: Vec<String> = operator.problems().into_iter().map(|problem| problem.message).collect();
+        ensure!(problems.is_empty(), problems.join("; "));
+        Ok(operator)
     }
 }
 
@@ -118,26 +166,50 @@ pub(crate) enum CredentialPlace {
     },
 }
 
+impl CredentialPlace {
+    /// What can be said before there is a provider: nobody can give a process a variable later. Files and Secrets may come.
+    ///
+    /// # Errors
+    ///
+    /// The environment has no such variable.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Environment(variable) => variable_value(variable).map(drop),
+            Self::File(_) | Self::Secret { .. } => Ok(()),
+        }
+    }
+}
+
+/// The bytes of a variable of the environment.
+///
+/// # Errors
+///
+/// There is none of this name.
+pub(crate) fn variable_value(variable: &str) -> Result<Secret> {
+    let value = std::env::var_os(variable).filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| anyhow!("the environment has no variable {variable}, or an empty one"))?;
+    Ok(Secret::new(value.into_vec()))
+}
+
 impl FromStr for CredentialPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         // The text is not repeated: somebody may have written the secret itself.
         let wrong =
-            || "it is not file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY (a value itself has no place here)";
+            || "it is not file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; the value itself has no place here";
         let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
         match (kind, rest.split('/').collect::<Vec<_>>().as_slice()) {
             ("file", _) if !rest.is_empty() => Ok(Self::File(rest.into())),
             ("env", [variable]) if !variable.is_empty() && !variable.contains('=') => {
                 Ok(Self::Environment((*variable).to_owned()))
             }
-            ("secret", [namespace, name, key]) if ![namespace, name, key].iter().any(|part| part.is_empty()) => {
-                Ok(Self::Secret {
-                    namespace: (*namespace).to_owned(),
-                    name: (*name).to_owned(),
-                    key: (*key).to_owned(),
-                })
-            }
+            // A typing error must not look like a Secret that is still to come.
+            ("secret", [namespace, name, key]) if check_names(namespace, name, Some(key)).is_ok() => Ok(Self::Secret {
+                namespace: (*namespace).to_owned(),
+                name: (*name).to_owned(),
+                key: (*key).to_owned(),
+            }),
             _ => Err(wrong().to_owned()),
         }
     }
@@ -178,9 +250,41 @@ mod tests {
     }
 
     #[test]
+    fn grants_that_cannot_be_are_refused_by_their_name_and_no_password_is_repeated() {
+        let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let endpoint = |url: &str| GrantSettings { endpoints: map("api", url), ..GrantSettings::default() };
+        let proxy = |url: &str| GrantSettings { proxies: map("*", url), ..GrantSettings::default() };
+        let env = |name: &str| GrantSettings { allow_env: vec![name.to_owned()], ..GrantSettings::default() };
+        let host = |name: &str| GrantSettings { allow_hosts: vec![name.to_owned()], ..GrantSettings::default() };
+        let cases = [
+            (endpoint("api.test"), "--endpoint api=...: the URL must begin with https://"),
+            (endpoint("https://u:hunter2@api.test"), "--endpoint api=...: the URL has a user or password"),
+            (endpoint("http://api.test"), "--allow-http"),
+            (endpoint("https://127.0.0.1"), "--allow-loopback"),
+            (proxy("socks5://u:hunter2@proxy.test"), "--proxy *=...: the scheme of the proxy must be http or https"),
+            (env("*"), "--allow-env *: give the name of a variable"),
+            (env("*_TOKEN"), "as in DO_*"),
+            (env(""), "--allow-env : give the name"),
+            (host("*"), "--allow-host *: `*` would allow every host"),
+        ];
+        for (grants, part) in cases {
+            let error = format!("{:#}", grants.operator().err().unwrap());
+            assert!(error.contains(part) && !error.contains("hunter2"), "{error:?} does not say {part:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_given_twice_is_refused() {
+        let pairs = [("api".to_owned(), "a".to_owned()), ("api".to_owned(), "b".to_owned())];
+        let error = once_each("--endpoint", &pairs).unwrap_err().to_string();
+        assert_eq!(error, "--endpoint api=... is given twice; leave one out");
+    }
+
+    #[test]
     fn what_is_no_place_is_refused_and_never_repeated() {
-        for text in ["hunter2-hunter2", "file:", "env:", "env:A/B", "secret:ns/name", "secret:ns//key", "http://x/y/z"]
-        {
+        let texts =
+            ["hunter2-hunter2", "file:", "env:", "env:A/B", "secret:ns/name", "secret:ns//key", "secret:n_s/name/key"];
+        for text in texts {
             let error = places(&BTreeMap::from([("token".to_owned(), text.to_owned())])).unwrap_err();
             let error = format!("{error:#}");
             assert!(error.contains("credential token") && error.contains("file:PATH"), "{error}");

@@ -153,6 +153,10 @@ impl LimitSettings {
             let value = match (fits(&text), number) {
                 (Ok(()), _) => text,
                 (Err(_), Ok(number)) if fits(&number).is_ok() => number,
+                _ if fits(&"1KiB".into()).is_ok() => bail!("--limit {name}={value}: give a size, such as 64MiB"),
+                _ if fits(&1.into()).is_ok() => {
+                    bail!("--limit {name}={value}: give a whole number that is not too large")
+                }
                 (Err(error), _) => {
                     return Err(error).with_context(|| {
                         format!("--limit {name}={value}, such as memory-bytes=64MiB or call-time=60s")
@@ -160,7 +164,7 @@ impl LimitSettings {
                 }
             };
             if object.insert(name.clone(), value).is_some() {
-                bail!("limit {name} is given twice");
+                bail!("--limit {name}=... is given twice; leave one out");
             }
         }
         serde_json::from_value(object.into()).context("--limit")
@@ -240,7 +244,10 @@ impl LimitSettings {
                 )?,
             },
             budget: BudgetSettings {
-                per_second: self.requests_per_second.map_or(budget.per_second, f64::from),
+                per_second: match self.requests_per_second {
+                    Some(0) => bail!("limit requests-per-second must be above zero"),
+                    given => given.map_or(budget.per_second, f64::from),
+                },
                 burst: or_u32("request-burst", self.request_burst, budget.burst)?,
                 concurrency: NonZeroUsize::new(concurrency).unwrap_or(budget.concurrency),
                 max_wait: time("request-wait", self.request_wait.as_deref(), budget.max_wait)?,
@@ -306,6 +313,19 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_every_limit_with_its_default() {
+        let documented = include_str!("../../../docs/operating.md");
+        let schema = schemars::schema_for!(LimitSettings);
+        let limits = schema.get("properties").and_then(|limits| limits.as_object()).unwrap();
+        assert!(limits.len() > 40);
+        for (name, limit) in limits {
+            let purpose = limit["description"].as_str().unwrap();
+            let default = purpose.rsplit_once("Default ").unwrap().1.trim_end_matches('.');
+            assert!(documented.contains(&format!("| `{name}` | {default} |")), "{name}, default {default}");
+        }
+    }
+
+    #[test]
     fn a_limit_that_cannot_be_is_refused_by_name() {
         let cases = [
             (&[("memory", "1")][..], "memory-bytes"),
@@ -313,6 +333,11 @@ mod tests {
             (&[("memory-bytes", "0")], "memory-bytes must be above zero"),
             (&[("call-time", "5")], "call-time"),
             (&[("busy-calls", "0")], "busy-calls must be above zero"),
+            // Once taken for the default.
+            (&[("requests-per-second", "0")], "requests-per-second must be above zero"),
+            (&[("requests-per-second", "-1")], "requests-per-second=-1: give a whole number"),
+            (&[("reserve-percent", "300")], "reserve-percent=300: give a whole number that is not too large"),
+            (&[("memory-bytes", "lots")], "memory-bytes=lots: give a size, such as 64MiB"),
             (&[("handles", "1"), ("handles", "2")], "given twice"),
         ];
         for (given, part) in cases {

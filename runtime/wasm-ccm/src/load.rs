@@ -140,7 +140,7 @@ impl Surroundings {
             bytes = size,
             imports,
             optional = ?offers,
-            ms = start.elapsed().as_millis(),
+            ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
             "provider taken"
         );
         Ok(provider)

@@ -79,8 +79,11 @@ impl ProviderRecord {
     pub(crate) fn check(self) -> Result<ProviderConfig> {
         let source: Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
         let limits = self.limits.resolve().context("limits")?;
-        drop(self.grants.hosts().context("grants")?);
+        drop(self.grants.operator().context("grants")?);
         let credentials = places(&self.credentials)?;
+        for (name, place) in &credentials {
+            place.check().with_context(|| format!("credential {name}"))?;
+        }
         if let Some(path) = &self.cloud_config {
             drop(read_bytes(path).with_context(|| cloud_config(path))?);
         }

@@ -30,6 +30,7 @@ use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
 use crate::door::Walls;
 use crate::exchange_metrics::ExchangeMetrics;
+use crate::grants::once_each;
 use crate::limits::LimitSettings;
 use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
@@ -74,14 +75,13 @@ fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     let list = match (&given.providers, &given.provider) {
         (Some(file), _) => providers::read_file(file)?,
         (None, Some(source)) => {
-            let settings = given.setting.iter().cloned().collect();
             let record = ProviderRecord {
                 source: source.clone(),
                 name: given.cloud_provider.clone(),
                 cloud_config: given.cloud_config.clone(),
-                settings,
-                grants: given.grants.settings(),
-                credentials: given.grants.credential.iter().cloned().collect(),
+                settings: once_each("--setting", &given.setting)?,
+                grants: given.grants.settings()?,
+                credentials: once_each("--credential", &given.grants.credential)?,
                 wasi: given.wasi.unwrap_or_default(),
                 limits: LimitSettings::from_pairs(&given.limit)?,
             };

@@ -16,30 +16,37 @@ use tokio_util::task::AbortOnDropHandle;
 /// How long the first answer is waited for.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 
-/// One key of a Secret, kept up to date as long as the source lives. A Secret that is not there has no value; so has a key
-/// that it does not hold.
+/// What the host needs, and where it is written down.
+const RIGHTS: &str =
+    "the manager needs the right to get, list and watch it (manifests/optional/credential-secret.yaml)";
+
+/// One key of a Secret, kept up to date as long as the source lives.
 ///
 /// # Errors
 ///
-/// The API server gave no first answer.
+/// The API server gave no first answer, there is no such Secret, or no such key in it; with the way out.
 pub(crate) async fn watched(client: &Client, namespace: &str, name: &str, key: &str) -> Result<CredentialSource> {
     let shown = format!("secret:{namespace}/{name}/{key}");
     let api: Api<v1::Secret> = Api::namespaced(client.clone(), namespace);
-    let (sender, mut value) = watch::channel(None);
     let first = tokio::time::timeout(FIRST_ANSWER, api.get_opt(name)).await;
     let first = first.map_err(|_| anyhow!("no answer of the API server within {FIRST_ANSWER:?}")).and_then(|answer| {
-        answer.map_err(|error| {
-            anyhow!("{}; the manager needs the right to get, list and watch it", crate::api::tell(&error))
-        })
+        answer.map_err(|error| anyhow!("the API server did not give it: {}; {RIGHTS}", crate::api::tell(&error)))
     });
     let first = first.with_context(|| shown.clone())?;
-    sender.send_replace(first.as_ref().and_then(|secret| value_of(secret, key)));
-    value.mark_unchanged();
-    let task = tokio::spawn(follow(api, name.to_owned(), key.to_owned(), sender));
+    let first = first.ok_or_else(|| {
+        let create = format!("kubectl create secret generic {name} --namespace {namespace} --from-file={key}=FILE");
+        anyhow!("{shown}: the Secret does not exist; create it with `{create}`")
+    })?;
+    let newest = value_of(&first, key).ok_or_else(|| {
+        let keys: Vec<&String> = first.data.iter().flat_map(|data| data.keys()).collect();
+        anyhow!("{shown}: the Secret has no such key, it has {keys:?}; add the key, or name another one")
+    })?;
+    let (sender, value) = watch::channel(Some(newest));
+    let task = tokio::spawn(follow(api, shown.clone(), name.to_owned(), key.to_owned(), sender));
     Ok(CredentialSource::Watched { name: shown, value, keeper: Arc::new(AbortOnDropHandle::new(task)) })
 }
 
-async fn follow(api: Api<v1::Secret>, name: String, key: String, value: watch::Sender<Option<Secret>>) {
+async fn follow(api: Api<v1::Secret>, shown: String, name: String, key: String, value: watch::Sender<Option<Secret>>) {
     let mut changes = std::pin::pin!(watcher::watch_object(api, &name).default_backoff());
     while let Some(change) = changes.next().await {
         match change {
@@ -47,7 +54,8 @@ async fn follow(api: Api<v1::Secret>, name: String, key: String, value: watch::S
                 value.send_replace(secret.as_ref().and_then(|secret| value_of(secret, &key)));
             }
             Err(error) => {
-                tracing::warn!(secret = name, error = ccm_controllers::causes(&error), "cannot watch the Secret");
+                let error = ccm_controllers::causes(&error);
+                tracing::warn!(source = shown, error, "cannot watch the Secret, a change of it is not seen; {RIGHTS}");
             }
         }
     }

@@ -135,7 +135,7 @@ impl FromStr for Source {
 }
 
 /// Refuses names that no API server can have: a typing error must not look like a ConfigMap that is still to come.
-fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
+pub(crate) fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
     if !is_label(namespace) || namespace.len() > 63 {
         return Err(format!(
             "the namespace {namespace:?} cannot be; it has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"

@@ -32,6 +32,19 @@ impl Host {
     ///
     /// The program is not there or does not start.
     pub fn start(kubeconfig: &Path, flags: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self> {
+        Self::start_in(kubeconfig, &[], flags)
+    }
+
+    /// The same with more variables in its environment.
+    ///
+    /// # Errors
+    ///
+    /// The program is not there or does not start.
+    pub fn start_in(
+        kubeconfig: &Path,
+        environment: &[(&str, &str)],
+        flags: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Result<Self> {
         // Free now; nobody else on this machine asks for one in this moment.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let program = program()?;
@@ -42,6 +55,7 @@ impl Host {
             .args(["--bind-address=127.0.0.1", "--logging-format=json"])
             .arg(format!("--secure-port={port}"))
             .args(flags.into_iter().map(Into::into))
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -290,14 +290,19 @@ impl Network {
             operation = self.cleaned(operation),
             status = raw.map(|raw| raw.status),
             error = error.map(|error| error.message.as_str()),
-            ms = time.as_millis(),
-            waited_ms = waited.as_millis(),
+            ms = millis(time),
+            waited_ms = millis(waited),
             bytes = raw.map(|raw| raw.bytes),
             attempt,
             request_id,
             "exchange"
         );
     }
+}
+
+/// A number of 64 bits, since the JSON log makes a text of a larger one.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The body, counted while it comes, after it was unpacked.

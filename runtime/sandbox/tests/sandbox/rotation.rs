@@ -12,9 +12,9 @@ use hyper::Response;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::setup::{SCRIPTED, Setup, secret};
 use crate::rig::{map, node};
 use crate::server::{Server, full};
+use crate::setup::{SCRIPTED, Setup, secret};
 
 /// A provider that sends the credential `token`, and what the cloud gets of it.
 struct Sender {

@@ -11,9 +11,9 @@ use futures::future::join_all;
 use hyper::Response;
 use parking_lot::Mutex;
 
-use crate::setup::{SESSION, Setup, given};
 use crate::rig::node;
 use crate::server::{Answered, Asked, Server, full};
+use crate::setup::{SESSION, Setup, given};
 
 const PASSWORD: &str = "the \"pass\\word\" of the user";
 

@@ -17,6 +17,8 @@
 //! | `hostile` | providers that crash, WASI |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
 //! | `metrics` | health and metrics (2.11) |
+//! | `credentials` | where secrets come from, their rotation, and that nobody sees them |
+//! | `grants` | endpoints, variables, files: what works, what is refused and how that is said |
 
 #![expect(
     clippy::unwrap_used,
@@ -27,8 +29,11 @@
 
 mod acceptance;
 mod bytes;
+mod cloud;
+mod credentials;
 mod faults;
 mod flags;
+mod grants;
 mod hostile;
 mod initialise;
 mod inspect;

@@ -133,6 +133,19 @@ fn a_kubeconfig_that_cannot_be_ends_the_process_with_code_1_and_a_line_that_name
     }
 }
 
+/// kube reads a proxy from the environment as well, cannot use it, and says so with its password.
+#[test]
+fn a_proxy_in_the_kubeconfig_ends_the_process_with_code_1_and_without_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let proxied = KUBECONFIG.replace("server:", "proxy-url: 'http://u:hunter2@proxy.test:1', server:");
+    std::fs::write(&path, proxied).unwrap();
+    let flags = [format!("--provider={}", cloudlycke().display()), format!("--kubeconfig={}", path.display())];
+    let (code, _, stderr) = run(&["run", &flags[0], &flags[1], "--secure-port=0"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(complaint(&stderr).contains("proxy-url") && !stderr.contains("hunter2"), "{stderr}");
+}
+
 /// As upstream: no cluster but the one that the flags or the pod name, whatever the shell has exported.
 #[test]
 fn without_kubeconfig_outside_a_pod_the_process_ends_with_code_1_and_says_that_the_variable_is_not_read() {

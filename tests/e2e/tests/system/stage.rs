@@ -70,6 +70,15 @@ impl Stage {
         Actor(Host::start(self.kubeconfig(), flags).unwrap())
     }
 
+    /// A host whose provider does what the scripts of Nodes say ([`crate::cloud`]).
+    pub(crate) fn scripted(&self, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
+        let provider = format!("--provider={}", scripted().display());
+        let flags = ["--cloud-provider=scripted", "--node-status-update-frequency=1h", &provider]
+            .into_iter()
+            .chain(flags.iter().copied());
+        Actor(Host::start_in(self.kubeconfig(), environment, flags).unwrap())
+    }
+
     /// A host whose provider is the Cloudlycke component, straight from its file.
     pub(crate) fn cloudlycke(&self, flags: &[&str]) -> Actor {
         let provider = format!("--provider={}", cloudlycke().display());
@@ -87,6 +96,11 @@ impl Stage {
 /// The Cloudlycke component.
 pub(crate) fn cloudlycke() -> PathBuf {
     component("providers/cloudlycke.wasm").unwrap()
+}
+
+/// The component that does what scripts say.
+pub(crate) fn scripted() -> PathBuf {
+    component("guests/scripted.wasm").unwrap()
 }
 
 /// A running host. A test that fails shows the end of its log.

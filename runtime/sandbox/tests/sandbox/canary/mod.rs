@@ -23,9 +23,9 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use self::echo::{MODES, SILENT_MODES};
 use self::forms::Scan;
 use crate::capture;
-use crate::setup::{SCRIPTED, Setup, given, secret};
 use crate::rig::{map, node};
 use crate::server::Server;
+use crate::setup::{SCRIPTED, Setup, given, secret};
 
 const TOKEN: &str = "T0ken~Kanarienvogel/zwitschert+im=Kaefig&<7fQ9>";
 const SESSION: &str = "gAAAAABSess10n-Kanarie_singt/laut+und%klar==Qx";

@@ -1,0 +1,110 @@
+//! A cloud on this machine, and Nodes whose look-up makes the scripted provider ask it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ccm_cluster::NodeFixture;
+use kube::api::DeleteParams;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::look::nodes;
+use crate::stage::{Actor, LIMIT, Stage};
+
+/// The annotation with a Node's script.
+const SCRIPT: &str = "scripted.example/script";
+
+/// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/`. Ends when it is
+/// dropped.
+pub(crate) struct Cloud {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Mutex<Vec<String>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Cloud {
+    pub(crate) async fn start() -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap()).await
+    }
+
+    pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&seen);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                // Whoever goes away in the middle is no reason to end.
+                answer(stream, &kept).await.ok();
+            }
+        });
+        Self { address, seen, _tasks: tasks }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The grants that it needs.
+    pub(crate) fn flags(&self) -> [String; 3] {
+        [format!("--endpoint=api={}", self.url()), "--allow-http".to_owned(), "--allow-loopback".to_owned()]
+    }
+
+    /// Requests so far: first line and headers.
+    pub(crate) fn seen(&self) -> Vec<String> {
+        self.seen.lock().clone()
+    }
+
+    /// Registers a Node whose look-up asks for its machine with the credential `token`, and returns the `authorization`
+    /// that came here.
+    pub(crate) async fn asked_for(&self, stage: &Stage, host: &Actor, node: &str) -> String {
+        ask(stage, host, node, [send(&format!("/machines/{node}")), json!({ "log": "answer" })]).await;
+        let first = format!("GET /machines/{node} HTTP/1.1");
+        let request = self.seen().into_iter().find(|request| request.starts_with(&first));
+        let request = request.unwrap_or_else(|| panic!("no {first}; the log:\n{}", host.log_text()));
+        let header = request.lines().find_map(|line| line.strip_prefix("authorization: ")).map(str::to_owned);
+        header.unwrap_or_else(|| panic!("no authorization in {request}"))
+    }
+}
+
+/// A step that asks for `path`, with the credential `token`.
+pub(crate) fn send(path: &str) -> Value {
+    json!({ "send": { "path": path, "headers": [["authorization", ["Bearer ", { "secret": "token" }]]] } })
+}
+
+/// Registers a Node whose look-up does what the script says, and waits until it is done. Then the Node goes: what came of
+/// the steps is seldom a label that a Node may have, and the look-up would be tried again.
+pub(crate) async fn ask(stage: &Stage, host: &Actor, node: &str, script: impl IntoIterator<Item = Value>) {
+    let done = format!("script of {node} is done");
+    let script: Value = script.into_iter().chain([json!({ "log": done })]).collect();
+    let fixture = NodeFixture::new(node).internal_ip("10.0.0.1").annotation(SCRIPT, &script.to_string());
+    fixture.register(stage.client()).await.unwrap();
+    host.await_log(LIMIT, &[&done]).await.unwrap();
+    nodes(stage.client()).delete(node, &DeleteParams::default()).await.unwrap();
+}
+
+async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await?);
+    }
+    let request = String::from_utf8_lossy(&request).into_owned();
+    let status = if request.contains(" /absent/") { "404 Not Found" } else { "200 OK" };
+    let length = request.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nx-request-id: req-7\r\nconnection: close\r\n\r\n{request}"
+    );
+    // Before the answer: who has that looks here.
+    seen.lock().push(request);
+    stream.write_all(answer.as_bytes()).await
+}
+
+/// A Secret's data.
+pub(crate) fn data(key: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(key.to_owned(), value.to_owned())])
+}
