@@ -24,7 +24,9 @@ use crate::credentials::{Credentials, Refusal};
 use crate::endpoints::Endpoints;
 use crate::headers::HeaderLimits;
 use crate::http::{Effect, Method, Request, Response, TransportError, TransportReason};
+use crate::log::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use crate::paths;
 use crate::redact::TooLarge;
 use crate::retry::RetrySettings;
 use crate::share::{Key, Shared, Source};
@@ -105,6 +107,8 @@ pub struct NetworkParts {
     pub observer: Option<Arc<dyn ExchangeObserver>>,
 }
 
+/// Longest refusal, in bytes.
+const MAX_MESSAGE: usize = 1024;
 /// Most different operations that metrics tell apart.
 const MAX_OPERATIONS: usize = 64;
 
@@ -188,7 +192,8 @@ impl Network {
     pub async fn send(&self, request: Request, call: &CallScope) -> Result<Response, TransportError> {
         let operation = answer::operation(&request.operation);
         if let Err(mut error) = self.check(&request, call) {
-            error.message = format!("{operation}: {}", error.message);
+            // It may name what the guest made up.
+            error.message = format!("{operation}: {}", line(&error.message, MAX_MESSAGE));
             self.tell(&request.endpoint, &operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
             return Err(error);
         }
@@ -273,6 +278,8 @@ impl Network {
     }
 
     fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
+        paths::check(&request.path)
+            .map_err(|problem| refused(TransportReason::Denied, format!("the path {problem}")))?;
         let limits = self.limits();
         let too_large = |what: &str, most: usize, limit: &str| {
             Err(refused(TransportReason::TooLarge, format!("the request has more than {most} {what} (limit {limit})")))

@@ -13,9 +13,6 @@ use crate::http::TransportError;
 /// Longest path, in bytes.
 pub const MAX_PATH: usize = 8 << 10;
 
-/// Longest path and query together, in bytes. Servers take 8 to 64 KiB.
-pub const MAX_TARGET: usize = 32 << 10;
-
 /// How often a path is decoded in search of dots, the last time to see that nothing changes any more.
 const MAX_DECODINGS: usize = 4;
 
@@ -32,9 +29,6 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Denied, with what is wrong about the path.
 pub fn url(base: &Url, path: &str, query_rendered: Option<&str>) -> Result<Url, TransportError> {
     check(path).map_err(|problem| denied(format!("the path {problem}")))?;
-    if path.len().saturating_add(query_rendered.map_or(0, str::len)) > MAX_TARGET {
-        return Err(denied(format!("path and query are longer than {MAX_TARGET} bytes")));
-    }
     let target = match path {
         "/" => base.path().to_owned(),
         _ => format!("{}{path}", base.path().trim_end_matches('/')),
@@ -233,7 +227,6 @@ mod tests {
         let long = format!("/{}", "x".repeat(MAX_PATH));
         let message = url(&base("https://host"), &long, None).unwrap_err().message;
         assert_eq!(message, format!("the path is longer than {MAX_PATH} bytes"));
-        assert!(url(&base("https://host"), "/x", Some(&"x".repeat(MAX_TARGET))).is_err());
     }
 
     #[test]

@@ -72,6 +72,24 @@ async fn a_request_has_a_size() {
 }
 
 #[tokio::test]
+async fn a_url_is_as_long_as_the_operator_likes() {
+    let (cloud, guest) = rig(|_| ok("{}"), |grants| grants.settings.limits.url_bytes = 60_000).await;
+    let answer = guest.send(json!({ "path": "/", "query": [["ids", ["x".repeat(50_000)]]] })).await;
+    assert_eq!(answer["status"], 200, "{answer}");
+    assert_eq!(cloud.take()[0].line.len(), "GET /?ids=".len() + 50_000);
+}
+
+#[tokio::test]
+async fn answers_are_kept_for_others_while_there_is_room() {
+    for (room, asked) in [(100_000, 1), (0, 2)] {
+        let (cloud, guest) = rig(|_| ok("{}"), |grants| grants.settings.limits.share_bytes = room).await;
+        let ask = json!({ "send": { "path": "/", "share-ms": 60_000 } });
+        assert!(guest.run(json!([ask, ask])).await.iter().all(|answer| answer["status"] == 200));
+        assert_eq!(cloud.take().len(), asked, "{room} bytes of room");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_is_counted_while_it_is_read_and_after_it_was_unpacked() {
     let packed = |bytes: usize| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());

@@ -185,6 +185,24 @@ async fn a_429_is_waited_for_when_there_is_time_and_told_otherwise() {
 }
 
 #[tokio::test]
+async fn who_asks_too_much_by_the_operators_word_is_throttled_before_anything_is_sent() {
+    let rig = rig(
+        |_| ok("{}"),
+        |grants| {
+            let budget = &mut grants.settings.budget;
+            (budget.per_second, budget.burst, budget.max_wait) = (0.01, NonZeroU32::MIN, 50 * MS);
+        },
+    );
+    let rig = rig.await;
+    assert_eq!(rig.guest.send(json!({ "path": "/../" })).await["error"], "denied", "which takes no turn");
+    assert_eq!(rig.guest.send(json!({ "path": "/" })).await["status"], 200);
+    let error = rig.guest.send(json!({ "path": "/" })).await;
+    assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("throttled"), &json!(false)), "{error}");
+    assert!(error["retry-after-ms"].as_u64().is_some_and(|delay| (1_000..=100_000).contains(&delay)), "{error}");
+    assert_eq!(rig.cloud.take().len(), 1);
+}
+
+#[tokio::test]
 async fn an_error_says_whether_the_cloud_may_have_got_the_request() {
     let cases: [(&str, Answer, &str); 4] = [
         ("no answer", || Reply::Stall(vec![]), "timeout"),
@@ -198,6 +216,11 @@ async fn an_error_says_whether_the_cloud_may_have_got_the_request() {
         assert_eq!((&error["error"], &error["maybe-sent"]), (&json!(reason), &json!(true)), "{name}: {error}");
         assert_eq!(rig.cloud.take().len(), 3, "{name}");
     }
+    let plain = Cloud::start(|_| ok(""));
+    let guest = Scripted::new(Grants::of(&[("api", plain.url().replace("http:", "https:"))])).await;
+    let error = guest.send(json!({ "path": "/" })).await;
+    assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("tls"), &json!(false)), "{error}");
+
     let closed = Cloud::start_after(std::future::pending(), |_| ok(""));
     let guest = Scripted::new(Grants::of(&[("api", closed.url())])).await;
     let error = guest.send(json!({ "path": "/" })).await;

@@ -115,7 +115,10 @@ async fn accept(listener: impl Future<Output = TcpListener> + Send, asked: Arc<M
 }
 
 async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Answer) {
-    let Some(asked) = read(&mut stream).await else { return };
+    let Some(asked) = read(&mut stream).await else {
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.ok();
+        return;
+    };
     all.lock().push(asked.clone());
     let reply = answer(&asked);
     let stalls = matches!(reply, Reply::Stall(_));
@@ -140,7 +143,8 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end;
         }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+        let begins_tls = bytes.first() == Some(&0x16);
+        if begins_tls || stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     };
