@@ -4,7 +4,7 @@
 //! Run it on an idle machine: `./just bench egress`, or `./just bench egress 5000` for fewer exchanges.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -19,9 +19,10 @@ use ccm_cloud::{Alone, Descriptor, Finding, Instances as _, Need, Node, Source};
 use ccm_e2e::measure::{Distribution, count, micros, rss};
 use ccm_e2e::report::{Report, Target};
 use ccm_egress::Door;
-use ccm_egress::budget::Class;
+use ccm_egress::budget::{BudgetSettings, Class};
 use ccm_egress::cache::Cache;
 use ccm_egress::call::CallScope;
+use ccm_egress::client::ClientSettings;
 use ccm_egress::credentials::{CredentialSource, Credentials, Part};
 use ccm_egress::encoding::Encoding;
 use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
@@ -37,6 +38,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -108,21 +110,20 @@ async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
     let idle = Node { annotations: BTreeMap::new(), ..asking.clone() };
     let mut times: [Vec<f64>; 4] = Default::default();
     for number in 0..samples.saturating_add(WARM_UP) {
-        let (asking, idle) = (asking.clone(), idle.clone());
-        let start = Instant::now();
-        exchange_natively(&native, &url).await?;
-        let natively = micros(start);
-        let start = Instant::now();
-        exchange_outside(&network).await?;
-        let outside = micros(start);
-        let start = Instant::now();
-        exchange(&provider, asking).await?;
-        let guest = micros(start);
-        let start = Instant::now();
-        find(&provider, idle).await?;
-        let silent = micros(start);
-        if number >= WARM_UP {
-            times.iter_mut().zip([natively, outside, guest, silent]).for_each(|(times, time)| times.push(time));
+        // In four rounds each one follows each other one once: what came before says how awake server and caches are.
+        for which in [0, 1, 3, 2].map(|which| (which + number) % 4) {
+            let node = if which == 3 { idle.clone() } else { asking.clone() };
+            let start = Instant::now();
+            match which {
+                0 => exchange_natively(&native, &url).await?,
+                1 => exchange_outside(&network).await?,
+                2 => exchange(&provider, node).await?,
+                _ => find(&provider, node).await.map(drop)?,
+            }
+            let time = micros(start);
+            if let Some(times) = times.get_mut(which).filter(|_| number >= WARM_UP) {
+                times.push(time);
+            }
         }
     }
     observer.expect(samples.saturating_add(WARM_UP))?;
@@ -143,18 +144,41 @@ async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
 async fn many(rig: &Rig, report: &mut Report) -> Result<()> {
     let (provider, observer) = rig.provider(NetworkSettings::default()).await?;
     let provider = Arc::new(provider);
-    let mut rounds = Vec::with_capacity(ROUNDS);
+    let native = native_client()?;
+    let url = format!("{}/later", rig.url);
     let cold = round(&provider).await?;
+    native_round(&native, &url).await?;
+    let (mut rounds, mut native_rounds) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
     for _ in 0..ROUNDS {
         tokio::time::sleep(REFILL).await;
+        native_rounds.push(native_round(&native, &url).await?);
         rounds.push(round(&provider).await?);
     }
     observer.expect(MANY * (ROUNDS + 1))?;
-    let rounds = Distribution::of(rounds);
+    let (rounds, native_rounds) = (Distribution::of(rounds), Distribution::of(native_rounds));
+    report.figure("200_native_p50", native_rounds.percentile(50), "ms", None);
     report.figure("200_calls_cold", cold, "ms", None);
     report.figure("200_calls_p50", rounds.percentile(50), "ms", Some(MANY_MS));
     report.figure("200_calls_max", rounds.percentile(100), "ms", None);
     Ok(())
+}
+
+/// The same without guests, as many at the same time as the default settings let be.
+async fn native_round(client: &reqwest::Client, url: &str) -> Result<f64> {
+    let places = Arc::new(Semaphore::new(BudgetSettings::default().concurrency.get()));
+    let start = Instant::now();
+    let mut exchanges = JoinSet::new();
+    for _ in 0..MANY {
+        let (places, client, url) = (Arc::clone(&places), client.clone(), url.to_owned());
+        exchanges.spawn(async move {
+            let _place = places.acquire().await?;
+            exchange_natively(&client, &url).await
+        });
+    }
+    while let Some(exchange) = exchanges.join_next().await {
+        exchange??;
+    }
+    Ok(micros(start) / 1e3)
 }
 
 /// Milliseconds until the last of many calls has its answer.
@@ -349,7 +373,12 @@ async fn exchange_outside(network: &Network) -> Result<()> {
 fn native_client() -> Result<reqwest::Client> {
     let builder = reqwest::Client::builder().tls_backend_rustls().http1_only().no_proxy().gzip(true).referer(false);
     let builder = builder.redirect(reqwest::redirect::Policy::none()).retry(reqwest::retry::never());
-    Ok(builder.connect_timeout(Duration::from_secs(5)).user_agent("native").build()?)
+    let settings = ClientSettings::default();
+    let builder = builder
+        .connect_timeout(settings.connect_timeout)
+        .pool_idle_timeout(settings.idle_timeout)
+        .pool_max_idle_per_host(settings.idle_connections);
+    Ok(builder.user_agent("native").build()?)
 }
 
 async fn exchange_natively(client: &reqwest::Client, url: &str) -> Result<()> {
@@ -384,12 +413,13 @@ const BODY: usize = 1_024;
 /// Answers until who started it is gone.
 async fn serve() -> Result<()> {
     std::thread::spawn(|| {
-        std::io::stdin().read(&mut [0]).ok();
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
         std::process::exit(0);
     });
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     let body = machine();
+    let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -406,7 +436,7 @@ async fn serve() -> Result<()> {
                 answer.body(Full::new(body))
             }
         });
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
             // A client that leaves is not the server's error.
             http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await.ok();
