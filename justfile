@@ -84,14 +84,15 @@ build-providers: _tools
         fi
     done
 
-# One benchmark (nodes, sandbox, footprint): a table, and target/bench/NAME.jsonl
-bench NAME *ARGS: _tools build-providers _control-plane
+# One benchmark (nodes, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
+bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail
     mkdir -p target/bench
-    if [ {{ quote(NAME) }} = sandbox ]; then
-        exec cargo run --release -p ccm-e2e --bin bench-sandbox -- {{ ARGS }}
-    fi
+    case {{ quote(NAME) }} in
+        # These measure what is in their own process.
+        sandbox | egress) exec cargo run --release -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }} ;;
+    esac
     # What is measured is optimised; what measures need not be.
     cargo build --release -p wasm-ccm
     WASM_CCM="${CARGO_TARGET_DIR:-target}/release/wasm-ccm" exec cargo run -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }}

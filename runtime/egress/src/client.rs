@@ -32,7 +32,8 @@ pub struct ClientSettings {
     pub connect_timeout: Duration,
     /// How long a connection waits for its next request. Default 60 s, less than most load balancers in front of clouds.
     pub idle_timeout: Duration,
-    /// Connections that wait, per host. Default 16.
+    /// Connections that wait, per host. Default 100, as many as a budget lets be used at the same time: after a burst they
+    /// need not be opened again for the next one.
     pub idle_connections: usize,
     /// Of an answer.
     pub headers: HeaderLimits,
@@ -43,7 +44,7 @@ impl Default for ClientSettings {
         Self {
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
-            idle_connections: 16,
+            idle_connections: 100,
             headers: HeaderLimits::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod host;
 pub mod manifest;
+pub mod measure;
 pub mod report;
 
 use std::io::Write as _;

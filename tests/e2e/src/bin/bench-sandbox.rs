@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use ccm_cloud::{Address, AddressKind, Finding, Instances as _, Need, Node};
+use ccm_e2e::measure::{Distribution, count, micros, rss};
 use ccm_e2e::report::{Report, Target};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
@@ -124,42 +125,4 @@ async fn time_calls(provider: &Provider, count: usize, calls: usize) -> Result<D
         times.push(micros(start));
     }
     Ok(Distribution::of(times))
-}
-
-/// Times in order.
-struct Distribution(Vec<f64>);
-
-impl Distribution {
-    fn of(mut times: Vec<f64>) -> Self {
-        times.sort_by(f64::total_cmp);
-        Self(times)
-    }
-
-    /// The time that `percent` of a hundred did not exceed.
-    fn percentile(&self, percent: usize) -> f64 {
-        let rank = (self.0.len() * percent).div_ceil(100).max(1);
-        self.0.get(rank - 1).copied().unwrap_or(f64::NAN)
-    }
-
-    fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / count(self.0.len())
-    }
-}
-
-fn micros(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e6
-}
-
-fn count(number: usize) -> f64 {
-    // Exact: far below 2^53.
-    number as f64
-}
-
-/// Resident memory of this process in bytes.
-fn rss() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let kilobytes =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-    let kilobytes: f64 = kilobytes.context("/proc/self/status has no VmRSS")?;
-    Ok(kilobytes * 1024.0)
 }

@@ -1,0 +1,460 @@
+//! What the way out costs: a guest's exchange over the same one without guest and host, many at the same time, and whether
+//! memory comes back.
+//!
+//! Run it on an idle machine: `./just bench egress`, or `./just bench egress 5000` for fewer exchanges.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bytes::Bytes;
+use ccm_cloud::{Alone, Descriptor, Finding, Instances as _, Need, Node, Source};
+use ccm_e2e::measure::{Distribution, count, micros, rss};
+use ccm_e2e::report::{Report, Target};
+use ccm_egress::Door;
+use ccm_egress::budget::{BudgetSettings, Class};
+use ccm_egress::cache::Cache;
+use ccm_egress::call::CallScope;
+use ccm_egress::client::ClientSettings;
+use ccm_egress::credentials::{CredentialSource, Credentials, Part};
+use ccm_egress::encoding::Encoding;
+use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
+use ccm_egress::http::{Effect, Method, Request};
+use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use ccm_sandbox::{Limits, Provider, Sandbox};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const EXCHANGES: usize = 100_000;
+const WARM_UP: usize = 1_000;
+const SAMPLES: usize = 10_000;
+/// How long a cloud is taken to think.
+const CLOUD: Duration = Duration::from_millis(50);
+const MANY: usize = 200;
+const ROUNDS: usize = 5;
+/// After so long the default rate has given a budget all of its burst back.
+const REFILL: Duration = Duration::from_secs(6);
+/// Calls at the same time while memory is watched.
+const LANES: usize = 8;
+
+const MORE_P50: Target = Target::AtMost(150.0);
+const MORE_PERCENT: Target = Target::AtMost(1.0);
+const MANY_MS: Target = Target::AtMost(150.0);
+const RSS_GROWTH: Target = Target::AtMost(2_097_152.0);
+
+const TOKEN: &str = "dop_v1_4f0c1b7e9a2d48c6b35e";
+/// What the server is called with.
+const SERVE: &str = "serve";
+
+fn main() -> ExitCode {
+    ccm_e2e::exit_code(start())
+}
+
+fn start() -> Result<()> {
+    let argument = std::env::args().nth(1);
+    if argument.as_deref() == Some(SERVE) {
+        return tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve());
+    }
+    let exchanges = match argument {
+        Some(number) => number.parse().with_context(|| format!("{number:?} is not a number of exchanges"))?,
+        None => EXCHANGES,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // A task, as the calls of the host are: the thread that only waits would have to be woken for every answer.
+    runtime.block_on(runtime.spawn(bench(exchanges)))?
+}
+
+async fn bench(exchanges: usize) -> Result<()> {
+    let server = Server::start().await?;
+    let folder = tempfile::tempdir()?;
+    // As a mounted Secret is, which is looked at for every request.
+    let token = folder.path().join("token");
+    std::fs::write(&token, TOKEN)?;
+    let rig = Rig {
+        bytes: std::fs::read(ccm_e2e::host::component("guests/scripted.wasm")?)?,
+        sandbox: Sandbox::try_new()?,
+        url: server.url.clone(),
+        token,
+    };
+    let mut report = Report::new("egress");
+    one(&rig, &mut report, SAMPLES.min(exchanges)).await?;
+    many(&rig, &mut report).await?;
+    memory(&rig, &mut report, exchanges).await?;
+    report.finish().map(drop)
+}
+
+/// One exchange: natively, through the host's way out, and by a guest, in turns so that all of them meet the same weather.
+async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
+    let native = native_client()?;
+    let url = format!("{}/now", rig.url);
+    let (provider, observer) = rig.provider(unlimited()).await?;
+    let network = rig.network(provider.descriptor(), unlimited(), None)?;
+    let asking = node("/now", 0);
+    let idle = Node { annotations: BTreeMap::new(), ..asking.clone() };
+    let mut times: [Vec<f64>; 4] = Default::default();
+    for number in 0..samples.saturating_add(WARM_UP) {
+        // In four rounds each one follows each other one once: what came before says how awake server and caches are.
+        for which in [0, 1, 3, 2].map(|which| (which + number) % 4) {
+            let node = if which == 3 { idle.clone() } else { asking.clone() };
+            let start = Instant::now();
+            match which {
+                0 => exchange_natively(&native, &url).await?,
+                1 => exchange_outside(&network).await?,
+                2 => exchange(&provider, node).await?,
+                _ => find(&provider, node).await.map(drop)?,
+            }
+            let time = micros(start);
+            if let Some(times) = times.get_mut(which).filter(|_| number >= WARM_UP) {
+                times.push(time);
+            }
+        }
+    }
+    observer.expect(samples.saturating_add(WARM_UP))?;
+    let [native, outside, guest, silent] = times.map(Distribution::of);
+    for (name, times) in
+        [("native", &native), ("host_without_guest", &outside), ("guest", &guest), ("guest_without_exchange", &silent)]
+    {
+        report.figure(format!("{name}_p50"), times.percentile(50), "µs", None);
+        report.figure(format!("{name}_p99"), times.percentile(99), "µs", None);
+    }
+    let more = guest.percentile(50) - native.percentile(50);
+    report.figure("guest_more_than_native_p50", more, "µs", Some(MORE_P50));
+    report.figure("more_of_a_50_ms_call", more / (CLOUD.as_secs_f64() * 1e6) * 100.0, "%", Some(MORE_PERCENT));
+    Ok(())
+}
+
+/// Many calls at the same time, each with an exchange that takes its time, with the settings that everybody has.
+async fn many(rig: &Rig, report: &mut Report) -> Result<()> {
+    let (provider, observer) = rig.provider(NetworkSettings::default()).await?;
+    let provider = Arc::new(provider);
+    let native = native_client()?;
+    let url = format!("{}/later", rig.url);
+    let cold = round(&provider).await?;
+    native_round(&native, &url).await?;
+    let (mut rounds, mut native_rounds) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
+    for _ in 0..ROUNDS {
+        tokio::time::sleep(REFILL).await;
+        native_rounds.push(native_round(&native, &url).await?);
+        rounds.push(round(&provider).await?);
+    }
+    observer.expect(MANY * (ROUNDS + 1))?;
+    let (rounds, native_rounds) = (Distribution::of(rounds), Distribution::of(native_rounds));
+    report.figure("200_native_p50", native_rounds.percentile(50), "ms", None);
+    report.figure("200_calls_cold", cold, "ms", None);
+    report.figure("200_calls_p50", rounds.percentile(50), "ms", Some(MANY_MS));
+    report.figure("200_calls_max", rounds.percentile(100), "ms", None);
+    Ok(())
+}
+
+/// The same without guests, as many at the same time as the default settings let be.
+async fn native_round(client: &reqwest::Client, url: &str) -> Result<f64> {
+    let places = Arc::new(Semaphore::new(BudgetSettings::default().concurrency.get()));
+    let start = Instant::now();
+    let mut exchanges = JoinSet::new();
+    for _ in 0..MANY {
+        let (places, client, url) = (Arc::clone(&places), client.clone(), url.to_owned());
+        exchanges.spawn(async move {
+            let _place = places.acquire().await?;
+            exchange_natively(&client, &url).await
+        });
+    }
+    while let Some(exchange) = exchanges.join_next().await {
+        exchange??;
+    }
+    Ok(micros(start) / 1e3)
+}
+
+/// Milliseconds until the last of many calls has its answer.
+async fn round(provider: &Arc<Provider>) -> Result<f64> {
+    let nodes: Vec<Node> = (0..MANY).map(|number| node("/later", number)).collect();
+    let start = Instant::now();
+    let mut calls = JoinSet::new();
+    for node in nodes {
+        let provider = Arc::clone(provider);
+        calls.spawn(async move { exchange(&provider, node).await });
+    }
+    while let Some(call) = calls.join_next().await {
+        call??;
+    }
+    Ok(micros(start) / 1e3)
+}
+
+/// Whether memory comes back, when every exchange is another one and its answer is kept for others.
+async fn memory(rig: &Rig, report: &mut Report, exchanges: usize) -> Result<()> {
+    let mut settings = unlimited();
+    // Full long before the warm-up is over.
+    settings.limits.share_bytes = 1 << 20;
+    let (provider, observer) = rig.provider(settings).await?;
+    let provider = Arc::new(provider);
+    let warm_up = exchanges / 10;
+    lanes(&provider, 0, warm_up).await?;
+    let before = rss()?;
+    let start = Instant::now();
+    lanes(&provider, warm_up, exchanges).await?;
+    let seconds = start.elapsed().as_secs_f64();
+    let after = rss()?;
+    observer.expect(exchanges.saturating_add(warm_up))?;
+    report.figure("rss_before_exchanges", before, "bytes", None);
+    report.figure("rss_after_exchanges", after, "bytes", None);
+    report.figure("rss_difference", (after - before).abs(), "bytes", Some(RSS_GROWTH));
+    report.figure("exchanges", count(exchanges), "", None);
+    report.figure("exchanges_per_second", count(exchanges) / seconds, "1/s", None);
+    Ok(())
+}
+
+async fn lanes(provider: &Arc<Provider>, first: usize, exchanges: usize) -> Result<()> {
+    let mut lanes = JoinSet::new();
+    for lane in 0..LANES {
+        let provider = Arc::clone(provider);
+        lanes.spawn(async move {
+            for number in (lane..exchanges).step_by(LANES) {
+                let number = number.saturating_add(first);
+                let path = format!("/now/{number}");
+                exchange(&provider, sharing_node(&path, number, 60_000)).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(lane) = lanes.join_next().await {
+        lane??;
+    }
+    Ok(())
+}
+
+/// What providers are made of here.
+struct Rig {
+    bytes: Vec<u8>,
+    sandbox: Sandbox,
+    url: String,
+    token: std::path::PathBuf,
+}
+
+impl Rig {
+    async fn provider(&self, settings: NetworkSettings) -> Result<(Provider, Arc<Observer>)> {
+        let component = self.sandbox.load(self.bytes.clone(), Limits::default(), false).await?;
+        let observer = Arc::new(Observer::default());
+        let network = self.network(component.descriptor(), settings, Some(Arc::clone(&observer) as _))?;
+        let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), network: Some(network), ..Door::closed() };
+        Ok((component.into_provider(door, None, None), observer))
+    }
+
+    fn network(
+        &self,
+        descriptor: &Descriptor,
+        settings: NetworkSettings,
+        observer: Option<Arc<dyn ExchangeObserver>>,
+    ) -> Result<Network> {
+        let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+        operator.addresses.loopback = true;
+        operator.base_urls.insert("api".to_owned(), self.url.clone());
+        let nowhere = |_: &Source| None;
+        let endpoints =
+            Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default())
+                .map_err(|problems| anyhow!("{problems:?}"))?;
+        let token = CredentialSource::file(self.token.clone());
+        let given = BTreeMap::from([("token".to_owned(), token)]);
+        let least = settings.limits.min_credential_bytes;
+        let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
+        let provider = descriptor.name.clone();
+        let leadership = Arc::new(Alone);
+        let parts = NetworkParts { provider, endpoints, credentials, settings, leadership, observer };
+        Ok(Network::new(parts, descriptor))
+    }
+}
+
+/// No request waits for its turn, or the rate would be measured.
+fn unlimited() -> NetworkSettings {
+    let mut settings = NetworkSettings::default();
+    settings.budget.per_second = f64::INFINITY;
+    settings.budget.burst = NonZeroU32::MAX;
+    settings
+}
+
+/// A figure about answers that are wrong, or that nobody gave, would say nothing.
+#[derive(Default)]
+struct Observer {
+    answers: AtomicUsize,
+    others: AtomicUsize,
+}
+
+impl Observer {
+    fn expect(&self, exchanges: usize) -> Result<()> {
+        let (answers, others) = (self.answers.load(Ordering::Relaxed), self.others.load(Ordering::Relaxed));
+        ensure!((answers, others) == (exchanges, 0), "{answers} exchanges and {others} others instead of {exchanges}");
+        Ok(())
+    }
+}
+
+impl ExchangeObserver for Observer {
+    fn exchange_ended(&self, exchange: Exchange<'_>) {
+        let counter = if exchange.outcome == Outcome::Status(200) { &self.answers } else { &self.others };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn budget(&self, _: BudgetLeft<'_>) {}
+}
+
+fn node(path: &str, number: usize) -> Node {
+    sharing_node(path, number, 0)
+}
+
+/// A Node whose script is one request with a secret.
+fn sharing_node(path: &str, number: usize, share_ms: u32) -> Node {
+    let script = json!([{ "send": {
+        "path": path,
+        "headers": [["authorization", ["Bearer ", { "secret": "token" }]], ["accept", ["application/json"]]],
+        "share-ms": share_ms,
+    }}]);
+    Node {
+        name: format!("node-{number}"),
+        uid: format!("3c8a1d2e-0000-4000-8000-{number:012}"),
+        annotations: BTreeMap::from([("scripted.example/script".to_owned(), script.to_string())]),
+        ..Node::default()
+    }
+}
+
+/// A call, and the label that its script wrote.
+async fn find(provider: &Provider, node: Node) -> Result<Option<String>> {
+    match provider.find(vec![node], Need::Metadata).await?.pop() {
+        Some(Finding::Found(mut instance)) => Ok(instance.labels.remove("0")),
+        other => bail!("the guest did not find its machine: {other:?}"),
+    }
+}
+
+async fn exchange(provider: &Provider, node: Node) -> Result<()> {
+    let label = find(provider, node).await?.unwrap_or_default();
+    ensure!(label.contains("\"status\":200"), "the guest was told {label}");
+    Ok(())
+}
+
+async fn exchange_outside(network: &Network) -> Result<()> {
+    let bytes = |text: &str| Part::Bytes(text.as_bytes().to_vec());
+    let secret = Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain };
+    let request = Request {
+        endpoint: "api".to_owned(),
+        method: Method::Get,
+        effect: Effect::Read,
+        path: "/now".to_owned(),
+        query: vec![],
+        headers: vec![
+            ("authorization".to_owned(), vec![bytes("Bearer "), secret]),
+            ("accept".to_owned(), vec![bytes("application/json")]),
+        ],
+        body: vec![],
+        operation: "GET /now".to_owned(),
+        share: Duration::ZERO,
+        capture: None,
+    };
+    let most = network.limits().call_response_bytes;
+    let call = CallScope::new(Class::Initialise, true, false, None, 1, most);
+    let answer = network.send(request, &call).await?;
+    ensure!(answer.status == 200 && answer.body.len() == BODY, "the host was told {answer:?}");
+    Ok(())
+}
+
+/// With the settings of the host's clients.
+fn native_client() -> Result<reqwest::Client> {
+    let builder = reqwest::Client::builder().tls_backend_rustls().http1_only().no_proxy().gzip(true).referer(false);
+    let builder = builder.redirect(reqwest::redirect::Policy::none()).retry(reqwest::retry::never());
+    let settings = ClientSettings::default();
+    let builder = builder
+        .connect_timeout(settings.connect_timeout)
+        .pool_idle_timeout(settings.idle_timeout)
+        .pool_max_idle_per_host(settings.idle_connections);
+    Ok(builder.user_agent("native").build()?)
+}
+
+async fn exchange_natively(client: &reqwest::Client, url: &str) -> Result<()> {
+    let request = client.get(url).bearer_auth(TOKEN).header("accept", "application/json");
+    let answer = request.timeout(Duration::from_secs(30)).send().await?;
+    let status = answer.status();
+    let body = answer.bytes().await?;
+    ensure!(status == 200 && body.len() == BODY, "{status} with {} bytes", body.len());
+    Ok(())
+}
+
+/// A server in a process of its own: neither its work nor its memory is measured.
+struct Server {
+    url: String,
+    /// Ends with this.
+    _process: Child,
+}
+
+impl Server {
+    async fn start() -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut process = command.arg(SERVE).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let out = process.stdout.take().context("the server has no output")?;
+        let address = BufReader::new(out).lines().next_line().await?.context("the server did not start")?;
+        Ok(Self { url: format!("http://{address}"), _process: process })
+    }
+}
+
+/// Bytes of an answer.
+const BODY: usize = 1_024;
+
+/// Answers until who started it is gone.
+async fn serve() -> Result<()> {
+    std::thread::spawn(|| {
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
+        std::process::exit(0);
+    });
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
+    let body = machine();
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let body = body.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let body = body.clone();
+            async move {
+                if Path::new(request.uri().path()).starts_with("/later") {
+                    tokio::time::sleep(CLOUD).await;
+                }
+                let answer = hyper::Response::builder()
+                    .header("content-type", "application/json; charset=utf-8")
+                    .header("x-request-id", "3c8a1d2e-0000-4000-8000-000000000000");
+                answer.body(Full::new(body))
+            }
+        });
+        connections.spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            // A client that leaves is not the server's error.
+            http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await.ok();
+        });
+    }
+}
+
+/// What a cloud says of a machine.
+fn machine() -> Bytes {
+    let machine = json!({ "droplet": {
+        "id": 3_164_444, "name": "node-1", "memory": 1024, "vcpus": 1, "disk": 25, "locked": false, "status": "active",
+        "size_slug": "s-1vcpu-1gb", "region": { "slug": "nyc3", "name": "New York 3", "available": true },
+        "networks": { "v4": [
+            { "ip_address": "10.128.192.124", "netmask": "255.255.0.0", "gateway": "nil", "type": "private" },
+            { "ip_address": "192.241.165.154", "netmask": "255.255.255.0", "gateway": "192.241.165.1", "type": "public" },
+        ]},
+        "tags": ["k8s", "k8s:worker"], "features": ["backups", "private_networking"], "vpc_uuid": "760e09ef-dc84-11e8",
+    }});
+    // White space at the end is JSON, too.
+    Bytes::from(format!("{machine:BODY$}", machine = machine.to_string()))
+}
