@@ -532,7 +532,7 @@ mod tests {
             ("endpoints.b", "--endpoint b=...: the URL is http, which needs --allow-http", true),
             (
                 "endpoints.c",
-                "--endpoint c=...: the URL leads to a place that is refused: [::1] is a loopback address, which --allow-loopback would grant",
+                "--endpoint c=...: the URL leads to a place that is refused: ::1 is a loopback address, which --allow-loopback would grant",
                 true,
             ),
         ];

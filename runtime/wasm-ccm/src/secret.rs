@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinSet;
 
 /// How long the first answer is waited for.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
@@ -29,9 +29,10 @@ pub(crate) async fn watched(client: &Client, namespace: &str, name: &str, key: &
     let shown = format!("secret:{namespace}/{name}/{key}");
     let api: Api<v1::Secret> = Api::namespaced(client.clone(), namespace);
     let first = tokio::time::timeout(FIRST_ANSWER, api.get_opt(name)).await;
-    let first = first.map_err(|_| anyhow!("no answer of the API server within {FIRST_ANSWER:?}")).and_then(|answer| {
-        answer.map_err(|error| anyhow!("the API server did not give it: {}; {RIGHTS}", crate::api::tell(&error)))
-    });
+    let first =
+        first.map_err(|_elapsed| anyhow!("no answer of the API server within {FIRST_ANSWER:?}")).and_then(|answer| {
+            answer.map_err(|error| anyhow!("the API server did not give it: {}; {RIGHTS}", crate::api::tell(&error)))
+        });
     let first = first.with_context(|| shown.clone())?;
     let first = first.ok_or_else(|| {
         let create = format!("kubectl create secret generic {name} --namespace {namespace} --from-file={key}=FILE");
@@ -42,8 +43,10 @@ pub(crate) async fn watched(client: &Client, namespace: &str, name: &str, key: &
         anyhow!("{shown}: the Secret has no such key, it has {keys:?}; add the key, or name another one")
     })?;
     let (sender, value) = watch::channel(Some(newest));
-    let task = tokio::spawn(follow(api, shown.clone(), name.to_owned(), key.to_owned(), sender));
-    Ok(CredentialSource::Watched { name: shown, value, keeper: Arc::new(AbortOnDropHandle::new(task)) })
+    // Ends when it is dropped.
+    let mut keeper = JoinSet::new();
+    keeper.spawn(follow(api, shown.clone(), name.to_owned(), key.to_owned(), sender));
+    Ok(CredentialSource::Watched { name: shown, value, keeper: Arc::new(keeper) })
 }
 
 async fn follow(api: Api<v1::Secret>, shown: String, name: String, key: String, value: watch::Sender<Option<Secret>>) {

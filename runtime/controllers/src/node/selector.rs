@@ -143,7 +143,7 @@ fn set(text: &str) -> Result<BTreeSet<String>, String> {
 }
 
 fn integer(text: &str) -> Result<i64, String> {
-    text.trim().parse().map_err(|_| format!("{:?} is no whole number", text.trim()))
+    text.trim().parse().map_err(|_not_a_number| format!("{:?} is no whole number", text.trim()))
 }
 
 /// A qualified name: an optional DNS subdomain, a slash, and a name.

@@ -133,6 +133,57 @@ async fn environment_variables_count_only_where_they_are_granted() {
     host.end().await;
 }
 
+/// What a catalogue names is only a proposal.
+#[tokio::test]
+async fn a_host_that_the_provider_found_is_asked_only_where_it_is_granted() {
+    let stage = Stage::new().await;
+    let cloud = Cloud::start().await;
+    let script = || {
+        let found = json!({ "send": { "endpoint": "found", "path": "/found" } });
+        [json!({ "bind": ["found", cloud.url()] }), json!({ "log": "the binding" }), found]
+    };
+    let flags = ["--allow-http", "--allow-loopback", "--allow-host=*.cloud.test"];
+    let host = stage.scripted(&[], &flags);
+    ask(&stage, &host, "elsewhere", script()).await;
+    host.await_log(LIMIT, &["the binding: ", "denied", "--allow-host 127.0.0.1 would allow it"]).await.unwrap();
+    assert_eq!(cloud.seen(), [""; 0], "nothing was sent");
+    host.end().await;
+
+    let host = stage.scripted(&[], &[&flags[..], &["--allow-host=127.0.0.1"]].concat());
+    ask(&stage, &host, "granted", script()).await;
+    assert!(cloud.seen().iter().any(|request| request.starts_with("GET /found ")), "{:?}", cloud.seen());
+    host.end().await;
+}
+
+/// There is no such host: the proxy alone knows where it is.
+#[tokio::test]
+async fn a_proxy_takes_the_requests_of_its_endpoint_and_its_password_stays_hidden() {
+    let stage = Stage::new().await;
+    let proxy = Cloud::start().await;
+    let flag = format!("--proxy=*=http://me:hunter2-hunter2@{}", proxy.address);
+    let environment = [TOKEN];
+    let host = stage.scripted(
+        &environment,
+        &[
+            "--endpoint=api=http://cloud.invalid/v2",
+            "--allow-http",
+            "--allow-loopback",
+            "--allow-env=SCRIPTED_TOKEN",
+            &flag,
+        ],
+    );
+    ask(&stage, &host, "a", [send("/machines/a"), json!({ "log": "answer" })]).await;
+    let seen = proxy.seen();
+    let request = seen.first().unwrap();
+    assert!(request.starts_with("GET http://cloud.invalid/v2/machines/a "), "{request}");
+    let authorization = request.lines().find_map(|line| line.strip_prefix("proxy-authorization: ")).unwrap();
+    host.await_log(LIMIT, &["answer: ", "proxy-authorization: Basic ", "(credential proxy)"]).await.unwrap();
+    for secret in [authorization, "hunter2", TOKEN.1] {
+        assert!(!host.log_text().contains(secret), "{secret} is in the log:\n{}", host.log_text());
+    }
+    host.end().await;
+}
+
 /// The file holds what the flags say.
 #[tokio::test]
 async fn a_list_of_providers_holds_grants_and_credentials_as_well() {
