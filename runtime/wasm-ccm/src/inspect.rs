@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use ccm_cloud::{Descriptor, Place, Source};
+use ccm_cloud::{Descriptor, Place, Source, TlsSources};
 use ccm_sandbox::{CONTRACT, Outline, Sandbox};
 use serde::Serialize;
 
@@ -67,14 +67,26 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     section(
         &mut out,
         "files",
-        descriptor.files.iter().map(|file| (file.name.clone(), format!("{:?}", file.format).to_lowercase())),
+        descriptor.files.iter().enumerate().map(|(number, file)| {
+            let paths: Vec<String> = file.path_keys.iter().chain(&file.default_paths).cloned().collect();
+            let path = (!paths.is_empty()).then(|| format!("path from {}", paths.join(" or ")));
+            // The first is the one that --cloud-config names.
+            let grant = (number > 0).then(|| "needs --allow-file".to_owned());
+            (file.name.clone(), line([Some(format!("{:?}", file.format).to_lowercase()), path, grant]))
+        }),
     )?;
     section(
         &mut out,
         "endpoints",
         descriptor.endpoints.iter().map(|endpoint| {
             let default = endpoint.default_base_url.as_deref().map(|url| format!("default {url}"));
-            (endpoint.name.clone(), line([Some(endpoint.purpose.clone()), origin(&endpoint.base_url), default]))
+            let tls = |what: &str, of: fn(&TlsSources) -> &Source| {
+                endpoint.tls.as_ref().and_then(|tls| origin(of(tls))).map(|from| format!("{what} {from}"))
+            };
+            let ca = tls("CA file", |tls| &tls.ca_file);
+            let certificate = tls("client certificate", |tls| &tls.client_certificate);
+            let parts = [Some(endpoint.purpose.clone()), origin(&endpoint.base_url), default, ca, certificate];
+            (endpoint.name.clone(), line(parts))
         }),
     )?;
     section(
@@ -88,7 +100,8 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
                     Place::Body => "body".to_owned(),
                     Place::Signing => "signing".to_owned(),
                 };
-                format!("{} ({place})", used.endpoint)
+                let path = used.path.as_ref().map(|path| format!(" of {path}")).unwrap_or_default();
+                format!("{} ({place}{path})", used.endpoint)
             });
             let required = credential.required.then(|| "required".to_owned());
             let used = Some(format!("used at {}", list(uses)));

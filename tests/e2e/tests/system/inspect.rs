@@ -112,6 +112,26 @@ async fn what_a_component_asks_for_is_shown_wasi_included() {
     assert_eq!((&settings[0]["name"], &settings[0]["default"]), (&json!("mood"), &json!("grim")));
 }
 
+/// What an operator has to give, and under which names.
+#[test]
+fn what_a_component_wants_of_the_operator_is_shown_with_the_keys_and_variables_that_count() {
+    let (code, stdout, stderr) = run(&["inspect", crate::stage::scripted().to_str().unwrap()]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let parts = [
+        "cloud-config  ini\n",
+        "more          yaml; path from cloud-config:Global.more-file; needs --allow-file",
+        "from cloud-config:Global.api-url or $SCRIPTED_API_URL; default https://api.scripted.example",
+        "CA file from cloud-config:Global.api-ca-file or $SCRIPTED_API_CA-FILE",
+        "client certificate from cloud-config:Global.identity-cert-file",
+        "from cloud-config:Global.token or $SCRIPTED_TOKEN; used at api (header authorization)",
+        "used at identity (body of /v3/auth/tokens)",
+        "used at api (signing), api (query signature)",
+    ];
+    for part in parts {
+        assert!(stdout.contains(part), "{stdout} does not say {part:?}");
+    }
+}
+
 /// `wasm-ccm inspect FILE | head -1` once failed in scripts that look at every exit code of a pipe.
 #[tokio::test]
 async fn a_reader_of_the_output_that_is_gone_is_no_error() {
