@@ -28,7 +28,7 @@ pub const MAX_BASE_URL: usize = 2048;
 pub struct Found {
     /// As it stands there.
     pub value: String,
-    /// Where, in words: "key auth-url of [Global] in /etc/cloud.conf".
+    /// Where, in words: "key auth-url of `[Global]` in /etc/cloud.conf".
     pub origin: String,
 }
 

@@ -90,7 +90,7 @@ impl Rig {
     ) -> Self {
         let mut settings = NetworkSettings::default();
         settings.retry.min_delay = 5 * MS;
-        settings.limits.request_time = 300 * MS;
+        settings.limits.request_time = S;
         settings.budget.breaker_failures = NonZeroU32::MAX;
         change(&mut settings);
         let endpoint = ccm_cloud::Endpoint {
