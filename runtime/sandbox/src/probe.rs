@@ -44,7 +44,6 @@ impl Probe {
 }
 
 #[cfg(not(feature = "memory-probe"))]
-#[expect(clippy::unused_self, reason = "as with the feature")]
 impl Probe {
     pub(crate) const fn prepare(&self, _: &mut Config) {}
 

@@ -147,10 +147,7 @@ fn a_login_that_fails_fails_the_request_before_it_is_sent() {
         (Reply::status(401), Failure::unauthorized("login failed: POST /v3/auth/tokens: 401")),
         (Reply::json(404, "{}"), Failure::unauthorized("login failed: POST /v3/auth/tokens: 404")),
         (Reply::status(503), Failure::retry("login failed: POST /v3/auth/tokens: 503")),
-        (
-            Reply::lost(http::TransportReason::Connect, true),
-            Failure::retry("login failed: POST /v3/auth/tokens: no answer"),
-        ),
+        (Reply::lost(TransportReason::Connect, true), Failure::retry("login failed: POST /v3/auth/tokens: no answer")),
     ] {
         let fake = FakeCloud::new().on(LOGIN, reply);
         let unanswered = NOVA.post("/servers").attempt().expect_err("no token");

@@ -12,7 +12,7 @@ use crate::rig::{HOSTILE, component, node};
 
 #[tokio::test]
 async fn the_memory_of_calls_that_fail_is_seen_as_well() {
-    let seen: Arc<Mutex<Vec<(&'static str, Vec<u8>)>>> = Arc::default();
+    let seen = Arc::new(Mutex::new(Vec::<(&str, Vec<u8>)>::new()));
     let seeing = Arc::clone(&seen);
     let look = move |function: &'static str, memory: &[u8]| seeing.lock().push((function, memory.to_vec()));
     let sandbox = Sandbox::with_memory_probe(Arc::new(look)).unwrap();

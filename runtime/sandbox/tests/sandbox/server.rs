@@ -44,8 +44,8 @@ impl Server {
                     let answer = Arc::clone(&answer);
                     async move {
                         let (head, body) = request.into_parts();
-                        let body = body.collect().await.map_err(|_| HangUp)?.to_bytes();
-                        answer(Request::from_parts(head, body)).await
+                        let Ok(body) = body.collect().await else { return Err(HangUp) };
+                        answer(Request::from_parts(head, body.to_bytes())).await
                     }
                 });
                 let connection = hyper::server::conn::http1::Builder::new();
