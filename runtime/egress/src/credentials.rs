@@ -75,6 +75,8 @@ pub enum Refusal {
 
 /// Shortest credential, in bytes, unless set otherwise: replacing shorter values would destroy answers.
 pub const MIN_CREDENTIAL_BYTES: usize = 8;
+/// A shorter secret of the configuration that is no credential is left in answers: it would be found in ordinary text.
+const MIN_HIDDEN_BYTES: usize = 6;
 /// Values of one credential that were valid before and are still replaced in answers.
 const OLD_VALUES: usize = 4;
 
@@ -117,6 +119,7 @@ impl Credentials {
         captured: Arc<Captured>,
         min_bytes: usize,
     ) -> Self {
+        let hidden = hidden.into_iter().filter(|(_, value)| value.expose().len() >= MIN_HIDDEN_BYTES).collect();
         let given = given.into_iter().map(|(name, source)| (name, Given { source, state: Mutex::default() }));
         Self {
             uses: Uses::new(&descriptor.credentials),

@@ -11,8 +11,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::encoding::Encoding;
 
-/// A shorter value would be found in ordinary text.
-const MIN_VALUE: usize = 6;
+/// A shorter form would be found in ordinary text. The value itself is looked for however short it is: the host takes none
+/// below `min-credential-bytes`, unless the operator wants it so.
+const MIN_FORM: usize = 4;
 
 /// Bytes of all forms of one value. Only a large file full of special characters has more; then the rarest forms are left
 /// out, so that a few of those do not take hundreds of megabytes.
@@ -68,8 +69,8 @@ pub fn placeholder(name: &str) -> String {
 }
 
 impl Redactor {
-    /// Looks for these values, given by name. White space around a value does not count, and a value that is shorter than
-    /// 6 bytes without it is left out. Of two equal values, the first name counts.
+    /// Looks for these values, given by name. White space around a value does not count. Of two equal values, the first name
+    /// counts.
     ///
     /// # Errors
     /// When there are gigabytes of them.
@@ -78,7 +79,7 @@ impl Redactor {
         let mut placeholders = Vec::new();
         for (name, value) in values {
             let value = value.trim_ascii();
-            if value.len() >= MIN_VALUE {
+            if !value.is_empty() {
                 needles.append(&mut forms(value));
                 placeholders.resize(needles.len(), placeholder(name));
             }
@@ -147,48 +148,63 @@ impl Redactor {
 
 /// Every form of a value, each once; what is common comes first.
 fn forms(value: &[u8]) -> Vec<Form> {
-    let mut forms = vec![Zeroizing::new(value.to_vec())];
-    let mut left = MAX_FORMS.saturating_sub(value.len());
-    let mut add = |form: Form| {
-        if form.len() <= left && !forms.contains(&form) {
-            left = left.saturating_sub(form.len());
-            forms.push(form);
-        }
-    };
+    let mut forms = Forms { list: vec![Zeroizing::new(value.to_vec())], left: MAX_FORMS.saturating_sub(value.len()) };
     for encoding in [Encoding::JsonString, Encoding::Url, Encoding::UrlLowerCase, Encoding::Hex] {
         // The one that fails is a JSON string of what is no text: no JSON can hold it.
-        encoding.encode(value).into_iter().for_each(&mut add);
+        forms.add(value, || encoding.encode(value).unwrap_or_default());
     }
-    if let Ok(mut hex) = Encoding::Hex.encode(value) {
+    forms.add(value, || {
+        let mut hex = Encoding::Hex.encode(value).unwrap_or_default();
         hex.make_ascii_uppercase();
-        add(hex);
-    }
-    base64(value, true, &mut add);
-    percent(value, &mut add);
+        hex
+    });
+    base64(value, true, &mut forms);
+    percent(value, &mut forms);
     if let Ok(text) = std::str::from_utf8(value) {
-        json(text, &mut add);
+        json(text, &mut forms);
     }
     for sent in SENT.iter().filter_map(|encoding| encoding.encode(value).ok()).filter(|sent| **sent != *value) {
-        sent_back(&sent, &mut add);
+        sent_back(&sent, &mut forms);
     }
-    forms
+    forms.list
+}
+
+/// Forms of one value, within [`MAX_FORMS`].
+struct Forms {
+    list: Vec<Form>,
+    left: usize,
+}
+
+impl Forms {
+    /// Adds a form of `value`, which is never shorter than about that: what has no place is not even made.
+    fn add(&mut self, value: &[u8], form: impl FnOnce() -> Form) {
+        if value.len() > self.left {
+            return;
+        }
+        let form = form();
+        if form.len() >= MIN_FORM && form.len() <= self.left && !self.list.contains(&form) {
+            self.left = self.left.saturating_sub(form.len());
+            self.list.push(form);
+        }
+    }
 }
 
 /// Sent in one form and sent back in another: the body of a request as a string in the JSON of its answer.
-fn sent_back(sent: &[u8], add: &mut impl FnMut(Form)) {
-    base64(sent, false, add);
-    percent(sent, add);
+fn sent_back(sent: &[u8], forms: &mut Forms) {
+    base64(sent, false, forms);
+    percent(sent, forms);
     for upper in [false, true] {
-        add(Zeroizing::new(sent.iter().flat_map(|byte| [byte >> 4, byte & 15].map(|d| hex_digit(d, upper))).collect()));
+        let digits = || sent.iter().flat_map(|byte| [byte >> 4, byte & 15].map(|d| hex_digit(d, upper)));
+        forms.add(sent, || Zeroizing::new(digits().collect()));
     }
     if let Ok(text) = std::str::from_utf8(sent) {
-        json(text, add);
+        json(text, forms);
     }
 }
 
 /// Base64 by itself and in the middle of something longer: only what does not depend on the neighbours, but with the last
 /// character and the padding where the value comes last.
-fn base64(value: &[u8], percent: bool, add: &mut impl FnMut(Form)) {
+fn base64(value: &[u8], percent: bool, forms: &mut Forms) {
     for url_safe in [false, true] {
         for (before, skipped) in [(0, 0), (1, 2), (2, 3)] {
             let mut bytes = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(before)));
@@ -201,23 +217,26 @@ fn base64(value: &[u8], percent: bool, add: &mut impl FnMut(Form)) {
             let padded = engine.encode_slice(&*bytes, &mut encoded).unwrap_or_default();
             for end in [alone, padded, unpadded] {
                 let form = encoded.get(skipped..end).unwrap_or_default();
-                add(Zeroizing::new(form.to_vec()));
+                forms.add(value, || Zeroizing::new(form.to_vec()));
                 for upper in [true, false].into_iter().filter(|_| percent) {
-                    add(percent_encoded(form, "-._", false, upper));
+                    forms.add(value, || percent_encoded(form, "-._", false, upper));
                 }
             }
         }
     }
 }
 
-fn percent(value: &[u8], add: &mut impl FnMut(Form)) {
+fn percent(value: &[u8], forms: &mut Forms) {
     for kept in KEPT {
         for plus in [false, true] {
-            let mut lower = percent_encoded(value, kept, plus, false);
-            add(percent_encoded(value, kept, plus, true));
-            add(lower.clone());
-            lower.make_ascii_lowercase();
-            add(lower);
+            let lower = || percent_encoded(value, kept, plus, false);
+            forms.add(value, || percent_encoded(value, kept, plus, true));
+            forms.add(value, lower);
+            forms.add(value, || {
+                let mut lower = lower();
+                lower.make_ascii_lowercase();
+                lower
+            });
         }
     }
 }
@@ -246,12 +265,12 @@ fn hex_digit(digit: u8, upper: bool) -> u8 {
     }
 }
 
-fn json(text: &str, add: &mut impl FnMut(Form)) {
+fn json(text: &str, forms: &mut Forms) {
     for escaped in ESCAPED {
         for ascii in [false, true] {
             for slash in [false, true] {
                 for upper in [false, true] {
-                    add(json_escaped(text, escaped, ascii, slash, upper));
+                    forms.add(text.as_bytes(), || json_escaped(text, escaped, ascii, slash, upper));
                 }
             }
         }
