@@ -7,7 +7,7 @@ use crate::cloud::Cloud;
 use crate::http::{self, TransportReason};
 use crate::request::Request;
 use crate::transport;
-use crate::types::Failure;
+use crate::types::{Failure, Reaction};
 
 /// A captured credential, and how to get it.
 ///
@@ -39,7 +39,11 @@ impl Session {
         if transport::available(self.token) && !again {
             return Ok(());
         }
-        let failed = |failure: Failure| Failure { message: format!("login failed: {}", failure.message), ..failure };
+        let failed = |failure: Failure| Failure {
+            message: format!("login failed: {}", failure.message),
+            reaction: reaction(failure.reaction),
+            ..failure
+        };
         let mut login = (self.login)().reads().without_session();
         if again {
             login = login.share(Duration::MAX);
@@ -53,6 +57,14 @@ impl Session {
             "{}: the answer brought no token, or it is spent already",
             answer.summary()
         ))))
+    }
+}
+
+/// A refused login says nothing about the object at hand: it is for whoever gave the credential, and tried again.
+fn reaction(of_login: Reaction) -> Reaction {
+    match of_login {
+        Reaction::Invalid | Reaction::Conflict | Reaction::Unsupported | Reaction::Elsewhere => Reaction::Unauthorized,
+        other => other,
     }
 }
 

@@ -146,6 +146,8 @@ fn a_login_that_fails_fails_the_request_before_it_is_sent() {
     for (reply, expected) in [
         (Reply::status(401), Failure::unauthorized("login failed: POST /v3/auth/tokens: 401")),
         (Reply::json(404, "{}"), Failure::unauthorized("login failed: POST /v3/auth/tokens: 404")),
+        // Not `invalid`: a Node would wait for a change of its own, which mends no login.
+        (Reply::status(400), Failure::unauthorized("login failed: POST /v3/auth/tokens: 400")),
         (Reply::status(503), Failure::retry("login failed: POST /v3/auth/tokens: 503")),
         (Reply::lost(TransportReason::Connect, true), Failure::retry("login failed: POST /v3/auth/tokens: no answer")),
     ] {
@@ -184,7 +186,7 @@ fn a_login_that_cannot_be_built_says_why() {
     }
     let _fake = FakeCloud::new();
     let failure = NOVA.session(Session::new("token", unconfigured)).get("/servers").send().expect_err("no login");
-    assert_eq!(failure, Failure::invalid("login failed: username without a domain"));
+    assert_eq!(failure, Failure::unauthorized("login failed: username without a domain"));
 }
 
 #[test]
