@@ -7,17 +7,18 @@ mod source;
 mod uses;
 
 use std::collections::BTreeMap;
+use std::ops::Not as _;
 use std::sync::Arc;
 
 use ccm_cloud::Descriptor;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 pub use source::{CredentialSource, SourceError};
 pub use uses::{At, Spot, Uses, widened};
 
 use crate::capture::Captured;
 use crate::encoding::Encoding;
-use crate::redact::{Redactor, TooLarge};
+use crate::redact::{Kept, Redactor, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
 
@@ -88,7 +89,8 @@ pub struct Credentials {
     /// Secrets of the configuration that nobody declared: they are used for nothing, and still replaced.
     hidden: Vec<(String, Secret)>,
     min_bytes: usize,
-    redactor: RwLock<Option<(u64, Arc<Redactor>)>>,
+    /// Of the given and the hidden ones.
+    redactor: Kept,
 }
 
 /// A credential that the operator gave.
@@ -127,7 +129,7 @@ impl Credentials {
             captured,
             hidden,
             min_bytes,
-            redactor: RwLock::default(),
+            redactor: Kept::default(),
         }
     }
 
@@ -178,8 +180,11 @@ impl Credentials {
     /// Another number whenever a value changes.
     #[must_use]
     pub fn version(&self) -> u64 {
-        let changes = self.given.values().map(|given| given.state.lock().changes).sum::<u64>();
-        changes.wrapping_add(self.captured.changes().rotate_left(32))
+        self.given_changes().wrapping_add(self.captured.changes().rotate_left(32))
+    }
+
+    fn given_changes(&self) -> u64 {
+        self.given.values().map(|given| given.state.lock().changes).sum()
     }
 
     /// The value of a credential now.
@@ -263,23 +268,25 @@ impl Credentials {
     /// # Errors
     ///
     /// There are too many of them: then nothing may be shown at all.
-    pub fn redactor(&self) -> Result<Arc<Redactor>, TooLarge> {
-        let version = self.version();
-        if let Some((of, redactor)) = &*self.redactor.read()
-            && *of == version
-        {
-            return Ok(Arc::clone(redactor));
-        }
-        let mut values: Vec<(String, Secret)> = self.hidden.clone();
-        for (name, given) in &self.given {
-            let state = given.state.lock();
-            values.extend(state.value.iter().chain(&state.old).map(|value| (name.clone(), value.clone())));
-        }
-        values.extend(self.captured.values());
-        let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())));
-        let redactor = Arc::new(redactor?);
-        *self.redactor.write() = Some((version, Arc::clone(&redactor)));
-        Ok(redactor)
+    pub fn redactor(&self) -> Result<Redactor, TooLarge> {
+        let given = || {
+            let mut values: Vec<(String, Secret)> = self.hidden.clone();
+            for (name, given) in &self.given {
+                let state = given.state.lock();
+                values.extend(state.value.iter().chain(&state.old).map(|value| (name.clone(), value.clone())));
+            }
+            values
+        };
+        // Two: a login builds only what is small again.
+        Ok(self.redactor.get(|| self.given_changes(), given)?.and(&self.captured.redactor()?))
+    }
+
+    /// Whether a value that becomes the credential `name` is or holds the value of another one: that one would get the
+    /// places where this one may stand.
+    #[must_use]
+    pub fn foreign_secret_in(&self, name: &str, value: &[u8]) -> bool {
+        // What cannot be searched must not become a credential.
+        self.redactor().is_ok_and(|redactor| !redactor.finds_other_than(name, value)).not()
     }
 }
 

@@ -10,9 +10,11 @@ use aho_corasick::automaton::{Automaton as _, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchKind};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
+use parking_lot::{Mutex, RwLock};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::encoding::Encoding;
+use crate::secret::Secret;
 
 /// A shorter form would be found in ordinary text. The value itself is looked for however short it is: the host takes none
 /// below `min-credential-bytes`, unless the operator wants it so.
@@ -67,6 +69,40 @@ type Form = Zeroizing<Vec<u8>>;
 pub struct Redactor {
     /// All look at the same time: what one finds must not be hidden by what another has replaced.
     searches: Vec<Arc<Search>>,
+}
+
+/// A redactor that is built again when there are other values.
+#[derive(Default)]
+pub(crate) struct Kept {
+    newest: RwLock<Option<(u64, Redactor)>>,
+    turn: Mutex<()>,
+}
+
+impl Kept {
+    /// The redactor of this version of the values. It takes milliseconds to build, so one builds it for all who wait.
+    pub(crate) fn get(
+        &self,
+        version: impl Fn() -> u64,
+        values: impl FnOnce() -> Vec<(String, Secret)>,
+    ) -> Result<Redactor, TooLarge> {
+        let kept = || {
+            let now = version();
+            self.newest.read().as_ref().filter(|(of, _)| *of == now).map(|(_, redactor)| redactor.clone())
+        };
+        if let Some(redactor) = kept() {
+            return Ok(redactor);
+        }
+        let _turn = self.turn.lock();
+        if let Some(redactor) = kept() {
+            return Ok(redactor);
+        }
+        // Asked before the values are: a later one is built again, and none is missed.
+        let version = version();
+        let values = values();
+        let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())))?;
+        *self.newest.write() = Some((version, redactor.clone()));
+        Ok(redactor)
+    }
 }
 
 /// What is looked for together.

@@ -323,3 +323,25 @@ fn the_forms_of_a_large_value_stay_within_bounds_but_all_that_a_request_can_carr
         assert_eq!(redactor.text(value.trim()), "(credential key)");
     }
 }
+
+#[test]
+fn one_redactor_is_built_per_change_whoever_asks() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let (kept, built, version) = (Kept::default(), AtomicU64::new(0), AtomicU64::new(1));
+    let ask = || {
+        let values = || {
+            built.fetch_add(1, Ordering::SeqCst);
+            vec![("key".to_owned(), Secret::new(SPECIAL.repeat(100).into_bytes()))]
+        };
+        assert!(!kept.get(|| version.load(Ordering::SeqCst), values).unwrap().is_empty());
+    };
+    for changes in 1..4 {
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(ask);
+            }
+        });
+        assert_eq!(built.load(Ordering::SeqCst), changes);
+        version.fetch_add(1, Ordering::SeqCst);
+    }
+}
