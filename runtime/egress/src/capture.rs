@@ -192,9 +192,11 @@ impl Captured {
         }
         let slot = self.slot(name);
         let mut state = slot.state.lock();
-        let known = state.value.iter().chain(&state.old).any(|other| other.expose() == value.expose());
-        state.old.retain(|old| old.expose() != value.expose());
-        if let Some(old) = state.value.replace(value.clone()).filter(|old| old.expose() != value.expose()) {
+        let is_value = |other: &Secret| other.expose() == value.expose();
+        let is_known = state.value.iter().chain(&state.old).any(is_value);
+        state.old.retain(|old| !is_value(old));
+        let is_current = state.value.as_ref().is_some_and(is_value);
+        if let Some(old) = state.value.replace(value).filter(|_| !is_current) {
             state.remember(old);
         }
         let now = Instant::now();
@@ -202,7 +204,7 @@ impl Captured {
         state.begins = Some(now);
         state.ends = life.and_then(|life| now.checked_add(life));
         state.login = None;
-        if !known {
+        if !is_known {
             self.changes.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

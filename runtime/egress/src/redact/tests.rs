@@ -263,7 +263,7 @@ fn a_text_that_matches_at_each_byte_neither_takes_long_nor_grows() {
     let values: Vec<String> = (8..60).map(|length| "a".repeat(length)).collect();
     let redactor = redactor(&values.iter().map(|value| ("key", value.as_str())).collect::<Vec<_>>());
     let text = "a".repeat(1 << 20);
-    let begin = std::time::Instant::now();
+    let begin = tokio::time::Instant::now();
     assert_eq!(redactor.text(&text), "(credential key)");
     assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
 }
