@@ -26,7 +26,7 @@ const RENEW_SHARE: u32 = 10;
 /// guest that logs in more often than that finds nothing either: a request itself knows what it carried.
 const OLD_VALUES: usize = 16;
 /// Bytes of those: each new value means that the search for all of them is built again.
-const OLD_BYTES: usize = 4 * MAX_VALUE;
+const OLD_BYTES: usize = 2 * MAX_VALUE;
 /// Largest value, in bytes. The headers of a request have no room for a larger one.
 const MAX_VALUE: usize = 16 << 10;
 
@@ -475,7 +475,7 @@ mod tests {
         for number in 0..6 {
             store(format!("{number}").repeat(MAX_VALUE)).unwrap();
         }
-        assert_eq!(captured.values().len(), 5);
+        assert_eq!(captured.values().len(), 3);
         assert!(store("x".repeat(MAX_VALUE + 1)).is_err());
     }
 
