@@ -1,7 +1,8 @@
 //! Credentials that answers gave: a Keystone token. They stay here, and survive a swap of the component.
 //!
 //! One login at a time per credential. Whoever asks for a login that another call made since it last looked gets that
-//! call's answer, so that a hundred parallel calls log in once.
+//! call's answer, so that a hundred parallel calls log in once. A login that the cloud refused is not repeated at once: a
+//! service may lock the account.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::http::{Response, TransportError};
+use crate::redact::{Kept, Redactor, TooLarge};
 use crate::secret::Secret;
 use crate::share::Key;
 
@@ -20,8 +22,19 @@ use crate::share::Key;
 /// tokens that end while they work on a request.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
 const RENEW_SHARE: u32 = 10;
-/// Values that were valid before and are still replaced in answers.
-const OLD_VALUES: usize = 4;
+/// Values that were valid before and are still replaced in answers: more than there are logins while one answer comes. A
+/// guest that logs in more often than that finds nothing either: a request itself knows what it carried.
+const OLD_VALUES: usize = 16;
+/// Bytes of those: each new value means that the search for all of them is built again.
+const OLD_BYTES: usize = 2 * MAX_VALUE;
+/// Largest value, in bytes. The headers of a request have no room for a larger one.
+const MAX_VALUE: usize = 16 << 10;
+
+/// How long a refused login is not repeated, at first and at most.
+const BACK_OFF: Duration = Duration::from_secs(1);
+const MAX_BACK_OFF: Duration = Duration::from_secs(60);
+/// Different refused logins that are remembered per credential.
+const REFUSED_LOGINS: usize = 4;
 
 /// Which value of a captured credential: counts from 1; 0 is none.
 pub type Generation = u64;
@@ -31,7 +44,13 @@ pub type Generation = u64;
 pub struct Captured {
     slots: Mutex<BTreeMap<String, Arc<Slot>>>,
     changes: AtomicU64,
+    redactor: Kept,
 }
+
+/// A value is larger than any request could carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a captured credential has more than {MAX_VALUE} bytes")]
+pub struct ValueTooLarge;
 
 #[derive(Default)]
 struct Slot {
@@ -49,8 +68,18 @@ struct State {
     ends: Option<Instant>,
     /// The login behind the value: what was asked, and what came.
     login: Option<(Key, Arc<Response>)>,
-    /// The login that failed last: what was asked, and when it was over.
-    failure: Option<(Key, Instant, Result<Arc<Response>, TransportError>)>,
+    /// The login that brought nothing last: what was asked, when it was over, and what the cloud said.
+    failure: Option<(Key, Instant, Arc<Response>)>,
+    /// The newest last.
+    refused: VecDeque<RefusedLogin>,
+}
+
+/// A login that the cloud refused.
+struct RefusedLogin {
+    request: Key,
+    answer: Arc<Response>,
+    wait: Duration,
+    until: Instant,
 }
 
 impl State {
@@ -96,9 +125,41 @@ impl Captured {
         if state.generation == generation
             && let Some(value) = state.value.take()
         {
+            // What is looked for in answers stays the same.
             state.remember(value);
-            self.changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Ends all values, and lets refused logins be tried again: what the operator gave is another.
+    pub fn end_all(&self) {
+        let slots: Vec<Arc<Slot>> = self.slots.lock().values().map(Arc::clone).collect();
+        for slot in slots {
+            let mut state = slot.state.lock();
+            if let Some(value) = state.value.take() {
+                state.remember(value);
+            }
+            state.failure = None;
+            state.refused.clear();
+        }
+    }
+
+    /// Whether answers are still cleaned of this value. Asked after the redactor was: then that one looks for it.
+    #[must_use]
+    pub fn keeps(&self, name: &str, value: &[u8]) -> bool {
+        let slot = self.slots.lock().get(name).map(Arc::clone);
+        slot.is_some_and(|slot| {
+            let state = slot.state.lock();
+            state.value.iter().chain(&state.old).any(|kept| kept.expose() == value)
+        })
+    }
+
+    /// Replaces every value of now and of shortly before.
+    ///
+    /// # Errors
+    ///
+    /// There are too many of them.
+    pub(crate) fn redactor(&self) -> Result<Redactor, TooLarge> {
+        self.redactor.get(|| self.changes(), || self.values())
     }
 
     /// Every value of now and of shortly before, with its name.
@@ -114,17 +175,28 @@ impl Captured {
         values
     }
 
-    /// Grows whenever a value changes.
+    /// Grows whenever there is another value.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
     /// Stores a value. Called by the login itself, before its answer is cleaned of it.
-    pub fn store(&self, name: &str, value: Secret, life: Option<Duration>) {
+    ///
+    /// # Errors
+    ///
+    /// [`ValueTooLarge`]; then the answer must not be shown, since nothing takes the value out of it.
+    pub fn store(&self, name: &str, value: Secret, life: Option<Duration>) -> Result<(), ValueTooLarge> {
+        if value.expose().len() > MAX_VALUE {
+            return Err(ValueTooLarge);
+        }
         let slot = self.slot(name);
         let mut state = slot.state.lock();
-        if let Some(old) = state.value.replace(value) {
+        let is_value = |other: &Secret| other.expose() == value.expose();
+        let is_known = state.value.iter().chain(&state.old).any(is_value);
+        state.old.retain(|old| !is_value(old));
+        let is_current = state.value.as_ref().is_some_and(is_value);
+        if let Some(old) = state.value.replace(value).filter(|_| !is_current) {
             state.remember(old);
         }
         let now = Instant::now();
@@ -132,17 +204,22 @@ impl Captured {
         state.begins = Some(now);
         state.ends = life.and_then(|life| now.checked_add(life));
         state.login = None;
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        if !is_known {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Logs in, or joins the login of somebody else.
     ///
     /// `request` tells different logins apart. `seen` is the generation that the caller knew when it decided to log in; an
-    /// answer not older than `share` will do as well.
+    /// answer not older than `share` will do as well. With `proof` the cloud is asked in any case.
+    ///
+    /// Only what the cloud answered is shared: that somebody else ran out of time says nothing to whoever has more.
     ///
     /// # Errors
     ///
-    /// What `ask` says, or said to somebody else while the caller waited.
+    /// What `ask` says.
     ///
     /// # Cancel safety
     ///
@@ -153,6 +230,7 @@ impl Captured {
         request: Key,
         seen: Generation,
         share: Duration,
+        proof: bool,
         ask: impl FnOnce() -> F,
     ) -> (Result<Response, TransportError>, Generation)
     where
@@ -161,40 +239,73 @@ impl Captured {
         let arrived = Instant::now();
         let slot = self.slot(name);
         let _turn = slot.turn.lock().await;
-        {
+        let before = {
             let state = slot.state.lock();
-            let young = state.begins.is_some_and(|begin| !share.is_zero() && arrived.duration_since(begin) <= share);
-            if let Some((of, answer)) = &state.login
-                && *of == request
-                && state.live().is_some()
-                && (state.generation > seen || young)
-            {
-                return (Ok(Response::clone(answer)), state.generation);
+            let stored = if proof { None } else { state.stored(&request, arrived, seen, share) };
+            if let Some(answer) = stored {
+                return (Ok(answer), state.generation);
             }
-            if let Some((of, over, failure)) = &state.failure
-                && *of == request
-                && *over >= arrived
-            {
-                return (failure.clone().map(|answer| Response::clone(&answer)), state.generation);
-            }
-        }
-        let before = slot.state.lock().generation;
+            state.generation
+        };
         let answer = ask().await;
         let mut state = slot.state.lock();
-        if state.generation > before {
-            state.failure = None;
-            state.login = answer.as_ref().ok().map(|answer| (request, Arc::new(answer.clone())));
-        } else {
-            state.failure = Some((request, Instant::now(), answer.clone().map(Arc::new)));
+        if let Ok(answer) = &answer {
+            let kept = Arc::new(answer.clone());
+            if state.generation > before {
+                state.failure = None;
+                state.refused.clear();
+                state.login = Some((request, kept));
+            } else {
+                if matches!(answer.status, 401 | 403 | 404) {
+                    state.refuse(request, Arc::clone(&kept));
+                }
+                state.failure = Some((request, Instant::now(), kept));
+            }
         }
         (answer, state.generation)
     }
 }
 
 impl State {
+    /// What the cloud answered to this login before, when that will do.
+    fn stored(&self, request: &Key, arrived: Instant, seen: Generation, share: Duration) -> Option<Response> {
+        let young = self.begins.is_some_and(|begin| !share.is_zero() && arrived.duration_since(begin) <= share);
+        if let Some((of, answer)) = &self.login
+            && of == request
+            && self.live().is_some()
+            && (self.generation > seen || young)
+        {
+            return Some(Response::clone(answer));
+        }
+        if let Some((of, over, answer)) = &self.failure
+            && of == request
+            && *over >= arrived
+        {
+            return Some(Response::clone(answer));
+        }
+        let refused = self.refused.iter().find(|refused| refused.request == *request)?;
+        (Instant::now() < refused.until).then(|| Response::clone(&refused.answer))
+    }
+
+    /// Each refusal of the same login doubles the time until the next.
+    fn refuse(&mut self, request: Key, answer: Arc<Response>) {
+        let last = self.refused.iter().position(|refused| refused.request == request);
+        let last = last.and_then(|index| self.refused.remove(index));
+        let wait = last.map_or(BACK_OFF, |last| last.wait.saturating_mul(2).min(MAX_BACK_OFF));
+        let now = Instant::now();
+        let until = now.checked_add(wait).unwrap_or(now);
+        self.refused.push_back(RefusedLogin { request, answer, wait, until });
+        if self.refused.len() > REFUSED_LOGINS {
+            self.refused.pop_front();
+        }
+    }
+
     fn remember(&mut self, value: Secret) {
         self.old.push_front(value);
         self.old.truncate(OLD_VALUES);
+        while self.old.iter().map(|old| old.expose().len()).sum::<usize>() > OLD_BYTES {
+            self.old.pop_back();
+        }
     }
 }
 
@@ -206,6 +317,7 @@ mod tests {
     use futures::future::join_all;
 
     use super::*;
+    use crate::http::TransportReason;
 
     fn response(status: u16) -> Response {
         Response { status, headers: vec![], body: Bytes::from_static(b"catalogue"), summary: String::new() }
@@ -216,10 +328,10 @@ mod tests {
         let ask = || async {
             let number = logins.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(50)).await;
-            captured.store("token", Secret::new(format!("token-{number}").into_bytes()), life);
+            captured.store("token", Secret::new(format!("token-{number}").into_bytes()), life).unwrap();
             Ok(response(201))
         };
-        captured.login("token", [7; 32], seen, Duration::ZERO, ask).await.0.unwrap().status
+        captured.login("token", [7; 32], seen, Duration::ZERO, false, ask).await.0.unwrap().status
     }
 
     #[tokio::test(start_paused = true)]
@@ -274,18 +386,103 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
             Ok(response(401))
         };
-        let calls = (0..10).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, fail));
+        let calls = (0..10).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, fail));
         assert!(join_all(calls).await.into_iter().all(|(answer, _)| answer.unwrap().status == 401));
         assert_eq!(logins.load(Ordering::SeqCst), 1);
+    }
+
+    /// A login that is answered with `status`, and how often the cloud was asked.
+    async fn refused(captured: &Captured, logins: &AtomicUsize, request: u8, proof: bool, status: u16) -> usize {
+        let fail = || async {
+            logins.fetch_add(1, Ordering::SeqCst);
+            Ok(response(status))
+        };
+        let (answer, _) = captured.login("token", [request; 32], 0, Duration::ZERO, proof, fail).await;
+        assert_eq!(answer.unwrap().status, status);
+        logins.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_login_is_repeated_later_and_later() {
+        for status in [401, 403, 404] {
+            let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
+            let mut asked = 0;
+            for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
+                asked += 1;
+                assert_eq!(refused(&captured, &logins, 7, false, status).await, asked, "{wait} s");
+                tokio::time::advance(Duration::from_millis(wait * 1000 - 1)).await;
+                assert_eq!(refused(&captured, &logins, 7, false, status).await, asked, "within {wait} s");
+                tokio::time::advance(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_the_same_refused_login_is_asked_at_once() {
+        let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
+        assert_eq!(refused(&captured, &logins, 7, false, 401).await, 1);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(captured.login("token", [7; 32], 0, Duration::ZERO, fail).await.0.unwrap().status, 401);
-        assert_eq!(logins.load(Ordering::SeqCst), 2);
+        assert_eq!(refused(&captured, &logins, 8, false, 401).await, 2, "another request");
+        assert_eq!(refused(&captured, &logins, 7, false, 401).await, 2);
+        assert_eq!(refused(&captured, &logins, 7, true, 401).await, 3, "a proof");
+        captured.end_all();
+        assert_eq!(refused(&captured, &logins, 7, false, 401).await, 4, "another password");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        log_in(&captured, &logins, 0, None).await;
+        captured.forget("token", 1);
+        assert_eq!(refused(&captured, &logins, 7, false, 401).await, 6, "after a success");
+        for answered in 1..3 {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert_eq!(refused(&captured, &logins, 9, false, 503).await, 6 + answered, "no refusal");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_answer_the_next_in_line_asks_by_itself() {
+        let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
+        let ask = || async {
+            let first = logins.fetch_add(1, Ordering::SeqCst) == 0;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let (reason, message) = (TransportReason::Timeout, "its own time is over".to_owned());
+            if first {
+                return Err(TransportError { reason, maybe_sent: true, retry_after: None, message });
+            }
+            captured.store("token", Secret::new(b"token-value".to_vec()), None).unwrap();
+            Ok(response(201))
+        };
+        let calls = (0..3).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, ask));
+        let good: Vec<bool> = join_all(calls).await.into_iter().map(|(answer, _)| answer.is_ok()).collect();
+        assert_eq!((good, logins.load(Ordering::SeqCst)), (vec![false, true, true], 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_values_are_kept_within_bounds_and_a_value_that_only_ends_changes_nothing() {
+        let captured = Captured::default();
+        let store = |value: String| captured.store("token", Secret::new(value.into_bytes()), None);
+        for number in 0..30 {
+            store(format!("token-{number:04}")).unwrap();
+        }
+        let redactor = captured.redactor().unwrap();
+        for (number, hidden) in [(29, true), (13, true), (12, false)] {
+            assert_eq!(captured.keeps("token", format!("token-{number:04}").as_bytes()), hidden, "{number}");
+            assert_eq!(redactor.text(&format!("token-{number:04}")) == "(credential token)", hidden, "{number}");
+        }
+        let before = captured.changes();
+        captured.forget("token", 30);
+        captured.end_all();
+        store("token-0029".to_owned()).unwrap();
+        assert_eq!((captured.changes(), captured.values().len()), (before, 16));
+        for number in 0..6 {
+            store(format!("{number}").repeat(MAX_VALUE)).unwrap();
+        }
+        assert_eq!(captured.values().len(), 3);
+        assert!(store("x".repeat(MAX_VALUE + 1)).is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_login_that_is_cancelled_leaves_the_turn_to_the_next() {
         let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
-        let never = captured.login("token", [7; 32], 0, Duration::ZERO, std::future::pending);
+        let never = captured.login("token", [7; 32], 0, Duration::ZERO, false, std::future::pending);
         assert!(tokio::time::timeout(Duration::from_millis(10), never).await.is_err());
         assert_eq!(log_in(&captured, &logins, 0, None).await, 201);
     }
@@ -294,7 +491,7 @@ mod tests {
     async fn a_young_login_answers_whoever_says_that_it_will_do() {
         let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
         log_in(&captured, &logins, 0, None).await;
-        let again = |share| captured.login("token", [7; 32], 1, share, || async { Ok(response(500)) });
+        let again = |share| captured.login("token", [7; 32], 1, share, false, || async { Ok(response(500)) });
         assert_eq!(again(Duration::from_secs(60)).await.0.unwrap().status, 201);
         assert_eq!(again(Duration::ZERO).await.0.unwrap().status, 500);
     }

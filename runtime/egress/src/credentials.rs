@@ -7,17 +7,18 @@ mod source;
 mod uses;
 
 use std::collections::BTreeMap;
+use std::ops::Not as _;
 use std::sync::Arc;
 
 use ccm_cloud::Descriptor;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 pub use source::{CredentialSource, SourceError};
 pub use uses::{At, Spot, Uses, widened};
 
 use crate::capture::Captured;
 use crate::encoding::Encoding;
-use crate::redact::{Redactor, TooLarge};
+use crate::redact::{Kept, Redactor, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
 
@@ -75,6 +76,8 @@ pub enum Refusal {
 
 /// Shortest credential, in bytes, unless set otherwise: replacing shorter values would destroy answers.
 pub const MIN_CREDENTIAL_BYTES: usize = 8;
+/// Largest credential, in bytes: every form of it is kept in memory.
+pub const MAX_CREDENTIAL_BYTES: usize = 64 << 10;
 /// A shorter secret of the configuration that is no credential is left in answers: it would be found in ordinary text.
 const MIN_HIDDEN_BYTES: usize = 6;
 /// Values of one credential that were valid before and are still replaced in answers.
@@ -88,7 +91,8 @@ pub struct Credentials {
     /// Secrets of the configuration that nobody declared: they are used for nothing, and still replaced.
     hidden: Vec<(String, Secret)>,
     min_bytes: usize,
-    redactor: RwLock<Option<(u64, Arc<Redactor>)>>,
+    /// Of the given and the hidden ones.
+    redactor: Kept,
 }
 
 /// A credential that the operator gave.
@@ -119,7 +123,7 @@ impl Credentials {
         captured: Arc<Captured>,
         min_bytes: usize,
     ) -> Self {
-        let hidden = hidden.into_iter().filter(|(_, value)| value.expose().len() >= MIN_HIDDEN_BYTES).collect();
+        let hidden = hidden.into_iter().filter(|(_, value)| value.weight() >= MIN_HIDDEN_BYTES).collect();
         let given = given.into_iter().map(|(name, source)| (name, Given { source, state: Mutex::default() }));
         Self {
             uses: Uses::new(&descriptor.credentials),
@@ -127,7 +131,7 @@ impl Credentials {
             captured,
             hidden,
             min_bytes,
-            redactor: RwLock::default(),
+            redactor: Kept::default(),
         }
     }
 
@@ -137,9 +141,13 @@ impl Credentials {
         &self.uses
     }
 
-    /// Those that answers gave.
+    /// Those that answers gave. Looks at the given ones first: when one has changed, what was got with it ends.
     #[must_use]
     pub fn captured(&self) -> &Captured {
+        for (name, given) in &self.given {
+            // What is wrong with it is said by its own use.
+            drop(self.read(name, given));
+        }
         &self.captured
     }
 
@@ -178,8 +186,11 @@ impl Credentials {
     /// Another number whenever a value changes.
     #[must_use]
     pub fn version(&self) -> u64 {
-        let changes = self.given.values().map(|given| given.state.lock().changes).sum::<u64>();
-        changes.wrapping_add(self.captured.changes().rotate_left(32))
+        self.given_changes().wrapping_add(self.captured.changes().rotate_left(32))
+    }
+
+    fn given_changes(&self) -> u64 {
+        self.given.values().map(|given| given.state.lock().changes).sum()
     }
 
     /// The value of a credential now.
@@ -192,10 +203,19 @@ impl Credentials {
             return Err(Refusal::Unknown(format!("credential {name:?} is not declared by the provider")));
         }
         if let Some(given) = self.given.get(name) {
-            return given.refresh(name, self.min_bytes).map(|(value, _)| value).map_err(Refusal::Unknown);
+            return self.read(name, given).map(|(value, _)| value).map_err(Refusal::Unknown);
         }
-        let captured = self.captured.value(name).map(|(value, _)| value);
+        let captured = self.captured().value(name).map(|(value, _)| value);
         captured.ok_or_else(|| Refusal::Unknown(format!("credential {name:?} has no value: {NO_VALUE}")))
+    }
+
+    /// The value of a given credential, and how often it has changed.
+    fn read(&self, name: &str, given: &Given) -> Result<(Secret, u64), String> {
+        let Read { value, changes, is_another } = given.refresh(name, self.min_bytes)?;
+        if is_another {
+            self.captured.end_all();
+        }
+        Ok((value, changes))
     }
 
     /// The parsed key of a credential.
@@ -209,7 +229,7 @@ impl Credentials {
             let value = self.value(name)?;
             return PrivateKey::parse(&value).map(Arc::new).map_err(|error| unknown(error.to_string()));
         };
-        let (value, changes) = given.refresh(name, self.min_bytes).map_err(Refusal::Unknown)?;
+        let (value, changes) = self.read(name, given).map_err(Refusal::Unknown)?;
         if let Some(key) = given.state.lock().key.clone() {
             return key.map_err(unknown);
         }
@@ -263,23 +283,25 @@ impl Credentials {
     /// # Errors
     ///
     /// There are too many of them: then nothing may be shown at all.
-    pub fn redactor(&self) -> Result<Arc<Redactor>, TooLarge> {
-        let version = self.version();
-        if let Some((of, redactor)) = &*self.redactor.read()
-            && *of == version
-        {
-            return Ok(Arc::clone(redactor));
-        }
-        let mut values: Vec<(String, Secret)> = self.hidden.clone();
-        for (name, given) in &self.given {
-            let state = given.state.lock();
-            values.extend(state.value.iter().chain(&state.old).map(|value| (name.clone(), value.clone())));
-        }
-        values.extend(self.captured.values());
-        let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())));
-        let redactor = Arc::new(redactor?);
-        *self.redactor.write() = Some((version, Arc::clone(&redactor)));
-        Ok(redactor)
+    pub fn redactor(&self) -> Result<Redactor, TooLarge> {
+        let given = || {
+            let mut values: Vec<(String, Secret)> = self.hidden.clone();
+            for (name, given) in &self.given {
+                let state = given.state.lock();
+                values.extend(state.value.iter().chain(&state.old).map(|value| (name.clone(), value.clone())));
+            }
+            values
+        };
+        // Two: a login builds only what is small again.
+        Ok(self.redactor.get(|| self.given_changes(), given)?.and(&self.captured.redactor()?))
+    }
+
+    /// Whether a value that becomes the credential `name` is or holds the value of another one: that one would get the
+    /// places where this one may stand.
+    #[must_use]
+    pub fn foreign_secret_in(&self, name: &str, value: &[u8]) -> bool {
+        // What cannot be searched must not become a credential.
+        self.redactor().is_ok_and(|redactor| !redactor.finds_other_than(name, value)).not()
     }
 }
 
@@ -289,25 +311,39 @@ fn keys(keys: &[String]) -> String {
     if keys.is_empty() { String::new() } else { format!(", or in the cloud-config as {}", keys.join(" or ")) }
 }
 
+/// A look at a given credential.
+struct Read {
+    value: Secret,
+    /// How often it has changed, the first value included.
+    changes: u64,
+    /// There was another value before this look.
+    is_another: bool,
+}
+
 impl Given {
-    /// The value of now and how often it has changed. A value that cannot be read any more does not end the old one: an
+    /// The value of now. A value that cannot be read any more does not end the old one: an
     /// update of a file is not one step everywhere.
-    fn refresh(&self, name: &str, min_bytes: usize) -> Result<(Secret, u64), String> {
+    fn refresh(&self, name: &str, min_bytes: usize) -> Result<Read, String> {
         let read = self.source.read().map_err(|error| error.to_string()).and_then(|read| match read {
-            Some(value) if value.expose().len() < min_bytes => Err(format!(
+            Some(value) if value.weight() < min_bytes.max(1) => Err(format!(
                 "credential {name:?} has less than {min_bytes} bytes ({}); values this short cannot be kept out of answers: check it, or lower the limit min-credential-bytes",
                 self.source
             )),
+            Some(value) if value.expose().len() > MAX_CREDENTIAL_BYTES => {
+                Err(format!("credential {name:?} has more than {MAX_CREDENTIAL_BYTES} bytes ({})", self.source))
+            }
             Some(value) => Ok(value),
             None => Err(format!("credential {name:?} has no value ({})", self.source)),
         });
         let mut state = self.state.lock();
+        let mut is_another = false;
         match read {
             Ok(value) => {
                 if state.value.as_ref().is_none_or(|old| old.expose() != value.expose()) {
                     if let Some(old) = state.value.replace(value) {
                         state.old.insert(0, old);
                         state.old.truncate(OLD_VALUES);
+                        is_another = true;
                         tracing::info!(credential = name, source = %self.source, "credential changed");
                     }
                     state.changes = state.changes.saturating_add(1);
@@ -326,6 +362,111 @@ impl Given {
             }
         }
         let changes = state.changes;
-        state.value.clone().map(|value| (value, changes)).ok_or_else(|| NO_VALUE.to_owned())
+        let value = state.value.clone().ok_or_else(|| NO_VALUE.to_owned())?;
+        Ok(Read { value, changes, is_another })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::{Credential, Source};
+
+    use super::*;
+
+    const NAMES: [&str; 3] = ["password", "user", "token"];
+
+    /// The first two are given in files.
+    fn credentials(folder: &std::path::Path) -> Credentials {
+        let declared = |name: &str| Credential {
+            name: name.to_owned(),
+            purpose: String::new(),
+            required: false,
+            value: Source::default(),
+            uses: vec![],
+        };
+        let descriptor = Descriptor {
+            credentials: NAMES.map(declared).into(),
+            name: "test".to_owned(),
+            version: String::new(),
+            revision: String::new(),
+            provider_id_schemes: vec![],
+            files: vec![],
+            endpoints: vec![],
+            settings: vec![],
+            annotations: vec![],
+            more: BTreeMap::new(),
+        };
+        let given = ["password", "user"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
+        Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8)
+    }
+
+    fn why(refusal: Result<Secret, Refusal>) -> String {
+        refusal.err().map(|refusal| refusal.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn another_password_ends_what_was_got_with_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, value: &str| std::fs::write(folder.path().join(name), value).unwrap();
+        write("password", "password-1");
+        let credentials = credentials(folder.path());
+        let store = || credentials.captured().store("token", Secret::new(b"token-value".to_vec()), None).unwrap();
+        store();
+        assert!(credentials.value("token").is_ok(), "the first value is no change");
+        // The same again, and one that cannot be used, change nothing.
+        write("password", "password-1");
+        write("user", "short");
+        assert!(credentials.value("token").is_ok());
+        write("password", "password-2");
+        assert!(!credentials.captured().look("token", None).1);
+        assert!(credentials.value("token").is_err());
+        let shown = credentials.redactor().unwrap().text("token-value password-1 password-2").into_owned();
+        assert_eq!(shown, "(credential token) (credential password) (credential password)");
+        store();
+        assert!(credentials.value("token").is_ok());
+        // Whoever notices it.
+        write("password", "password-3");
+        credentials.value("password").unwrap();
+        assert!(credentials.captured.value("token").is_none());
+    }
+
+    #[test]
+    fn a_value_must_not_carry_another_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("password"), "hunter2-hunter2").unwrap();
+        let credentials = credentials(folder.path());
+        credentials.value("password").unwrap();
+        credentials.captured().store("token", Secret::new(b"token-value".to_vec()), None).unwrap();
+        let cases = [
+            ("token", "hunter2-hunter2", true),
+            ("token", "x-hunter2-hunter2-x", true),
+            ("token", "token-value", false),
+            ("user", "token-value", true),
+            ("token", "another-value", false),
+        ];
+        for (name, value, foreign) in cases {
+            assert_eq!(credentials.foreign_secret_in(name, value.as_bytes()), foreign, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_or_too_long_to_be_kept_out_of_answers_is_refused() {
+        let cases = [("            ", "less than 8 bytes"), ("  short7  ", "less than 8 bytes"), (" 12345678 ", "")];
+        for (value, error) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("password"), value).unwrap();
+            let refusal = why(credentials(folder.path()).value("password"));
+            assert!(refusal.contains(error) && refusal.is_empty() == error.is_empty(), "{value:?}: {refusal}");
+        }
+        let given = |bytes: usize| Given {
+            source: CredentialSource::Environment {
+                variable: "PASSWORD".to_owned(),
+                value: Secret::new(vec![b'x'; bytes]),
+            },
+            state: Mutex::default(),
+        };
+        assert!(given(MAX_CREDENTIAL_BYTES).refresh("password", 8).is_ok());
+        let refusal = given(MAX_CREDENTIAL_BYTES + 1).refresh("password", 8).err().unwrap();
+        assert!(refusal.contains("more than 65536 bytes"), "{refusal}");
     }
 }

@@ -7,6 +7,9 @@ use zeroize::Zeroizing;
 /// All but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// All but what CloudStack leaves as it is.
+const CLOUDSTACK: &AsciiSet = &RESERVED.remove(b'*').add(b'~');
+
 /// As in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
@@ -16,7 +19,7 @@ pub enum Encoding {
     JsonString,
     /// Percent-encoded, space as `%20`.
     Url,
-    /// As [`Url`](Self::Url), then in lower case.
+    /// Percent-encoded as CloudStack does it, then in lower case: `*` is left as it is, `~` is `%7e`.
     UrlLowerCase,
     /// Lower-case hex.
     Hex,
@@ -40,15 +43,15 @@ impl Encoding {
         Ok(match self {
             Self::Plain => Zeroizing::new(bytes.to_vec()),
             Self::JsonString => json_string(bytes)?,
-            Self::Url => url(bytes),
+            Self::Url => url(bytes, RESERVED),
             Self::UrlLowerCase => {
-                let mut text = url(bytes);
+                let mut text = url(bytes, CLOUDSTACK);
                 text.make_ascii_lowercase();
                 text
             }
             Self::Hex => hex(bytes),
             Self::Base64 => base64(bytes),
-            Self::Base64PercentEncoded => url(&base64(bytes)),
+            Self::Base64PercentEncoded => url(&base64(bytes), RESERVED),
         })
     }
 }
@@ -70,9 +73,9 @@ fn json_string(bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, NotText> {
     Ok(quoted)
 }
 
-fn url(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+fn url(bytes: &[u8], encoded: &'static AsciiSet) -> Zeroizing<Vec<u8>> {
     let mut text = room(bytes, 3);
-    for piece in percent_encode(bytes, RESERVED) {
+    for piece in percent_encode(bytes, encoded) {
         text.extend_from_slice(piece.as_bytes());
     }
     text
@@ -101,7 +104,7 @@ mod tests {
     fn every_encoding_writes_what_the_contract_says() {
         use Encoding::*;
         let special = "A/+=\"<>&ü~* \\\n".as_bytes();
-        let cases: [(Encoding, &[u8], &str); 20] = [
+        let cases: [(Encoding, &[u8], &str); 22] = [
             (Plain, special, "A/+=\"<>&ü~* \\\n"),
             (JsonString, special, r#"A/+=\"<>&ü~* \\\n"#),
             (JsonString, b"", ""),
@@ -110,7 +113,9 @@ mod tests {
             (Url, special, "A%2F%2B%3D%22%3C%3E%26%C3%BC~%2A%20%5C%0A"),
             (Url, b"aZ09-._~", "aZ09-._~"),
             (Url, b"!'()", "%21%27%28%29"),
-            (UrlLowerCase, special, "a%2f%2b%3d%22%3c%3e%26%c3%bc~%2a%20%5c%0a"),
+            (UrlLowerCase, special, "a%2f%2b%3d%22%3c%3e%26%c3%bc%7e*%20%5c%0a"),
+            (UrlLowerCase, b"aZ09-._*~", "az09-._*%7e"),
+            (UrlLowerCase, b"+,/: !'()", "%2b%2c%2f%3a%20%21%27%28%29"),
             (UrlLowerCase, b"AKIDEXAMPLE-0123456789_abcDEF", "akidexample-0123456789_abcdef"),
             (UrlLowerCase, "Ü".as_bytes(), "%c3%9c"),
             (Hex, b"\x00\x9f\xff", "009fff"),

@@ -43,8 +43,9 @@ impl HeaderLimits {
     }
 }
 
-/// What a provider may not write: these say where a request goes, where it ends, who asks, or what it really is.
-const REFUSED: [&str; 23] = [
+/// What a provider may not write: these say where a request goes, where it ends, who asks, what it really is, or which part
+/// of the answer comes: half of a credential is not found in it.
+const REFUSED: [&str; 26] = [
     "host",
     "connection",
     "keep-alive",
@@ -68,6 +69,9 @@ const REFUSED: [&str; 23] = [
     "x-method-override",
     "x-original-url",
     "x-rewrite-url",
+    "range",
+    "if-range",
+    "request-range",
 ];
 
 /// Beginnings of such names.
@@ -167,6 +171,14 @@ mod tests {
                 assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{name}");
                 assert!(error.message.contains(name), "{}", error.message);
             }
+        }
+    }
+
+    /// A part of an answer can hold a part of a credential, which is not found.
+    #[test]
+    fn nobody_asks_for_parts_of_an_answer() {
+        for name in ["range", "Range", "If-Range", "if_range", "Request-Range"] {
+            assert!(check_request_header(name, b"bytes=0-9", true).is_err(), "{name}");
         }
     }
 

@@ -236,7 +236,7 @@ impl Network {
             let ask = || self.attempts(request, operation, call);
             let captured = self.credentials().captured();
             let (answer, generation) =
-                captured.login(&capture.credential, key(request), seen, request.share, ask).await;
+                captured.login(&capture.credential, key(request), seen, request.share, call.proof, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
             return answer;
         }

@@ -4,19 +4,24 @@
 //! in all forms that common programs write.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::automaton::{Automaton as _, StateID};
+use aho_corasick::nfa::contiguous::NFA;
+use aho_corasick::{Anchored, MatchKind};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
+use parking_lot::{Mutex, RwLock};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::encoding::Encoding;
+use crate::secret::Secret;
 
 /// A shorter form would be found in ordinary text. The value itself is looked for however short it is: the host takes none
 /// below `min-credential-bytes`, unless the operator wants it so.
 const MIN_FORM: usize = 4;
 
-/// Bytes of all forms of one value. Only a large file full of special characters has more; then the rarest forms are left
-/// out, so that a few of those do not take hundreds of megabytes.
+/// Bytes of the forms of one value, besides those in which a request can carry it. Only a large file full of special
+/// characters has more; then the rarest forms are left out, so that a few of those do not take hundreds of megabytes.
 const MAX_FORMS: usize = 256 << 10;
 
 /// What programs leave as it is when they percent-encode, besides letters and digits.
@@ -39,22 +44,81 @@ const KEPT: [&str; 13] = [
 /// What programs write as `\uXXXX` in JSON besides control characters: none, Go, Gson, .NET.
 const ESCAPED: [&str; 4] = ["", "<>&\u{2028}\u{2029}", "<>&='\u{2028}\u{2029}", "<>&'\"+`\u{2028}\u{2029}"];
 
-/// How a request carries a value, besides as it is.
+/// What programs write as entities in XML and HTML besides `&` and `<`: the double quote, the single quote.
+const QUOTES: [(&str, &str); 7] = [
+    ("\"", "'"),          // text in XML
+    ("&quot;", "'"),      // attributes in XML; PHP
+    ("&quot;", "&apos;"), // XML
+    ("&quot;", "&#39;"),  // .NET, Ruby
+    ("&#34;", "&#39;"),   // Go, Jinja
+    ("&quot;", "&#x27;"), // Python
+    ("&quot;", "&#039;"), // PHP
+];
+
+/// How a request carries a value, besides as it is and in hex.
 const SENT: [Encoding; 5] =
     [Encoding::JsonString, Encoding::Url, Encoding::UrlLowerCase, Encoding::Base64, Encoding::Base64PercentEncoded];
 
 type Form = Zeroizing<Vec<u8>>;
 
-/// Finds the values of credentials and puts [`placeholder`]s in their place. No `Debug`.
+/// Finds the values of credentials and puts [`placeholder`]s in their place. No `Debug`. Cloning shares what it looks for.
 ///
 /// The lists of what is looked for are wiped when it is built. What the search itself keeps in memory is not: the library
 /// holds the values taken apart, and has no way to wipe them.
+#[derive(Clone, Default)]
 pub struct Redactor {
-    /// None: nothing to look for.
-    search: Option<AhoCorasick>,
-    /// By number of the needle.
+    /// All look at the same time: what one finds must not be hidden by what another has replaced.
+    searches: Vec<Arc<Search>>,
+}
+
+/// A redactor that is built again when there are other values.
+#[derive(Default)]
+pub(crate) struct Kept {
+    newest: RwLock<Option<(u64, Redactor)>>,
+    turn: Mutex<()>,
+}
+
+impl Kept {
+    /// The redactor of this version of the values. It takes milliseconds to build, so one builds it for all who wait.
+    pub(crate) fn get(
+        &self,
+        version: impl Fn() -> u64,
+        values: impl FnOnce() -> Vec<(String, Secret)>,
+    ) -> Result<Redactor, TooLarge> {
+        let kept = || {
+            let now = version();
+            self.newest.read().as_ref().filter(|(of, _)| *of == now).map(|(_, redactor)| redactor.clone())
+        };
+        if let Some(redactor) = kept() {
+            return Ok(redactor);
+        }
+        let _turn = self.turn.lock();
+        if let Some(redactor) = kept() {
+            return Ok(redactor);
+        }
+        // Asked before the values are: a later one is built again, and none is missed.
+        let version = version();
+        let values = values();
+        let redactor = Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value.expose())))?;
+        *self.newest.write() = Some((version, redactor.clone()));
+        Ok(redactor)
+    }
+}
+
+/// What is looked for together.
+struct Search {
+    automaton: NFA,
     placeholders: Vec<String>,
+    /// By number of the needle, which of the placeholders is its.
+    owners: Vec<usize>,
     shortest: usize,
+}
+
+/// What is replaced. One that begins before the last one ends is what follows of the same stretch.
+struct Piece<'a> {
+    start: usize,
+    end: usize,
+    placeholder: &'a str,
 }
 
 /// There are more values than can be looked for.
@@ -76,31 +140,50 @@ impl Redactor {
     /// When there are gigabytes of them.
     pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, TooLarge> {
         let mut needles: Vec<Form> = Vec::new();
-        let mut placeholders = Vec::new();
+        let (mut placeholders, mut owners) = (Vec::new(), Vec::new());
         for (name, value) in values {
-            let value = value.trim_ascii();
-            if !value.is_empty() {
+            if !value.trim_ascii().is_empty() {
                 needles.append(&mut forms(value));
-                placeholders.resize(needles.len(), placeholder(name));
+                owners.resize(needles.len(), placeholders.len());
+                placeholders.push(placeholder(name));
             }
         }
         let Some(shortest) = needles.iter().map(|needle| needle.len()).min() else {
-            return Ok(Self { search: None, placeholders, shortest: 0 });
+            return Ok(Self::default());
         };
         // Not a DFA: it would be quicker in answers of many megabytes, and takes far longer to build.
-        let built = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(needles.iter().map(|needle| needle.as_slice()));
+        let built =
+            NFA::builder().match_kind(MatchKind::Standard).build(needles.iter().map(|needle| needle.as_slice()));
         #[expect(clippy::map_err_ignore, reason = "the library counts states")]
-        let search = built.map_err(|_| TooLarge)?;
-        Ok(Self { search: Some(search), placeholders, shortest })
+        let automaton = built.map_err(|_| TooLarge)?;
+        Ok(Self { searches: vec![Arc::new(Search { automaton, placeholders, owners, shortest })] })
+    }
+
+    /// Looks for what either looks for, at the same time: one after the other would miss a value of which the first has
+    /// replaced a part.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self { searches: self.searches.iter().chain(&other.searches).map(Arc::clone).collect() }
     }
 
     /// Whether there is nothing to look for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.search.is_none()
+        self.searches.is_empty()
+    }
+
+    /// Whether the bytes hold a value of another name than this one.
+    #[must_use]
+    pub fn finds_other_than(&self, name: &str, bytes: &[u8]) -> bool {
+        let own = placeholder(name);
+        self.searches.iter().any(|search| {
+            let mut state = search.start();
+            bytes.iter().any(|byte| {
+                state = search.automaton.next_state(Anchored::No, state, *byte);
+                search.automaton.is_match(state)
+                    && (0..search.automaton.match_len(state)).any(|index| search.found(state, index).1 != own)
+            })
+        })
     }
 
     /// The bytes without the values. No copy when there is none; else what came in is wiped.
@@ -130,28 +213,90 @@ impl Redactor {
 
     /// None: nothing was found.
     fn replaced(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let search = self.search.as_ref().filter(|_| bytes.len() >= self.shortest)?;
-        let mut found = search.find_iter(bytes).peekable();
-        found.peek()?;
+        let pieces = self.pieces(bytes);
+        if pieces.is_empty() {
+            return None;
+        }
         let mut replaced = Vec::with_capacity(bytes.len());
         let mut done = 0;
-        for hit in found {
-            replaced.extend_from_slice(bytes.get(done..hit.start()).unwrap_or_default());
-            let placeholder = self.placeholders.get(hit.pattern().as_usize()).map_or("", String::as_str);
-            replaced.extend_from_slice(placeholder.as_bytes());
-            done = hit.end();
+        for piece in pieces {
+            replaced.extend_from_slice(bytes.get(done..piece.start).unwrap_or_default());
+            replaced.extend_from_slice(piece.placeholder.as_bytes());
+            done = piece.end;
         }
         replaced.extend_from_slice(bytes.get(done..).unwrap_or_default());
         Some(replaced)
     }
+
+    /// All bytes that belong to any value, in order. Of values that end at the same byte only the longest counts, so the
+    /// time does not depend on how often the others are found.
+    fn pieces(&self, bytes: &[u8]) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::new();
+        let able = self.searches.iter().filter(|search| bytes.len() >= search.shortest);
+        let mut searches: Vec<(&Search, StateID)> = able.map(|search| (&**search, search.start())).collect();
+        if searches.is_empty() {
+            return pieces;
+        }
+        for (end, byte) in (1_usize..).zip(bytes) {
+            let mut longest: Option<(usize, &str)> = None;
+            for (search, state) in &mut searches {
+                *state = search.automaton.next_state(Anchored::No, *state, *byte);
+                if search.automaton.is_match(*state) {
+                    // The first of them is the longest.
+                    let found = search.found(*state, 0);
+                    longest = longest.filter(|(length, _)| *length >= found.0).or(Some(found));
+                }
+            }
+            if let Some((length, placeholder)) = longest {
+                add(Piece { start: end.saturating_sub(length), end, placeholder }, &mut pieces);
+            }
+        }
+        pieces
+    }
 }
 
-/// Every form of a value, each once; what is common comes first.
-fn forms(value: &[u8]) -> Vec<Form> {
-    let mut forms = Forms { list: vec![Zeroizing::new(value.to_vec())], left: MAX_FORMS.saturating_sub(value.len()) };
-    for encoding in [Encoding::JsonString, Encoding::Url, Encoding::UrlLowerCase, Encoding::Hex] {
-        // The one that fails is a JSON string of what is no text: no JSON can hold it.
-        forms.add(value, || encoding.encode(value).unwrap_or_default());
+/// Adds what ends after all others. What lies within it is said by it. Each name counts once in a stretch of values that
+/// overlap: else a text that matches at each byte would become many times as long.
+fn add<'a>(piece: Piece<'a>, pieces: &mut Vec<Piece<'a>>) {
+    while pieces.pop_if(|other| other.start >= piece.start).is_some() {}
+    let mut start = piece.start;
+    let mut said = false;
+    for other in pieces.iter().rev() {
+        if other.end <= start {
+            break;
+        }
+        said |= other.placeholder == piece.placeholder;
+        start = other.start;
+    }
+    match pieces.last_mut().filter(|_| said) {
+        Some(last) => last.end = piece.end,
+        None => pieces.push(piece),
+    }
+}
+
+impl Search {
+    fn start(&self) -> StateID {
+        // It is built for searches that begin anywhere.
+        self.automaton.start_state(Anchored::No).unwrap_or_default()
+    }
+
+    /// Length and placeholder of what is found in this state.
+    fn found(&self, state: StateID, index: usize) -> (usize, &str) {
+        let needle = self.automaton.match_pattern(state, index);
+        let owner = self.owners.get(needle.as_usize()).and_then(|owner| self.placeholders.get(*owner));
+        (self.automaton.pattern_len(needle), owner.map_or("", String::as_str))
+    }
+}
+
+/// Every form of a value, each once; what is common comes first. A request carries it with the white space around it.
+fn forms(whole: &[u8]) -> Vec<Form> {
+    let value = whole.trim_ascii();
+    let mut forms = Forms { list: vec![Zeroizing::new(value.to_vec())], left: MAX_FORMS };
+    for value in [value, whole] {
+        for encoding in SENT.into_iter().chain([Encoding::Hex]) {
+            // The one that fails is a JSON string of what is no text: no JSON can hold it.
+            forms.sent(encoding.encode(value).unwrap_or_default());
+        }
     }
     forms.add(value, || {
         let mut hex = Encoding::Hex.encode(value).unwrap_or_default();
@@ -162,6 +307,7 @@ fn forms(value: &[u8]) -> Vec<Form> {
     percent(value, &mut forms);
     if let Ok(text) = std::str::from_utf8(value) {
         json(text, &mut forms);
+        markup(text, &mut forms);
     }
     for sent in SENT.iter().filter_map(|encoding| encoding.encode(value).ok()).filter(|sent| **sent != *value) {
         sent_back(&sent, &mut forms);
@@ -169,13 +315,21 @@ fn forms(value: &[u8]) -> Vec<Form> {
     forms.list
 }
 
-/// Forms of one value, within [`MAX_FORMS`].
+/// Forms of one value.
 struct Forms {
     list: Vec<Form>,
+    /// Of [`MAX_FORMS`].
     left: usize,
 }
 
 impl Forms {
+    /// Adds what a request can carry, however large.
+    fn sent(&mut self, form: Form) {
+        if form.len() >= MIN_FORM && !self.list.contains(&form) {
+            self.list.push(form);
+        }
+    }
+
     /// Adds a form of `value`, which is never shorter than about that: what has no place is not even made.
     fn add(&mut self, value: &[u8], form: impl FnOnce() -> Form) {
         if value.len() > self.left {
@@ -296,6 +450,33 @@ fn json_escaped(text: &str, escaped: &str, ascii: bool, slash: bool, upper: bool
         }
     }
     form
+}
+
+fn markup(text: &str, forms: &mut Forms) {
+    for (double, single) in QUOTES {
+        for greater in ["&gt;", ">"] {
+            for ascii in [false, true] {
+                for control in [false, true] {
+                    forms.add(text.as_bytes(), || {
+                        let mut form = Zeroizing::new(Vec::with_capacity(text.len().saturating_mul(6)));
+                        for c in text.chars() {
+                            match c {
+                                '&' => form.extend(b"&amp;"),
+                                '<' => form.extend(b"&lt;"),
+                                '>' => form.extend(greater.as_bytes()),
+                                '"' => form.extend(double.as_bytes()),
+                                '\'' => form.extend(single.as_bytes()),
+                                c if ascii && !c.is_ascii() => form.extend(format!("&#{};", u32::from(c)).as_bytes()),
+                                c if control && c < ' ' => form.extend(format!("&#x{:X};", u32::from(c)).as_bytes()),
+                                c => form.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                            }
+                        }
+                        form
+                    });
+                }
+            }
+        }
+    }
 }
 
 /// `\uXXXX`, twice where UTF-16 needs it.

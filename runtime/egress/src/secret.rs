@@ -20,4 +20,10 @@ impl Secret {
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
+
+    /// Bytes without the white space around: what is looked for in answers.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.0.trim_ascii().len()
+    }
 }

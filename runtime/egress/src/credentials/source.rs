@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::io::Read as _;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use std::time::{Duration, SystemTime};
 use ccm_cloud::ConfigFormat;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use zeroize::Zeroizing;
 
+use super::MAX_CREDENTIAL_BYTES;
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
 use crate::secret::Secret;
 
-/// Largest file with a credential, in bytes.
-const MAX_FILE: u64 = 64 << 10;
+/// Largest file with a credential, in bytes: with a line end.
+const MAX_FILE: usize = MAX_CREDENTIAL_BYTES;
 /// A file that changed so shortly before it was read may change again without its time stamp telling.
 const UNSETTLED: Duration = Duration::from_millis(100);
 
@@ -82,8 +84,7 @@ impl CredentialSource {
     /// A key of a configuration file.
     #[must_use]
     pub fn config_key(path: PathBuf, format: ConfigFormat, key: String) -> Self {
-        let most = u64::try_from(MAX_CONFIG_FILE).unwrap_or(u64::MAX);
-        Self::ConfigKey { file: FileValue::new(path, most), format, key }
+        Self::ConfigKey { file: FileValue::new(path, MAX_CONFIG_FILE), format, key }
     }
 
     /// The value of now; none when there is none.
@@ -124,7 +125,7 @@ fn without_line_end(bytes: &[u8]) -> &[u8] {
 /// A value made from a file, made again when the file is another.
 pub struct FileValue {
     path: PathBuf,
-    most: u64,
+    most: usize,
     last: Mutex<Option<(Stamp, Option<Secret>)>>,
 }
 
@@ -153,7 +154,7 @@ impl Stamp {
 }
 
 impl FileValue {
-    fn new(path: PathBuf, most: u64) -> Self {
+    fn new(path: PathBuf, most: usize) -> Self {
         Self { path, most, last: Mutex::default() }
     }
 
@@ -170,10 +171,9 @@ impl FileValue {
         {
             return Ok(value.clone());
         }
-        let mut bytes = zeroize::Zeroizing::new(Vec::new());
-        let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(self.most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > self.most {
+        let mut file = std::fs::File::open(path).map_err(failed)?;
+        let bytes = all(&mut file, self.most.saturating_add(1)).map_err(failed)?;
+        if bytes.len() > self.most {
             let why = format!("has more than {} bytes", self.most);
             return Err(SourceError::Unusable { path: path.clone(), why });
         }
@@ -183,9 +183,49 @@ impl FileValue {
     }
 }
 
+/// All that is read, but not more than `most`. The buffer does not grow: that would leave copies behind, which nobody wipes.
+/// A file may have more than its length said, so there is room for what may be read, whatever that is.
+fn all(from: &mut impl Read, most: usize) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let mut bytes = Zeroizing::new(vec![0; most]);
+    let mut filled = 0;
+    while let Some(room) = bytes.get_mut(filled..).filter(|room| !room.is_empty()) {
+        match from.read(room) {
+            Ok(0) => break,
+            Ok(read) => filled = filled.saturating_add(read),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_in_pieces_is_never_copied() {
+        struct Pieces(Vec<*const u8>);
+        impl Read for Pieces {
+            fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+                let number = self.0.len();
+                self.0.push(room.as_ptr());
+                if number == 1 {
+                    return Err(std::io::ErrorKind::Interrupted.into());
+                }
+                let read = if number < 6 { room.len().min(10) } else { 0 };
+                room[..read].fill(b'x');
+                Ok(read)
+            }
+        }
+        for (most, read) in [(100, 50), (50, 50), (49, 49), (0, 0)] {
+            let mut pieces = Pieces(vec![]);
+            let bytes = all(&mut pieces, most).unwrap();
+            assert_eq!(*bytes, vec![b'x'; read]);
+            assert!(pieces.0.first().is_none_or(|first| *first == bytes.as_ptr()), "another buffer");
+        }
+    }
 
     fn text(source: &CredentialSource) -> Option<String> {
         source.read().unwrap().map(|secret| String::from_utf8(secret.expose().to_vec()).unwrap())

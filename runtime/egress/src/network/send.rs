@@ -253,8 +253,7 @@ impl Network {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),
         };
-        self.credentials().captured().store(&capture.credential, value, life);
-        Ok(())
+        self.credentials().captured().store(&capture.credential, value, life).map_err(|error| failed(error.to_string()))
     }
 
     /// A text without the values of credentials.

@@ -3,6 +3,7 @@ use base64::prelude::BASE64_STANDARD_NO_PAD;
 use super::*;
 
 const SPECIAL: &str = r#"k/+="<>&ü~* Z9"#;
+const MARKUP: &str = "a&b<c>\"d\" 'ü'\t!";
 const BASE64: &str = "??>>~~ü?xy";
 
 fn redactor(values: &[(&str, &str)]) -> Redactor {
@@ -46,6 +47,17 @@ fn a_value_is_found_in_every_form_that_programs_write() {
         ("Base64 in a URL", BASE64, r#"Pz8%2BPn5%2Bw7w%2FeHk%3D"#),
         ("Base64 in a URL, lower-case digits", BASE64, r#"Pz8%2bPn5%2bw7w%2feHk%3d"#),
         ("URL-safe Base64 in a URL", BASE64, r#"Pz8-Pn5-w7w_eHk%3D"#),
+        ("XML, text", MARKUP, "a&amp;b&lt;c&gt;\"d\" 'ü'\t!"),
+        ("XML, text, Woodstox", MARKUP, "a&amp;b&lt;c>\"d\" 'ü'\t!"),
+        ("XML", MARKUP, "a&amp;b&lt;c&gt;&quot;d&quot; &apos;ü&apos;\t!"),
+        ("XML, attribute", MARKUP, "a&amp;b&lt;c&gt;&quot;d&quot; 'ü'\t!"),
+        ("XML, attribute, no >", MARKUP, "a&amp;b&lt;c>&quot;d&quot; 'ü'\t!"),
+        ("XML, Go", MARKUP, "a&amp;b&lt;c&gt;&#34;d&#34; &#39;ü&#39;&#x9;!"),
+        ("HTML, Go", MARKUP, "a&amp;b&lt;c&gt;&#34;d&#34; &#39;ü&#39;\t!"),
+        ("HTML, Python", MARKUP, "a&amp;b&lt;c&gt;&quot;d&quot; &#x27;ü&#x27;\t!"),
+        ("HTML, PHP", MARKUP, "a&amp;b&lt;c&gt;&quot;d&quot; &#039;ü&#039;\t!"),
+        ("HTML, .NET", MARKUP, "a&amp;b&lt;c&gt;&quot;d&quot; &#39;&#252;&#39;\t!"),
+        ("XML, ASCII", MARKUP, "a&amp;b&lt;c&gt;\"d\" '&#252;'\t!"),
     ];
     for (form, value, text) in cases {
         let redactor = redactor(&[("key", value)]);
@@ -167,6 +179,96 @@ fn the_longest_of_several_values_counts_and_the_first_name_of_equal_ones() {
 }
 
 #[test]
+fn a_value_is_not_hidden_by_another_that_overlaps_it() {
+    let redactor = redactor(&[
+        ("session", "zzzzzzzzh"),
+        ("password", "hunter2-hunter2"),
+        ("outer", "<<hunter2-hunter2>>"),
+        ("tail", "unter2-hunter2"),
+    ]);
+    let cases = [
+        ("zzzzzzzzhunter2-hunter2", "(credential session)(credential password)"),
+        ("a zzzzzzzzhunter2-hunter2 b", "a (credential session)(credential password) b"),
+        ("zzzzzzzzhunter2-hunter2-hunter2", "(credential session)(credential password)"),
+        ("hunter2-hunter2hunter2-hunter2", "(credential password)(credential password)"),
+        ("<<hunter2-hunter2>>", "(credential outer)"),
+        ("<<hunter2-hunter2>", "<<(credential password)>"),
+        ("zzzzzzzzh<<hunter2-hunter2>>", "(credential session)(credential outer)"),
+        ("hunter2-huntzzzzzzzzhunter2-hunter2", "hunter2-hunt(credential session)(credential password)"),
+    ];
+    for (text, redacted) in cases {
+        assert_eq!(redactor.text(text), redacted);
+    }
+}
+
+#[test]
+fn several_redactors_look_at_the_same_time() {
+    let (given, captured) = (redactor(&[("password", "hunter2-hunter2")]), redactor(&[("session", "zzzzzzzzh")]));
+    for both in [given.and(&captured), captured.and(&given).and(&given)] {
+        assert_eq!(both.text("zzzzzzzzhunter2-hunter2"), "(credential session)(credential password)");
+    }
+    assert!(!given.and(&Redactor::default()).is_empty());
+}
+
+#[test]
+fn what_another_name_owns_is_found_even_within_ones_own() {
+    let redactor =
+        redactor(&[("token", "xx-hunter2-hunter2"), ("password", "hunter2-hunter2"), ("same", "token-12345")]);
+    let cases = [
+        ("token", "xx-hunter2-hunter2", true),
+        ("password", "hunter2-hunter2", false),
+        ("token", "Basic aHVudGVyMi1odW50ZXIy", true),
+        ("token", "token-12345", true),
+        ("same", "token-12345", false),
+        ("token", "token-99999", false),
+    ];
+    for (name, value, found) in cases {
+        assert_eq!(redactor.finds_other_than(name, value.as_bytes()), found, "{name}: {value}");
+    }
+}
+
+/// Compared with all matches of all values, looked for one by one.
+#[test]
+fn every_byte_of_every_value_is_taken_out_whatever_overlaps() {
+    let values = ["aabaabaa", "abaaabab", "bbbbbbbb", "aaaaaaaaaaaa", "baabaabb", "aabb"];
+    let names = ["u", "v", "w", "x", "y", "z"];
+    let redactor = redactor(&names.into_iter().zip(values).collect::<Vec<_>>());
+    let mut state = 1_u64;
+    for _ in 0..500 {
+        let text: String = (0..60)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                if state >> 62 == 0 { 'b' } else { 'a' }
+            })
+            .collect();
+        let mut kept = vec![true; text.len()];
+        for value in values {
+            for start in 0..=text.len() - value.len() {
+                if text[start..].starts_with(value) {
+                    kept[start..start + value.len()].fill(false);
+                }
+            }
+        }
+        let left: String = text.chars().zip(kept).filter(|(_, kept)| *kept).map(|(c, _)| c).collect();
+        let mut redacted = redactor.text(&text).into_owned();
+        for name in names {
+            redacted = redacted.replace(&placeholder(name), "");
+        }
+        assert_eq!(redacted, left, "{text}");
+    }
+}
+
+#[test]
+fn a_text_that_matches_at_each_byte_neither_takes_long_nor_grows() {
+    let values: Vec<String> = (8..60).map(|length| "a".repeat(length)).collect();
+    let redactor = redactor(&values.iter().map(|value| ("key", value.as_str())).collect::<Vec<_>>());
+    let text = "a".repeat(1 << 20);
+    let begin = tokio::time::Instant::now();
+    assert_eq!(redactor.text(&text), "(credential key)");
+    assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+}
+
+#[test]
 fn what_holds_no_value_is_not_even_copied() {
     let redactor = redactor(&[("key", "SecretExample-9876543210_XyZ"), ("other", SPECIAL)]);
     let long = r#"{"listzonesresponse":{"count":1,"zone":[{"id":"0c1d2e3f","name":"Zürich & co"}]}}"#.repeat(100);
@@ -188,7 +290,8 @@ fn white_space_around_a_value_does_not_count_and_its_length_does_not_matter() {
         ("123456", false, "x123456x", "x(credential key)x"),
         ("s3cr3t-v\n", false, "Bearer s3cr3t-v", "Bearer (credential key)"),
         // The line break was encoded with it.
-        ("s3cr3t-v\n", false, "czNjcjN0LXYK", "(credential key)K"),
+        ("s3cr3t-v\n", false, "czNjcjN0LXYK", "(credential key)"),
+        ("s3cr3t-v\n", false, "czNjcjN0LXYg", "(credential key)g"),
     ];
     for (value, empty, text, redacted) in cases {
         let redactor = redactor(&[("key", value)]);
@@ -205,10 +308,40 @@ fn a_value_that_is_no_text_leaves_text_behind() {
 }
 
 #[test]
-fn the_forms_of_a_large_value_stay_within_bounds() {
+fn the_forms_of_a_large_value_stay_within_bounds_but_all_that_a_request_can_carry_are_looked_for() {
     let large = SPECIAL.repeat(2000);
+    let most = MAX_FORMS + 24 * large.len();
     let forms = forms(large.as_bytes());
-    assert!(forms.iter().map(|form| form.len()).sum::<usize>() <= MAX_FORMS, "{} forms", forms.len());
-    let huge = SPECIAL.repeat(20_000);
-    assert_eq!(redactor(&[("key", &huge)]).text(&huge), "(credential key)");
+    assert!(forms.iter().map(|form| form.len()).sum::<usize>() <= most, "{} forms", forms.len());
+    let huge = SPECIAL.repeat(60 * 1024 / SPECIAL.len());
+    for value in [huge.clone(), format!(" {huge}\n")] {
+        let redactor = redactor(&[("key", &value)]);
+        for encoding in SENT.into_iter().chain([Encoding::Hex]) {
+            let text = String::from_utf8(encoding.encode(value.as_bytes()).unwrap().to_vec()).unwrap();
+            assert_eq!(redactor.text(&text), "(credential key)", "{encoding:?}");
+        }
+        assert_eq!(redactor.text(value.trim()), "(credential key)");
+    }
+}
+
+#[test]
+fn one_redactor_is_built_per_change_whoever_asks() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let (kept, built, version) = (Kept::default(), AtomicU64::new(0), AtomicU64::new(1));
+    let ask = || {
+        let values = || {
+            built.fetch_add(1, Ordering::SeqCst);
+            vec![("key".to_owned(), Secret::new(SPECIAL.repeat(100).into_bytes()))]
+        };
+        assert!(!kept.get(|| version.load(Ordering::SeqCst), values).unwrap().is_empty());
+    };
+    for changes in 1..4 {
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(ask);
+            }
+        });
+        assert_eq!(built.load(Ordering::SeqCst), changes);
+        version.fetch_add(1, Ordering::SeqCst);
+    }
 }

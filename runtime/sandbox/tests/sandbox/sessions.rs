@@ -230,7 +230,12 @@ async fn a_refused_login_says_what_the_cloud_said() {
     );
     assert_eq!((cloud.logins(), cloud.asked()), (1, 0));
     cloud.set(|state| state.refuses_logins = false);
+    // Not asked again at once: a cloud may lock the account.
+    assert_eq!(failure(ask(&provider, "b").await), (reaction, message));
+    assert_eq!((cloud.logins(), cloud.asked()), (1, 0));
+    tokio::time::sleep(Duration::from_millis(1050)).await;
     ask(&provider, "a").await.unwrap();
+    assert_eq!((cloud.logins(), cloud.asked()), (2, 1));
 }
 
 #[tokio::test]
