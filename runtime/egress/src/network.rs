@@ -7,6 +7,7 @@ mod send;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -118,6 +119,8 @@ pub struct Network {
     budgets: BTreeMap<String, Budget>,
     shared: Shared,
     operations: Mutex<BTreeSet<String>>,
+    /// Logins of proofs, each of which is one of its own.
+    proofs: AtomicU64,
 }
 
 impl Network {
@@ -127,7 +130,7 @@ impl Network {
         let budget = || Budget::new(parts.settings.budget.clone());
         let budgets = descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget())).collect();
         let shared = Shared::new(parts.settings.limits.share_bytes);
-        Self { parts, budgets, shared, operations: Mutex::default() }
+        Self { parts, budgets, shared, operations: Mutex::default(), proofs: AtomicU64::new(0) }
     }
 
     /// Its secrets.
@@ -230,13 +233,17 @@ impl Network {
     /// One's own exchange, or the answer of another's.
     async fn admitted(&self, request: &Request, operation: &str, call: &CallScope) -> Result<Response, TransportError> {
         if let Some(capture) = &request.capture {
-            let (seen, _) = call.seen(&capture.credential);
-            let (now, _) = self.credentials().captured().look(&capture.credential, None);
-            let seen = seen.unwrap_or(now);
-            let ask = || self.attempts(request, operation, call);
             let captured = self.credentials().captured();
-            let (answer, generation) =
-                captured.login(&capture.credential, key(request), seen, request.share, ask).await;
+            let ask = || self.attempts(request, operation, call);
+            let (key, seen, share) = if call.proof {
+                // Nothing that others were told: with a key of its own it takes its turn, and never anybody's answer.
+                let number = self.proofs.fetch_add(1, Ordering::Relaxed);
+                (key((request, "proof", number)), Generation::MAX, Duration::ZERO)
+            } else {
+                let (now, _) = captured.look(&capture.credential, None);
+                (key(request), call.seen(&capture.credential).0.unwrap_or(now), request.share)
+            };
+            let (answer, generation) = captured.login(&capture.credential, key, seen, share, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
             return answer;
         }

@@ -3,7 +3,7 @@
 mod cloud;
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use ccm_cloud::{Alone, Credential, CredentialUse, Descriptor, Place, Source};
 use futures::future::join;
@@ -465,4 +465,45 @@ async fn metrics_know_the_declared_endpoints_and_a_bounded_number_of_operations(
     assert_eq!((operations.len(), operations.contains("other")), (MAX_OPERATIONS + 1, true));
     let endpoints: BTreeSet<&str> = told.iter().map(|(endpoint, ..)| endpoint.as_str()).collect();
     assert_eq!(endpoints, BTreeSet::from(["api", "unknown"]));
+}
+
+fn session(pointer: &str) -> Option<Capture> {
+    let source = CaptureSource::JsonPointer(pointer.to_owned());
+    Some(Capture { credential: "session".to_owned(), source, expires: None, ttl: None })
+}
+
+/// A call on whose answer a Node may be deleted.
+fn proof() -> CallScope {
+    CallScope::new(Class::Write, true, true, None, 100, 1 << 20)
+}
+
+#[tokio::test]
+async fn a_proof_never_rests_on_what_another_call_was_told() {
+    let count = AtomicUsize::new(0);
+    let answer = move |_: &Asked| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let body = format!(r#"{{"id":"session-Ohwae6ie-{number}"}}"#);
+        Reply::Late(50 * MS, Box::new(move || reply("200 OK", "", body)))
+    };
+    let rig = Rig::new(answer);
+    let ask = || Request { share: 600 * S, capture: session("/id"), ..request(Method::Get, Effect::Read) };
+    rig.send(ask()).await.unwrap();
+    rig.send(ask()).await.unwrap();
+    assert_eq!(rig.cloud.take().len(), 1, "who proves nothing is content with it");
+    let one = proof();
+    for _ in 0..2 {
+        rig.network.send(ask(), &one).await.unwrap();
+        assert_eq!(rig.cloud.take().len(), 1, "not a kept one");
+    }
+    let (first, second) = join(rig.send(Request { share: Duration::ZERO, ..ask() }), async {
+        rig.network.send(ask(), &proof()).await
+    })
+    .await;
+    assert_eq!((first.unwrap().status, second.unwrap().status), (200, 200));
+    assert_eq!(rig.cloud.take().len(), 2, "and not one that is under way");
+    assert!(rig.network.available("session", &call()), "what it captured is there for all");
+    let plain = || Request { share: 600 * S, ..request(Method::Get, Effect::Read) };
+    rig.send(plain()).await.unwrap();
+    rig.network.send(plain(), &proof()).await.unwrap();
+    assert_eq!(rig.cloud.take().len(), 2);
 }
