@@ -127,7 +127,8 @@ impl Network {
 
     /// Everything that may still refuse the request, at the last moment: time has passed while it waited.
     fn prepare(&self, request: &Request) -> Result<(reqwest::Client, Rendered), TransportError> {
-        if request.effect != Effect::Read && !self.parts.leadership.may_write() {
+        // Once: a second answer may be another.
+        if request.effect != Effect::Read {
             self.check_leader()?;
         }
         let base = self.parts.endpoints.base(&request.endpoint)?;

@@ -507,3 +507,21 @@ async fn a_proof_never_rests_on_what_another_call_was_told() {
     rig.network.send(plain(), &proof()).await.unwrap();
     assert_eq!(rig.cloud.take().len(), 2);
 }
+
+/// Leads again as soon as somebody has heard that it does not.
+struct Wavering(AtomicUsize);
+
+impl Leadership for Wavering {
+    fn may_write(&self) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst) != 1
+    }
+}
+
+#[tokio::test]
+async fn one_no_is_enough_when_a_change_is_sent() {
+    let leadership = Arc::new(Wavering(AtomicUsize::new(0)));
+    let rig = Rig::with(Cloud::start(|_| ok("{}")), Arc::default(), leadership, |_| {});
+    let error = rig.send(post(Effect::Once)).await.unwrap_err();
+    assert_eq!((error.reason, error.maybe_sent), (TransportReason::ReadOnly, false));
+    assert_eq!(rig.cloud.take(), []);
+}
