@@ -79,7 +79,13 @@ impl Network {
             };
             let start = Instant::now();
             let outcome = match self.prepare(request) {
-                Ok((client, rendered)) => self.exchange(client, request, rendered, call).await,
+                Ok((client, rendered)) => {
+                    // So that the call can drop the value that it used, and log in again.
+                    for (credential, generation) in &rendered.used {
+                        call.saw(credential, *generation, false);
+                    }
+                    self.exchange(client, request, rendered, call).await
+                }
                 Err(error) => Err((error, None)),
             };
             let time = start.elapsed();

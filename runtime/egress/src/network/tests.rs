@@ -525,3 +525,21 @@ async fn one_no_is_enough_when_a_change_is_sent() {
     assert_eq!((error.reason, error.maybe_sent), (TransportReason::ReadOnly, false));
     assert_eq!(rig.cloud.take(), []);
 }
+
+#[tokio::test]
+async fn a_call_that_only_used_a_session_can_end_it_and_no_newer_one() {
+    let count = AtomicUsize::new(0);
+    let rig = Rig::new(move |_| ok(&format!(r#"{{"id":"session-Ohwae6ie-{}"}}"#, count.fetch_add(1, Ordering::SeqCst))));
+    let log_in = || Request { capture: session("/id"), ..post(Effect::Read) };
+    let value = || vec![Part::Secret { credential: "session".to_owned(), encoding: Encoding::Plain }];
+    let used = || Request { headers: vec![("x-session".to_owned(), value())], ..post(Effect::Read) };
+    rig.send(log_in()).await.unwrap();
+    let (user, late) = (call(), call());
+    rig.network.send(used(), &user).await.unwrap();
+    rig.network.send(used(), &late).await.unwrap();
+    rig.network.forget("session", &user);
+    assert!(!rig.network.available("session", &call()));
+    rig.send(log_in()).await.unwrap();
+    rig.network.forget("session", &late);
+    assert!(rig.network.available("session", &call()), "the newer one stays");
+}
