@@ -84,7 +84,7 @@ impl Network {
                     for (credential, generation) in &rendered.used {
                         call.saw(credential, *generation, false);
                     }
-                    self.exchange(client, request, rendered, call).await
+                    self.exchange(client, request, rendered, call, &mut permit).await
                 }
                 Err(error) => Err((error, None)),
             };
@@ -93,7 +93,6 @@ impl Network {
             let (told, answer) = match outcome {
                 Ok((raw, rendered)) => {
                     maybe_sent = true;
-                    permit.answered(raw.status, &raw.headers);
                     let status = raw.status;
                     // What becomes a credential is one before anything of the answer is shown.
                     let taken = self.take(request, &raw, &rendered);
@@ -149,6 +148,7 @@ impl Network {
         request: &Request,
         mut rendered: Rendered,
         call: &CallScope,
+        permit: &mut Permit,
     ) -> Result<(Raw, Rendered), (TransportError, Option<Rendered>)> {
         let limits = *self.limits();
         let time = limits.request_time.min(call.remaining());
@@ -165,9 +165,16 @@ impl Network {
         };
         let status = answer.status().as_u16();
         let answer_headers = answer.headers().clone();
+        // Others may wait for what they say, whatever becomes of the body.
+        permit.answered(status, &answer_headers);
         match read(answer, limits.response_bytes).await {
             Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered)),
-            Err(error) => Err((error, Some(rendered))),
+            Err(mut error) => {
+                let raw = Raw { status, headers: answer_headers, body: Bytes::new(), bytes: 0 };
+                let id = self.veiled(raw, &rendered).ok().and_then(|veiled| answer::request_id(&veiled.headers));
+                error.message = format!("{}: {}", answer::status_line(status, id.as_deref()), error.message);
+                Err((error, Some(rendered)))
+            }
         }
     }
 

@@ -543,3 +543,42 @@ async fn a_call_that_only_used_a_session_can_end_it_and_no_newer_one() {
     rig.network.forget("session", &late);
     assert!(rig.network.available("session", &call()), "the newer one stays");
 }
+
+#[tokio::test]
+async fn headers_count_although_the_body_after_them_fails() {
+    let head = "x-request-id: req-7\r\nretry-after: 90\r\ncontent-length: 99\r\n";
+    let throttled = move || format!("HTTP/1.1 429 Too Many Requests\r\n{head}\r\nhalf").into_bytes();
+    let large = || reply("200 OK", "x-request-id: req-7\r\n", " ".repeat(2001));
+    type Case<'a> = (Box<dyn Fn() -> Reply + Send + Sync>, TransportReason, &'a str);
+    let cases: [Case<'_>; 3] = [
+        (Box::new(move || Reply::Bytes(throttled())), TransportReason::Other, "429 Too Many Requests"),
+        (Box::new(move || Reply::Stall(throttled())), TransportReason::Timeout, "429 Too Many Requests"),
+        (Box::new(move || Reply::Bytes(large())), TransportReason::TooLarge, "200 OK"),
+    ];
+    for (answer, reason, said) in cases {
+        let rig = Rig::with(Cloud::start(move |_| answer()), Arc::default(), Arc::new(Alone), |settings| {
+            settings.limits.response_bytes = 2000;
+            settings.limits.request_time = 200 * MS;
+        });
+        let error = rig.send(post(Effect::Once)).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (reason, true), "{error}");
+        let start = format!("DO IT: {said} (request ID req-7): the answer ");
+        assert!(error.message.starts_with(&start) || reason == TransportReason::Timeout, "{error}");
+        assert!(error.message.contains("(request ID req-7): "), "{error}");
+        let next = rig.send(post(Effect::Once)).await.unwrap_err().reason;
+        let learned = if said == "200 OK" { TransportReason::TooLarge } else { TransportReason::Throttled };
+        assert_eq!(next, learned, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_break_off_one_after_another_open_the_breaker() {
+    let cut = || Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf".to_vec());
+    let rig = Rig::with(Cloud::start(move |_| cut()), Arc::default(), Arc::new(Alone), |settings| {
+        settings.budget.breaker_failures = NonZeroU32::MIN.saturating_add(2);
+    });
+    for reason in [TransportReason::Other, TransportReason::Other, TransportReason::Other, TransportReason::Connect] {
+        assert_eq!(rig.send(post(Effect::Once)).await.unwrap_err().reason, reason);
+    }
+    assert_eq!(rig.cloud.take().len(), 3);
+}
