@@ -7,7 +7,7 @@ mod send;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -200,14 +200,16 @@ impl Network {
             self.tell(&request.endpoint, &operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
             return Err(error);
         }
-        let answer = self.admitted(&request, &operation, call).await?;
+        self.admitted(&request, &operation, call).await
+    }
+
+    /// An answer that another exchange brought counts when it is handed out; one's own has counted while it was read.
+    fn handed_out(&self, operation: &str, answer: Response, call: &CallScope) -> Result<Response, TransportError> {
         if call.takes_bytes(answer.body.len()) {
             return Ok(answer);
         }
-        let most = self.limits().call_response_bytes;
-        let why =
-            format!("{operation}: the answers of this call have more than {most} bytes (limit call-response-bytes)");
-        Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) })
+        let error = too_much(self.limits());
+        Err(TransportError { message: format!("{operation}: {}", error.message), ..error })
     }
 
     /// Sends all, some at the same time, and answers in order.
@@ -234,7 +236,11 @@ impl Network {
     async fn admitted(&self, request: &Request, operation: &str, call: &CallScope) -> Result<Response, TransportError> {
         if let Some(capture) = &request.capture {
             let captured = self.credentials().captured();
-            let ask = || self.attempts(request, operation, call);
+            let asked = AtomicBool::new(false);
+            let ask = || {
+                asked.store(true, Ordering::Relaxed);
+                self.attempts(request, operation, call)
+            };
             let (key, seen, share) = if call.proof {
                 // Nothing that others were told: with a key of its own it takes its turn, and never anybody's answer.
                 let number = self.proofs.fetch_add(1, Ordering::Relaxed);
@@ -245,7 +251,10 @@ impl Network {
             };
             let (answer, generation) = captured.login(&capture.credential, key, seen, share, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
-            return answer;
+            return match answer {
+                Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call),
+                answer => answer,
+            };
         }
         if request.effect != Effect::Read || request.share.is_zero() || call.proof {
             return self.attempts(request, operation, call).await;
@@ -253,10 +262,11 @@ impl Network {
         // Answers are shared only while the same credentials ask, and nobody waits for somebody less urgent.
         let key = key((request, self.credentials().version(), call.class));
         let answer = self.shared.get(key, request.share, || self.attempts(request, operation, call)).await;
-        if answer.source != Source::Asked {
-            self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+        if answer.source == Source::Asked {
+            return (*answer.result).clone();
         }
-        (*answer.result).clone()
+        self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+        (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call))
     }
 
     fn check_effect(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
@@ -383,6 +393,13 @@ impl Hasher for Sha256 {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn cannot_hide(error: TooLarge) -> TransportError {
     refused(TransportReason::Denied, error.to_string())
+}
+
+/// The call has no room for more answers.
+fn too_much(limits: &NetworkLimits) -> TransportError {
+    let most = limits.call_response_bytes;
+    let why = format!("the answers of this call have more than {most} bytes (limit call-response-bytes)");
+    TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) }
 }
 
 /// Nothing was sent.

@@ -1,5 +1,6 @@
 //! Attempts: turn, exchange, what is learned from it, and whether it is tried again.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,10 +9,10 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::render::Rendered;
-use super::{Network, refused};
+use super::{Network, NetworkLimits, refused, too_much};
 use crate::answer;
 use crate::budget::{Fault, Permit, Refused, RefusedReason};
-use crate::call::CallScope;
+use crate::call::{CallScope, Held};
 use crate::client;
 use crate::credentials::Part;
 use crate::headers;
@@ -91,7 +92,7 @@ impl Network {
             let time = start.elapsed();
             let waited = permit.waited();
             let (told, answer) = match outcome {
-                Ok((raw, rendered)) => {
+                Ok((raw, rendered, mut held)) => {
                     maybe_sent = true;
                     let status = raw.status;
                     // What becomes a credential is one before anything of the answer is shown.
@@ -99,7 +100,12 @@ impl Network {
                     let answer = match self.veiled(raw, &rendered) {
                         Ok(veiled) => {
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
-                            self.answer(operation, veiled, taken)
+                            self.answer(operation, veiled, taken).and_then(|answer| {
+                                if held.fit(answer.body.len()) {
+                                    return Ok((answer, held));
+                                }
+                                Err(prefix(too_much(self.limits())))
+                            })
                         }
                         Err(error) => Err(prefix(error)),
                     };
@@ -120,10 +126,15 @@ impl Network {
             let again = may_repeat(request.effect, retry_outcome(told, &answer));
             let delay = if again { delays.next() } else { None };
             match delay {
-                Some(delay) if call.remaining() > delay => tokio::time::sleep(delay).await,
+                Some(delay) if call.remaining() > delay => {
+                    drop(answer);
+                    tokio::time::sleep(delay).await;
+                }
                 _ => {
-                    return answer
-                        .map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error });
+                    let (answer, held) = answer
+                        .map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error })?;
+                    held.keep();
+                    return Ok(answer);
                 }
             }
             attempt = attempt.saturating_add(1);
@@ -142,14 +153,14 @@ impl Network {
         Ok((client, rendered))
     }
 
-    async fn exchange(
+    async fn exchange<'a>(
         &self,
         client: reqwest::Client,
         request: &Request,
         mut rendered: Rendered,
-        call: &CallScope,
+        call: &'a CallScope,
         permit: &mut Permit,
-    ) -> Result<(Raw, Rendered), (TransportError, Option<Rendered>)> {
+    ) -> Result<(Raw, Rendered, Held<'a>), (TransportError, Option<Rendered>)> {
         let limits = *self.limits();
         let time = limits.request_time.min(call.remaining());
         let body = std::mem::take(&mut rendered.body);
@@ -167,8 +178,9 @@ impl Network {
         let answer_headers = answer.headers().clone();
         // Others may wait for what they say, whatever becomes of the body.
         permit.answered(status, &answer_headers);
-        match read(answer, limits.response_bytes).await {
-            Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered)),
+        let mut held = call.hold();
+        match read(answer, &limits, &mut held).await {
+            Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered, held)),
             Err(mut error) => {
                 let raw = Raw { status, headers: answer_headers, body: Bytes::new(), bytes: 0 };
                 let id = self.veiled(raw, &rendered).ok().and_then(|veiled| answer::request_id(&veiled.headers));
@@ -253,7 +265,8 @@ impl Network {
                 format!("its body has nothing at {pointer:?} to capture as {:?}", capture.credential)
             }
         };
-        let value = find(&capture.source, headers, body).ok_or_else(|| failed(missing(&capture.source)))?;
+        let body = Json { bytes: body, read: OnceCell::new() };
+        let value = find(&capture.source, headers, &body).ok_or_else(|| failed(missing(&capture.source)))?;
         let least = self.limits().min_credential_bytes;
         if value.expose().len() < least {
             let why = format!(
@@ -262,7 +275,7 @@ impl Network {
             );
             return Err(failed(why));
         }
-        let said = capture.expires.as_ref().and_then(|source| find(source, headers, body)).and_then(|text| life(&text));
+        let said = capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
         let life = match (said, capture.ttl) {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),
@@ -319,12 +332,22 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The body, counted while it comes, after it was unpacked.
-async fn read(mut answer: reqwest::Response, most: usize) -> Result<Bytes, TransportError> {
+/// The body, counted while it comes, after it was unpacked: as one body, and against what its call has left.
+async fn read(
+    mut answer: reqwest::Response,
+    limits: &NetworkLimits,
+    held: &mut Held<'_>,
+) -> Result<Bytes, TransportError> {
+    let most = limits.response_bytes;
     let mut body = BytesMut::new();
     loop {
         match answer.chunk().await {
-            Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= most => body.extend_from_slice(&chunk),
+            Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= most => {
+                if !held.grow(chunk.len()) {
+                    return Err(too_much(limits));
+                }
+                body.extend_from_slice(&chunk);
+            }
             Ok(Some(_)) => {
                 let why = format!("the answer has more than {most} bytes (limit response-bytes)");
                 return Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) });
@@ -362,17 +385,26 @@ fn wants_json(request: &Request) -> bool {
     wants
 }
 
-fn find(source: &CaptureSource, headers: &HeaderMap, body: &[u8]) -> Option<Secret> {
+/// A body that is parsed when somebody first looks into it, and not again: it may have megabytes.
+struct Json<'a> {
+    bytes: &'a [u8],
+    read: OnceCell<Option<serde_json::Value>>,
+}
+
+impl Json<'_> {
+    fn at(&self, pointer: &str) -> Option<&serde_json::Value> {
+        self.read.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()?.pointer(pointer)
+    }
+}
+
+fn find(source: &CaptureSource, headers: &HeaderMap, body: &Json<'_>) -> Option<Secret> {
     let text = match source {
         CaptureSource::Header(name) => headers.get(name)?.as_bytes().to_vec(),
-        CaptureSource::JsonPointer(pointer) => {
-            let body: serde_json::Value = serde_json::from_slice(body).ok()?;
-            match body.pointer(pointer)? {
-                serde_json::Value::String(text) => text.clone().into_bytes(),
-                serde_json::Value::Number(number) => number.to_string().into_bytes(),
-                _ => return None,
-            }
-        }
+        CaptureSource::JsonPointer(pointer) => match body.at(pointer)? {
+            serde_json::Value::String(text) => text.clone().into_bytes(),
+            serde_json::Value::Number(number) => number.to_string().into_bytes(),
+            _ => return None,
+        },
     };
     Some(Secret::new(text)).filter(|value| !value.expose().is_empty())
 }
@@ -405,7 +437,7 @@ fn fault(error: &TransportError) -> Option<Fault> {
 }
 
 /// What the rules of repeating know of an attempt.
-fn retry_outcome(told: Outcome, answer: &Result<Response, TransportError>) -> retry::Outcome {
+fn retry_outcome<T>(told: Outcome, answer: &Result<T, TransportError>) -> retry::Outcome {
     match (told, answer) {
         (Outcome::Status(status), _) => retry::Outcome::Answer(status),
         (_, Err(error)) => fault(error).map_or(retry::Outcome::Final, retry::Outcome::Fault),

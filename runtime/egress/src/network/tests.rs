@@ -576,9 +576,40 @@ async fn bodies_that_break_off_one_after_another_open_the_breaker() {
     let cut = || Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf".to_vec());
     let rig = Rig::with(Cloud::start(move |_| cut()), Arc::default(), Arc::new(Alone), |settings| {
         settings.budget.breaker_failures = NonZeroU32::MIN.saturating_add(2);
+        settings.budget.breaker_pause_min = 60 * S;
     });
     for reason in [TransportReason::Other, TransportReason::Other, TransportReason::Other, TransportReason::Connect] {
         assert_eq!(rig.send(post(Effect::Once)).await.unwrap_err().reason, reason);
     }
     assert_eq!(rig.cloud.take().len(), 3);
+}
+
+#[tokio::test]
+async fn bodies_take_from_what_their_call_has_left_while_they_are_read() {
+    let answer = |asked: &Asked| match asked.line.as_str() {
+        "GET /endless" => {
+            Reply::Stall([b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n".as_slice(), &[b' '; 1800]].concat())
+        }
+        _ => Reply::Bytes(reply("200 OK", "", " ".repeat(2900))),
+    };
+    let rig = Rig::with(Cloud::start(answer), Arc::default(), Arc::new(Alone), |settings| settings.retry.attempts = 1);
+    let call = CallScope::new(Class::Write, false, false, None, 100, 3000);
+    let get = |path: &str| Request { path: path.to_owned(), ..request(Method::Get, Effect::Read) };
+    let start = Instant::now();
+    let answers = rig.network.send_all(vec![get("/endless"); 4], &call).await;
+    let reasons: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap_err().reason).collect();
+    let large = reasons.iter().filter(|reason| **reason == TransportReason::TooLarge).count();
+    // One of them at a time fits; those that fail make room for others.
+    assert!(large >= 3, "{reasons:?}");
+    assert!(answers.iter().any(|answer| answer.as_ref().unwrap_err().message.contains("limit call-response-bytes")));
+    assert!(start.elapsed() < 5 * S);
+    let fits = Request { share: 60 * S, ..get("/fits") };
+    assert_eq!(rig.network.send(fits.clone(), &call).await.unwrap().status, 200, "what was not used is there again");
+    let error = rig.network.send(fits.clone(), &call).await.unwrap_err();
+    assert_eq!((error.reason, error.maybe_sent), (TransportReason::TooLarge, true));
+    assert!(error.message.starts_with("DO IT: the answers of this call have more than"), "a kept one counts: {error}");
+    assert_eq!(rig.cloud.take().len(), 5);
+    let log_in = Request { capture: session("/id"), share: 60 * S, ..get("/fits") };
+    let error = rig.network.send(log_in, &CallScope::new(Class::Write, false, false, None, 100, 3000)).await;
+    assert!(error.is_err());
 }
