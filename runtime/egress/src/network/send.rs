@@ -18,6 +18,7 @@ use crate::credentials::Part;
 use crate::headers;
 use crate::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
 use crate::observe::Outcome;
+use crate::redact::{Redactor, placeholder};
 use crate::retry::{self, may_repeat};
 use crate::secret::Secret;
 
@@ -96,9 +97,12 @@ impl Network {
                     maybe_sent = true;
                     let status = raw.status;
                     // What becomes a credential is one before anything of the answer is shown.
-                    let taken = self.take(request, &raw, &rendered);
-                    let answer = match self.veiled(raw, &rendered) {
-                        Ok(veiled) => {
+                    let veiled = self.of_request(&rendered).map_err(after).and_then(|own| {
+                        let taken = self.take(request, &raw, &rendered, &own);
+                        Ok((self.veiled(raw, &own)?, taken))
+                    });
+                    let answer = match veiled {
+                        Ok((veiled, taken)) => {
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
                             self.answer(operation, veiled, taken).and_then(|answer| {
                                 if held.fit(answer.body.len()) {
@@ -183,7 +187,8 @@ impl Network {
             Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered, held)),
             Err(mut error) => {
                 let raw = Raw { status, headers: answer_headers, body: Bytes::new(), bytes: 0 };
-                let id = self.veiled(raw, &rendered).ok().and_then(|veiled| answer::request_id(&veiled.headers));
+                let veiled = self.of_request(&rendered).and_then(|own| self.veiled(raw, &own));
+                let id = veiled.ok().and_then(|veiled| answer::request_id(&veiled.headers));
                 error.message = format!("{}: {}", answer::status_line(status, id.as_deref()), error.message);
                 Err((error, Some(rendered)))
             }
@@ -191,7 +196,13 @@ impl Network {
     }
 
     /// What the answer says about credentials: a refused one ends, one that is asked for is captured.
-    fn take(&self, request: &Request, raw: &Raw, rendered: &Rendered) -> Result<Taken, TransportError> {
+    fn take(
+        &self,
+        request: &Request,
+        raw: &Raw,
+        rendered: &Rendered,
+        own: &Redactor,
+    ) -> Result<Taken, TransportError> {
         if raw.status == 401 {
             for (credential, generation) in &rendered.used {
                 self.credentials().captured().forget(credential, *generation);
@@ -201,20 +212,19 @@ impl Network {
             return Ok(Taken::NotJson);
         }
         match &request.capture {
-            Some(capture) if is_good(raw.status) => self.capture(capture, &raw.headers, &raw.body)?,
+            Some(capture) if is_good(raw.status) => self.capture(capture, &raw.headers, &raw.body, own)?,
             _ => {}
         }
         Ok(Taken::Answer)
     }
 
     /// The answer without the values of credentials. Before anything is cut off: half of a value is not found any more.
-    fn veiled(&self, raw: Raw, rendered: &Rendered) -> Result<Raw, TransportError> {
-        let after = |error: TransportError| TransportError { maybe_sent: true, ..error };
+    fn veiled(&self, raw: Raw, own: &Redactor) -> Result<Raw, TransportError> {
         let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?;
-        if redactor.is_empty() && rendered.signatures.is_empty() {
+        if redactor.is_empty() && own.is_empty() {
             return Ok(raw);
         }
-        let clean = |bytes: Vec<u8>| rendered.signatures.bytes(redactor.bytes(bytes));
+        let clean = |bytes: Vec<u8>| redactor.bytes(own.bytes(bytes));
         let Raw { status, headers, body, bytes } = raw;
         let mut veiled = HeaderMap::with_capacity(headers.len());
         for (name, value) in &headers {
@@ -257,7 +267,13 @@ impl Network {
     }
 
     /// Takes the credential out of an answer.
-    fn capture(&self, capture: &Capture, headers: &HeaderMap, body: &[u8]) -> Result<(), TransportError> {
+    fn capture(
+        &self,
+        capture: &Capture,
+        headers: &HeaderMap,
+        body: &[u8],
+        own: &Redactor,
+    ) -> Result<(), TransportError> {
         let failed = |why: String| refused(TransportReason::Other, why);
         let missing = |source: &CaptureSource| match source {
             CaptureSource::Header(name) => format!("it has no header {name:?} to capture as {:?}", capture.credential),
@@ -275,6 +291,13 @@ impl Network {
             );
             return Err(failed(why));
         }
+        if self.has_another(&capture.credential, &value, own)? {
+            let why = format!(
+                "what it gives as {:?} is another credential or has one in it, and may not become a new one",
+                capture.credential
+            );
+            return Err(failed(why));
+        }
         let said = capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
         let life = match (said, capture.ttl) {
             (Some(said), Some(most)) => Some(said.min(most)),
@@ -282,6 +305,18 @@ impl Network {
         };
         self.credentials().captured().store(&capture.credential, value, life);
         Ok(())
+    }
+
+    /// Whether `value`, to become the credential `name`, is another one or has one in it: a provider that captures what a
+    /// cloud echoes could send it to places that are not declared for it. Older values of its own are none.
+    fn has_another(&self, name: &str, value: &Secret, own: &Redactor) -> Result<bool, TransportError> {
+        let redactor = self.credentials().redactor().map_err(super::cannot_hide)?;
+        let shown = redactor.bytes(own.bytes(value.expose().to_vec()));
+        if shown == value.expose() {
+            return Ok(false);
+        }
+        let rest = String::from_utf8_lossy(&shown).replace(&placeholder(name), "");
+        Ok(rest.contains("(credential "))
     }
 
     /// A text without the values of credentials.
@@ -325,6 +360,11 @@ impl Network {
             "exchange"
         );
     }
+}
+
+/// Something was sent.
+fn after(error: TransportError) -> TransportError {
+    TransportError { maybe_sent: true, ..error }
 }
 
 /// A number of 64 bits, since the JSON log makes a text of a larger one.

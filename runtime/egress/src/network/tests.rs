@@ -613,3 +613,68 @@ async fn bodies_take_from_what_their_call_has_left_while_they_are_read() {
     let error = rig.network.send(log_in, &CallScope::new(Class::Write, false, false, None, 100, 3000)).await;
     assert!(error.is_err());
 }
+
+#[tokio::test]
+async fn a_late_answer_does_not_show_a_value_that_was_replaced_meanwhile() {
+    let echo = |asked: &Asked| {
+        let body = format!("{:?}", asked.header("x-session"));
+        Reply::Late(200 * MS, Box::new(move || reply("200 OK", "", body)))
+    };
+    let rig = Rig::new(echo);
+    let store = |number: usize| {
+        let value = Secret::new(format!("session-Ohwae6ie-{number}").into_bytes());
+        rig.network.credentials().captured().store("session", value, None);
+    };
+    store(1);
+    let value = vec![Part::Secret { credential: "session".to_owned(), encoding: Encoding::Plain }];
+    let used = Request { headers: vec![("x-session".to_owned(), value)], ..post(Effect::Read) };
+    let change = async {
+        tokio::time::sleep(100 * MS).await;
+        // More than are remembered; the old value is the beginning of some.
+        (10..20).for_each(store);
+    };
+    let (answer, ()) = join(rig.send(used), change).await;
+    assert_eq!(answer.unwrap().body, "Some(\"(credential session)\")");
+    assert_eq!(rig.cloud.take()[0].header("x-session"), Some("session-Ohwae6ie-1"));
+}
+
+#[tokio::test]
+async fn what_a_cloud_echoes_does_not_become_a_credential_of_other_places() {
+    let values = Arc::new(Mutex::new(String::new()));
+    let said = Arc::clone(&values);
+    let rig = Rig::new(move |asked| match asked.header("authorization") {
+        Some(signature) => ok(&format!(r#"{{"id":"{signature}"}}"#)),
+        None => ok(&format!(r#"{{"id":"{}"}}"#, said.lock())),
+    });
+    // Read before it is sent, as at every start; what was never read was never sent to anybody.
+    rig.network.credentials().value("token").unwrap();
+    let log_in = || Request { capture: session("/id"), ..post(Effect::Read) };
+    let cases = [
+        ("token-Vahgh5eeweiF", false),
+        ("Bearer token-Vahgh5eeweiF", false),
+        ("dG9rZW4tVmFoZ2g1ZWV3ZWlG", false),
+        ("session-Ohwae6ie-1", true),
+        // The same again, and one that begins as it did.
+        ("session-Ohwae6ie-1", true),
+        ("session-Ohwae6ie-12", true),
+    ];
+    for (value, good) in cases {
+        value.clone_into(&mut values.lock());
+        let answer = rig.send(log_in()).await;
+        assert_eq!(answer.is_ok(), good, "{value}: {answer:?}");
+        if let Err(error) = answer {
+            assert_eq!((error.reason, error.maybe_sent), (TransportReason::Other, true), "{error}");
+            assert!(error.message.contains("what it gives as \"session\" is another credential"), "{error}");
+        }
+        assert_eq!(rig.network.available("session", &call()), good, "{value}");
+    }
+    let signature = Part::Signature {
+        key: "key".to_owned(),
+        algorithm: Algorithm::HmacSha256,
+        data: vec![],
+        encoding: Encoding::Hex,
+    };
+    let headers = vec![("authorization".to_owned(), vec![signature])];
+    let error = rig.send(Request { headers, ..log_in() }).await.unwrap_err();
+    assert!(error.message.contains("is another credential"), "{error}");
+}
