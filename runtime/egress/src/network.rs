@@ -259,14 +259,24 @@ impl Network {
         if request.effect != Effect::Read || request.share.is_zero() || call.proof {
             return self.attempts(request, operation, call).await;
         }
-        // Answers are shared only while the same credentials ask, and nobody waits for somebody less urgent.
-        let key = key((request, self.credentials().version(), call.class));
-        let answer = self.shared.get(key, request.share, || self.attempts(request, operation, call)).await;
-        if answer.source == Source::Asked {
-            return (*answer.result).clone();
+        // Answers are shared only while the same credentials ask the same place.
+        let place = self.parts.endpoints.base(&request.endpoint)?.url;
+        let key = key((request, self.credentials().version(), place.as_str()));
+        // Whoever fails because of its own deadline or its place in the queue fails for itself. Those who waited with it
+        // wait once more with each other, then everybody asks alone.
+        for _ in 0..2 {
+            let ask = || self.attempts(request, operation, call);
+            let answer = self.shared.get(key, call.class, request.share, ask).await;
+            if answer.source == Source::Asked {
+                return (*answer.result).clone();
+            }
+            if matches!(&*answer.result, Err(error) if of_who_asked(error)) {
+                continue;
+            }
+            self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+            return (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call));
         }
-        self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
-        (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call))
+        self.attempts(request, operation, call).await
     }
 
     fn check_effect(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
@@ -395,10 +405,22 @@ fn cannot_hide(error: TooLarge) -> TransportError {
     refused(TransportReason::Denied, error.to_string())
 }
 
+/// Whether another call may fare better with the same request: it has more time, or more room.
+fn of_who_asked(error: &TransportError) -> bool {
+    match error.reason {
+        TransportReason::Timeout | TransportReason::Throttled => true,
+        TransportReason::TooLarge => error.message.ends_with(CALL_BYTES),
+        _ => false,
+    }
+}
+
+/// How the error of a call without room ends, which other errors about size do not.
+const CALL_BYTES: &str = "(limit call-response-bytes)";
+
 /// The call has no room for more answers.
 fn too_much(limits: &NetworkLimits) -> TransportError {
     let most = limits.call_response_bytes;
-    let why = format!("the answers of this call have more than {most} bytes (limit call-response-bytes)");
+    let why = format!("the answers of this call have more than {most} bytes {CALL_BYTES}");
     TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) }
 }
 

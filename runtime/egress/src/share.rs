@@ -17,12 +17,16 @@ use quick_cache::Weighter;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::budget::Class;
 use crate::http::{Response, TransportError};
 
-/// What makes two requests the same: a hash of all that is sent, credentials and endpoint included. Whoever joins gets the
-/// failures of the one who asks, a refusal by the budget included; where a less urgent class may be refused, the class
-/// belongs into the hash or the joined one asks again.
+/// What makes two requests the same: a hash of all that is sent, credentials and the place where it goes included. Not how
+/// urgent it is: an answer that is there serves every [`Class`], and only who joins an exchange under way has to be of the
+/// same, so that nobody waits for somebody less urgent.
 pub type Key = [u8; 32];
+
+/// What is under way: for whom, and how urgent.
+type FlightKey = (Key, Class);
 
 /// What an exchange brought.
 pub type Exchange = Arc<Result<Response, TransportError>>;
@@ -87,7 +91,7 @@ impl Weighter<Key, Kept> for Bytes {
 
 struct State {
     /// The newest exchange of each key. An older one may be under way besides it, for those who wait for it.
-    under_way: HashMap<Key, UnderWay>,
+    under_way: HashMap<FlightKey, UnderWay>,
     /// Not the variant with shards: one answer may be as large as all of it.
     kept: quick_cache::unsync::Cache<Key, Kept, Bytes>,
     swept: Instant,
@@ -113,12 +117,12 @@ impl Shared {
 
     /// The answer to the request `key`: a shared one where `share` permits it, else what `ask` brings. Dropping this
     /// future fails nobody: another one who waits asks instead.
-    pub async fn get<F, A>(&self, key: Key, share: Duration, ask: F) -> Answer
+    pub async fn get<F, A>(&self, key: Key, class: Class, share: Duration, ask: F) -> Answer
     where
         F: FnOnce() -> A,
         A: Future<Output = Result<Response, TransportError>>,
     {
-        let member = match self.join(key, share) {
+        let member = match self.join(key, class, share) {
             Ok(member) => member,
             Err(result) => return Answer { result, source: Source::Kept },
         };
@@ -143,7 +147,8 @@ impl Shared {
     }
 
     /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
-    fn join(&self, key: Key, share: Duration) -> Result<Member<'_>, Exchange> {
+    fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, Exchange> {
+        let member = |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Arc::clone(flight) };
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);
@@ -152,14 +157,14 @@ impl Shared {
             if let Some(kept) = kept.get(&key).filter(|kept| now.duration_since(kept.began) <= share) {
                 return Err(Arc::clone(&kept.result));
             }
-            if let Some(newest) = under_way.get_mut(&key) {
+            if let Some(newest) = under_way.get_mut(&(key, class)) {
                 newest.longest = newest.longest.max(share);
-                return Ok(Member { shared: self, key, share, flight: Arc::clone(&newest.flight) });
+                return Ok(member(&newest.flight));
             }
         }
         let flight = Flight::default();
-        under_way.insert(key, UnderWay { flight: Arc::clone(&flight), longest: share });
-        Ok(Member { shared: self, key, share, flight })
+        under_way.insert((key, class), UnderWay { flight: Arc::clone(&flight), longest: share });
+        Ok(member(&flight))
     }
 }
 
@@ -175,7 +180,7 @@ impl State {
 /// One who waits for an exchange.
 struct Member<'a> {
     shared: &'a Shared,
-    key: Key,
+    key: FlightKey,
     share: Duration,
     flight: Flight,
 }
@@ -195,14 +200,15 @@ impl Member<'_> {
             return;
         }
         // A request with share 0 may have overtaken this one.
-        if state.kept.peek(&self.key).is_some_and(|kept| kept.began > began) {
+        let (key, _) = self.key;
+        if state.kept.peek(&key).is_some_and(|kept| kept.began > began) {
             return;
         }
         let kept = Kept { result: Arc::clone(result), began, longest };
-        if Bytes.weight(&self.key, &kept) > self.shared.capacity {
-            state.kept.remove(&self.key);
+        if Bytes.weight(&key, &kept) > self.shared.capacity {
+            state.kept.remove(&key);
         } else {
-            state.kept.insert(self.key, kept);
+            state.kept.insert(key, kept);
         }
     }
 }

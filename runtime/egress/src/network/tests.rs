@@ -93,8 +93,9 @@ impl Rig {
         settings.limits.request_time = S;
         settings.budget.breaker_failures = NonZeroU32::MAX;
         change(&mut settings);
-        let endpoint = ccm_cloud::Endpoint {
-            name: "api".to_owned(),
+        // One of them is where a provider finds it.
+        let endpoint = |name: &str| ccm_cloud::Endpoint {
+            name: name.to_owned(),
             purpose: String::new(),
             base_url: Source { keys: vec![], environment_variables: vec![] },
             default_base_url: None,
@@ -102,7 +103,7 @@ impl Rig {
         };
         let header = |name: &str| Place::Header(name.to_owned());
         let descriptor = Descriptor {
-            endpoints: vec![endpoint],
+            endpoints: vec![endpoint("api"), endpoint("found")],
             credentials: vec![
                 credential("token", vec![header("x-auth-token"), Place::Query("t".to_owned()), Place::Body]),
                 credential("session", vec![header("x-session"), Place::Query("t".to_owned()), Place::Body]),
@@ -677,4 +678,56 @@ async fn what_a_cloud_echoes_does_not_become_a_credential_of_other_places() {
     let headers = vec![("authorization".to_owned(), vec![signature])];
     let error = rig.send(Request { headers, ..log_in() }).await.unwrap_err();
     assert!(error.message.contains("is another credential"), "{error}");
+}
+
+#[tokio::test]
+async fn who_joins_does_not_fail_because_of_the_time_and_the_room_of_who_asked() {
+    let late = |_: &Asked| Reply::Late(300 * MS, Box::new(|| reply("200 OK", "", " ".repeat(1000))));
+    let soon = Some(Instant::now() + 100 * MS);
+    let narrow = CallScope::new(Class::Write, false, false, None, 100, 500);
+    for (asker, reason) in [
+        (CallScope::new(Class::Write, false, false, soon, 100, 1 << 20), TransportReason::Timeout),
+        (narrow, TransportReason::TooLarge),
+    ] {
+        let rig = Rig::with(Cloud::start(late), Arc::default(), Arc::new(Alone), |settings| settings.retry.attempts = 1);
+        let get = || Request { share: 60 * S, ..request(Method::Get, Effect::Read) };
+        let others: Vec<_> = (0..5).map(|_| call()).collect();
+        let joined = futures::future::join_all(others.iter().map(|call| rig.network.send(get(), call)));
+        let (first, joined) = join(rig.network.send(get(), &asker), joined).await;
+        assert_eq!(first.unwrap_err().reason, reason);
+        assert!(joined.into_iter().all(|answer| answer.unwrap().status == 200));
+        assert_eq!(rig.cloud.take().len(), 2, "{reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_kept_serves_every_class_but_only_its_place_and_its_credentials() {
+    let rig = Rig::new(|_| ok("{}"));
+    let get = || Request { share: 60 * S, ..request(Method::Get, Effect::Read) };
+    for class in [Class::Initialise, Class::Refresh, Class::Write] {
+        let call = CallScope::new(class, true, false, None, 100, 1 << 20);
+        rig.network.send(get(), &call).await.unwrap();
+    }
+    assert_eq!(rig.cloud.take().len(), 1);
+    rig.network.credentials().captured().store("session", Secret::new(b"session-Ohwae6ie".to_vec()), None);
+    rig.send(get()).await.unwrap();
+    assert_eq!(rig.cloud.take().len(), 1);
+    let other = Cloud::start(|_| ok(r#"{"cloud":"another"}"#));
+    let found = || Request { endpoint: "found".to_owned(), ..get() };
+    rig.network.bind("found", &rig.cloud.url()).unwrap();
+    assert_eq!(rig.send(found()).await.unwrap().body, "{}");
+    rig.network.bind("found", &other.url()).unwrap();
+    assert_eq!(rig.send(found()).await.unwrap().body, r#"{"cloud":"another"}"#);
+}
+
+#[tokio::test]
+async fn what_is_too_large_for_everybody_is_asked_once() {
+    let late = |_: &Asked| Reply::Late(100 * MS, Box::new(|| reply("200 OK", "", " ".repeat(1000))));
+    let rig = Rig::with(Cloud::start(late), Arc::default(), Arc::new(Alone), |settings| {
+        settings.limits.response_bytes = 999;
+    });
+    let get = || Request { share: 60 * S, ..request(Method::Get, Effect::Read) };
+    let answers = futures::future::join_all((0..5).map(|_| rig.send(get()))).await;
+    assert!(answers.into_iter().all(|answer| answer.unwrap_err().message.contains("limit response-bytes")));
+    assert_eq!(rig.cloud.take().len(), 1);
 }
