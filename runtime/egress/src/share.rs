@@ -127,8 +127,9 @@ impl Shared {
             Err(result) => return Answer { result, source: Source::Kept },
         };
         let mut source = Source::Joined;
-        let result = member
-            .flight
+        let alone = Flight::default();
+        let flight = member.flight.as_ref().unwrap_or(&alone);
+        let result = flight
             .get_or_init(async || {
                 source = Source::Asked;
                 let began = Instant::now();
@@ -148,7 +149,7 @@ impl Shared {
 
     /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
     fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, Exchange> {
-        let member = |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Arc::clone(flight) };
+        let member = |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Some(Arc::clone(flight)) };
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);
@@ -182,17 +183,21 @@ struct Member<'a> {
     shared: &'a Shared,
     key: FlightKey,
     share: Duration,
-    flight: Flight,
+    /// There until this is dropped.
+    flight: Option<Flight>,
 }
 
 impl Member<'_> {
+    fn is_in(&self, flight: &Flight) -> bool {
+        self.flight.as_ref().is_some_and(|own| Arc::ptr_eq(own, flight))
+    }
+
     /// The exchange has ended: whoever comes from now on does not join it. In one step with keeping the answer, or
     /// someone who comes between the two would ask again.
     fn land(&self, began: Instant, result: &Exchange) {
         let mut state = self.shared.state.lock();
         let mut longest = self.share;
-        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| Arc::ptr_eq(&newest.flight, &self.flight))
-        {
+        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| self.is_in(&newest.flight)) {
             longest = newest.longest;
             state.under_way.remove(&self.key);
         }
@@ -216,11 +221,12 @@ impl Member<'_> {
 impl Drop for Member<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        let last = state
-            .under_way
-            .get(&self.key)
-            .is_some_and(|newest| Arc::ptr_eq(&newest.flight, &self.flight) && Arc::strong_count(&self.flight) == 2);
-        if last {
+        // In one step with counting: two that go away together would each see the other.
+        let own = self.flight.take();
+        let newest = state.under_way.get(&self.key).map(|newest| &newest.flight);
+        let is_newest = own.as_ref().zip(newest).is_some_and(|(own, newest)| Arc::ptr_eq(own, newest));
+        drop(own);
+        if is_newest && newest.is_some_and(|newest| Arc::strong_count(newest) == 1) {
             state.under_way.remove(&self.key);
         }
     }

@@ -288,3 +288,23 @@ async fn a_kept_answer_serves_every_class_and_an_exchange_under_way_only_its_own
         assert_eq!(shared.get(A, class, 10 * S, unasked).await.source, Source::Kept);
     }
 }
+
+/// On two threads, for many keys: sometimes each lets go of its place in the same moment.
+#[test]
+fn two_who_go_away_together_leave_nothing() {
+    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let join = || -> Vec<Member<'_>> {
+        let key = |number: usize| std::array::from_fn(|i| number.to_le_bytes().get(i).copied().unwrap_or_default());
+        (0..50_000).map(|number| shared.join(key(number), CLASS, S).ok().unwrap()).collect()
+    };
+    let (first, second, meet) = (join(), join(), std::sync::Barrier::new(2));
+    let leave = |members: Vec<Member<'_>>| {
+        meet.wait();
+        drop(members);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| leave(first));
+        leave(second);
+    });
+    assert_eq!(shared.state.lock().under_way.len(), 0);
+}
