@@ -354,6 +354,8 @@ impl Network {
                 remaining: left.remaining,
                 limit: left.limit,
                 open: left.open,
+                tokens: left.tokens,
+                in_flight: left.in_flight,
                 waiting: left
                     .waiting
                     .write

@@ -64,6 +64,7 @@ impl Network {
         let mut maybe_sent = false;
         let mut attempt = 1_u32;
         loop {
+            let arrived = Instant::now();
             let permit = budget.acquire(call.class, call.deadline).await;
             let mut permit = match permit {
                 Ok(permit) => permit,
@@ -74,7 +75,7 @@ impl Network {
                         operation,
                         Outcome::Failed(error.reason),
                         Duration::ZERO,
-                        Duration::ZERO,
+                        arrived.elapsed(),
                     );
                     return Err(error);
                 }

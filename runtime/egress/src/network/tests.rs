@@ -30,6 +30,9 @@ const S: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct Ends {
     told: Mutex<Vec<(String, String, &'static str)>>,
+    /// How long the last one waited, and what was under way and free after it.
+    waited: Mutex<Duration>,
+    left: Mutex<(usize, u64)>,
     notify: Notify,
 }
 
@@ -42,11 +45,14 @@ impl Ends {
 impl ExchangeObserver for Ends {
     fn exchange_ended(&self, exchange: Exchange<'_>) {
         let (endpoint, operation) = (exchange.endpoint.to_owned(), exchange.operation.to_owned());
+        *self.waited.lock() = exchange.waited;
         self.told.lock().push((endpoint, operation, exchange.outcome.as_str()));
         self.notify.notify_one();
     }
 
-    fn budget(&self, _: BudgetLeft<'_>) {}
+    fn budget(&self, left: BudgetLeft<'_>) {
+        *self.left.lock() = (left.in_flight, left.tokens);
+    }
 }
 
 #[derive(Default)]
@@ -730,4 +736,24 @@ async fn what_is_too_large_for_everybody_is_asked_once() {
     let answers = futures::future::join_all((0..5).map(|_| rig.send(get()))).await;
     assert!(answers.into_iter().all(|answer| answer.unwrap_err().message.contains("limit response-bytes")));
     assert_eq!(rig.cloud.take().len(), 1);
+}
+
+#[tokio::test]
+async fn who_gets_no_turn_has_waited_all_the_same() {
+    let answer = |_: &Asked| Reply::Late(500 * MS, Box::new(|| reply("200 OK", "", "{}")));
+    let rig = Rig::with(Cloud::start(answer), Arc::default(), Arc::new(Alone), |settings| {
+        (settings.budget.concurrency, settings.budget.max_wait) = (NonZeroUsize::MIN, 100 * MS);
+        (settings.budget.per_second, settings.budget.burst) = (0.001, NonZeroU32::MIN.saturating_add(6));
+    });
+    let second = async {
+        tokio::time::sleep(50 * MS).await;
+        let error = rig.send(post(Effect::Once)).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Throttled, false), "{error}");
+        (*rig.ends.waited.lock(), *rig.ends.left.lock())
+    };
+    let (first, (waited, left)) = join(rig.send(post(Effect::Once)), second).await;
+    assert_eq!(first.unwrap().status, 200);
+    assert!((100 * MS..400 * MS).contains(&waited), "{waited:?}");
+    assert_eq!(left, (1, 6));
+    assert_eq!(*rig.ends.left.lock(), (0, 6));
 }
