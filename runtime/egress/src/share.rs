@@ -149,7 +149,8 @@ impl Shared {
 
     /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
     fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, Exchange> {
-        let member = |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Some(Arc::clone(flight)) };
+        let member =
+            |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Some(Arc::clone(flight)) };
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);

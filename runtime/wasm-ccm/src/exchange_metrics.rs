@@ -82,7 +82,11 @@ impl ExchangeMetrics {
         );
         registry.register("ccm_cloud_requests_limit", "Requests that the cloud says it grants", metrics.limit.clone());
         registry.register("ccm_cloud_requests_waiting", "Requests that wait for their turn", metrics.waiting.clone());
-        registry.register("ccm_cloud_requests_under_way", "Requests that were sent and not answered yet", metrics.under_way.clone());
+        registry.register(
+            "ccm_cloud_requests_under_way",
+            "Requests that were sent and not answered yet",
+            metrics.under_way.clone(),
+        );
         registry.register(
             "ccm_cloud_requests_at_once",
             "Requests that could be sent at once by the settings",

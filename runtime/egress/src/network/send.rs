@@ -197,13 +197,7 @@ impl Network {
     }
 
     /// What the answer says about credentials: a refused one ends, one that is asked for is captured.
-    fn take(
-        &self,
-        request: &Request,
-        raw: &Raw,
-        rendered: &Rendered,
-        own: &Redactor,
-    ) -> Result<Taken, TransportError> {
+    fn take(&self, request: &Request, raw: &Raw, rendered: &Rendered, own: &Redactor) -> Result<Taken, TransportError> {
         if raw.status == 401 {
             for (credential, generation) in &rendered.used {
                 self.credentials().captured().forget(credential, *generation);
@@ -299,7 +293,8 @@ impl Network {
             );
             return Err(failed(why));
         }
-        let said = capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
+        let said =
+            capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
         let life = match (said, capture.ttl) {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),

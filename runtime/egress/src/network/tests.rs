@@ -502,10 +502,9 @@ async fn a_proof_never_rests_on_what_another_call_was_told() {
         rig.network.send(ask(), &one).await.unwrap();
         assert_eq!(rig.cloud.take().len(), 1, "not a kept one");
     }
-    let (first, second) = join(rig.send(Request { share: Duration::ZERO, ..ask() }), async {
-        rig.network.send(ask(), &proof()).await
-    })
-    .await;
+    let (first, second) =
+        join(rig.send(Request { share: Duration::ZERO, ..ask() }), async { rig.network.send(ask(), &proof()).await })
+            .await;
     assert_eq!((first.unwrap().status, second.unwrap().status), (200, 200));
     assert_eq!(rig.cloud.take().len(), 2, "and not one that is under way");
     assert!(rig.network.available("session", &call()), "what it captured is there for all");
@@ -536,7 +535,8 @@ async fn one_no_is_enough_when_a_change_is_sent() {
 #[tokio::test]
 async fn a_call_that_only_used_a_session_can_end_it_and_no_newer_one() {
     let count = AtomicUsize::new(0);
-    let rig = Rig::new(move |_| ok(&format!(r#"{{"id":"session-Ohwae6ie-{}"}}"#, count.fetch_add(1, Ordering::SeqCst))));
+    let rig =
+        Rig::new(move |_| ok(&format!(r#"{{"id":"session-Ohwae6ie-{}"}}"#, count.fetch_add(1, Ordering::SeqCst))));
     let log_in = || Request { capture: session("/id"), ..post(Effect::Read) };
     let value = || vec![Part::Secret { credential: "session".to_owned(), encoding: Encoding::Plain }];
     let used = || Request { headers: vec![("x-session".to_owned(), value())], ..post(Effect::Read) };
@@ -695,7 +695,8 @@ async fn who_joins_does_not_fail_because_of_the_time_and_the_room_of_who_asked()
         (CallScope::new(Class::Write, false, false, soon, 100, 1 << 20), TransportReason::Timeout),
         (narrow, TransportReason::TooLarge),
     ] {
-        let rig = Rig::with(Cloud::start(late), Arc::default(), Arc::new(Alone), |settings| settings.retry.attempts = 1);
+        let rig =
+            Rig::with(Cloud::start(late), Arc::default(), Arc::new(Alone), |settings| settings.retry.attempts = 1);
         let get = || Request { share: 60 * S, ..request(Method::Get, Effect::Read) };
         let others: Vec<_> = (0..5).map(|_| call()).collect();
         let joined = futures::future::join_all(others.iter().map(|call| rig.network.send(get(), call)));
