@@ -64,14 +64,20 @@ fn title(page: &[u8]) -> Option<String> {
     Some(line(&title, MAX_PIECE)).filter(|title| !title.is_empty())
 }
 
-/// One line about an exchange.
+/// What came, as far as that is known before the body is there.
 #[must_use]
-pub fn summary(operation: &str, status: u16, request_id: Option<&str>, not_json: Option<&str>) -> String {
+pub fn status_line(status: u16, request_id: Option<&str>) -> String {
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let reason = reason.map(|reason| format!(" {reason}")).unwrap_or_default();
     let id = request_id.map(|id| format!(" (request ID {id})")).unwrap_or_default();
+    format!("{status}{reason}{id}")
+}
+
+/// One line about an exchange.
+#[must_use]
+pub fn summary(operation: &str, status: u16, request_id: Option<&str>, not_json: Option<&str>) -> String {
     let other = not_json.map(|what| format!(", {what}")).unwrap_or_default();
-    format!("{operation}: {status}{reason}{id}{other}")
+    format!("{operation}: {}{other}", status_line(status, request_id))
 }
 
 #[cfg(test)]

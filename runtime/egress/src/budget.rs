@@ -249,6 +249,7 @@ impl Inner {
                         epoch: state.epoch,
                         issued: now,
                         waited: now.duration_since(arrived),
+                        before: None,
                     });
                 }
             },
@@ -304,6 +305,8 @@ pub struct Permit {
     epoch: u64,
     issued: Instant,
     waited: Duration,
+    /// Failures in a row before the headers came that ended them.
+    before: Option<u32>,
 }
 
 impl Permit {
@@ -320,7 +323,7 @@ impl Permit {
         self.report(matches!(status, 502..=504), slow_down, Some(&told));
     }
 
-    /// The cloud did not answer.
+    /// The cloud did not answer, or not to the end: then the headers that came count as none for the breaker.
     pub fn failed(&mut self, fault: Fault) {
         tracing::debug!(?fault, "no answer of the cloud");
         self.report(true, false, None);
@@ -338,13 +341,18 @@ impl Permit {
         // What was sent before the breaker opened says nothing about now.
         if self.epoch == state.epoch && (self.probe || !state.breaker.is_open()) {
             if bad {
+                if let Some(before) = self.before.take() {
+                    state.breaker.take_back(before);
+                }
                 held |= state.breaker.failure(now);
             } else {
+                self.before = Some(state.breaker.failures());
                 recovered = state.breaker.success();
             }
         }
         if recovered {
             state.epoch = state.epoch.wrapping_add(1);
+            self.epoch = state.epoch;
         }
         if self.probe {
             self.probe = false;

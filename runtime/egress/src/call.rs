@@ -73,6 +73,11 @@ impl CallScope {
         take(&self.bytes_left, bytes)
     }
 
+    /// Room for a body that is being read.
+    pub(crate) const fn hold(&self) -> Held<'_> {
+        Held { call: self, bytes: 0 }
+    }
+
     /// The generation of `credential` that this call knows, and whether it captured that one itself.
     pub(crate) fn seen(&self, credential: &str) -> (Option<Generation>, bool) {
         let seen = self.seen.lock().get(credential).copied();
@@ -84,6 +89,44 @@ impl CallScope {
         let entry = seen.entry(credential.to_owned()).or_default();
         let own = own || (entry.own && entry.generation == generation);
         *entry = Seen { generation, own };
+    }
+}
+
+/// Bytes of a body, taken from what its call has left while it is read. They are given back, unless the guest gets them.
+pub(crate) struct Held<'a> {
+    call: &'a CallScope,
+    bytes: usize,
+}
+
+impl Held<'_> {
+    /// Takes more. False when the call has too little left.
+    pub(crate) fn grow(&mut self, by: usize) -> bool {
+        let fits = self.call.takes_bytes(by);
+        if fits {
+            self.bytes = self.bytes.saturating_add(by);
+        }
+        fits
+    }
+
+    /// Holds so many in all: a body has another length when credentials were taken out of it.
+    pub(crate) fn fit(&mut self, bytes: usize) -> bool {
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            return self.grow(more);
+        }
+        self.call.bytes_left.fetch_add(self.bytes.saturating_sub(bytes), Ordering::Relaxed);
+        self.bytes = bytes;
+        true
+    }
+
+    /// The guest gets them.
+    pub(crate) fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.call.bytes_left.fetch_add(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@ mod send;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -197,14 +198,16 @@ impl Network {
             self.tell(&request.endpoint, &operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
             return Err(error);
         }
-        let answer = self.admitted(&request, &operation, call).await?;
+        self.admitted(&request, &operation, call).await
+    }
+
+    /// An answer that another exchange brought counts when it is handed out; one's own has counted while it was read.
+    fn handed_out(&self, operation: &str, answer: Response, call: &CallScope) -> Result<Response, TransportError> {
         if call.takes_bytes(answer.body.len()) {
             return Ok(answer);
         }
-        let most = self.limits().call_response_bytes;
-        let why =
-            format!("{operation}: the answers of this call have more than {most} bytes (limit call-response-bytes)");
-        Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) })
+        let error = too_much(self.limits());
+        Err(TransportError { message: format!("{operation}: {}", error.message), ..error })
     }
 
     /// Sends all, some at the same time, and answers in order.
@@ -230,26 +233,43 @@ impl Network {
     /// One's own exchange, or the answer of another's.
     async fn admitted(&self, request: &Request, operation: &str, call: &CallScope) -> Result<Response, TransportError> {
         if let Some(capture) = &request.capture {
-            let (seen, _) = call.seen(&capture.credential);
-            let (now, _) = self.credentials().captured().look(&capture.credential, None);
-            let seen = seen.unwrap_or(now);
-            let ask = || self.attempts(request, operation, call);
             let captured = self.credentials().captured();
+            let asked = AtomicBool::new(false);
+            let ask = || {
+                asked.store(true, Ordering::Relaxed);
+                self.attempts(request, operation, call)
+            };
+            let (now, _) = captured.look(&capture.credential, None);
+            let seen = call.seen(&capture.credential).0.unwrap_or(now);
             let (answer, generation) =
                 captured.login(&capture.credential, key(request), seen, request.share, call.proof, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
-            return answer;
+            return match answer {
+                Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call),
+                answer => answer,
+            };
         }
         if request.effect != Effect::Read || request.share.is_zero() || call.proof {
             return self.attempts(request, operation, call).await;
         }
-        // Answers are shared only while the same credentials ask, and nobody waits for somebody less urgent.
-        let key = key((request, self.credentials().version(), call.class));
-        let answer = self.shared.get(key, request.share, || self.attempts(request, operation, call)).await;
-        if answer.source != Source::Asked {
+        // Answers are shared only while the same credentials ask the same place.
+        let place = self.parts.endpoints.base(&request.endpoint)?.url;
+        let key = key((request, self.credentials().version(), place.as_str()));
+        // Whoever fails because of its own deadline or its place in the queue fails for itself. Those who waited with it
+        // wait once more with each other, then everybody asks alone.
+        for _ in 0..2 {
+            let ask = || self.attempts(request, operation, call);
+            let answer = self.shared.get(key, call.class, request.share, ask).await;
+            if answer.source == Source::Asked {
+                return (*answer.result).clone();
+            }
+            if matches!(&*answer.result, Err(error) if of_who_asked(error)) {
+                continue;
+            }
             self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+            return (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call));
         }
-        (*answer.result).clone()
+        self.attempts(request, operation, call).await
     }
 
     fn check_effect(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
@@ -327,6 +347,8 @@ impl Network {
                 remaining: left.remaining,
                 limit: left.limit,
                 open: left.open,
+                tokens: left.tokens,
+                in_flight: left.in_flight,
                 waiting: left
                     .waiting
                     .write
@@ -376,6 +398,25 @@ impl Hasher for Sha256 {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn cannot_hide(error: TooLarge) -> TransportError {
     refused(TransportReason::Denied, error.to_string())
+}
+
+/// Whether another call may fare better with the same request: it has more time, or more room.
+fn of_who_asked(error: &TransportError) -> bool {
+    match error.reason {
+        TransportReason::Timeout | TransportReason::Throttled => true,
+        TransportReason::TooLarge => error.message.ends_with(CALL_BYTES),
+        _ => false,
+    }
+}
+
+/// How the error of a call without room ends, which other errors about size do not.
+const CALL_BYTES: &str = "(limit call-response-bytes)";
+
+/// The call has no room for more answers.
+fn too_much(limits: &NetworkLimits) -> TransportError {
+    let most = limits.call_response_bytes;
+    let why = format!("the answers of this call have more than {most} bytes {CALL_BYTES}");
+    TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) }
 }
 
 /// Nothing was sent.

@@ -83,6 +83,10 @@ pub struct BudgetLeft<'a> {
     pub open: bool,
     /// Requests that wait for their turn.
     pub waiting: usize,
+    /// Requests that could be sent at once by the settings.
+    pub tokens: u64,
+    /// Requests under way.
+    pub in_flight: usize,
 }
 
 /// Is told of every exchange.

@@ -17,12 +17,16 @@ use quick_cache::Weighter;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::budget::Class;
 use crate::http::{Response, TransportError};
 
-/// What makes two requests the same: a hash of all that is sent, credentials and endpoint included. Whoever joins gets the
-/// failures of the one who asks, a refusal by the budget included; where a less urgent class may be refused, the class
-/// belongs into the hash or the joined one asks again.
+/// What makes two requests the same: a hash of all that is sent, credentials and the place where it goes included. Not how
+/// urgent it is: an answer that is there serves every [`Class`], and only who joins an exchange under way has to be of the
+/// same, so that nobody waits for somebody less urgent.
 pub type Key = [u8; 32];
+
+/// What is under way: for whom, and how urgent.
+type FlightKey = (Key, Class);
 
 /// What an exchange brought.
 pub type Exchange = Arc<Result<Response, TransportError>>;
@@ -87,7 +91,7 @@ impl Weighter<Key, Kept> for Bytes {
 
 struct State {
     /// The newest exchange of each key. An older one may be under way besides it, for those who wait for it.
-    under_way: HashMap<Key, UnderWay>,
+    under_way: HashMap<FlightKey, UnderWay>,
     /// Not the variant with shards: one answer may be as large as all of it.
     kept: quick_cache::unsync::Cache<Key, Kept, Bytes>,
     swept: Instant,
@@ -113,18 +117,19 @@ impl Shared {
 
     /// The answer to the request `key`: a shared one where `share` permits it, else what `ask` brings. Dropping this
     /// future fails nobody: another one who waits asks instead.
-    pub async fn get<F, A>(&self, key: Key, share: Duration, ask: F) -> Answer
+    pub async fn get<F, A>(&self, key: Key, class: Class, share: Duration, ask: F) -> Answer
     where
         F: FnOnce() -> A,
         A: Future<Output = Result<Response, TransportError>>,
     {
-        let member = match self.join(key, share) {
+        let member = match self.join(key, class, share) {
             Ok(member) => member,
             Err(result) => return Answer { result, source: Source::Kept },
         };
         let mut source = Source::Joined;
-        let result = member
-            .flight
+        let alone = Flight::default();
+        let flight = member.flight.as_ref().unwrap_or(&alone);
+        let result = flight
             .get_or_init(async || {
                 source = Source::Asked;
                 let began = Instant::now();
@@ -143,7 +148,9 @@ impl Shared {
     }
 
     /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
-    fn join(&self, key: Key, share: Duration) -> Result<Member<'_>, Exchange> {
+    fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, Exchange> {
+        let member =
+            |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Some(Arc::clone(flight)) };
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);
@@ -152,14 +159,14 @@ impl Shared {
             if let Some(kept) = kept.get(&key).filter(|kept| now.duration_since(kept.began) <= share) {
                 return Err(Arc::clone(&kept.result));
             }
-            if let Some(newest) = under_way.get_mut(&key) {
+            if let Some(newest) = under_way.get_mut(&(key, class)) {
                 newest.longest = newest.longest.max(share);
-                return Ok(Member { shared: self, key, share, flight: Arc::clone(&newest.flight) });
+                return Ok(member(&newest.flight));
             }
         }
         let flight = Flight::default();
-        under_way.insert(key, UnderWay { flight: Arc::clone(&flight), longest: share });
-        Ok(Member { shared: self, key, share, flight })
+        under_way.insert((key, class), UnderWay { flight: Arc::clone(&flight), longest: share });
+        Ok(member(&flight))
     }
 }
 
@@ -175,19 +182,23 @@ impl State {
 /// One who waits for an exchange.
 struct Member<'a> {
     shared: &'a Shared,
-    key: Key,
+    key: FlightKey,
     share: Duration,
-    flight: Flight,
+    /// There until this is dropped.
+    flight: Option<Flight>,
 }
 
 impl Member<'_> {
+    fn is_in(&self, flight: &Flight) -> bool {
+        self.flight.as_ref().is_some_and(|own| Arc::ptr_eq(own, flight))
+    }
+
     /// The exchange has ended: whoever comes from now on does not join it. In one step with keeping the answer, or
     /// someone who comes between the two would ask again.
     fn land(&self, began: Instant, result: &Exchange) {
         let mut state = self.shared.state.lock();
         let mut longest = self.share;
-        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| Arc::ptr_eq(&newest.flight, &self.flight))
-        {
+        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| self.is_in(&newest.flight)) {
             longest = newest.longest;
             state.under_way.remove(&self.key);
         }
@@ -195,14 +206,15 @@ impl Member<'_> {
             return;
         }
         // A request with share 0 may have overtaken this one.
-        if state.kept.peek(&self.key).is_some_and(|kept| kept.began > began) {
+        let (key, _) = self.key;
+        if state.kept.peek(&key).is_some_and(|kept| kept.began > began) {
             return;
         }
         let kept = Kept { result: Arc::clone(result), began, longest };
-        if Bytes.weight(&self.key, &kept) > self.shared.capacity {
-            state.kept.remove(&self.key);
+        if Bytes.weight(&key, &kept) > self.shared.capacity {
+            state.kept.remove(&key);
         } else {
-            state.kept.insert(self.key, kept);
+            state.kept.insert(key, kept);
         }
     }
 }
@@ -210,11 +222,12 @@ impl Member<'_> {
 impl Drop for Member<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        let last = state
-            .under_way
-            .get(&self.key)
-            .is_some_and(|newest| Arc::ptr_eq(&newest.flight, &self.flight) && Arc::strong_count(&self.flight) == 2);
-        if last {
+        // In one step with counting: two that go away together would each see the other.
+        let own = self.flight.take();
+        let newest = state.under_way.get(&self.key).map(|newest| &newest.flight);
+        let is_newest = own.as_ref().zip(newest).is_some_and(|(own, newest)| Arc::ptr_eq(own, newest));
+        drop(own);
+        if is_newest && newest.is_some_and(|newest| Arc::strong_count(newest) == 1) {
             state.under_way.remove(&self.key);
         }
     }

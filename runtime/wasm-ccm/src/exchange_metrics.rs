@@ -38,6 +38,8 @@ pub(crate) struct ExchangeMetrics {
     remaining: Family<EndpointLabels, Gauge>,
     limit: Family<EndpointLabels, Gauge>,
     waiting: Family<EndpointLabels, Gauge>,
+    under_way: Family<EndpointLabels, Gauge>,
+    tokens: Family<EndpointLabels, Gauge>,
     open: Family<EndpointLabels, Gauge>,
 }
 
@@ -52,6 +54,8 @@ impl ExchangeMetrics {
             remaining: Family::default(),
             limit: Family::default(),
             waiting: Family::default(),
+            under_way: Family::default(),
+            tokens: Family::default(),
             open: Family::default(),
         };
         registry.register(
@@ -78,6 +82,16 @@ impl ExchangeMetrics {
         );
         registry.register("ccm_cloud_requests_limit", "Requests that the cloud says it grants", metrics.limit.clone());
         registry.register("ccm_cloud_requests_waiting", "Requests that wait for their turn", metrics.waiting.clone());
+        registry.register(
+            "ccm_cloud_requests_under_way",
+            "Requests that were sent and not answered yet",
+            metrics.under_way.clone(),
+        );
+        registry.register(
+            "ccm_cloud_requests_at_once",
+            "Requests that could be sent at once by the settings",
+            metrics.tokens.clone(),
+        );
         registry.register(
             "ccm_cloud_circuit_open",
             "1 while the endpoint is taken for dead and asked only now and then",
@@ -116,6 +130,8 @@ impl ExchangeObserver for ExchangeMetrics {
             self.limit.get_or_create(&labels).set(number(limit));
         }
         self.waiting.get_or_create(&labels).set(i64::try_from(left.waiting).unwrap_or(i64::MAX));
+        self.under_way.get_or_create(&labels).set(i64::try_from(left.in_flight).unwrap_or(i64::MAX));
+        self.tokens.get_or_create(&labels).set(number(left.tokens));
         self.open.get_or_create(&labels).set(i64::from(left.open));
     }
 }

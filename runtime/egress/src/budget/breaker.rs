@@ -52,6 +52,11 @@ impl Breaker {
         self.open.take().is_some()
     }
 
+    /// What was taken for a success was none: so many had failed before.
+    pub(super) fn take_back(&mut self, before: u32) {
+        self.failures = self.failures.max(before);
+    }
+
     /// True when that opened it, or made the pause longer.
     pub(super) fn failure(&mut self, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);

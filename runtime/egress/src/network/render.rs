@@ -1,5 +1,7 @@
 //! From a provider's request to the bytes that are sent: credentials and signatures are filled in here, at the last moment.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderMap, HeaderValue};
 use reqwest::Url;
 use zeroize::Zeroizing;
@@ -11,6 +13,7 @@ use crate::headers;
 use crate::http::{Request, TransportError, TransportReason};
 use crate::paths;
 use crate::redact::Redactor;
+use crate::secret::Secret;
 use crate::signature::Algorithm;
 
 /// Most signatures of a request. Those that there are need one; an RSA signature takes a millisecond.
@@ -23,8 +26,11 @@ pub(super) struct Rendered {
     pub(super) body: Vec<u8>,
     /// The captured credentials in it.
     pub(super) used: Used,
-    /// Replaces its signatures in the answer.
-    pub(super) signatures: Redactor,
+    /// Every secret value in it, by name, and its signatures.
+    carried: Vec<(String, Secret)>,
+    signatures: Vec<Zeroizing<Vec<u8>>>,
+    /// Of the credentials, when it was made.
+    version: u64,
 }
 
 /// What is gathered while parts are filled in.
@@ -33,6 +39,7 @@ struct Filling<'a> {
     /// Path and query, once they are known.
     target: Option<String>,
     used: Used,
+    carried: Vec<(String, Secret)>,
     signatures: Vec<Zeroizing<Vec<u8>>>,
 }
 
@@ -78,7 +85,7 @@ impl Network {
 
     /// Fills in what the provider may not see.
     pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
-        let mut filling = Filling { network: self, target: None, used: Vec::new(), signatures: Vec::new() };
+        let mut filling = Filling { network: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;
         let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
@@ -86,9 +93,34 @@ impl Network {
         filling.target = Some(target);
         let headers = filling.headers(request)?;
         let body = filling.fill(&request.body, Room::body(self.limits()))?;
-        let signatures = filling.signatures.iter().map(|signature| ("signature", signature.as_slice()));
-        let signatures = Redactor::new(signatures).map_err(super::cannot_hide)?;
-        Ok(Rendered { url, headers, body: body.to_vec(), used: filling.used, signatures })
+        let Filling { used, carried, signatures, .. } = filling;
+        // Not before: to look at a credential may change it.
+        let version = self.credentials().version();
+        Ok(Rendered { url, headers, body: body.to_vec(), used, carried, signatures, version })
+    }
+
+    /// Replaces what this very request carried and those of all credentials do not know: signatures, and values that were
+    /// changed so often since that nobody remembers them. To be asked before the answer itself changes credentials.
+    pub(super) fn of_request(&self, rendered: &Rendered) -> Result<Redactor, TransportError> {
+        let mut values: Vec<(&str, &[u8])> = Vec::new();
+        let credentials = self.credentials();
+        let late = credentials.version() != rendered.version;
+        // Together with their successors: an old value may be the beginning of a new one, or the other way round.
+        let captured = if late { credentials.captured().values() } else { Vec::new() };
+        let mut now = Vec::new();
+        if late {
+            for (name, value) in &rendered.carried {
+                values.push((name, value.expose()));
+                now.extend(credentials.value(name).ok().map(|value| (name, value)));
+            }
+            values.extend(captured.iter().map(|(name, value)| (name.as_str(), value.expose())));
+            values.extend(now.iter().map(|(name, value)| (name.as_str(), value.expose())));
+        }
+        values.extend(rendered.signatures.iter().map(|signature| ("signature", signature.as_slice())));
+        // One that is sent a thousand times is one.
+        let mut seen = BTreeSet::new();
+        values.retain(|(_, value)| seen.insert(*value));
+        Redactor::new(values).map_err(super::cannot_hide)
     }
 }
 
@@ -198,6 +230,10 @@ impl Filling<'_> {
         } else {
             credentials.value(credential)?
         };
+        let known = self.carried.iter().any(|(name, other)| name == credential && other.expose() == value.expose());
+        if !known {
+            self.carried.push((credential.to_owned(), value.clone()));
+        }
         encoding.encode(value.expose()).map_err(|error| {
             refused(TransportReason::UnknownCredential, format!("credential {credential:?} cannot be encoded: {error}"))
         })

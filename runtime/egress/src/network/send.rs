@@ -1,5 +1,6 @@
 //! Attempts: turn, exchange, what is learned from it, and whether it is tried again.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,15 +9,16 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::render::Rendered;
-use super::{Network, refused};
+use super::{Network, NetworkLimits, refused, too_much};
 use crate::answer;
 use crate::budget::{Fault, Permit, Refused, RefusedReason};
-use crate::call::CallScope;
+use crate::call::{CallScope, Held};
 use crate::client;
 use crate::credentials::Part;
 use crate::headers;
 use crate::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
 use crate::observe::Outcome;
+use crate::redact::{Redactor, placeholder};
 use crate::retry::{self, may_repeat};
 use crate::secret::Secret;
 
@@ -62,6 +64,7 @@ impl Network {
         let mut maybe_sent = false;
         let mut attempt = 1_u32;
         loop {
+            let arrived = Instant::now();
             let permit = budget.acquire(call.class, call.deadline).await;
             let mut permit = match permit {
                 Ok(permit) => permit,
@@ -72,29 +75,42 @@ impl Network {
                         operation,
                         Outcome::Failed(error.reason),
                         Duration::ZERO,
-                        Duration::ZERO,
+                        arrived.elapsed(),
                     );
                     return Err(error);
                 }
             };
             let start = Instant::now();
             let outcome = match self.prepare(request) {
-                Ok((client, rendered)) => self.exchange(client, request, rendered, call).await,
+                Ok((client, rendered)) => {
+                    // So that the call can drop the value that it used, and log in again.
+                    for (credential, generation) in &rendered.used {
+                        call.saw(credential, *generation, false);
+                    }
+                    self.exchange(client, request, rendered, call, &mut permit).await
+                }
                 Err(error) => Err((error, None)),
             };
             let time = start.elapsed();
             let waited = permit.waited();
             let (told, answer) = match outcome {
-                Ok((raw, rendered)) => {
+                Ok((raw, rendered, mut held)) => {
                     maybe_sent = true;
-                    permit.answered(raw.status, &raw.headers);
                     let status = raw.status;
                     // What becomes a credential is one before anything of the answer is shown.
-                    let taken = self.take(request, &raw, &rendered);
-                    let answer = match self.veiled(raw, &rendered) {
-                        Ok(veiled) => {
+                    let veiled = self.of_request(&rendered).map_err(after).and_then(|own| {
+                        let taken = self.take(request, &raw, &rendered, &own);
+                        Ok((self.veiled(raw, &own)?, taken))
+                    });
+                    let answer = match veiled {
+                        Ok((veiled, taken)) => {
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
-                            self.answer(operation, veiled, taken)
+                            self.answer(operation, veiled, taken).and_then(|answer| {
+                                if held.fit(answer.body.len()) {
+                                    return Ok((answer, held));
+                                }
+                                Err(prefix(too_much(self.limits())))
+                            })
                         }
                         Err(error) => Err(prefix(error)),
                     };
@@ -115,10 +131,15 @@ impl Network {
             let again = may_repeat(request.effect, retry_outcome(told, &answer));
             let delay = if again { delays.next() } else { None };
             match delay {
-                Some(delay) if call.remaining() > delay => tokio::time::sleep(delay).await,
+                Some(delay) if call.remaining() > delay => {
+                    drop(answer);
+                    tokio::time::sleep(delay).await;
+                }
                 _ => {
-                    return answer
-                        .map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error });
+                    let (answer, held) = answer
+                        .map_err(|error| TransportError { maybe_sent: error.maybe_sent || maybe_sent, ..error })?;
+                    held.keep();
+                    return Ok(answer);
                 }
             }
             attempt = attempt.saturating_add(1);
@@ -127,7 +148,8 @@ impl Network {
 
     /// Everything that may still refuse the request, at the last moment: time has passed while it waited.
     fn prepare(&self, request: &Request) -> Result<(reqwest::Client, Rendered), TransportError> {
-        if request.effect != Effect::Read && !self.parts.leadership.may_write() {
+        // Once: a second answer may be another.
+        if request.effect != Effect::Read {
             self.check_leader()?;
         }
         let base = self.parts.endpoints.base(&request.endpoint)?;
@@ -136,13 +158,14 @@ impl Network {
         Ok((client, rendered))
     }
 
-    async fn exchange(
+    async fn exchange<'a>(
         &self,
         client: reqwest::Client,
         request: &Request,
         mut rendered: Rendered,
-        call: &CallScope,
-    ) -> Result<(Raw, Rendered), (TransportError, Option<Rendered>)> {
+        call: &'a CallScope,
+        permit: &mut Permit,
+    ) -> Result<(Raw, Rendered, Held<'a>), (TransportError, Option<Rendered>)> {
         let limits = *self.limits();
         let time = limits.request_time.min(call.remaining());
         let body = std::mem::take(&mut rendered.body);
@@ -158,14 +181,23 @@ impl Network {
         };
         let status = answer.status().as_u16();
         let answer_headers = answer.headers().clone();
-        match read(answer, limits.response_bytes).await {
-            Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered)),
-            Err(error) => Err((error, Some(rendered))),
+        // Others may wait for what they say, whatever becomes of the body.
+        permit.answered(status, &answer_headers);
+        let mut held = call.hold();
+        match read(answer, &limits, &mut held).await {
+            Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered, held)),
+            Err(mut error) => {
+                let raw = Raw { status, headers: answer_headers, body: Bytes::new(), bytes: 0 };
+                let veiled = self.of_request(&rendered).and_then(|own| self.veiled(raw, &own));
+                let id = veiled.ok().and_then(|veiled| answer::request_id(&veiled.headers));
+                error.message = format!("{}: {}", answer::status_line(status, id.as_deref()), error.message);
+                Err((error, Some(rendered)))
+            }
         }
     }
 
     /// What the answer says about credentials: a refused one ends, one that is asked for is captured.
-    fn take(&self, request: &Request, raw: &Raw, rendered: &Rendered) -> Result<Taken, TransportError> {
+    fn take(&self, request: &Request, raw: &Raw, rendered: &Rendered, own: &Redactor) -> Result<Taken, TransportError> {
         if raw.status == 401 {
             for (credential, generation) in &rendered.used {
                 self.credentials().captured().forget(credential, *generation);
@@ -175,20 +207,19 @@ impl Network {
             return Ok(Taken::NotJson);
         }
         match &request.capture {
-            Some(capture) if is_good(raw.status) => self.capture(capture, &raw.headers, &raw.body)?,
+            Some(capture) if is_good(raw.status) => self.capture(capture, &raw.headers, &raw.body, own)?,
             _ => {}
         }
         Ok(Taken::Answer)
     }
 
     /// The answer without the values of credentials. Before anything is cut off: half of a value is not found any more.
-    fn veiled(&self, raw: Raw, rendered: &Rendered) -> Result<Raw, TransportError> {
-        let after = |error: TransportError| TransportError { maybe_sent: true, ..error };
+    fn veiled(&self, raw: Raw, own: &Redactor) -> Result<Raw, TransportError> {
         let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?;
-        if redactor.is_empty() && rendered.signatures.is_empty() {
+        if redactor.is_empty() && own.is_empty() {
             return Ok(raw);
         }
-        let clean = |bytes: Vec<u8>| rendered.signatures.bytes(redactor.bytes(bytes));
+        let clean = |bytes: Vec<u8>| redactor.bytes(own.bytes(bytes));
         let Raw { status, headers, body, bytes } = raw;
         let mut veiled = HeaderMap::with_capacity(headers.len());
         for (name, value) in &headers {
@@ -231,7 +262,13 @@ impl Network {
     }
 
     /// Takes the credential out of an answer.
-    fn capture(&self, capture: &Capture, headers: &HeaderMap, body: &[u8]) -> Result<(), TransportError> {
+    fn capture(
+        &self,
+        capture: &Capture,
+        headers: &HeaderMap,
+        body: &[u8],
+        own: &Redactor,
+    ) -> Result<(), TransportError> {
         let failed = |why: String| refused(TransportReason::Other, why);
         let missing = |source: &CaptureSource| match source {
             CaptureSource::Header(name) => format!("it has no header {name:?} to capture as {:?}", capture.credential),
@@ -239,7 +276,8 @@ impl Network {
                 format!("its body has nothing at {pointer:?} to capture as {:?}", capture.credential)
             }
         };
-        let value = find(&capture.source, headers, body).ok_or_else(|| failed(missing(&capture.source)))?;
+        let body = Json { bytes: body, read: OnceCell::new() };
+        let value = find(&capture.source, headers, &body).ok_or_else(|| failed(missing(&capture.source)))?;
         let least = self.limits().min_credential_bytes;
         if value.expose().len() < least {
             let why = format!(
@@ -248,12 +286,32 @@ impl Network {
             );
             return Err(failed(why));
         }
-        let said = capture.expires.as_ref().and_then(|source| find(source, headers, body)).and_then(|text| life(&text));
+        if self.has_another(&capture.credential, &value, own)? {
+            let why = format!(
+                "what it gives as {:?} is another credential or has one in it, and may not become a new one",
+                capture.credential
+            );
+            return Err(failed(why));
+        }
+        let said =
+            capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
         let life = match (said, capture.ttl) {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),
         };
         self.credentials().captured().store(&capture.credential, value, life).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Whether `value`, to become the credential `name`, is another one or has one in it: a provider that captures what a
+    /// cloud echoes could send it to places that are not declared for it. Older values of its own are none.
+    fn has_another(&self, name: &str, value: &Secret, own: &Redactor) -> Result<bool, TransportError> {
+        let redactor = self.credentials().redactor().map_err(super::cannot_hide)?;
+        let shown = redactor.bytes(own.bytes(value.expose().to_vec()));
+        if shown == value.expose() {
+            return Ok(false);
+        }
+        let rest = String::from_utf8_lossy(&shown).replace(&placeholder(name), "");
+        Ok(rest.contains("(credential "))
     }
 
     /// A text without the values of credentials.
@@ -299,17 +357,32 @@ impl Network {
     }
 }
 
+/// Something was sent.
+fn after(error: TransportError) -> TransportError {
+    TransportError { maybe_sent: true, ..error }
+}
+
 /// A number of 64 bits, since the JSON log makes a text of a larger one.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The body, counted while it comes, after it was unpacked.
-async fn read(mut answer: reqwest::Response, most: usize) -> Result<Bytes, TransportError> {
+/// The body, counted while it comes, after it was unpacked: as one body, and against what its call has left.
+async fn read(
+    mut answer: reqwest::Response,
+    limits: &NetworkLimits,
+    held: &mut Held<'_>,
+) -> Result<Bytes, TransportError> {
+    let most = limits.response_bytes;
     let mut body = BytesMut::new();
     loop {
         match answer.chunk().await {
-            Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= most => body.extend_from_slice(&chunk),
+            Ok(Some(chunk)) if body.len().saturating_add(chunk.len()) <= most => {
+                if !held.grow(chunk.len()) {
+                    return Err(too_much(limits));
+                }
+                body.extend_from_slice(&chunk);
+            }
             Ok(Some(_)) => {
                 let why = format!("the answer has more than {most} bytes (limit response-bytes)");
                 return Err(TransportError { maybe_sent: true, ..refused(TransportReason::TooLarge, why) });
@@ -347,17 +420,26 @@ fn wants_json(request: &Request) -> bool {
     wants
 }
 
-fn find(source: &CaptureSource, headers: &HeaderMap, body: &[u8]) -> Option<Secret> {
+/// A body that is parsed when somebody first looks into it, and not again: it may have megabytes.
+struct Json<'a> {
+    bytes: &'a [u8],
+    read: OnceCell<Option<serde_json::Value>>,
+}
+
+impl Json<'_> {
+    fn at(&self, pointer: &str) -> Option<&serde_json::Value> {
+        self.read.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()?.pointer(pointer)
+    }
+}
+
+fn find(source: &CaptureSource, headers: &HeaderMap, body: &Json<'_>) -> Option<Secret> {
     let text = match source {
         CaptureSource::Header(name) => headers.get(name)?.as_bytes().to_vec(),
-        CaptureSource::JsonPointer(pointer) => {
-            let body: serde_json::Value = serde_json::from_slice(body).ok()?;
-            match body.pointer(pointer)? {
-                serde_json::Value::String(text) => text.clone().into_bytes(),
-                serde_json::Value::Number(number) => number.to_string().into_bytes(),
-                _ => return None,
-            }
-        }
+        CaptureSource::JsonPointer(pointer) => match body.at(pointer)? {
+            serde_json::Value::String(text) => text.clone().into_bytes(),
+            serde_json::Value::Number(number) => number.to_string().into_bytes(),
+            _ => return None,
+        },
     };
     Some(Secret::new(text)).filter(|value| !value.expose().is_empty())
 }
@@ -390,7 +472,7 @@ fn fault(error: &TransportError) -> Option<Fault> {
 }
 
 /// What the rules of repeating know of an attempt.
-fn retry_outcome(told: Outcome, answer: &Result<Response, TransportError>) -> retry::Outcome {
+fn retry_outcome<T>(told: Outcome, answer: &Result<T, TransportError>) -> retry::Outcome {
     match (told, answer) {
         (Outcome::Status(status), _) => retry::Outcome::Answer(status),
         (_, Err(error)) => fault(error).map_or(retry::Outcome::Final, retry::Outcome::Fault),

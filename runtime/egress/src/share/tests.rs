@@ -10,6 +10,7 @@ use tokio::time::{advance, sleep};
 use super::*;
 use crate::http::TransportReason;
 
+const CLASS: Class = Class::Refresh;
 const S: Duration = Duration::from_secs(1);
 const A: Key = [1; 32];
 const B: Key = [2; 32];
@@ -54,7 +55,7 @@ async fn a_hundred_who_ask_together_are_one_request() {
     let mut tasks = JoinSet::new();
     for _ in 0..100 {
         let (shared, cloud) = (Arc::clone(&shared), Arc::clone(&cloud));
-        tasks.spawn(async move { shared.get(A, S, || cloud.ask()).await });
+        tasks.spawn(async move { shared.get(A, CLASS, S, || cloud.ask()).await });
     }
     let answers = tasks.join_all().await;
     assert_eq!(cloud.asked(), 1);
@@ -66,58 +67,58 @@ async fn a_hundred_who_ask_together_are_one_request() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_serves_as_long_as_its_exchange_began_recently_enough() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    assert_eq!(shared.get(A, 10 * S, || cloud.ask()).await.source, Source::Asked);
+    assert_eq!(shared.get(A, CLASS, 10 * S, || cloud.ask()).await.source, Source::Asked);
     advance(9 * S).await;
     // It began 10 s ago and ended 9 s ago.
-    assert_eq!(shared.get(A, 10 * S, || cloud.ask()).await.source, Source::Kept);
+    assert_eq!(shared.get(A, CLASS, 10 * S, || cloud.ask()).await.source, Source::Kept);
     advance(Duration::from_millis(1)).await;
-    let again = shared.get(A, 10 * S, || cloud.ask()).await;
+    let again = shared.get(A, CLASS, 10 * S, || cloud.ask()).await;
     assert_eq!((text(&again), again.source), ("2", Source::Asked));
     // Whoever is content with less would have got the older one, and gets the newer one now.
-    assert_eq!(text(&shared.get(A, 100 * S, || cloud.ask()).await), "2");
+    assert_eq!(text(&shared.get(A, CLASS, 100 * S, || cloud.ask()).await), "2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn share_zero_never_sees_an_exchange_that_began_before() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    let mut older = pin!(shared.get(A, 10 * S, || cloud.ask()));
+    let mut older = pin!(shared.get(A, CLASS, 10 * S, || cloud.ask()));
     assert!(poll!(&mut older).is_pending());
-    let mut fresh = pin!(shared.get(A, Duration::ZERO, || cloud.ask()));
+    let mut fresh = pin!(shared.get(A, CLASS, Duration::ZERO, || cloud.ask()));
     assert!(poll!(&mut fresh).is_pending(), "does not wait for the older one");
-    let joined = shared.get(A, 10 * S, || cloud.ask());
+    let joined = shared.get(A, CLASS, 10 * S, || cloud.ask());
     let (older, fresh, joined) = futures::join!(older, fresh, joined);
     assert_eq!((text(&older), text(&fresh), text(&joined)), ("1", "2", "2"));
     assert_eq!((fresh.source, joined.source), (Source::Asked, Source::Joined));
-    assert_eq!(text(&shared.get(A, Duration::ZERO, || cloud.ask()).await), "3");
-    assert_eq!(text(&shared.get(A, 10 * S, || cloud.ask()).await), "3", "its answer serves others");
+    assert_eq!(text(&shared.get(A, CLASS, Duration::ZERO, || cloud.ask()).await), "3");
+    assert_eq!(text(&shared.get(A, CLASS, 10 * S, || cloud.ask()).await), "3", "its answer serves others");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_older_exchange_that_ends_later_does_not_replace_the_newer_answer() {
     let shared = Shared::new(Shared::DEFAULT_BYTES);
-    let slow = shared.get(A, S, async || {
+    let slow = shared.get(A, CLASS, S, async || {
         sleep(10 * S).await;
         response(200, b"old".to_vec())
     });
     let mut slow = pin!(slow);
     assert!(poll!(&mut slow).is_pending());
     advance(S).await;
-    shared.get(A, Duration::ZERO, async || response(200, b"new".to_vec())).await;
+    shared.get(A, CLASS, Duration::ZERO, async || response(200, b"new".to_vec())).await;
     assert_eq!(text(&slow.await), "old");
-    let kept = shared.get(A, 100 * S, unasked).await;
+    let kept = shared.get(A, CLASS, 100 * S, unasked).await;
     assert_eq!(text(&kept), "new");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_older_exchange_does_not_end_the_newer_one() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    let mut older = pin!(shared.get(A, S, || cloud.ask()));
+    let mut older = pin!(shared.get(A, CLASS, S, || cloud.ask()));
     assert!(poll!(&mut older).is_pending());
     advance(S / 2).await;
-    let mut newer = pin!(shared.get(A, Duration::ZERO, || cloud.ask()));
+    let mut newer = pin!(shared.get(A, CLASS, Duration::ZERO, || cloud.ask()));
     assert!(poll!(&mut newer).is_pending());
     assert_eq!(text(&older.await), "1");
-    let joined = shared.get(A, S / 4, unasked);
+    let joined = shared.get(A, CLASS, S / 4, unasked);
     let (newer, joined) = futures::join!(newer, joined);
     assert_eq!((text(&newer), text(&joined), joined.source), ("2", "2", Source::Joined));
 }
@@ -132,10 +133,10 @@ async fn what_is_no_success_goes_to_those_who_waited_and_to_no_one_else() {
             sleep(S).await;
             end.clone()
         };
-        let answers = join_all((0..10).map(|_| shared.get(A, 60 * S, ask))).await;
+        let answers = join_all((0..10).map(|_| shared.get(A, CLASS, 60 * S, ask))).await;
         assert!(answers.iter().all(|answer| *answer.result == end));
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        assert_eq!(shared.get(A, 60 * S, ask).await.source, Source::Asked);
+        assert_eq!(shared.get(A, CLASS, 60 * S, ask).await.source, Source::Asked);
         assert_eq!((asked.load(Ordering::SeqCst), shared.bytes()), (2, 0));
     }
 }
@@ -143,23 +144,23 @@ async fn what_is_no_success_goes_to_those_who_waited_and_to_no_one_else() {
 #[tokio::test(start_paused = true)]
 async fn one_who_comes_after_a_failure_does_not_get_it_though_waiters_have_not_read_it_yet() {
     let shared = Shared::new(Shared::DEFAULT_BYTES);
-    let mut first = pin!(shared.get(A, S, async || {
+    let mut first = pin!(shared.get(A, CLASS, S, async || {
         sleep(S).await;
         failure()
     }));
-    let mut waiter = pin!(shared.get(A, S, pending));
+    let mut waiter = pin!(shared.get(A, CLASS, S, pending));
     assert!(poll!(&mut first).is_pending() && poll!(&mut waiter).is_pending());
     assert!(first.await.result.is_err());
-    assert!(shared.get(A, S, || ready(response(200, Vec::new()))).await.result.is_ok());
+    assert!(shared.get(A, CLASS, S, || ready(response(200, Vec::new()))).await.result.is_ok());
     assert!(waiter.await.result.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_the_one_who_asks_is_cancelled_another_one_takes_over() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    let mut first = Box::pin(shared.get(A, S, pending));
+    let mut first = Box::pin(shared.get(A, CLASS, S, pending));
     assert!(poll!(&mut first).is_pending());
-    let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(shared.get(A, S, || cloud.ask()))).collect();
+    let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(shared.get(A, CLASS, S, || cloud.ask()))).collect();
     for waiter in &mut waiting {
         assert!(poll!(waiter).is_pending());
     }
@@ -174,15 +175,15 @@ async fn when_the_one_who_asks_is_cancelled_another_one_takes_over() {
 async fn nothing_stays_of_those_who_are_cancelled() {
     let shared = Shared::new(Shared::DEFAULT_BYTES);
     {
-        let mut first = Box::pin(shared.get(A, S, pending));
-        let mut second = Box::pin(shared.get(A, S, pending));
-        let mut overtaking = Box::pin(shared.get(A, Duration::ZERO, pending));
+        let mut first = Box::pin(shared.get(A, CLASS, S, pending));
+        let mut second = Box::pin(shared.get(A, CLASS, S, pending));
+        let mut overtaking = Box::pin(shared.get(A, CLASS, Duration::ZERO, pending));
         assert!(
             poll!(&mut first).is_pending() && poll!(&mut second).is_pending() && poll!(&mut overtaking).is_pending()
         );
     }
     assert!(shared.state.lock().under_way.is_empty());
-    assert_eq!(shared.get(A, S, || ready(response(200, Vec::new()))).await.source, Source::Asked);
+    assert_eq!(shared.get(A, CLASS, S, || ready(response(200, Vec::new()))).await.source, Source::Asked);
     assert!(shared.state.lock().under_way.is_empty());
 }
 
@@ -190,7 +191,7 @@ async fn nothing_stays_of_those_who_are_cancelled() {
 async fn it_never_keeps_more_than_its_bytes_and_what_is_too_large_still_reaches_all_who_wait() {
     let shared = Shared::new(20_000);
     for i in 0..200u8 {
-        shared.get([i; 32], S, || ready(response(200, vec![0; 1000]))).await;
+        shared.get([i; 32], CLASS, S, || ready(response(200, vec![0; 1000]))).await;
         assert!(shared.bytes() <= 20_000, "{} bytes after {i}", shared.bytes());
     }
     assert!(shared.bytes() > 10_000);
@@ -198,49 +199,49 @@ async fn it_never_keeps_more_than_its_bytes_and_what_is_too_large_still_reaches_
         sleep(S).await;
         response(200, vec![0; 20_000])
     };
-    let answers = join_all((0..3).map(|_| shared.get(A, 60 * S, large))).await;
+    let answers = join_all((0..3).map(|_| shared.get(A, CLASS, 60 * S, large))).await;
     assert!(answers.iter().all(|answer| answer.result.as_ref().as_ref().unwrap().body.len() == 20_000));
     assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
-    assert_eq!(shared.get(A, 60 * S, large).await.source, Source::Asked);
+    assert_eq!(shared.get(A, CLASS, 60 * S, large).await.source, Source::Asked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_answer_may_take_all_the_room() {
     let shared = Shared::new(20_000);
     for i in 0..20u8 {
-        shared.get([i; 32], S, || ready(response(200, vec![0; 1000]))).await;
+        shared.get([i; 32], CLASS, S, || ready(response(200, vec![0; 1000]))).await;
     }
-    shared.get([200; 32], S, || ready(response(200, vec![0; 19_000]))).await;
-    assert_eq!(shared.get([200; 32], S, unasked).await.source, Source::Kept);
+    shared.get([200; 32], CLASS, S, || ready(response(200, vec![0; 19_000]))).await;
+    assert_eq!(shared.get([200; 32], CLASS, S, unasked).await.source, Source::Kept);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stale_answers_are_dropped_when_time_has_passed() {
     let shared = Shared::new(Shared::DEFAULT_BYTES);
     for (key, share) in [(A, 600 * S), (B, S)] {
-        shared.get(key, share, || ready(response(200, vec![0; 1000]))).await;
+        shared.get(key, CLASS, share, || ready(response(200, vec![0; 1000]))).await;
     }
     let both = shared.bytes();
     advance(61 * S).await;
-    assert_eq!(shared.get(A, 600 * S, unasked).await.source, Source::Kept);
+    assert_eq!(shared.get(A, CLASS, 600 * S, unasked).await.source, Source::Kept);
     assert_eq!(shared.bytes(), both / 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_stays_as_long_as_the_most_content_of_those_who_waited_can_use_it() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    futures::join!(shared.get(A, S, || cloud.ask()), shared.get(A, 600 * S, || cloud.ask()));
+    futures::join!(shared.get(A, CLASS, S, || cloud.ask()), shared.get(A, CLASS, 600 * S, || cloud.ask()));
     advance(300 * S).await;
-    assert_eq!(shared.get(A, 600 * S, unasked).await.source, Source::Kept);
+    assert_eq!(shared.get(A, CLASS, 600 * S, unasked).await.source, Source::Kept);
 }
 
 #[tokio::test(start_paused = true)]
 async fn different_requests_have_nothing_to_do_with_each_other() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    let mut stuck = pin!(shared.get(A, S, pending));
+    let mut stuck = pin!(shared.get(A, CLASS, S, pending));
     assert!(poll!(&mut stuck).is_pending());
-    assert_eq!(shared.get(B, S, || cloud.ask()).await.source, Source::Asked);
-    assert_eq!(shared.get(B, S, || cloud.ask()).await.source, Source::Kept);
+    assert_eq!(shared.get(B, CLASS, S, || cloud.ask()).await.source, Source::Asked);
+    assert_eq!(shared.get(B, CLASS, S, || cloud.ask()).await.source, Source::Kept);
     assert!(poll!(&mut stuck).is_pending());
 }
 
@@ -255,7 +256,7 @@ async fn between_threads_nobody_hangs_and_share_zero_sees_what_was_written_befor
             for round in 0..200_usize {
                 let share = if (i + round).is_multiple_of(3) { Duration::ZERO } else { Duration::from_micros(50) };
                 let written = value.fetch_add(1, Ordering::SeqCst) + 1;
-                let mut get = Box::pin(shared.get(A, share, async || {
+                let mut get = Box::pin(shared.get(A, CLASS, share, async || {
                     let read = value.load(Ordering::SeqCst);
                     tokio::task::yield_now().await;
                     response(200, read.to_string().into_bytes())
@@ -273,4 +274,37 @@ async fn between_threads_nobody_hangs_and_share_zero_sees_what_was_written_befor
     }
     tokio::time::timeout(60 * S, tasks.join_all()).await.expect("it hangs");
     assert!(shared.state.lock().under_way.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_answer_serves_every_class_and_an_exchange_under_way_only_its_own() {
+    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let mut refresh = pin!(shared.get(A, Class::Refresh, 10 * S, || cloud.ask()));
+    assert!(poll!(&mut refresh).is_pending());
+    let initialise = shared.get(A, Class::Initialise, 10 * S, || cloud.ask());
+    let (refresh, initialise) = futures::join!(refresh, initialise);
+    assert_eq!((refresh.source, initialise.source, cloud.asked()), (Source::Asked, Source::Asked, 2));
+    for class in [Class::Refresh, Class::Initialise, Class::Write] {
+        assert_eq!(shared.get(A, class, 10 * S, unasked).await.source, Source::Kept);
+    }
+}
+
+/// On two threads, for many keys: sometimes each lets go of its place in the same moment.
+#[test]
+fn two_who_go_away_together_leave_nothing() {
+    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let join = || -> Vec<Member<'_>> {
+        let key = |number: usize| std::array::from_fn(|i| number.to_le_bytes().get(i).copied().unwrap_or_default());
+        (0..50_000).map(|number| shared.join(key(number), CLASS, S).ok().unwrap()).collect()
+    };
+    let (first, second, meet) = (join(), join(), std::sync::Barrier::new(2));
+    let leave = |members: Vec<Member<'_>>| {
+        meet.wait();
+        drop(members);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| leave(first));
+        leave(second);
+    });
+    assert_eq!(shared.state.lock().under_way.len(), 0);
 }
