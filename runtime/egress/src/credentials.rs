@@ -7,7 +7,6 @@ mod source;
 mod uses;
 
 use std::collections::BTreeMap;
-use std::ops::Not as _;
 use std::sync::Arc;
 
 use ccm_cloud::Descriptor;
@@ -295,14 +294,6 @@ impl Credentials {
         // Two: a login builds only what is small again.
         Ok(self.redactor.get(|| self.given_changes(), given)?.and(&self.captured.redactor()?))
     }
-
-    /// Whether a value that becomes the credential `name` is or holds the value of another one: that one would get the
-    /// places where this one may stand.
-    #[must_use]
-    pub fn foreign_secret_in(&self, name: &str, value: &[u8]) -> bool {
-        // What cannot be searched must not become a credential.
-        self.redactor().is_ok_and(|redactor| !redactor.finds_other_than(name, value)).not()
-    }
 }
 
 const NO_VALUE: &str = "nobody gave one, or it was captured and is spent";
@@ -445,7 +436,11 @@ mod tests {
             ("token", "another-value", false),
         ];
         for (name, value, foreign) in cases {
-            assert_eq!(credentials.foreign_secret_in(name, value.as_bytes()), foreign, "{name}: {value}");
+            assert_eq!(
+                credentials.redactor().unwrap().finds_other_than(name, value.as_bytes()),
+                foreign,
+                "{name}: {value}"
+            );
         }
     }
 

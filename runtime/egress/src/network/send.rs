@@ -18,11 +18,9 @@ use crate::credentials::Part;
 use crate::headers;
 use crate::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
 use crate::observe::Outcome;
-use crate::redact::{Redactor, placeholder};
+use crate::redact::Redactor;
 use crate::retry::{self, may_repeat};
 use crate::secret::Secret;
-
-const NO_ANSWER: &str = "no answer";
 
 /// What came.
 struct Raw {
@@ -177,7 +175,7 @@ impl Network {
             .send();
         let answer = match sent.await {
             Ok(answer) => answer,
-            Err(error) => return Err((client::transport_error(error, NO_ANSWER), Some(rendered))),
+            Err(error) => return Err((self.unanswered(error, request, &rendered, time), Some(rendered))),
         };
         let status = answer.status().as_u16();
         let answer_headers = answer.headers().clone();
@@ -194,6 +192,24 @@ impl Network {
                 Err((error, Some(rendered)))
             }
         }
+    }
+
+    /// Why there is no answer, and whose it would have been: the operation alone does not tell which machine to look at.
+    fn unanswered(
+        &self,
+        error: reqwest::Error,
+        request: &Request,
+        rendered: &Rendered,
+        time: Duration,
+    ) -> TransportError {
+        let place = format!("endpoint {:?} ({})", request.endpoint, rendered.url.origin().ascii_serialization());
+        let mut error = client::transport_error(error, &format!("no answer of {place}"));
+        if error.reason == TransportReason::Timeout {
+            let of_call =
+                if time < self.limits().request_time { "what the call has left" } else { "limit request-time" };
+            error.message = format!("no answer of {place} within {time:.1?} ({of_call})");
+        }
+        error
     }
 
     /// What the answer says about credentials: a refused one ends, one that is asked for is captured.
@@ -215,11 +231,11 @@ impl Network {
 
     /// The answer without the values of credentials. Before anything is cut off: half of a value is not found any more.
     fn veiled(&self, raw: Raw, own: &Redactor) -> Result<Raw, TransportError> {
-        let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?;
-        if redactor.is_empty() && own.is_empty() {
+        let redactor = self.credentials().redactor().map_err(super::cannot_hide).map_err(after)?.and(own);
+        if redactor.is_empty() {
             return Ok(raw);
         }
-        let clean = |bytes: Vec<u8>| redactor.bytes(own.bytes(bytes));
+        let clean = |bytes: Vec<u8>| redactor.bytes(bytes);
         let Raw { status, headers, body, bytes } = raw;
         let mut veiled = HeaderMap::with_capacity(headers.len());
         for (name, value) in &headers {
@@ -279,14 +295,16 @@ impl Network {
         let body = Json { bytes: body, read: OnceCell::new() };
         let value = find(&capture.source, headers, &body).ok_or_else(|| failed(missing(&capture.source)))?;
         let least = self.limits().min_credential_bytes;
-        if value.expose().len() < least {
+        if value.weight() < least {
             let why = format!(
                 "what it gives as {:?} has less than {least} bytes (limit min-credential-bytes)",
                 capture.credential
             );
             return Err(failed(why));
         }
-        if self.has_another(&capture.credential, &value, own)? {
+        // A provider that captures what a cloud echoes could send it to places that are not declared for it.
+        let all = self.credentials().redactor().map_err(super::cannot_hide)?.and(own);
+        if all.finds_other_than(&capture.credential, value.expose()) {
             let why = format!(
                 "what it gives as {:?} is another credential or has one in it, and may not become a new one",
                 capture.credential
@@ -300,18 +318,6 @@ impl Network {
             (said, most) => said.or(most),
         };
         self.credentials().captured().store(&capture.credential, value, life).map_err(|error| failed(error.to_string()))
-    }
-
-    /// Whether `value`, to become the credential `name`, is another one or has one in it: a provider that captures what a
-    /// cloud echoes could send it to places that are not declared for it. Older values of its own are none.
-    fn has_another(&self, name: &str, value: &Secret, own: &Redactor) -> Result<bool, TransportError> {
-        let redactor = self.credentials().redactor().map_err(super::cannot_hide)?;
-        let shown = redactor.bytes(own.bytes(value.expose().to_vec()));
-        if shown == value.expose() {
-            return Ok(false);
-        }
-        let rest = String::from_utf8_lossy(&shown).replace(&placeholder(name), "");
-        Ok(rest.contains("(credential "))
     }
 
     /// A text without the values of credentials.

@@ -630,7 +630,7 @@ async fn a_late_answer_does_not_show_a_value_that_was_replaced_meanwhile() {
     let rig = Rig::new(echo);
     let store = |number: usize| {
         let value = Secret::new(format!("session-Ohwae6ie-{number}").into_bytes());
-        rig.network.credentials().captured().store("session", value, None);
+        rig.network.credentials().captured().store("session", value, None).unwrap();
     };
     store(1);
     let value = vec![Part::Secret { credential: "session".to_owned(), encoding: Encoding::Plain }];
@@ -716,7 +716,7 @@ async fn an_answer_that_is_kept_serves_every_class_but_only_its_place_and_its_cr
         rig.network.send(get(), &call).await.unwrap();
     }
     assert_eq!(rig.cloud.take().len(), 1);
-    rig.network.credentials().captured().store("session", Secret::new(b"session-Ohwae6ie".to_vec()), None);
+    rig.network.credentials().captured().store("session", Secret::new(b"session-Ohwae6ie".to_vec()), None).unwrap();
     rig.send(get()).await.unwrap();
     assert_eq!(rig.cloud.take().len(), 1);
     let other = Cloud::start(|_| ok(r#"{"cloud":"another"}"#));
