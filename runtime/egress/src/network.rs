@@ -119,6 +119,8 @@ pub struct Network {
     budgets: BTreeMap<String, Budget>,
     shared: Shared,
     operations: Mutex<BTreeSet<String>>,
+    /// Endpoints whose breaker was open when somebody looked last.
+    open: Mutex<BTreeSet<String>>,
 }
 
 impl Network {
@@ -128,7 +130,7 @@ impl Network {
         let budget = || Budget::new(parts.settings.budget.clone());
         let budgets = descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget())).collect();
         let shared = Shared::new(parts.settings.limits.share_bytes);
-        Self { parts, budgets, shared, operations: Mutex::default() }
+        Self { parts, budgets, shared, operations: Mutex::default(), open: Mutex::default() }
     }
 
     /// Its secrets.
@@ -332,10 +334,11 @@ impl Network {
     }
 
     fn tell(&self, endpoint: &str, operation: &str, outcome: Outcome, time: Duration, waited: Duration) {
-        let Some(observer) = &self.parts.observer else { return };
-        let known = self.budgets.contains_key(endpoint);
-        let operation = self.counted(operation);
         let provider = self.parts.provider.as_str();
+        let known = self.budgets.contains_key(endpoint);
+        self.log_breaker(endpoint);
+        let Some(observer) = &self.parts.observer else { return };
+        let operation = self.counted(operation);
         // A guest makes up names; metrics keep them for ever.
         let endpoint = if known { endpoint } else { "unknown" };
         observer.exchange_ended(Exchange { provider, endpoint, operation, outcome, time, waited });
@@ -355,6 +358,18 @@ impl Network {
                     .saturating_add(left.waiting.initialise)
                     .saturating_add(left.waiting.refresh),
             });
+        }
+    }
+
+    /// Says once that an endpoint is taken for dead, and once that it is back.
+    fn log_breaker(&self, endpoint: &str) {
+        let Some(is_open) = self.budgets.get(endpoint).map(|budget| budget.left().open) else { return };
+        let provider = self.parts.provider.as_str();
+        let mut open = self.open.lock();
+        if is_open && open.insert(endpoint.to_owned()) {
+            tracing::warn!(provider, endpoint, "endpoint does not answer: it is asked only now and then until it does");
+        } else if !is_open && open.remove(endpoint) {
+            tracing::info!(provider, endpoint, "endpoint answers again");
         }
     }
 
