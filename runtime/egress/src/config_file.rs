@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::ConfigFormat;
 
 use self::keys::Key;
-pub use self::keys::{Environment, Found, FoundValue, resolve};
+pub use self::keys::{Environment, Found, FoundValue, KeyPlace, locate, resolve};
 use self::secret_names::Veil;
 pub use self::secret_names::{declared, looks_secret};
 use self::tree::{Kind, Node};
@@ -213,10 +213,11 @@ impl ConfigFile {
         }
     }
 
-    /// The value of a key for the host's own use; none where it is missing, empty, a list or a mapping.
+    /// The value at the parts of a key (see [`KeyPlace`]) for the host's own use; none where it is missing, empty, a list
+    /// or a mapping.
     #[must_use]
-    pub fn secret_value(&self, key: &str) -> Option<Secret> {
-        let text = self.value(key)?.text()?;
+    pub fn secret_at(&self, path: &[impl AsRef<str>]) -> Option<Secret> {
+        let text = self.value_at(path)?.text()?;
         (!text.is_empty()).then(|| Secret::new(text.as_bytes().to_vec()))
     }
 

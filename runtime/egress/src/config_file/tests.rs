@@ -260,8 +260,8 @@ fn the_host_gets_what_is_hidden() {
         ("Global.password", b"new"),
     ];
     assert_eq!(hidden, expected);
-    assert_eq!(file.secret_value("global.USER").unwrap().expose(), b"me");
-    assert!(file.secret_value("Global.password").is_none() && file.secret_value("Global.x").is_none());
+    assert_eq!(file.secret_at(&["global", "USER"]).unwrap().expose(), b"me");
+    assert!(file.secret_at(&["Global", "password"]).is_none() && file.secret_at(&["Global", "x"]).is_none());
 }
 
 #[test]

@@ -58,8 +58,8 @@ pub enum CredentialSource {
         file: FileValue,
         /// How it is written.
         format: ConfigFormat,
-        /// `section.key`
-        key: String,
+        /// The parts of the key: section and key, or names and numbers.
+        key: Vec<String>,
     },
     /// Something that somebody else keeps up to date: a Kubernetes Secret.
     Watched {
@@ -79,9 +79,15 @@ impl CredentialSource {
         Self::File(FileValue::new(path, MAX_FILE))
     }
 
-    /// A key of a configuration file.
+    /// A key of a configuration file, its parts between dots.
     #[must_use]
     pub fn config_key(path: PathBuf, format: ConfigFormat, key: String) -> Self {
+        Self::config_path(path, format, key.split('.').map(str::to_owned).collect())
+    }
+
+    /// A key of a configuration file by its parts, which may have dots in them.
+    #[must_use]
+    pub fn config_path(path: PathBuf, format: ConfigFormat, key: Vec<String>) -> Self {
         let most = u64::try_from(MAX_CONFIG_FILE).unwrap_or(u64::MAX);
         Self::ConfigKey { file: FileValue::new(path, most), format, key }
     }
@@ -99,7 +105,7 @@ impl CredentialSource {
             Self::ConfigKey { file, format, key } => file.read(|path, bytes| {
                 let unusable = |why: String| SourceError::Unusable { path: path.to_owned(), why };
                 let config = ConfigFile::read(bytes, *format).map_err(|error| unusable(error.to_string()))?;
-                Ok(config.and_then(|config| config.secret_value(key)))
+                Ok(config.and_then(|config| config.secret_at(key)))
             }),
         }
     }
@@ -110,7 +116,7 @@ impl fmt::Display for CredentialSource {
         match self {
             Self::Environment { variable, .. } => write!(f, "env:{variable}"),
             Self::File(file) => write!(f, "file:{}", file.path.display()),
-            Self::ConfigKey { file, key, .. } => write!(f, "{key} in {}", file.path.display()),
+            Self::ConfigKey { file, key, .. } => write!(f, "{} in {}", key.join("."), file.path.display()),
             Self::Watched { name, .. } => f.write_str(name),
         }
     }
@@ -223,6 +229,16 @@ mod tests {
         std::os::unix::fs::symlink("..2", at("..data_tmp")).unwrap();
         std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
         assert_eq!(text(&source).as_deref(), Some("value-two"));
+    }
+
+    #[test]
+    fn the_parts_of_a_key_may_have_dots_in_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "clouds:\n  my.cloud:\n    password: value-one\n").unwrap();
+        let key = ["clouds", "my.cloud", "password"].map(str::to_owned).to_vec();
+        let source = CredentialSource::config_path(file.path().to_owned(), ConfigFormat::Yaml, key);
+        assert_eq!(text(&source).as_deref(), Some("value-one"));
+        assert!(source.to_string().starts_with("clouds.my.cloud.password in /"), "{source}");
     }
 
     #[test]
