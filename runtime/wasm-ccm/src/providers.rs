@@ -18,7 +18,8 @@ use crate::limits::{LimitSettings, ProviderLimits};
 use crate::source;
 
 /// One provider, as the operator writes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// No `Debug`: a setting or URL may be a secret.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ProviderRecord {
     /// Where its component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
@@ -58,7 +59,8 @@ pub(crate) enum Wasi {
 }
 
 /// One provider, checked.
-#[derive(Debug, Clone, PartialEq)]
+// No `Debug`: a setting or URL may be a secret.
+#[derive(Clone, PartialEq)]
 pub(crate) struct ProviderConfig {
     pub(crate) source: source::Source,
     pub(crate) name: Option<String>,
@@ -250,7 +252,7 @@ mod tests {
             "- name: cloudlycke\n  source: configmap:kube-system/cloudlycke\n  settings: {mood: grim}\n  wasi: off\n  limits:\n    memory-bytes: 32MiB\n    call-time: 30s\n",
         )
         .unwrap();
-        let [provider] = list.as_slice() else { panic!("{list:?}") };
+        let [provider] = list.as_slice() else { panic!("{} providers", list.len()) };
         assert_eq!(provider.source.to_string(), "configmap:kube-system/cloudlycke");
         assert_eq!((provider.wasi, provider.limits.sandbox.memory_bytes), (Wasi::Off, 32 << 20));
         assert_eq!(provider.settings, BTreeMap::from([("mood".to_owned(), "grim".to_owned())]));
@@ -268,10 +270,19 @@ mod tests {
             ("- {source: a.wasm, cloudConfig: /nowhere/x}", "/nowhere/x"),
             ("- {source: a.wasm, wasi: maybe}", "maybe"),
             ("- {source: a.wasm\n- b", "line"),
+            ("- {source: a.wasm, credentials: hunter2}", "line 1"),
+            ("- {source: a.wasm, credentials: {a: [hunter2]}}", "line 1"),
+            ("- {source: a.wasm, grants: {proxies: 'http://u:hunter2@proxy'}}", "line 1"),
+            ("- {source: a.wasm, grants: {proxies: {a: 'http://u:hunter2@proxy/x'}}}", "--proxy a=..."),
+            ("- {source: a.wasm, grants: {allowHttp: hunter2}}", "line 1"),
+            ("- {source: a.wasm, settings: hunter2}", "line 1"),
+            ("- {source: a.wasm, settings: {a: *hunter2}}", "line 1"),
+            ("- hunter2", "line 1"),
         ];
         for (text, part) in cases {
-            let error = format!("{:#}", read(text).unwrap_err());
+            let error = format!("{:#}", read(text).err().unwrap());
             assert!(error.contains(part) && error.contains("--providers"), "{text:?}: {error:?} does not say {part:?}");
+            assert!(!error.contains("hunter2"), "{error}");
         }
     }
 
