@@ -120,12 +120,28 @@ pub struct Network {
     operations: Mutex<BTreeSet<String>>,
 }
 
+/// Budgets of endpoints by name. Clones share them; who makes a network anew hands them on, so that what a cloud asked for
+/// is not forgotten.
+#[derive(Clone, Default)]
+pub struct Budgets(Arc<Mutex<BTreeMap<String, Budget>>>);
+
 impl Network {
     /// Puts it together, with a budget for each endpoint that `descriptor` declares.
     #[must_use]
     pub fn new(parts: NetworkParts, descriptor: &Descriptor) -> Self {
-        let budget = || Budget::new(parts.settings.budget.clone());
-        let budgets = descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget())).collect();
+        Self::with_budgets(parts, descriptor, &Budgets::default())
+    }
+
+    /// The same with budgets of before, where there are any.
+    #[must_use]
+    pub fn with_budgets(parts: NetworkParts, descriptor: &Descriptor, budgets: &Budgets) -> Self {
+        let mut kept = budgets.0.lock();
+        let mut budget = |name: &String| {
+            kept.entry(name.clone()).or_insert_with(|| Budget::new(parts.settings.budget.clone())).clone()
+        };
+        let budgets =
+            descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect();
+        drop(kept);
         let shared = Shared::new(parts.settings.limits.share_bytes);
         Self { parts, budgets, shared, operations: Mutex::default() }
     }

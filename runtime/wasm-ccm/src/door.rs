@@ -11,34 +11,24 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
-use ccm_egress::capture::Captured;
 use ccm_egress::client::{ClientSettings, Proxy};
 use ccm_egress::config_file::{ConfigFile, Environment, declared, locate, resolve};
-use ccm_egress::credentials::{CredentialSource, Credentials, widened};
-use ccm_egress::endpoints::{self, Bindings, Endpoints, OperatorGrants};
+use ccm_egress::credentials::{CredentialSource, Credentials, Pin};
+use ccm_egress::endpoints::{self, Endpoints, OperatorGrants};
 use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
 use ccm_egress::observe::ExchangeObserver;
 use ccm_egress::secret::Secret;
 use ccm_egress::settings::Settings;
 use kube::Client;
-use parking_lot::Mutex;
 
 use crate::grants::{CredentialPlace, variable_value};
+use crate::kept::{Admitted, Kept};
 use crate::load::tell;
 use crate::providers::ProviderConfig;
 use crate::secret;
 
 /// Where the environment names a proxy.
 const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
-
-/// What is kept of a provider while its component may change: captured credentials, where a catalogue said that endpoints
-/// are, and what the first component was allowed to do with credentials.
-#[derive(Default)]
-pub(crate) struct Kept {
-    captured: Arc<Captured>,
-    bindings: Bindings,
-    pinned: Mutex<Option<Descriptor>>,
-}
 
 /// What all doors share.
 #[derive(Clone)]
@@ -59,7 +49,7 @@ pub(crate) struct Files {
     pub(crate) paths: BTreeMap<String, PathBuf>,
 }
 
-/// Opens the door of a provider.
+/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]).
 ///
 /// # Errors
 ///
@@ -70,8 +60,7 @@ pub(crate) async fn open(
     files: Files,
     kept: &Kept,
     walls: &Walls,
-) -> Result<Door> {
-    check_pin(config, descriptor, kept)?;
+) -> Result<(Door, Admitted)> {
     // Names that are no text are nobody's.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -104,6 +93,8 @@ pub(crate) async fn open(
         tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
     }
     let sources = context.credentials(&walls.client).await?;
+    let by_hand = |name: &str| config.credentials.contains_key(name);
+    let admitted = kept.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
     let least = config.limits.network.limits.min_credential_bytes;
     let credentials = Credentials::new(descriptor, sources, hidden, Arc::clone(&kept.captured), least);
     let problems = credentials.problems(descriptor);
@@ -118,37 +109,19 @@ pub(crate) async fn open(
         leadership: Arc::clone(&walls.leadership),
         observer: Some(Arc::clone(&walls.exchanges)),
     };
-    kept.pinned.lock().get_or_insert_with(|| descriptor.clone());
-    Ok(Door {
+    let door = Door {
         settings,
         cache: Cache::new(config.limits.cache_bytes),
         log: config.limits.log,
-        network: Some(Network::new(parts, descriptor)),
+        network: Some(Network::with_budgets(parts, descriptor, &kept.budgets)),
         nodes: walls.nodes.clone(),
-    })
+    };
+    Ok((door, admitted))
 }
 
 /// A problem of a credential, with its name once.
 fn told((name, why): (String, String)) -> String {
     if why.starts_with("credential ") { why } else { format!("credential {name:?}: {why}") }
-}
-
-/// A component may use credentials where the first one did, and nowhere else.
-fn check_pin(config: &ProviderConfig, descriptor: &Descriptor, kept: &Kept) -> Result<()> {
-    let mut pinned = kept.pinned.lock();
-    let wider = pinned.as_ref().map(|first| widened(first, descriptor)).unwrap_or_default();
-    if wider.is_empty() {
-        return Ok(());
-    }
-    if config.grants.allow_grant_change {
-        tracing::warn!(provider = descriptor.name, uses = ?wider, "credentials are used in more places than before");
-        *pinned = None;
-        return Ok(());
-    }
-    bail!(
-        "it wants to use {} where the component that was loaded first did not; if that is right, run with --allow-grant-change",
-        wider.join(", ")
-    )
 }
 
 struct Context<'a> {

@@ -92,6 +92,18 @@ impl CredentialSource {
         Self::ConfigKey { file: FileValue::new(path, most), format, key }
     }
 
+    /// What tells the place of the value from all others.
+    pub(super) fn place(&self) -> Vec<String> {
+        match self {
+            Self::Environment { variable, .. } => vec!["env".to_owned(), variable.clone()],
+            Self::File(file) => vec!["file".to_owned(), file.path.display().to_string()],
+            Self::ConfigKey { file, key, .. } => {
+                ["key".to_owned(), file.path.display().to_string()].into_iter().chain(key.iter().cloned()).collect()
+            }
+            Self::Watched { name, .. } => vec!["watched".to_owned(), name.clone()],
+        }
+    }
+
     /// The value of now; none when there is none.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 use ccm_cloud::{ConfigFormat, Credential, Endpoint, Setting, TlsSources, ValueKind};
 
+use ccm_egress::endpoints::Bindings;
+
 use super::*;
 use crate::providers::ProviderRecord;
 
