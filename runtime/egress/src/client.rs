@@ -7,8 +7,7 @@ mod tests;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use crate::addresses::{AddressDenied, AddressRules, Lookup, Resolver};
+use crate::file_stamp::Stamp;
 use crate::headers::HeaderLimits;
 use crate::http::{TransportError, TransportReason};
 use crate::secret::Secret;
@@ -136,22 +136,6 @@ fn read(tls: &TlsFile) -> Result<Zeroizing<Vec<u8>>, String> {
     Ok(bytes)
 }
 
-/// What changes when a file changes. Also when a link in its path does, as in mounted Secrets.
-#[derive(PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let of = std::fs::metadata(path).ok()?;
-        Some(Self { device: of.dev(), inode: of.ino(), length: of.len(), modified: (of.mtime(), of.mtime_nsec()) })
-    }
-}
-
 /// A proxy, which resolves names by itself: behind it, hosts are checked by name and not by address.
 #[derive(Clone)]
 pub struct Proxy {
@@ -261,7 +245,8 @@ pub struct EndpointClient {
 }
 
 struct Built {
-    stamps: Vec<Option<Stamp>>,
+    /// None where a file changed so shortly before that it may have changed again.
+    stamps: Option<Vec<Option<Stamp>>>,
     client: reqwest::Client,
 }
 
@@ -288,10 +273,12 @@ impl EndpointClient {
     ///
     /// `tls` when its files do not work, or the system has no authorities.
     pub fn get(&self) -> Result<reqwest::Client, TransportError> {
-        let stamps: Vec<Option<Stamp>> = self.tls.files().map(|file| Stamp::of(&file.path)).collect();
+        let found: Vec<Option<(Stamp, bool)>> = self.tls.files().map(|file| Stamp::of(&file.path).ok()).collect();
+        let settled = found.iter().flatten().all(|(_, settled)| *settled);
+        let stamps = settled.then(|| found.into_iter().map(|found| found.map(|(stamp, _)| stamp)).collect());
         let mut built = self.built.lock();
         match &mut *built {
-            Some(built) if built.stamps == stamps => Ok(built.client.clone()),
+            Some(built) if stamps.is_some() && built.stamps == stamps => Ok(built.client.clone()),
             Some(built) => {
                 built.stamps = stamps;
                 match self.build() {

@@ -1,6 +1,7 @@
 mod proxy;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -3,22 +3,19 @@
 use std::any::Any;
 use std::fmt;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use ccm_cloud::ConfigFormat;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
+use crate::file_stamp::Stamp;
 use crate::secret::Secret;
 
 /// Largest file with a credential, in bytes.
 const MAX_FILE: u64 = 64 << 10;
-/// A file that changed so shortly before it was read may change again without its time stamp telling.
-const UNSETTLED: Duration = Duration::from_millis(100);
 
 /// Why a source gives no value. Never holds one.
 #[derive(Debug, thiserror::Error)]
@@ -144,30 +141,6 @@ pub struct FileValue {
     path: PathBuf,
     most: u64,
     last: Mutex<Option<(Stamp, Option<Secret>)>>,
-}
-
-/// What tells one state of a file from the next: an overwrite, a rename, the switch of a link.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> std::io::Result<(Self, bool)> {
-        let meta = std::fs::metadata(path)?;
-        let stamp = Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            len: meta.len(),
-            // Not the time of modification: that one can be set back.
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        };
-        let age = SystemTime::now().duration_since(meta.modified()?).unwrap_or_default();
-        Ok((stamp, age > UNSETTLED))
-    }
 }
 
 impl FileValue {
