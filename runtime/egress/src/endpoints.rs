@@ -179,12 +179,6 @@ impl Endpoints {
         &self.warnings
     }
 
-    /// What the operator gave for an endpoint.
-    #[cfg(test)]
-    fn grant(&self, name: &str) -> Option<&EndpointGrant> {
-        self.endpoints.get(name).map(|endpoint| &endpoint.grant)
-    }
-
     /// Where requests to an endpoint go.
     ///
     /// # Errors

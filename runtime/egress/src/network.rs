@@ -294,12 +294,16 @@ impl Network {
     }
 
     fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
-        paths::check(&request.path)
-            .map_err(|problem| refused(TransportReason::Denied, format!("the path {problem}")))?;
         let limits = self.limits();
         let too_large = |what: &str, most: usize, limit: &str| {
             Err(refused(TransportReason::TooLarge, format!("the request has more than {most} {what} (limit {limit})")))
         };
+        // With the query it may still be too long, once that is rendered.
+        if request.path.len() > limits.url_bytes {
+            return too_large("bytes in its path", limits.url_bytes, "url-bytes");
+        }
+        paths::check(&request.path)
+            .map_err(|problem| refused(TransportReason::Denied, format!("the path {problem}")))?;
         if request.headers.len() > limits.headers.count {
             return too_large("headers", limits.headers.count, "headers");
         }

@@ -304,7 +304,7 @@ fn what_is_given_for_an_endpoint_stays_with_it() {
     operator.proxies.insert("b".to_owned(), "http://special.test".parse().unwrap());
     let config = [("cloud:a.ca", path.to_str().unwrap()), ("cloud:b.skip", "Yes")];
     let endpoints = resolve(&["a", "b"].map(|name| declared(name, None)), &operator, &config).unwrap();
-    let (a, b) = (endpoints.grant("a").unwrap(), endpoints.grant("b").unwrap());
+    let (a, b) = (&endpoints.endpoints["a"].grant, &endpoints.endpoints["b"].grant);
     assert_eq!(a.tls, TlsOptions { ca_file: Some(path.into()), ..TlsOptions::default() });
     assert_eq!(b.tls, TlsOptions { skip_verification: true, ..TlsOptions::default() });
     let proxies = [a, b].map(|grant| format!("{:?}", grant.proxy.as_ref().unwrap()));
