@@ -7,8 +7,7 @@ mod tests;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use crate::addresses::{AddressDenied, AddressRules, Lookup, Resolver};
+use crate::file_stamp::Stamp;
 use crate::headers::HeaderLimits;
 use crate::http::{TransportError, TransportReason};
 use crate::secret::Secret;
@@ -53,11 +53,48 @@ impl Default for ClientSettings {
     }
 }
 
+/// A file for TLS. What the configuration calls its path may be a secret, if the component names the wrong key: then
+/// messages show where it stands instead.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsFile {
+    path: PathBuf,
+    instead: Option<String>,
+}
+
+impl TlsFile {
+    /// A file whose path nobody may see, and the words for it.
+    #[must_use]
+    pub fn hidden(path: PathBuf, instead: String) -> Self {
+        Self { path, instead: Some(instead) }
+    }
+}
+
+impl From<PathBuf> for TlsFile {
+    fn from(path: PathBuf) -> Self {
+        Self { path, instead: None }
+    }
+}
+
+impl fmt::Display for TlsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.instead {
+            Some(words) => write!(f, "the file that {words} names"),
+            None => self.path.display().fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for TlsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TlsFile({self})")
+    }
+}
+
 /// Whom an endpoint trusts, and what it shows. Files are read again when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// PEM. These authorities alone are trusted; without it those of the system are.
-    pub ca_file: Option<PathBuf>,
+    pub ca_file: Option<TlsFile>,
     /// What the client shows.
     pub client: Option<ClientCertificate>,
     /// Trusts anybody.
@@ -68,51 +105,35 @@ pub struct TlsOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// PEM, the chain included.
-    pub certificate: PathBuf,
+    pub certificate: TlsFile,
     /// PEM, not encrypted.
-    pub key: PathBuf,
+    pub key: TlsFile,
 }
 
 impl TlsOptions {
-    fn files(&self) -> impl Iterator<Item = &Path> {
-        let client = self.client.iter().flat_map(|client| [client.certificate.as_path(), client.key.as_path()]);
-        self.ca_file.as_deref().into_iter().chain(client)
+    fn files(&self) -> impl Iterator<Item = &TlsFile> {
+        let client = self.client.iter().flat_map(|client| [&client.certificate, &client.key]);
+        self.ca_file.iter().chain(client)
     }
 
     /// Every file that cannot be read, each with the reason.
     #[must_use]
     pub fn unreadable(&self) -> Vec<String> {
-        self.files().filter_map(|path| read(path).err()).collect()
+        self.files().filter_map(|file| read(file).err()).collect()
     }
 }
 
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let told = |error: io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(told)?;
+fn read(tls: &TlsFile) -> Result<Zeroizing<Vec<u8>>, String> {
+    let told = |error: io::Error| format!("{tls}: {error}");
+    let file = std::fs::File::open(&tls.path).map_err(told)?;
     // Room for all of it at once: growing would leave copies of a key behind.
     let length = file.metadata().map_err(told)?.len().min(MAX_TLS_FILE);
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64)));
     file.take(MAX_TLS_FILE.saturating_add(1)).read_to_end(&mut bytes).map_err(told)?;
     if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_TLS_FILE) {
-        return Err(format!("{}: larger than {MAX_TLS_FILE} bytes", path.display()));
+        return Err(format!("{tls}: larger than {MAX_TLS_FILE} bytes"));
     }
     Ok(bytes)
-}
-
-/// What changes when a file changes. Also when a link in its path does, as in mounted Secrets.
-#[derive(PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let of = std::fs::metadata(path).ok()?;
-        Some(Self { device: of.dev(), inode: of.ino(), length: of.len(), modified: (of.mtime(), of.mtime_nsec()) })
-    }
 }
 
 /// A proxy, which resolves names by itself: behind it, hosts are checked by name and not by address.
@@ -224,7 +245,8 @@ pub struct EndpointClient {
 }
 
 struct Built {
-    stamps: Vec<Option<Stamp>>,
+    /// None where a file changed so shortly before that it may have changed again.
+    stamps: Option<Vec<Option<Stamp>>>,
     client: reqwest::Client,
 }
 
@@ -251,10 +273,12 @@ impl EndpointClient {
     ///
     /// `tls` when its files do not work, or the system has no authorities.
     pub fn get(&self) -> Result<reqwest::Client, TransportError> {
-        let stamps: Vec<Option<Stamp>> = self.tls.files().map(Stamp::of).collect();
+        let found: Vec<Option<(Stamp, bool)>> = self.tls.files().map(|file| Stamp::of(&file.path).ok()).collect();
+        let settled = found.iter().flatten().all(|(_, settled)| *settled);
+        let stamps = settled.then(|| found.into_iter().map(|found| found.map(|(stamp, _)| stamp)).collect());
         let mut built = self.built.lock();
         match &mut *built {
-            Some(built) if built.stamps == stamps => Ok(built.client.clone()),
+            Some(built) if stamps.is_some() && built.stamps == stamps => Ok(built.client.clone()),
             Some(built) => {
                 built.stamps = stamps;
                 match self.build() {
@@ -297,11 +321,11 @@ impl EndpointClient {
             .http1_max_headers(self.settings.headers.count)
             .gzip(true)
             .user_agent(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &self.tls.ca_file {
-            let certificates = reqwest::Certificate::from_pem_bundle(&read(path)?)
-                .map_err(|error| format!("{}: {}", path.display(), causes(&error)))?;
+        if let Some(file) = &self.tls.ca_file {
+            let certificates = reqwest::Certificate::from_pem_bundle(&read(file)?)
+                .map_err(|error| format!("{file}: {}", causes(&error)))?;
             if certificates.is_empty() {
-                return Err(format!("{}: no certificate in it", path.display()));
+                return Err(format!("{file}: no certificate in it"));
             }
             builder = builder.tls_certs_only(certificates);
         }
@@ -309,7 +333,7 @@ impl EndpointClient {
             let (first, second) = (read(certificate)?, read(key)?);
             let pem = Zeroizing::new([first.as_slice(), b"\n", second.as_slice()].concat());
             let identity = reqwest::Identity::from_pem(&pem)
-                .map_err(|error| format!("{} and {}: {}", certificate.display(), key.display(), causes(&error)))?;
+                .map_err(|error| format!("{certificate} and {key}: {}", causes(&error)))?;
             builder = builder.identity(identity);
         }
         if self.tls.skip_verification {
@@ -319,7 +343,7 @@ impl EndpointClient {
             builder = builder.proxy(proxy.to_reqwest().map_err(|error| causes(&error.without_url()))?);
         }
         builder.build().map_err(|error| {
-            let files: Vec<String> = self.tls.files().map(|path| path.display().to_string()).collect();
+            let files: Vec<String> = self.tls.files().map(ToString::to_string).collect();
             let told = causes(&error);
             if files.is_empty() { told } else { format!("{}: {told}", files.join(", ")) }
         })

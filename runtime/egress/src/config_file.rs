@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::ConfigFormat;
 
 use self::keys::Key;
-pub use self::keys::{Environment, Found, FoundValue, resolve};
+pub use self::keys::{Environment, Found, FoundValue, KeyPlace, locate, resolve};
 use self::secret_names::Veil;
 pub use self::secret_names::{declared, looks_secret};
 use self::tree::{Kind, Node};
@@ -83,7 +83,7 @@ enum Content {
 
 /// A value in a file. It may be a secret: no `Debug`.
 #[derive(Clone, Copy)]
-pub struct ConfigValue<'a> {
+struct ConfigValue<'a> {
     shape: Shape<'a>,
     line: usize,
 }
@@ -98,24 +98,15 @@ enum Shape<'a> {
 
 impl<'a> ConfigValue<'a> {
     /// A single value as text, numbers and booleans as they are written. None for a key without `=`, a list, a mapping.
-    #[must_use]
-    pub fn text(&self) -> Option<&'a str> {
+    fn text(&self) -> Option<&'a str> {
         match self.shape {
             Shape::Text(text) => Some(text),
             Shape::Blank | Shape::List(_) | Shape::Mapping => None,
         }
     }
 
-    /// Whether it is an INI key without `=`, which upstream takes for true where it expects a boolean, and refuses
-    /// elsewhere.
-    #[must_use]
-    pub fn is_blank(&self) -> bool {
-        matches!(self.shape, Shape::Blank)
-    }
-
     /// Line where it stands, from 1.
-    #[must_use]
-    pub fn line(&self) -> usize {
+    fn line(&self) -> usize {
         self.line
     }
 
@@ -188,35 +179,16 @@ impl ConfigFile {
 
     /// The value of a key: in INI that of its last occurrence. A list or a mapping is a value without text; `null` is
     /// none.
-    #[must_use]
-    pub fn value(&self, key: &str) -> Option<ConfigValue<'_>> {
+    #[cfg(test)]
+    fn value(&self, key: &str) -> Option<ConfigValue<'_>> {
         self.value_at(&key.split('.').collect::<Vec<_>>())
     }
 
-    /// All values of a key: its occurrences in INI, where one without `=` forgets those before it, and the items of a
-    /// list in JSON and YAML, where a single value is a list of one.
+    /// The value at the parts of a key (see [`KeyPlace`]) for the host's own use; none where it is missing, empty, a list
+    /// or a mapping.
     #[must_use]
-    pub fn values(&self, key: &str) -> Vec<ConfigValue<'_>> {
-        let path: Vec<&str> = key.split('.').collect();
-        match &self.0 {
-            Content::Ini(entries) => {
-                let all: Vec<ConfigValue<'_>> = ini::find(entries, &path).map(ini::Entry::value).collect();
-                let after_blank =
-                    all.iter().rposition(ConfigValue::is_blank).map_or(0, |blank| blank.saturating_add(1));
-                all.get(after_blank..).unwrap_or_default().to_vec()
-            }
-            Content::Tree(root) => match root.at(&path).map(|node| (&node.kind, node)) {
-                Some((Kind::List(items), _)) => items.iter().filter_map(Node::value).collect(),
-                Some((_, node)) => node.value().into_iter().collect(),
-                None => Vec::new(),
-            },
-        }
-    }
-
-    /// The value of a key for the host's own use; none where it is missing, empty, a list or a mapping.
-    #[must_use]
-    pub fn secret_value(&self, key: &str) -> Option<Secret> {
-        let text = self.value(key)?.text()?;
+    pub fn secret_at(&self, path: &[impl AsRef<str>]) -> Option<Secret> {
+        let text = self.value_at(path)?.text()?;
         (!text.is_empty()).then(|| Secret::new(text.as_bytes().to_vec()))
     }
 

@@ -13,7 +13,7 @@ use ccm_cloud::Descriptor;
 use parking_lot::Mutex;
 
 pub use source::{CredentialSource, SourceError};
-pub use uses::{At, Spot, Uses, widened};
+pub use uses::{At, Pin, Spot, Uses};
 
 use crate::capture::Captured;
 use crate::encoding::Encoding;

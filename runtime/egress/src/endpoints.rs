@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ccm_cloud::{Problem, Source};
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::addresses::{AddressRules, Lookup, system_lookup};
-use crate::client::{ClientCertificate, ClientSettings, EndpointClient, Proxy, TlsOptions, denied};
+use crate::client::{ClientCertificate, ClientSettings, EndpointClient, Proxy, TlsFile, TlsOptions, denied};
 use crate::hosts::{HostPattern, HostRules};
 use crate::http::TransportError;
 use crate::paths;
@@ -23,11 +24,13 @@ use crate::paths;
 /// Longest base URL, in bytes.
 pub const MAX_BASE_URL: usize = 2048;
 
-/// A value of the operator's configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A value of the operator's configuration. No `Debug`: a component may name the key of a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Found {
     /// As it stands there.
     pub value: String,
+    /// Whether it is a credential or looks like a secret: then no message shows it.
+    pub is_secret: bool,
     /// Where, in words: "key auth-url of `[Global]` in /etc/cloud.conf".
     pub origin: String,
 }
@@ -176,12 +179,6 @@ impl Endpoints {
         &self.warnings
     }
 
-    /// What the operator gave for an endpoint.
-    #[must_use]
-    pub fn grant(&self, name: &str) -> Option<&EndpointGrant> {
-        self.endpoints.get(name).map(|endpoint| &endpoint.grant)
-    }
-
     /// Where requests to an endpoint go.
     ///
     /// # Errors
@@ -278,42 +275,53 @@ fn grant(
 ) -> EndpointGrant {
     let name = &endpoint.name;
     let found = |source: &Source| {
-        let Found { value, origin } = found(source)?;
-        let value = value.trim();
-        (!value.is_empty()).then(|| Found { value: value.to_owned(), origin })
+        let found = found(source)?;
+        let value = found.value.trim().to_owned();
+        (!value.is_empty()).then_some(Found { value, ..found })
+    };
+    let file = |source: &Source| {
+        let Found { value, is_secret, origin } = found(source)?;
+        Some(if is_secret { TlsFile::hidden(value.into(), origin) } else { PathBuf::from(value).into() })
     };
     let mut wrong = |message: String| problems.push(problem(name, message, true));
     let given = match operator.base_urls.get(name) {
-        Some(value) => Some(Found { value: value.clone(), origin: format!("--endpoint {name}=...") }),
+        Some(value) => Some(Found { value: value.clone(), is_secret: false, origin: format!("--endpoint {name}=...") }),
         None => found(&endpoint.base_url),
     };
-    let base_url = given.and_then(|Found { value, origin }| match operator.base_url(&value) {
-        Ok(url) => Some(Base { url, origin }),
-        Err(problem) => {
-            wrong(format!("{origin}: the URL {problem}"));
-            None
+    let base_url = given.and_then(|Found { value, is_secret, origin }| {
+        // Its host would be shown, and asked for: what is secret is never taken for a URL.
+        if is_secret {
+            wrong(format!("{origin} is taken for a secret, not for a URL; give --endpoint {name}=URL"));
+            return None;
         }
+        operator
+            .base_url(&value)
+            .map_err(|problem| wrong(format!("{origin}: the URL {problem}")))
+            .ok()
+            .map(|url| Base { url, origin })
     });
     let mut tls = TlsOptions::default();
     if let Some(sources) = &endpoint.tls {
-        tls.ca_file = found(&sources.ca_file).map(|found| found.value.into());
-        tls.client = match (found(&sources.client_certificate), found(&sources.client_key)) {
-            (Some(certificate), Some(key)) => {
-                Some(ClientCertificate { certificate: certificate.value.into(), key: key.value.into() })
-            }
+        tls.ca_file = file(&sources.ca_file);
+        let origin = |source: &Source| found(source).map(|found| found.origin).unwrap_or_default();
+        tls.client = match (file(&sources.client_certificate), file(&sources.client_key)) {
+            (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
             (None, None) => None,
-            (Some(one), None) => {
-                wrong(format!("{}: a client certificate without its key", one.origin));
+            (Some(_), None) => {
+                wrong(format!("{}: a client certificate without its key", origin(&sources.client_certificate)));
                 None
             }
-            (None, Some(one)) => {
-                wrong(format!("{}: the key of a client certificate that is not given", one.origin));
+            (None, Some(_)) => {
+                wrong(format!("{}: the key of a client certificate that is not given", origin(&sources.client_key)));
                 None
             }
         };
-        if let Some(Found { value, origin }) = found(&sources.skip_verification) {
+        if let Some(Found { value, is_secret, origin }) = found(&sources.skip_verification) {
             match boolean(&value) {
                 Some(skip) => tls.skip_verification = skip,
+                None if is_secret => {
+                    wrong(format!("{origin}: the value, which is not shown here, is neither true nor false"))
+                }
                 None => wrong(format!("{origin}: {:?} is neither true nor false", crate::log::line(&value, 64))),
             }
         }

@@ -26,6 +26,7 @@ pub mod config_file;
 pub mod credentials;
 pub mod encoding;
 pub mod endpoints;
+mod file_stamp;
 pub mod headers;
 pub mod hosts;
 pub mod http;

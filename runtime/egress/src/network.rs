@@ -123,12 +123,28 @@ pub struct Network {
     open: Mutex<BTreeSet<String>>,
 }
 
+/// Budgets of endpoints by name. Clones share them; who makes a network anew hands them on, so that what a cloud asked for
+/// is not forgotten.
+#[derive(Clone, Default)]
+pub struct Budgets(Arc<Mutex<BTreeMap<String, Budget>>>);
+
 impl Network {
     /// Puts it together, with a budget for each endpoint that `descriptor` declares.
     #[must_use]
     pub fn new(parts: NetworkParts, descriptor: &Descriptor) -> Self {
-        let budget = || Budget::new(parts.settings.budget.clone());
-        let budgets = descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget())).collect();
+        Self::with_budgets(parts, descriptor, &Budgets::default())
+    }
+
+    /// The same with budgets of before, where there are any.
+    #[must_use]
+    pub fn with_budgets(parts: NetworkParts, descriptor: &Descriptor, budgets: &Budgets) -> Self {
+        let mut kept = budgets.0.lock();
+        let mut budget = |name: &String| {
+            kept.entry(name.clone()).or_insert_with(|| Budget::new(parts.settings.budget.clone())).clone()
+        };
+        let budgets =
+            descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect();
+        drop(kept);
         let shared = Shared::new(parts.settings.limits.share_bytes);
         Self { parts, budgets, shared, operations: Mutex::default(), open: Mutex::default() }
     }
@@ -300,12 +316,16 @@ impl Network {
     }
 
     fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
-        paths::check(&request.path)
-            .map_err(|problem| refused(TransportReason::Denied, format!("the path {problem}")))?;
         let limits = self.limits();
         let too_large = |what: &str, most: usize, limit: &str| {
             Err(refused(TransportReason::TooLarge, format!("the request has more than {most} {what} (limit {limit})")))
         };
+        // With the query it may still be too long, once that is rendered.
+        if request.path.len() > limits.url_bytes {
+            return too_large("bytes in its path", limits.url_bytes, "url-bytes");
+        }
+        paths::check(&request.path)
+            .map_err(|problem| refused(TransportReason::Denied, format!("the path {problem}")))?;
         if request.headers.len() > limits.headers.count {
             return too_large("headers", limits.headers.count, "headers");
         }

@@ -33,6 +33,8 @@ impl Settings {
     /// looks secret, or that is a credential, is a placeholder. That goes for text and whole numbers, not for what no
     /// secret can be, as booleans and durations.
     ///
+    /// Returns the values without placeholders, to fill the `{name}` in keys with, and for nothing else.
+    ///
     /// # Errors
     ///
     /// Every value whose name is not declared, that is not what its kind asks for, or not one of the allowed ones, all
@@ -43,7 +45,7 @@ impl Settings {
         given: &BTreeMap<String, String>,
         files: &BTreeMap<String, ConfigFile>,
         environment: &Environment,
-    ) -> Result<(), Vec<Problem>> {
+    ) -> Result<BTreeMap<String, String>, Vec<Problem>> {
         let mut problems: Vec<Problem> = unknown(descriptor, given).collect();
         let mut values = BTreeMap::new();
         let mut shown = BTreeMap::new();
@@ -73,7 +75,7 @@ impl Settings {
         }
         if problems.is_empty() {
             self.values = shown;
-            return Ok(());
+            return Ok(values);
         }
         problems.sort_by(|a, b| a.field.cmp(&b.field));
         Err(problems)
@@ -221,6 +223,17 @@ mod tests {
             settings.set_values(&mood_and_name(), &given, &ini(file), &environment(variables)).unwrap();
             assert_eq!(settings.values, values, "{given:?} {file:?}");
         }
+    }
+
+    #[test]
+    fn keys_are_filled_with_values_and_not_with_placeholders() {
+        let descriptor =
+            descriptor(vec![setting("access-key-class", ValueKind::Text, None, &[], &["cloud:a.token"], &[])]);
+        let mut settings = Settings::default();
+        let files = ini("[a]\ntoken = my.class");
+        let filled = settings.set_values(&descriptor, &BTreeMap::new(), &files, &Environment::default()).unwrap();
+        assert_eq!(filled, map(&[("access-key-class", "my.class")]));
+        assert_eq!(settings.values, map(&[("access-key-class", "(secret)")]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{parse, parse_period};
@@ -17,14 +17,14 @@ use crate::providers::Wasi;
 use crate::{inspect, providers, run};
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "wasm-ccm", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     /// Run the controllers.
     Run(Box<RunArgs>),
@@ -35,7 +35,8 @@ enum Command {
 }
 
 /// Flags of `run`.
-#[derive(Debug, Args)]
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) provider: ProviderArgs,
@@ -108,7 +109,8 @@ pub(crate) struct RunArgs {
 }
 
 /// The provider, or the list of them.
-#[derive(Debug, Args)]
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
 #[command(next_help_heading = "Provider")]
 pub(crate) struct ProviderArgs {
     /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY].
@@ -131,8 +133,8 @@ pub(crate) struct ProviderArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) cloud_config: Option<PathBuf>,
     /// A setting that the provider declares; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) setting: Vec<(String, String)>,
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) setting: Vec<String>,
     /// A limit, such as memory-bytes=64MiB (docs/operating.md has them all); may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
@@ -145,7 +147,8 @@ pub(crate) struct ProviderArgs {
 }
 
 /// Flags of `inspect`.
-#[derive(Debug, Args)]
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
 pub(crate) struct InspectArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
     pub(crate) file: PathBuf,
@@ -169,7 +172,7 @@ pub(crate) enum Output {
     Json,
 }
 
-pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not NAME=VALUE")),
@@ -190,6 +193,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = silenced(error);
             let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             // Nobody reads when this fails.
             drop(error.print());
@@ -209,6 +213,16 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Without a word that stands where none belongs: it may be a secret whose flag was forgotten.
+fn silenced(mut error: clap::Error) -> clap::Error {
+    let is_word = |value: &ContextValue| matches!(value, ContextValue::String(text) if !text.starts_with('-'));
+    if error.kind() == ErrorKind::UnknownArgument && error.get(ContextKind::InvalidArg).is_some_and(is_word) {
+        let instead = "(a word that belongs to no flag)".to_owned();
+        error.insert(ContextKind::InvalidArg, ContextValue::String(instead));
+    }
+    error
 }
 
 /// The causes, each without what some parsers add: pictures of the place in the file.
@@ -232,6 +246,37 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// What stands in the wrong place may be a secret.
+    #[test]
+    fn no_flag_that_may_hold_a_secret_is_repeated() {
+        let cases: [&[&str]; 14] = [
+            &["--proxy=http://u:hunter2@proxy:3128"],
+            &["--proxy", "http://u:hunter2@proxy:3128"],
+            &["--proxy=http://u:hunter2@proxy:3128/?a=b"],
+            &["--credential=hunter2hunter2"],
+            &["--credential=hunter2hunter2=="],
+            &["--credential", "hunter2 hunter2=x"],
+            &["--credential", "token", "hunter2hunter2"],
+            &["--endpoint=https://u:hunter2@host"],
+            &["--endpoint=https://u:hunter2@host?a=b"],
+            &["--setting=hunter2"],
+            &["--setting==hunter2"],
+            &["--setting=hunter2=", "--setting=hunter2="],
+            &["http://u:hunter2@proxy"],
+            &["--proxies=http://u:hunter2@proxy"],
+        ];
+        for flags in cases {
+            let told = match Cli::try_parse_from([&["wasm-ccm", "run", "--provider=a.wasm"], flags].concat()) {
+                Err(error) => silenced(error).to_string(),
+                Ok(Cli { command: Command::Run(args) }) => format!("{:#}", run::configured(&args).err().unwrap()),
+                Ok(_) => panic!("{flags:?}"),
+            };
+            assert!(!told.contains("hunter2"), "{flags:?}: {told}");
+            let flag = flags[0].split('=').next().filter(|flag| flag.starts_with('-')).unwrap_or("no flag");
+            assert!(told.contains(flag) || told.contains("no flag"), "{flags:?}: {told}");
+        }
     }
 
     #[test]

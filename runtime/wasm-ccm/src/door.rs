@@ -1,5 +1,8 @@
 //! From an operator's record to what a provider may use: files, settings, endpoints, credentials.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,34 +11,24 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
-use ccm_egress::capture::Captured;
 use ccm_egress::client::{ClientSettings, Proxy};
-use ccm_egress::config_file::{ConfigFile, Environment, declared, resolve};
-use ccm_egress::credentials::{CredentialSource, Credentials, widened};
-use ccm_egress::endpoints::{self, Bindings, Endpoints, OperatorGrants};
+use ccm_egress::config_file::{ConfigFile, Environment, declared, locate, resolve};
+use ccm_egress::credentials::{CredentialSource, Credentials, Pin};
+use ccm_egress::endpoints::{self, Endpoints, OperatorGrants};
 use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
 use ccm_egress::observe::ExchangeObserver;
 use ccm_egress::secret::Secret;
 use ccm_egress::settings::Settings;
 use kube::Client;
-use parking_lot::Mutex;
 
 use crate::grants::{CredentialPlace, variable_value};
+use crate::kept::{Admitted, Kept};
 use crate::load::tell;
 use crate::providers::ProviderConfig;
 use crate::secret;
 
 /// Where the environment names a proxy.
 const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
-
-/// What is kept of a provider while its component may change: captured credentials, where a catalogue said that endpoints
-/// are, and what the first component was allowed to do with credentials.
-#[derive(Default)]
-pub(crate) struct Kept {
-    captured: Arc<Captured>,
-    bindings: Bindings,
-    pinned: Mutex<Option<Descriptor>>,
-}
 
 /// What all doors share.
 #[derive(Clone)]
@@ -49,10 +42,14 @@ pub(crate) struct Walls {
     pub(crate) trace_http: bool,
 }
 
-/// The files of a provider: what the operator wrote, and where.
-pub(crate) type Files = BTreeMap<String, (PathBuf, ConfigFile)>;
+/// The files of a provider by their declared names: what the operator wrote, and where.
+#[derive(Default)]
+pub(crate) struct Files {
+    pub(crate) parsed: BTreeMap<String, ConfigFile>,
+    pub(crate) paths: BTreeMap<String, PathBuf>,
+}
 
-/// Opens the door of a provider.
+/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]).
 ///
 /// # Errors
 ///
@@ -63,14 +60,12 @@ pub(crate) async fn open(
     files: Files,
     kept: &Kept,
     walls: &Walls,
-) -> Result<Door> {
-    check_pin(config, descriptor, kept)?;
+) -> Result<(Door, Admitted)> {
     // Names that are no text are nobody's.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let environment = Environment::new(&config.grants.allow_env, variables);
-    let parsed: BTreeMap<String, ConfigFile> =
-        files.iter().map(|(name, (_, file))| (name.clone(), file.clone())).collect();
+    let parsed = &files.parsed;
     let mut settings = Settings {
         files: parsed.iter().map(|(name, file)| (name.clone(), file.for_guest(&declared(descriptor, name)))).collect(),
         cluster_name: walls.cluster_name.clone(),
@@ -78,13 +73,14 @@ pub(crate) async fn open(
         ..Settings::default()
     };
     let given = &config.settings;
-    settings.set_values(descriptor, given, &parsed, &environment).map_err(|problems| anyhow!(tell(&problems)))?;
+    let values = settings.set_values(descriptor, given, parsed, &environment);
+    let values = values.map_err(|problems| anyhow!(tell(&problems)))?;
 
-    let context = Context { config, descriptor, files: &files, parsed, environment, values: &settings.values };
+    let context = Context { config, descriptor, files: &files, environment, values };
     context.tell_withheld();
     let operator = context.operator()?;
     let mut hidden: Vec<(String, Secret)> =
-        context.parsed.iter().flat_map(|(name, file)| file.hidden(&declared(descriptor, name))).collect();
+        parsed.iter().flat_map(|(name, file)| file.hidden(&declared(descriptor, name))).collect();
     let proxies = operator.proxies.values().chain(&operator.environment_proxy);
     hidden.extend(proxies.filter_map(|proxy| Some(("proxy".to_owned(), proxy.password()?.clone()))));
     let settings_of_client =
@@ -97,6 +93,8 @@ pub(crate) async fn open(
         tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
     }
     let sources = context.credentials(&walls.client).await?;
+    let by_hand = |name: &str| config.credentials.contains_key(name);
+    let admitted = kept.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
     let least = config.limits.network.limits.min_credential_bytes;
     let credentials = Credentials::new(descriptor, sources, hidden, Arc::clone(&kept.captured), least);
     let problems = credentials.problems(descriptor);
@@ -111,14 +109,14 @@ pub(crate) async fn open(
         leadership: Arc::clone(&walls.leadership),
         observer: Some(Arc::clone(&walls.exchanges)),
     };
-    kept.pinned.lock().get_or_insert_with(|| descriptor.clone());
-    Ok(Door {
+    let door = Door {
         settings,
         cache: Cache::new(config.limits.cache_bytes),
         log: config.limits.log,
-        network: Some(Network::new(parts, descriptor)),
+        network: Some(Network::with_budgets(parts, descriptor, &kept.budgets)),
         nodes: walls.nodes.clone(),
-    })
+    };
+    Ok((door, admitted))
 }
 
 /// A problem of a credential, with its name once.
@@ -126,39 +124,23 @@ fn told((name, why): (String, String)) -> String {
     if why.starts_with("credential ") { why } else { format!("credential {name:?}: {why}") }
 }
 
-/// A component may use credentials where the first one did, and nowhere else.
-fn check_pin(config: &ProviderConfig, descriptor: &Descriptor, kept: &Kept) -> Result<()> {
-    let mut pinned = kept.pinned.lock();
-    let wider = pinned.as_ref().map(|first| widened(first, descriptor)).unwrap_or_default();
-    if wider.is_empty() {
-        return Ok(());
-    }
-    if config.grants.allow_grant_change {
-        tracing::warn!(provider = descriptor.name, uses = ?wider, "credentials are used in more places than before");
-        *pinned = None;
-        return Ok(());
-    }
-    bail!(
-        "it wants to use {} where the component that was loaded first did not; if that is right, run with --allow-grant-change",
-        wider.join(", ")
-    )
-}
-
 struct Context<'a> {
     config: &'a ProviderConfig,
     descriptor: &'a Descriptor,
     files: &'a Files,
-    parsed: BTreeMap<String, ConfigFile>,
     environment: Environment,
-    values: &'a BTreeMap<String, String>,
+    /// Of settings, as they are: what keys are filled with.
+    values: BTreeMap<String, String>,
 }
 
 impl Context<'_> {
     /// Where a URL or a file is said to be.
     fn found(&self, source: &Source) -> Option<endpoints::Found> {
-        let found = resolve(source, &self.parsed, self.values, &self.environment)?;
+        let files = &self.files.parsed;
+        let found = resolve(source, files, &self.values, &self.environment)?;
         let value = found.text().filter(|text| !text.is_empty())?.to_owned();
-        Some(endpoints::Found { value, origin: found.place })
+        let is_secret = found.is_secret(&self.descriptor.credentials, files);
+        Some(endpoints::Found { value, is_secret, origin: found.place })
     }
 
     fn operator(&self) -> Result<OperatorGrants> {
@@ -200,17 +182,10 @@ impl Context<'_> {
     }
 
     fn configured(&self, source: &Source) -> Option<CredentialSource> {
-        for key in &source.keys {
-            let alone = Source { keys: vec![key.clone()], environment_variables: vec![] };
-            let Some(_value) = self.found(&alone) else { continue };
-            let (file, key) = key.split_once(':')?;
-            let (path, _) = self.files.get(file)?;
-            let format = self.descriptor.files.iter().find(|declared| declared.name == file)?.format;
-            let key = self
-                .values
-                .iter()
-                .fold(key.to_owned(), |key, (name, value)| key.replace(&format!("{{{name}}}"), value));
-            return Some(CredentialSource::config_key(path.clone(), format, key));
+        if let Some(key) = source.keys.iter().find_map(|key| locate(key, &self.files.parsed, &self.values)) {
+            let path = self.files.paths.get(&key.file)?;
+            let format = self.descriptor.files.iter().find(|declared| declared.name == key.file)?.format;
+            return Some(CredentialSource::config_path(path.clone(), format, key.path));
         }
         source.environment_variables.iter().find_map(|variable| {
             let value = self.environment.get(variable).filter(|value| !value.is_empty())?;

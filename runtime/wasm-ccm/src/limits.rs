@@ -94,8 +94,16 @@ pub(crate) struct LimitSettings {
     pub(crate) request_time: Option<String>,
     /// Time of name, connection and TLS. Default 5s.
     pub(crate) connect_time: Option<String>,
+    /// Connections to a host that are kept open for later requests. Default 100.
+    pub(crate) idle_connections: Option<usize>,
+    /// How long such a connection is kept. Default 60s.
+    pub(crate) idle_time: Option<String>,
     /// How often a request is sent that may be repeated. Default 3.
     pub(crate) attempts: Option<usize>,
+    /// Time before the second attempt, which doubles with each further one. Default 200ms.
+    pub(crate) retry_delay: Option<String>,
+    /// Longest time between two attempts. Default 5s.
+    pub(crate) max_retry_delay: Option<String>,
     /// Bytes of answers that are kept for other requests. Default 32MiB.
     #[schemars(with = "Option<String>")]
     pub(crate) share_bytes: Option<ByteSize>,
@@ -116,6 +124,8 @@ pub(crate) struct LimitSettings {
     pub(crate) max_pause: Option<String>,
     /// Failures in a row after which an endpoint is taken for dead. Default 5.
     pub(crate) breaker_failures: Option<u32>,
+    /// Time until the first try while it is, which doubles with each further one. Default 1s.
+    pub(crate) breaker_first_pause: Option<String>,
     /// Longest time between two tries while it is. Default 1m.
     pub(crate) breaker_pause: Option<String>,
 }
@@ -254,13 +264,24 @@ impl LimitSettings {
                 reserve_percent: self.reserve_percent.unwrap_or(budget.reserve_percent),
                 max_pause: time("max-pause", self.max_pause.as_deref(), budget.max_pause)?,
                 breaker_failures: or_u32("breaker-failures", self.breaker_failures, budget.breaker_failures)?,
+                breaker_pause_min: time(
+                    "breaker-first-pause",
+                    self.breaker_first_pause.as_deref(),
+                    budget.breaker_pause_min,
+                )?,
                 breaker_pause_max: time("breaker-pause", self.breaker_pause.as_deref(), budget.breaker_pause_max)?,
-                ..budget
             },
-            retry: RetrySettings { attempts: count("attempts", self.attempts, base.retry.attempts)?, ..base.retry },
+            retry: RetrySettings {
+                attempts: count("attempts", self.attempts, base.retry.attempts)?,
+                min_delay: time("retry-delay", self.retry_delay.as_deref(), base.retry.min_delay)?,
+                max_delay: time("max-retry-delay", self.max_retry_delay.as_deref(), base.retry.max_delay)?,
+            },
             client: ClientSettings {
                 connect_timeout: time("connect-time", self.connect_time.as_deref(), base.client.connect_timeout)?,
-                ..base.client
+                idle_timeout: time("idle-time", self.idle_time.as_deref(), base.client.idle_timeout)?,
+                idle_connections: count("idle-connections", self.idle_connections, base.client.idle_connections)?,
+                // Those of `limits` are taken.
+                headers: base.client.headers,
             },
             trace: false,
         })
@@ -310,6 +331,71 @@ mod tests {
             ..base
         };
         assert_eq!(limits, wanted);
+    }
+
+    /// Every limit, where it ends up.
+    #[test]
+    fn each_limit_sets_its_own_field_and_no_other() {
+        type Change = fn(&mut ProviderLimits);
+        let cases: [(&str, &str, Change); 46] = [
+            ("source-bytes", "101B", |l| l.source_bytes = 101),
+            ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
+            ("functions", "103", |l| l.sandbox.functions = 103),
+            ("types", "104", |l| l.sandbox.types = 104),
+            ("function-bytes", "105B", |l| l.sandbox.function_bytes = 105),
+            ("memory-bytes", "106B", |l| l.sandbox.memory_bytes = 106),
+            ("memories", "107", |l| l.sandbox.memories = 107),
+            ("tables", "108", |l| l.sandbox.tables = 108),
+            ("table-elements", "109", |l| l.sandbox.table_elements = 109),
+            ("instances", "110", |l| l.sandbox.instances = 110),
+            ("handles", "111", |l| l.sandbox.handles = 111),
+            ("host-call-bytes", "112B", |l| l.sandbox.host_call_bytes = 112),
+            ("call-time", "113s", |l| l.sandbox.call_time = Duration::from_secs(113)),
+            ("call-cpu", "114s", |l| l.sandbox.call_cpu = Duration::from_secs(114)),
+            ("busy-calls", "115", |l| l.sandbox.busy_calls = 115),
+            ("events", "116", |l| l.sandbox.events = 116),
+            ("log-lines", "117", |l| l.log.lines = 117),
+            ("log-line-bytes", "118B", |l| l.log.line_bytes = 118),
+            ("cache-bytes", "119B", |l| l.cache_bytes = 119),
+            ("request-bytes", "120B", |l| l.network.limits.request_bytes = 120),
+            ("response-bytes", "121B", |l| l.network.limits.response_bytes = 121),
+            ("call-response-bytes", "122B", |l| l.network.limits.call_response_bytes = 122),
+            ("call-requests", "123", |l| l.network.limits.call_requests = 123),
+            ("headers", "124", |l| l.network.limits.headers.count = 124),
+            ("header-bytes", "125B", |l| l.network.limits.headers.bytes = 125),
+            ("query-values", "126", |l| l.network.limits.query_values = 126),
+            ("url-bytes", "127B", |l| l.network.limits.url_bytes = 127),
+            ("parallel-requests", "128", |l| l.network.limits.parallel = 128),
+            ("request-time", "129s", |l| l.network.limits.request_time = Duration::from_secs(129)),
+            ("connect-time", "130s", |l| l.network.client.connect_timeout = Duration::from_secs(130)),
+            ("idle-connections", "131", |l| l.network.client.idle_connections = 131),
+            ("attempts", "132", |l| l.network.retry.attempts = 132),
+            ("retry-delay", "133ms", |l| l.network.retry.min_delay = Duration::from_millis(133)),
+            ("max-retry-delay", "134s", |l| l.network.retry.max_delay = Duration::from_secs(134)),
+            ("share-bytes", "135B", |l| l.network.limits.share_bytes = 135),
+            ("min-credential-bytes", "136B", |l| l.network.limits.min_credential_bytes = 136),
+            ("requests-per-second", "137", |l| l.network.budget.per_second = 137.0),
+            ("request-burst", "138", |l| l.network.budget.burst = NonZeroU32::new(138).unwrap()),
+            ("concurrent-requests", "139", |l| l.network.budget.concurrency = NonZeroUsize::new(139).unwrap()),
+            ("request-wait", "140s", |l| l.network.budget.max_wait = Duration::from_secs(140)),
+            ("reserve-percent", "41", |l| l.network.budget.reserve_percent = 41),
+            ("max-pause", "142s", |l| l.network.budget.max_pause = Duration::from_secs(142)),
+            ("breaker-failures", "143", |l| l.network.budget.breaker_failures = NonZeroU32::new(143).unwrap()),
+            ("breaker-first-pause", "144ms", |l| l.network.budget.breaker_pause_min = Duration::from_millis(144)),
+            ("breaker-pause", "145s", |l| l.network.budget.breaker_pause_max = Duration::from_secs(145)),
+            ("idle-time", "146s", |l| l.network.client.idle_timeout = Duration::from_secs(146)),
+        ];
+        for (name, value, change) in cases {
+            let mut expected = LimitSettings::default().resolve().unwrap();
+            change(&mut expected);
+            let limits = LimitSettings::from_pairs(&pairs(&[(name, value)])).unwrap().resolve().unwrap();
+            assert_eq!(limits, expected, "{name}");
+            assert_ne!(limits, LimitSettings::default().resolve().unwrap(), "{name}");
+        }
+        let schema = schemars::schema_for!(LimitSettings);
+        let all = schema.get("properties").and_then(|limits| limits.as_object()).unwrap();
+        let unknown: Vec<&String> = all.keys().filter(|name| !cases.iter().any(|case| case.0 == *name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 
     #[test]

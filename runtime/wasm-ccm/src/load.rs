@@ -13,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use crate::api::backoff;
-use crate::door::{self, Kept, Walls};
+use crate::door::{self, Walls};
+use crate::kept::Kept;
 use crate::providers::{ProviderConfig, Wasi};
 use crate::serve::Readiness;
 
@@ -126,12 +127,14 @@ impl Surroundings {
         *was_readable = true;
         let (size, imports) = (component.outline().size, component.outline().imports.len());
         let kept = self.kept_of(config);
-        let door = door::open(config, &descriptor, files, &kept, &self.walls).await.with_context(what)?;
+        let (door, admitted) = door::open(config, &descriptor, files, &kept, &self.walls).await.with_context(what)?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         let cloud_config = config.cloud_config.as_ref().map(|path| format!(" (cloud-config is {})", path.display()));
         judge(&provider).await.with_context(|| what() + &cloud_config.unwrap_or_default())?;
         let offers =
             provider.offers().await.with_context(what)?.context("it cannot tell what it offers").with_context(what)?;
+        // Not before: a component that is refused pins nothing.
+        kept.taken(admitted);
         tracing::info!(
             source = %config.source,
             name = descriptor.name,

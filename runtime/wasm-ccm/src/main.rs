@@ -10,6 +10,7 @@ mod duration;
 mod exchange_metrics;
 mod grants;
 mod inspect;
+mod kept;
 mod limits;
 mod load;
 mod logging;

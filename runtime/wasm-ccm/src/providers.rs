@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ccm_cloud::{ConfigFile, ConfigFormat, Descriptor};
-use ccm_egress::config_file::{self, MAX_CONFIG_FILE};
+use ccm_cloud::{ConfigFile, ConfigFormat, Descriptor, Source};
+use ccm_egress::config_file::{self, Environment, MAX_CONFIG_FILE, resolve};
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::door::Files;
 use crate::grants::{CredentialPlace, GrantSettings, places};
 use crate::limits::{LimitSettings, ProviderLimits};
-use crate::source::Source;
+use crate::source;
 
 /// One provider, as the operator writes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// No `Debug`: a setting or URL may be a secret.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ProviderRecord {
     /// Where its component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
@@ -58,9 +59,10 @@ pub(crate) enum Wasi {
 }
 
 /// One provider, checked.
-#[derive(Debug, Clone, PartialEq)]
+// No `Debug`: a setting or URL may be a secret.
+#[derive(Clone, PartialEq)]
 pub(crate) struct ProviderConfig {
-    pub(crate) source: Source,
+    pub(crate) source: source::Source,
     pub(crate) name: Option<String>,
     pub(crate) cloud_config: Option<PathBuf>,
     pub(crate) settings: BTreeMap<String, String>,
@@ -77,7 +79,7 @@ impl ProviderRecord {
     ///
     /// Names the field and what would be right.
     pub(crate) fn check(self) -> Result<ProviderConfig> {
-        let source: Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
+        let source: source::Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
         let limits = self.limits.resolve().context("limits")?;
         drop(self.grants.operator().context("grants")?);
         let credentials = places(&self.credentials)?;
@@ -171,7 +173,7 @@ impl ProviderConfig {
     ///
     /// Names the file and, for what cannot be parsed, the place in it.
     pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<Files> {
-        let mut files = Files::new();
+        let mut files = Files::default();
         let Some((first, others)) = descriptor.files.split_first() else {
             return match &self.cloud_config {
                 Some(path) => {
@@ -187,35 +189,39 @@ impl ProviderConfig {
         if let Some(path) = &self.cloud_config
             && let Some(file) = parse(path, first.format).with_context(|| cloud_config(path))?
         {
-            files.insert(first.name.clone(), (path.clone(), file));
+            files.paths.insert(first.name.clone(), path.clone());
+            files.parsed.insert(first.name.clone(), file);
         }
         for declared in others {
-            let Some(path) = self.path_of(declared, &files)? else { continue };
+            let Some(path) = self.path_of(declared, descriptor, &files)? else { continue };
             let what = || format!("file {} ({})", path.display(), declared.name);
             if let Some(file) = parse(&path, declared.format).with_context(what)? {
-                files.insert(declared.name.clone(), (path, file));
+                files.paths.insert(declared.name.clone(), path);
+                files.parsed.insert(declared.name.clone(), file);
             }
         }
         Ok(files)
     }
 
     /// Where a further file is; none when nobody names one, or when the one that the component expects is not there.
-    fn path_of(&self, declared: &ConfigFile, files: &Files) -> Result<Option<PathBuf>> {
-        let named = declared.path_keys.iter().find_map(|key| {
-            let (file, key) = key.split_once(':')?;
-            let path = files.get(file)?.1.value(key)?.text().filter(|path| !path.is_empty())?;
-            Some(PathBuf::from(path))
-        });
-        if let Some(path) = named {
-            // A component says which key is a path: only the operator can say that it may be read.
-            ensure!(
-                self.grants.allow_files.contains(&path),
-                "file {} ({}) is named in the cloud-config but not granted; --allow-file {} grants it",
-                path.display(),
-                declared.name,
-                path.display()
+    fn path_of(&self, declared: &ConfigFile, descriptor: &Descriptor, files: &Files) -> Result<Option<PathBuf>> {
+        let source = Source { keys: declared.path_keys.clone(), environment_variables: vec![] };
+        let named = resolve(&source, &files.parsed, &BTreeMap::new(), &Environment::default());
+        if let Some((named, path)) = named.as_ref().and_then(|named| Some((named, named.text()?)))
+            && !path.is_empty()
+        {
+            let granted = PathBuf::from(path);
+            if self.grants.allow_files.contains(&granted) {
+                return Ok(Some(granted));
+            }
+            // A component says which key is a path: only the operator can say that it may be read, and shown.
+            if named.is_secret(&descriptor.credentials, &files.parsed) {
+                bail!("the file that {} names ({}) is not granted; --allow-file grants it", named.place, declared.name);
+            }
+            bail!(
+                "file {path} ({}) is named in the cloud-config but not granted; --allow-file {path} grants it",
+                declared.name
             );
-            return Ok(Some(path));
         }
         let mut expected = declared.default_paths.iter().map(PathBuf::from);
         Ok(expected.find(|path| self.grants.allow_files.contains(path) && path.exists()))
@@ -246,7 +252,7 @@ mod tests {
             "- name: cloudlycke\n  source: configmap:kube-system/cloudlycke\n  settings: {mood: grim}\n  wasi: off\n  limits:\n    memory-bytes: 32MiB\n    call-time: 30s\n",
         )
         .unwrap();
-        let [provider] = list.as_slice() else { panic!("{list:?}") };
+        let [provider] = list.as_slice() else { panic!("{} providers", list.len()) };
         assert_eq!(provider.source.to_string(), "configmap:kube-system/cloudlycke");
         assert_eq!((provider.wasi, provider.limits.sandbox.memory_bytes), (Wasi::Off, 32 << 20));
         assert_eq!(provider.settings, BTreeMap::from([("mood".to_owned(), "grim".to_owned())]));
@@ -264,10 +270,19 @@ mod tests {
             ("- {source: a.wasm, cloudConfig: /nowhere/x}", "/nowhere/x"),
             ("- {source: a.wasm, wasi: maybe}", "maybe"),
             ("- {source: a.wasm\n- b", "line"),
+            ("- {source: a.wasm, credentials: hunter2}", "line 1"),
+            ("- {source: a.wasm, credentials: {a: [hunter2]}}", "line 1"),
+            ("- {source: a.wasm, grants: {proxies: 'http://u:hunter2@proxy'}}", "line 1"),
+            ("- {source: a.wasm, grants: {proxies: {a: 'http://u:hunter2@proxy/x'}}}", "--proxy a=..."),
+            ("- {source: a.wasm, grants: {allowHttp: hunter2}}", "line 1"),
+            ("- {source: a.wasm, settings: hunter2}", "line 1"),
+            ("- {source: a.wasm, settings: {a: *hunter2}}", "line 1"),
+            ("- hunter2", "line 1"),
         ];
         for (text, part) in cases {
-            let error = format!("{:#}", read(text).unwrap_err());
+            let error = format!("{:#}", read(text).err().unwrap());
             assert!(error.contains(part) && error.contains("--providers"), "{text:?}: {error:?} does not say {part:?}");
+            assert!(!error.contains("hunter2"), "{error}");
         }
     }
 

@@ -70,7 +70,11 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
 }
 
 /// The providers of the flags or of the file.
-fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
+///
+/// # Errors
+///
+/// Names the flag, or the file and the field; repeats nothing that may be a secret.
+pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     let given = &args.provider;
     let list = match (&given.providers, &given.provider) {
         (Some(file), _) => providers::read_file(file)?,

@@ -1,6 +1,7 @@
 mod proxy;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -150,8 +151,8 @@ impl Pki {
         Self {
             ca: write("ca.pem", ca.pem()),
             client: ClientCertificate {
-                certificate: write("client.pem", client.pem()),
-                key: write("client.key", client_key.serialize_pem()),
+                certificate: write("client.pem", client.pem()).into(),
+                key: write("client.key", client_key.serialize_pem()).into(),
             },
             server: (server.der().clone(), PrivateKeyDer::try_from(server_key.serialize_der()).unwrap()),
             root: ca.der().clone(),
@@ -177,7 +178,7 @@ impl Pki {
     }
 
     fn trusted(&self) -> TlsOptions {
-        TlsOptions { ca_file: Some(self.ca.clone()), ..TlsOptions::default() }
+        TlsOptions { ca_file: Some(self.ca.clone().into()), ..TlsOptions::default() }
     }
 }
 
@@ -320,7 +321,7 @@ async fn changed_files_are_read_again_and_broken_ones_change_nothing() {
         std::fs::rename(&new, &link).unwrap();
     };
     point(&other.ca);
-    let tls = TlsOptions { ca_file: Some(link.clone()), ..TlsOptions::default() };
+    let tls = TlsOptions { ca_file: Some(link.clone().into()), ..TlsOptions::default() };
     let client = client(tls, GRANTED, home());
     assert_eq!(get(&client, &url).await.unwrap_err().reason, TransportReason::Tls);
     point(&pki.ca);
@@ -348,9 +349,9 @@ async fn files_that_do_not_work_are_named() {
     let large = pki.folder.path().join("large.pem");
     std::fs::write(&large, vec![b'x'; usize::try_from(MAX_TLS_FILE).unwrap() + 1]).unwrap();
     let other_key = Pki::new();
-    let ca = |path: &Path| TlsOptions { ca_file: Some(path.to_owned()), ..TlsOptions::default() };
+    let ca = |path: &Path| TlsOptions { ca_file: Some(path.to_owned().into()), ..TlsOptions::default() };
     let mismatch = ClientCertificate { certificate: pki.client.certificate.clone(), key: other_key.client.key.clone() };
-    let no_key = ClientCertificate { certificate: pki.client.certificate.clone(), key: broken.clone() };
+    let no_key = ClientCertificate { certificate: pki.client.certificate.clone(), key: broken.clone().into() };
     let cases = [
         (ca(&broken), "broken.pem: no certificate in it"),
         (ca(&missing), "missing.pem: No such file"),

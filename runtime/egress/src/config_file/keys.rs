@@ -7,7 +7,6 @@ use ccm_cloud::{Credential, Source};
 
 use super::secret_names::looks_secret;
 use super::{ConfigFile, ini};
-use crate::secret::Secret;
 
 /// A key as descriptors write it: parts between dots, in which `{name}` stands for the value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,20 +198,15 @@ impl Found {
         }
     }
 
-    /// The single value, where it is not empty, for the host's own use.
-    #[must_use]
-    pub fn secret(&self) -> Option<Secret> {
-        self.text().filter(|text| !text.is_empty()).map(|text| Secret::new(text.as_bytes().to_vec()))
-    }
-
     /// What the operator gives for the setting `name`.
     pub(crate) fn by_hand(name: &str, value: &str) -> Self {
         let value = FoundValue::Text(value.to_owned());
         Self { value, place: format!("settings.{name}"), origin: Origin::Setting(name.to_owned()) }
     }
 
-    /// Whether it is, or looks like, a secret: as a guest sees it in the file.
-    pub(crate) fn is_secret(&self, credentials: &[Credential], files: &BTreeMap<String, ConfigFile>) -> bool {
+    /// Whether it is, or looks like, a secret: as a guest sees it in the file. Then no message may show it.
+    #[must_use]
+    pub fn is_secret(&self, credentials: &[Credential], files: &BTreeMap<String, ConfigFile>) -> bool {
         let mut sources = credentials.iter().map(|credential| &credential.value);
         match &self.origin {
             Origin::Setting(name) => looks_secret(name),
@@ -260,6 +254,28 @@ fn in_file(key: &str, files: &BTreeMap<String, ConfigFile>, settings: &BTreeMap<
     let value = files.get(file)?.value_at(&path)?;
     let place = format!("{file}:{} (line {})", path.join("."), value.line());
     Some(Found { value: value.found(), place, origin: Origin::File(file.to_owned(), path) })
+}
+
+/// Where a key leads in the files: settings are filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPlace {
+    /// Declared name of the file.
+    pub file: String,
+    /// The parts of the key. One may have a dot in it, as the name of a cloud in `clouds.yaml`.
+    pub path: Vec<String>,
+}
+
+/// Where `key` leads, if a single value is there that is not empty. The value itself is not copied.
+#[must_use]
+pub fn locate(
+    key: &str,
+    files: &BTreeMap<String, ConfigFile>,
+    settings: &BTreeMap<String, String>,
+) -> Option<KeyPlace> {
+    let (file, key) = key.split_once(':')?;
+    let path = Key::parse(key).fill(settings)?;
+    files.get(file)?.value_at(&path)?.text().filter(|text| !text.is_empty())?;
+    Some(KeyPlace { file: file.to_owned(), path })
 }
 
 /// Settings whose values the keys of a source need.

@@ -3,10 +3,8 @@
 use std::any::Any;
 use std::fmt;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use ccm_cloud::ConfigFormat;
 use parking_lot::Mutex;
@@ -15,12 +13,11 @@ use zeroize::Zeroizing;
 
 use super::MAX_CREDENTIAL_BYTES;
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
+use crate::file_stamp::Stamp;
 use crate::secret::Secret;
 
 /// Largest file with a credential, in bytes: with a line end.
 const MAX_FILE: usize = MAX_CREDENTIAL_BYTES;
-/// A file that changed so shortly before it was read may change again without its time stamp telling.
-const UNSETTLED: Duration = Duration::from_millis(100);
 
 /// Why a source gives no value. Never holds one.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +57,8 @@ pub enum CredentialSource {
         file: FileValue,
         /// How it is written.
         format: ConfigFormat,
-        /// `section.key`
-        key: String,
+        /// The parts of the key: section and key, or names and numbers.
+        key: Vec<String>,
     },
     /// Something that somebody else keeps up to date: a Kubernetes Secret.
     Watched {
@@ -81,10 +78,28 @@ impl CredentialSource {
         Self::File(FileValue::new(path, MAX_FILE))
     }
 
-    /// A key of a configuration file.
+    /// A key of a configuration file, its parts between dots.
     #[must_use]
     pub fn config_key(path: PathBuf, format: ConfigFormat, key: String) -> Self {
+        Self::config_path(path, format, key.split('.').map(str::to_owned).collect())
+    }
+
+    /// A key of a configuration file by its parts, which may have dots in them.
+    #[must_use]
+    pub fn config_path(path: PathBuf, format: ConfigFormat, key: Vec<String>) -> Self {
         Self::ConfigKey { file: FileValue::new(path, MAX_CONFIG_FILE), format, key }
+    }
+
+    /// What tells the place of the value from all others.
+    pub(super) fn place(&self) -> Vec<String> {
+        match self {
+            Self::Environment { variable, .. } => vec!["env".to_owned(), variable.clone()],
+            Self::File(file) => vec!["file".to_owned(), file.path.display().to_string()],
+            Self::ConfigKey { file, key, .. } => {
+                ["key".to_owned(), file.path.display().to_string()].into_iter().chain(key.iter().cloned()).collect()
+            }
+            Self::Watched { name, .. } => vec!["watched".to_owned(), name.clone()],
+        }
     }
 
     /// The value of now; none when there is none.
@@ -100,7 +115,7 @@ impl CredentialSource {
             Self::ConfigKey { file, format, key } => file.read(|path, bytes| {
                 let unusable = |why: String| SourceError::Unusable { path: path.to_owned(), why };
                 let config = ConfigFile::read(bytes, *format).map_err(|error| unusable(error.to_string()))?;
-                Ok(config.and_then(|config| config.secret_value(key)))
+                Ok(config.and_then(|config| config.secret_at(key)))
             }),
         }
     }
@@ -111,7 +126,7 @@ impl fmt::Display for CredentialSource {
         match self {
             Self::Environment { variable, .. } => write!(f, "env:{variable}"),
             Self::File(file) => write!(f, "file:{}", file.path.display()),
-            Self::ConfigKey { file, key, .. } => write!(f, "{key} in {}", file.path.display()),
+            Self::ConfigKey { file, key, .. } => write!(f, "{} in {}", key.join("."), file.path.display()),
             Self::Watched { name, .. } => f.write_str(name),
         }
     }
@@ -127,30 +142,6 @@ pub struct FileValue {
     path: PathBuf,
     most: usize,
     last: Mutex<Option<(Stamp, Option<Secret>)>>,
-}
-
-/// What tells one state of a file from the next: an overwrite, a rename, the switch of a link.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> std::io::Result<(Self, bool)> {
-        let meta = std::fs::metadata(path)?;
-        let stamp = Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            len: meta.len(),
-            // Not the time of modification: that one can be set back.
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        };
-        let age = SystemTime::now().duration_since(meta.modified()?).unwrap_or_default();
-        Ok((stamp, age > UNSETTLED))
-    }
 }
 
 impl FileValue {
@@ -263,6 +254,16 @@ mod tests {
         std::os::unix::fs::symlink("..2", at("..data_tmp")).unwrap();
         std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
         assert_eq!(text(&source).as_deref(), Some("value-two"));
+    }
+
+    #[test]
+    fn the_parts_of_a_key_may_have_dots_in_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "clouds:\n  my.cloud:\n    password: value-one\n").unwrap();
+        let key = ["clouds", "my.cloud", "password"].map(str::to_owned).to_vec();
+        let source = CredentialSource::config_path(file.path().to_owned(), ConfigFormat::Yaml, key);
+        assert_eq!(text(&source).as_deref(), Some("value-one"));
+        assert!(source.to_string().starts_with("clouds.my.cloud.password in /"), "{source}");
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! The places where a credential may stand.
 
+mod pin;
+
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Credential, CredentialUse, Descriptor, Place};
+use ccm_cloud::{Credential, CredentialUse, Place};
+
+pub use pin::Pin;
 
 use super::Refusal;
 
@@ -145,33 +149,6 @@ fn fits(used: &CredentialUse, path: &str) -> bool {
     used.path.as_ref().is_none_or(|declared| declared == path)
 }
 
-/// What `new` may do with credentials that `old` may not, in words. Uses are pinned at the first load.
-#[must_use]
-pub fn widened(old: &Descriptor, new: &Descriptor) -> Vec<String> {
-    let mut wider = Vec::new();
-    for credential in &new.credentials {
-        let before = old.credentials.iter().find(|other| other.name == credential.name);
-        for used in &credential.uses {
-            let was = before.is_some_and(|before| before.uses.iter().any(|old| covers(old, used)));
-            // A credential that nobody declared before has no value yet: the operator gives it on purpose.
-            if before.is_some() && !was {
-                wider.push(format!("credential {:?} in {}", credential.name, tell(used)));
-            }
-        }
-        if let Some(before) = before
-            && before.uses.iter().any(|used| used.place == Place::Signing)
-            && !credential.uses.iter().any(|used| used.place == Place::Signing)
-        {
-            wider.push(format!("credential {:?} as itself, and not only for signing", credential.name));
-        }
-    }
-    wider
-}
-
-fn covers(old: &CredentialUse, new: &CredentialUse) -> bool {
-    old.endpoint == new.endpoint && old.place == new.place && (old.path.is_none() || old.path == new.path)
-}
-
 fn tell(used: &CredentialUse) -> String {
     let place = match &used.place {
         Place::Header(name) => format!("header {name:?}"),
@@ -250,42 +227,5 @@ mod tests {
         }
         assert!(uses().check_signed("token", "api").is_ok());
         assert!(uses().check_signed("password", "api").is_err());
-    }
-
-    fn descriptor(credentials: Vec<Credential>) -> Descriptor {
-        Descriptor {
-            name: "test".into(),
-            version: String::new(),
-            revision: String::new(),
-            provider_id_schemes: vec![],
-            files: vec![],
-            endpoints: vec![],
-            credentials,
-            settings: vec![],
-            annotations: vec![],
-            more: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn a_later_component_may_not_widen_what_a_credential_is_used_for() {
-        let header = || used("api", Place::Header("authorization".into()), None);
-        let body = |path| used("api", Place::Body, Some(path));
-        let signing = || used("api", Place::Signing, None);
-        let cases = [
-            (vec![header()], vec![header()], 0),
-            (vec![header(), body("/a")], vec![header()], 0),
-            (vec![header()], vec![header(), body("/a")], 1),
-            (vec![body("/a")], vec![body("/b")], 1),
-            (vec![header()], vec![used("other", Place::Header("authorization".into()), None)], 1),
-            (vec![header(), signing()], vec![header()], 1),
-        ];
-        for (old, new, wider) in cases {
-            let old = descriptor(vec![credential("c", old)]);
-            let new = descriptor(vec![credential("c", new)]);
-            assert_eq!(widened(&old, &new).len(), wider, "{:?}", widened(&old, &new));
-        }
-        let new = descriptor(vec![credential("fresh", vec![header()])]);
-        assert!(widened(&descriptor(vec![]), &new).is_empty(), "nobody gave it a value yet");
     }
 }

@@ -42,7 +42,8 @@ fn resolve_sharing(
 ) -> Result<Endpoints, Vec<Problem>> {
     let found = |source: &Source| {
         let (key, value) = config.iter().find(|(key, _)| source.keys.iter().any(|wanted| wanted == key))?;
-        Some(Found { value: (*value).to_owned(), origin: (*key).to_owned() })
+        let is_secret = value.contains("hunter2");
+        Some(Found { value: (*value).to_owned(), is_secret, origin: (*key).to_owned() })
     };
     Endpoints::resolve(declared, operator, found, ClientSettings::default(), bindings.clone())
 }
@@ -259,6 +260,39 @@ fn a_binding_survives_a_swap_and_is_held_to_the_rules_of_then() {
     assert!(second.base("api").unwrap_err().message.contains("has no base URL"));
 }
 
+/// A component says which key is what: it may name the one of a password.
+#[test]
+fn a_secret_is_shown_by_its_place_whatever_the_component_takes_it_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let hidden = folder.path().join("hunter2");
+    let (absent, broken) = ("hunter2", hidden.to_str().unwrap());
+    std::fs::write(&hidden, "no certificate").unwrap();
+    let cases: [(&[(&str, &str)], &str); 9] = [
+        (&[("cloud:a.skip", "hunter2")], "cloud:a.skip: the value, which is not shown here, is neither true nor false"),
+        (&[("cloud:a.ca", absent)], "the file that cloud:a.ca names: No such file"),
+        (&[("cloud:a.ca", broken)], "the file that cloud:a.ca names: no certificate in it"),
+        (&[("cloud:a.cert", absent), ("cloud:a.key", absent)], "the file that cloud:a.key names: No such file"),
+        (&[("cloud:a.cert", broken), ("cloud:a.key", broken)], "the file that cloud:a.cert names and the file that"),
+        (&[("cloud:a.cert", absent)], "cloud:a.cert: a client certificate without its key"),
+        (&[("cloud:a.key", absent)], "cloud:a.key: the key of a client certificate that is not given"),
+        (&[("cloud:a.url", "hunter2")], "cloud:a.url is taken for a secret, not for a URL; give --endpoint a=URL"),
+        (&[("cloud:a.url", "https://hunter2.test")], "cloud:a.url is taken for a secret"),
+    ];
+    for (config, says) in cases {
+        let problems = resolve(&[declared("a", None)], &operator(&[], &[]), config).err().unwrap();
+        let told = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+        assert!(told.contains(says) && !told.contains("hunter2"), "{told:?} does not say {says:?}");
+    }
+    let config = [("cloud:a.ca", broken)];
+    let mut problems = Vec::new();
+    let found = |source: &Source| {
+        let (key, value) = config.iter().find(|(key, _)| source.keys.iter().any(|wanted| wanted == key))?;
+        Some(Found { value: (*value).to_owned(), is_secret: true, origin: (*key).to_owned() })
+    };
+    let grant = grant(&declared("a", None), &operator(&[], &[]), &found, &mut problems);
+    assert!(!format!("{grant:?}").contains("hunter2"), "{grant:?}");
+}
+
 #[test]
 fn what_is_given_for_an_endpoint_stays_with_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,8 +304,8 @@ fn what_is_given_for_an_endpoint_stays_with_it() {
     operator.proxies.insert("b".to_owned(), "http://special.test".parse().unwrap());
     let config = [("cloud:a.ca", path.to_str().unwrap()), ("cloud:b.skip", "Yes")];
     let endpoints = resolve(&["a", "b"].map(|name| declared(name, None)), &operator, &config).unwrap();
-    let (a, b) = (endpoints.grant("a").unwrap(), endpoints.grant("b").unwrap());
-    assert_eq!(a.tls, TlsOptions { ca_file: Some(path), ..TlsOptions::default() });
+    let (a, b) = (&endpoints.endpoints["a"].grant, &endpoints.endpoints["b"].grant);
+    assert_eq!(a.tls, TlsOptions { ca_file: Some(path.into()), ..TlsOptions::default() });
     assert_eq!(b.tls, TlsOptions { skip_verification: true, ..TlsOptions::default() });
     let proxies = [a, b].map(|grant| format!("{:?}", grant.proxy.as_ref().unwrap()));
     assert_eq!(proxies, ["Proxy(http://everywhere.test/)", "Proxy(http://special.test/)"]);

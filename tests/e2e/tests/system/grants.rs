@@ -24,6 +24,10 @@ fn a_grant_that_no_provider_could_use_ends_the_process_with_code_1_and_a_line_th
     };
     let cases: Vec<(Vec<String>, &[&str])> = vec![
         (single(&["--endpoint=api"]), &["--endpoint", "NAME=VALUE"]),
+        (single(&["--proxy=http://u:hunter2@proxy.test:3128"]), &["--proxy", "NAME=VALUE"]),
+        (single(&["--credential=hunter2hunter2"]), &["--credential", "NAME=VALUE"]),
+        (single(&["--credential", "token", "hunter2hunter2"]), &["belongs to no flag"]),
+        (single(&["--setting=hunter2"]), &["--setting", "NAME=VALUE"]),
         (single(&["--endpoint=api=cloud.test"]), &["--endpoint api=...", "must begin with https://"]),
         (single(&["--endpoint=api=http://cloud.test"]), &["--endpoint api=...", "needs --allow-http"]),
         (single(&["--endpoint=api=https://127.0.0.1:1"]), &["--endpoint api=...", "--allow-loopback would grant"]),
