@@ -16,8 +16,9 @@ use crate::redact::Redactor;
 use crate::secret::Secret;
 use crate::signature::Algorithm;
 
-/// Most signatures of a request. Those that there are need one; an RSA signature takes a millisecond.
-pub(super) const MAX_SIGNATURES: usize = 16;
+/// Most signatures of a request. Those that there are need one. A signature with a long RSA key takes the host several
+/// milliseconds, which are not counted as the guest's: so the number of requests is what bounds them.
+pub(super) const MAX_SIGNATURES: usize = 4;
 
 /// A request, ready to be sent.
 pub(super) struct Rendered {
@@ -85,7 +86,8 @@ impl Network {
 
     /// Fills in what the provider may not see.
     pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
-        let mut filling = Filling { network: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
+        let mut filling =
+            Filling { network: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;
         let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
