@@ -31,7 +31,7 @@ pub struct CallEnd {
     pub outcome: &'static str,
     /// How long it took, waiting included.
     pub time: Duration,
-    /// How long it computed, in steps of [`TICK`].
+    /// How long it computed, in steps of [`TICK`], and what the host computed for it beyond one.
     pub cpu: Duration,
     /// Bytes of linear memory at the end, which is the peak.
     pub memory: usize,
@@ -62,6 +62,8 @@ pub(crate) struct CallState {
     pub(crate) wasi: Option<wasmtime_wasi::WasiCtx>,
     turn: Turn,
     ticks: u32,
+    /// How long the host computed for the guest while no tick could be seen.
+    host_time: Duration,
     out_of_cpu: bool,
 }
 
@@ -77,8 +79,17 @@ impl CallState {
         self.turn.held.lock().take();
     }
 
+    /// Counts what the host computes for the guest as the guest's: however long that takes, it is seen as one tick.
+    pub(crate) fn computed<T>(&mut self, work: impl FnOnce(&Self) -> T) -> T {
+        let start = Instant::now();
+        let done = work(self);
+        // That one tick, which comes afterwards, is not counted twice.
+        self.host_time = self.host_time.saturating_add(start.elapsed().saturating_sub(TICK));
+        done
+    }
+
     fn cpu(&self) -> Duration {
-        TICK.saturating_mul(self.ticks)
+        TICK.saturating_mul(self.ticks).saturating_add(self.host_time)
     }
 }
 
@@ -176,6 +187,7 @@ fn fresh_store(
         wasi: None,
         turn: Turn { turns: Arc::clone(&settings.turns), held: Arc::default() },
         ticks: 0,
+        host_time: Duration::ZERO,
         out_of_cpu: false,
     };
     let mut store = Store::new(pre.engine(), state);

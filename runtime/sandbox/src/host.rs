@@ -1,6 +1,7 @@
 //! The imports of the contract besides `http` and `credentials`. Each is a thin layer over `ccm-egress`; what a guest says is
 //! never trusted.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_cloud::{Severity, Subject};
@@ -144,7 +145,8 @@ fn cut(mut message: String) -> String {
 
 impl nodes::Host for CallState {
     async fn matching(&mut self, label_selector: String) -> Answer<Result<Vec<String>, String>> {
-        let Some(nodes) = &self.door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
-        Ok(nodes.matching(&label_selector))
+        let door = Arc::clone(&self.door);
+        let Some(nodes) = &door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
+        Ok(self.computed(|_| nodes.matching(&label_selector)))
     }
 }

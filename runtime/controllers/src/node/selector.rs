@@ -60,11 +60,17 @@ enum Test {
 
 /// Longest selector, in bytes.
 const MAX_SELECTOR: usize = 8 << 10;
+/// Most requirements of a selector. Each is tried on every Node, in time that is nobody's turn; those that people write have
+/// less than ten.
+const MAX_REQUIREMENTS: usize = 64;
 
 impl Selector {
     fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SELECTOR {
             return Err(format!("the label selector has more than {MAX_SELECTOR} bytes"));
+        }
+        if split(text).nth(MAX_REQUIREMENTS).is_some() {
+            return Err(format!("the label selector has more than {MAX_REQUIREMENTS} requirements"));
         }
         let requirements = split(text).map(Requirement::parse).collect::<Result<_, String>>();
         Ok(Self(requirements.map_err(|why| format!("label selector {text:?}: {why}"))?))
@@ -266,5 +272,15 @@ mod tests {
             assert!(error.contains(&format!("{selector:?}")), "{error}");
         }
         assert!(Selector::parse(&"a,".repeat(10_000)).is_err());
+    }
+
+    #[test]
+    fn a_selector_has_so_many_requirements() {
+        let selector = |count: usize| vec!["a"; count].join(",");
+        assert!(Selector::parse(&selector(64)).is_ok());
+        let error = Selector::parse(&selector(65)).unwrap_err();
+        assert_eq!(error, "the label selector has more than 64 requirements");
+        // The values of one are no requirements; they are found in a tree.
+        assert!(Selector::parse(&format!("a in ({})", vec!["b"; 100].join(","))).is_ok());
     }
 }

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ccm_cloud::{Instances as _, Need, Node, NodeSelector};
+use ccm_egress::Door;
+use ccm_egress::cache::Cache;
+use ccm_sandbox::{Limits, Sandbox};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cloud::{Asked, Cloud, Reply, ok, reply};
-use crate::rig::{Grants, Scripted};
+use crate::rig::{Grants, SCRIPTED, Scripted, component, map, node};
 
 async fn rig(
     answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
@@ -231,7 +235,7 @@ async fn an_exchange_has_its_time_also_when_bytes_drip() {
 #[tokio::test]
 async fn a_credential_that_could_not_be_hidden_is_not_used() {
     let answer =
-        |_: &Asked| Reply::Bytes(reply("200 OK", "x-subject-token: 12345678901\r\n", "{\"t\":\"1234567890\"}"));
+        |_: &Asked| Reply::Bytes(reply("200 OK", "x-subject-token: 10987654321\r\n", "{\"t\":\"1234567890\"}"));
     let (cloud, guest) = rig(answer, |grants| {
         grants.settings.limits.min_credential_bytes = 11;
         grants.credentials.push(("token", "1234567890".to_owned()));
@@ -251,4 +255,32 @@ async fn a_credential_that_could_not_be_hidden_is_not_used() {
     let capture = json!({ "credential": "session", "header": "x-subject-token" });
     let steps = json!([{ "send": { "path": "/", "capture": capture } }, { "available": "session" }]);
     assert_eq!(guest.run(steps).await[1], true);
+}
+
+/// Takes its time, as some selectors do for many Nodes.
+struct Slow;
+
+impl NodeSelector for Slow {
+    fn matching(&self, _: &str) -> Result<Vec<String>, String> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        Ok(vec![])
+    }
+}
+
+#[tokio::test]
+async fn what_the_host_computes_for_a_guest_is_the_guests_computing_time() {
+    let limits = Limits { call_cpu: Duration::from_millis(500), ..Limits::default() };
+    let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), limits, true).await.unwrap();
+    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Slow)), ..Door::closed() };
+    let provider = component.into_provider(door, None, None);
+    let steps = json!(vec![json!({ "matching": "a" }); 40]).to_string();
+    let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
+    let start = Instant::now();
+    // One tick for each of them would be no more than 400 ms.
+    let error = provider.find(vec![node], Need::Metadata).await.unwrap_err().to_string();
+    assert!(error.contains("call-cpu"), "{error}");
+    assert!(start.elapsed() < Duration::from_millis(1900), "{:?}", start.elapsed());
 }
