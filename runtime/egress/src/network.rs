@@ -3,6 +3,7 @@
 
 mod render;
 mod send;
+mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;

@@ -1,11 +1,9 @@
 //! Attempts: turn, exchange, what is learned from it, and whether it is tried again.
 
-use std::cell::OnceCell;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::render::Rendered;
@@ -16,11 +14,10 @@ use crate::call::{CallScope, Held};
 use crate::client;
 use crate::credentials::Part;
 use crate::headers;
-use crate::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
+use crate::http::{Effect, Method, Request, Response, TransportError, TransportReason};
 use crate::observe::Outcome;
 use crate::redact::Redactor;
 use crate::retry::{self, may_repeat};
-use crate::secret::Secret;
 
 /// What came.
 struct Raw {
@@ -277,49 +274,6 @@ impl Network {
         Ok(Response { status, headers, body, summary })
     }
 
-    /// Takes the credential out of an answer.
-    fn capture(
-        &self,
-        capture: &Capture,
-        headers: &HeaderMap,
-        body: &[u8],
-        own: &Redactor,
-    ) -> Result<(), TransportError> {
-        let failed = |why: String| refused(TransportReason::Other, why);
-        let missing = |source: &CaptureSource| match source {
-            CaptureSource::Header(name) => format!("it has no header {name:?} to capture as {:?}", capture.credential),
-            CaptureSource::JsonPointer(pointer) => {
-                format!("its body has nothing at {pointer:?} to capture as {:?}", capture.credential)
-            }
-        };
-        let body = Json { bytes: body, read: OnceCell::new() };
-        let value = find(&capture.source, headers, &body).ok_or_else(|| failed(missing(&capture.source)))?;
-        let least = self.limits().min_credential_bytes;
-        if value.weight() < least {
-            let why = format!(
-                "what it gives as {:?} has less than {least} bytes (limit min-credential-bytes)",
-                capture.credential
-            );
-            return Err(failed(why));
-        }
-        // A provider that captures what a cloud echoes could send it to places that are not declared for it.
-        let all = self.credentials().redactor().map_err(super::cannot_hide)?.and(own);
-        if all.finds_other_than(&capture.credential, value.expose()) {
-            let why = format!(
-                "what it gives as {:?} is another credential or has one in it, and may not become a new one",
-                capture.credential
-            );
-            return Err(failed(why));
-        }
-        let said =
-            capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
-        let life = match (said, capture.ttl) {
-            (Some(said), Some(most)) => Some(said.min(most)),
-            (said, most) => said.or(most),
-        };
-        self.credentials().captured().store(&capture.credential, value, life).map_err(|error| failed(error.to_string()))
-    }
-
     /// A text without the values of credentials.
     fn cleaned(&self, text: &str) -> String {
         match self.credentials().redactor() {
@@ -424,40 +378,6 @@ fn wants_json(request: &Request) -> bool {
         }
     }
     wants
-}
-
-/// A body that is parsed when somebody first looks into it, and not again: it may have megabytes.
-struct Json<'a> {
-    bytes: &'a [u8],
-    read: OnceCell<Option<serde_json::Value>>,
-}
-
-impl Json<'_> {
-    fn at(&self, pointer: &str) -> Option<&serde_json::Value> {
-        self.read.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()?.pointer(pointer)
-    }
-}
-
-fn find(source: &CaptureSource, headers: &HeaderMap, body: &Json<'_>) -> Option<Secret> {
-    let text = match source {
-        CaptureSource::Header(name) => headers.get(name)?.as_bytes().to_vec(),
-        CaptureSource::JsonPointer(pointer) => match body.at(pointer)? {
-            serde_json::Value::String(text) => text.clone().into_bytes(),
-            serde_json::Value::Number(number) => number.to_string().into_bytes(),
-            _ => return None,
-        },
-    };
-    Some(Secret::new(text)).filter(|value| !value.expose().is_empty())
-}
-
-/// How long from now: RFC 3339, or seconds.
-fn life(text: &Secret) -> Option<Duration> {
-    let text = std::str::from_utf8(text.expose()).ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let end: Timestamp = text.parse().ok()?;
-    Some(Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default())
 }
 
 /// What the budget learns of a failure.
