@@ -35,13 +35,13 @@ impl Stamp {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_file_that_has_just_changed_is_not_settled_whatever_its_time_of_modification_says() {
+    #[tokio::test]
+    async fn a_file_that_has_just_changed_is_not_settled_whatever_its_time_of_modification_says() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_modified(UNIX_EPOCH).unwrap();
         let (first, settled) = Stamp::of(file.path()).unwrap();
         assert!(!settled);
-        std::thread::sleep(2 * UNSETTLED);
+        tokio::time::sleep(2 * UNSETTLED).await;
         let (second, settled) = Stamp::of(file.path()).unwrap();
         assert!(first == second && settled);
         file.as_file().set_modified(UNIX_EPOCH).unwrap();

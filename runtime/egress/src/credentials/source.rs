@@ -80,8 +80,8 @@ impl CredentialSource {
 
     /// A key of a configuration file, its parts between dots.
     #[must_use]
-    pub fn config_key(path: PathBuf, format: ConfigFormat, key: String) -> Self {
-        Self::config_path(path, format, key.split('.').map(str::to_owned).collect())
+    pub fn config_key(path: PathBuf, format: ConfigFormat, key: impl Into<String>) -> Self {
+        Self::config_path(path, format, key.into().split('.').map(str::to_owned).collect())
     }
 
     /// A key of a configuration file by its parts, which may have dots in them.

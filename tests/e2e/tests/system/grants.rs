@@ -188,6 +188,39 @@ async fn a_proxy_takes_the_requests_of_its_endpoint_and_its_password_stays_hidde
     host.end().await;
 }
 
+/// There is no such host either. That the proxy is no good tunnel does not matter: it is asked for one, or not at all.
+#[tokio::test]
+async fn a_granted_proxy_of_the_environment_is_asked_for_a_tunnel_but_not_for_the_hosts_of_no_proxy() {
+    let stage = Stage::new().await;
+    let proxy = Cloud::start().await;
+    // The machine may have no authorities.
+    let authority = rcgen::generate_simple_self_signed(["api.invalid".to_owned()]).unwrap().cert.pem();
+    let authority = stage.file("authorities.pem", authority);
+    let url = format!("http://me:hunter2-hunter2@{}", proxy.address);
+    let environment = [
+        TOKEN,
+        ("HTTPS_PROXY", url.as_str()),
+        ("NO_PROXY", "direct.invalid"),
+        ("SSL_CERT_FILE", authority.to_str().unwrap()),
+    ];
+    let flags =
+        ["--endpoint=api=https://api.invalid/v2", "--endpoint=found=https://direct.invalid", "--limit=attempts=1"];
+    let direct = json!({ "send": { "endpoint": "found", "path": "/direct" } });
+    let script = || [direct.clone(), json!({ "log": "direct" }), send("/machines/a"), json!({ "log": "tunnelled" })];
+    // Neither counts before it is granted.
+    for (grant, tunnels) in [("--allow-env=SCRIPTED_TOKEN", 0), ("--allow-env=SCRIPTED_TOKEN,HTTPS_PROXY,NO_PROXY", 1)]
+    {
+        let host = stage.scripted(&environment, &[&flags[..], &[grant]].concat());
+        ask(&stage, &host, "a", script()).await;
+        let seen = proxy.seen();
+        assert_eq!(seen.len(), tunnels, "{seen:?}; the log:\n{}", host.log_text());
+        assert!(seen.iter().all(|request| request.starts_with("CONNECT api.invalid:443 HTTP/1.1")), "{seen:?}");
+        let log = host.log_text();
+        assert!(!log.contains("hunter2") && !log.contains(TOKEN.1), "{log}");
+        host.end().await;
+    }
+}
+
 /// The file holds what the flags say.
 #[tokio::test]
 async fn a_list_of_providers_holds_grants_and_credentials_as_well() {

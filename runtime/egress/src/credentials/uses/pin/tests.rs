@@ -163,7 +163,8 @@ fn settings_and_files_do_not_lead_a_key_to_another_secret() {
         change(&mut made);
         made
     };
-    let cases: [(fn(&mut Descriptor), usize); 4] = [
+    type Change = fn(&mut Descriptor);
+    let cases: [(Change, usize); 4] = [
         (|_| {}, 0),
         (|new| new.settings[0].default = Some("b".into()), 1),
         (|new| new.files.swap(0, 1), 2),
