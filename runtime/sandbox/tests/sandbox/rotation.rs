@@ -97,7 +97,7 @@ async fn a_key_of_the_cloud_config_counts_and_a_file_that_cannot_be_read_ends_no
     let config = |value: &str| format!("[Global]\nauth-url = https://cloud.example\ntoken = \"{value}\"\n");
     write(&path, &config("value-one"));
     let key = "Global.token".to_owned();
-    let sender = Sender::start(CredentialSource::config_key(path.clone(), ConfigFormat::Ini, key)).await;
+    let sender = Sender::start(CredentialSource::config_key(path.clone(), ConfigFormat::Ini, &key)).await;
     assert_eq!(sender.sends().await, "value-one");
     write(&path, &config("value-two"));
     assert_eq!(sender.sends().await, "value-two");

@@ -143,7 +143,7 @@ impl Scenario {
         let watched =
             CredentialSource::Watched { name: "secret:a/b/c".to_owned(), value: watched, keeper: Arc::new(()) };
         let config_path = at("cloud.conf", &config);
-        let password = CredentialSource::config_key(config_path, ConfigFormat::Ini, "Global.password".to_owned());
+        let password = CredentialSource::config_key(config_path, ConfigFormat::Ini, "Global.password");
         let mut setup = Setup {
             exchanges: Some(Arc::clone(&record) as _),
             calls: Some(Arc::clone(&record) as _),

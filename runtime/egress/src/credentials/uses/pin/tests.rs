@@ -80,7 +80,7 @@ fn pin(descriptor: &Descriptor, by_hand: &[&str]) -> Pin {
             let at = descriptor.files.iter().position(|known| known.name == file).unwrap_or(9);
             let cloud = descriptor.settings.iter().find_map(|setting| setting.default.clone()).unwrap_or_default();
             let key = key.replace("{cloud}", &cloud);
-            CredentialSource::config_key(PathBuf::from(format!("/{at}")), ConfigFormat::Yaml, key)
+            CredentialSource::config_key(PathBuf::from(format!("/{at}")), ConfigFormat::Yaml, &key)
         });
         variable.chain(key).next().map(|source| (name, source))
     };
@@ -185,7 +185,7 @@ fn the_operator_may_change_the_configuration_of_the_same_component() {
     };
     let component = of(&["cloud:Global.a", "cloud:Global.b"]);
     let at = |key: &str| {
-        let source = CredentialSource::config_key("/0".into(), ConfigFormat::Ini, key.to_owned());
+        let source = CredentialSource::config_key("/0".into(), ConfigFormat::Ini, key);
         Pin::new(&component, &BTreeMap::from([("c".to_owned(), source)]), |_| false)
     };
     let without = Pin::new(&component, &BTreeMap::new(), |_| false);
