@@ -213,6 +213,13 @@ mod tests {
         }
     }
 
+    /// The limit is that of path and query together, and the caller's.
+    #[test]
+    fn a_long_path_is_no_wrong_path() {
+        let long = format!("/{}", "x".repeat(15 << 10));
+        assert_eq!(url(&base("https://host"), &long, None).unwrap().path(), long);
+    }
+
     #[test]
     fn a_query_is_encoded_by_us_and_cannot_end_the_query() {
         let cases: [(&[u8], &str); 5] = [
