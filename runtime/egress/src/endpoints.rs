@@ -168,6 +168,8 @@ impl Endpoints {
             endpoints.insert(name.clone(), Endpoint { grant, default, client });
         }
         if problems.iter().any(|problem| problem.fatal) {
+            // What is wrong must not drown in what is only not there.
+            problems.retain(|problem| problem.fatal);
             return Err(problems);
         }
         Ok(Self { endpoints, rules, addresses: operator.addresses, bindings, warnings: problems })
@@ -229,11 +231,13 @@ impl Endpoints {
         if url.scheme() != "https" && !allow_http {
             return Err(denied(format!("endpoint `{name}`: the URL {NO_HTTP}")));
         }
+        // First what no grant allows: the other refusal names a flag.
+        self.addresses.check_url(url).map_err(|error| denied(format!("endpoint `{name}`: {error}")))?;
         if !self.rules.allow(url) {
             let message = format!("endpoint `{name}`: {}", not_allowed(url));
             return Err(denied(message));
         }
-        self.addresses.check_url(url).map_err(|error| denied(format!("endpoint `{name}`: {error}")))
+        Ok(())
     }
 
     fn endpoint(&self, name: &str) -> Result<&Endpoint, TransportError> {

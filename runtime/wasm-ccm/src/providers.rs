@@ -111,9 +111,17 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<ProviderConfig>> {
     let what = || format!("--providers {}", path.display());
     let text = std::fs::read_to_string(path).with_context(what)?;
     let records: Vec<ProviderRecord> = serde_saphyr::from_str(&text)
-        .map_err(|error| anyhow::anyhow!("{}", error.to_string().lines().next().unwrap_or_default().to_owned()))
+        .map_err(|error| anyhow::anyhow!("{}", sentence(&error.to_string())))
         .with_context(what)?;
     check_all(records).with_context(what)
+}
+
+/// The first line of the YAML parser's message, without what it says to programmers: that it is an error, and which option
+/// of the parser would let it pass.
+fn sentence(message: &str) -> &str {
+    let line = message.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    line.split_once(", set ").map_or(line, |(told, _)| told)
 }
 
 /// Checks a whole list.
@@ -270,6 +278,7 @@ mod tests {
             ("- {source: a.wasm, cloudConfig: /nowhere/x}", "/nowhere/x"),
             ("- {source: a.wasm, wasi: maybe}", "maybe"),
             ("- {source: a.wasm\n- b", "line"),
+            ("- source: a.wasm\n  source: b.wasm", "--providers"),
             ("- {source: a.wasm, credentials: hunter2}", "line 1"),
             ("- {source: a.wasm, credentials: {a: [hunter2]}}", "line 1"),
             ("- {source: a.wasm, grants: {proxies: 'http://u:hunter2@proxy'}}", "line 1"),
@@ -282,6 +291,7 @@ mod tests {
         for (text, part) in cases {
             let error = format!("{:#}", read(text).err().unwrap());
             assert!(error.contains(part) && error.contains("--providers"), "{text:?}: {error:?} does not say {part:?}");
+            assert!(!error.contains("error:") && !error.contains("Options"), "{text:?}: {error:?}");
             assert!(!error.contains("hunter2"), "{error}");
         }
     }
