@@ -93,16 +93,10 @@ pub struct Base {
     pub origin: String,
 }
 
-/// Base URLs that providers found. Clones share them; who swaps a provider hands them on.
+/// Base URLs that providers found: each lasts until another takes its place. Clones share them; who swaps a provider hands
+/// them on.
 #[derive(Debug, Clone, Default)]
 pub struct Bindings(Arc<Mutex<BTreeMap<String, Url>>>);
-
-impl Bindings {
-    /// Forgets all of them. They end together with the captured credentials that they were found with.
-    pub fn clear(&self) {
-        self.0.lock().clear();
-    }
-}
 
 struct Endpoint {
     grant: EndpointGrant,

@@ -256,8 +256,8 @@ fn a_binding_survives_a_swap_and_is_held_to_the_rules_of_then() {
     assert!(narrower.base("api").unwrap_err().message.contains("--allow-host api.test would allow it"));
     let other = resolve_sharing(&[declared("dns", None)], &operator(&[], &["*.test"]), &[], &bindings).unwrap();
     assert!(other.base("api").unwrap_err().message.contains("declares no endpoint"));
-    bindings.clear();
-    assert!(second.base("api").unwrap_err().message.contains("has no base URL"));
+    second.bind("api", "https://other.test/").unwrap();
+    assert_eq!(second.base("api").unwrap().url.as_str(), "https://other.test/", "the next takes its place");
 }
 
 /// A component says which key is what: it may name the one of a password.
