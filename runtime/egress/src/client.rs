@@ -376,12 +376,35 @@ pub fn transport_error(error: reqwest::Error, what: &str) -> TransportError {
     } else {
         TransportReason::Other
     };
+    let advice = chain.iter().find_map(|cause| advice(cause.downcast_ref()?)).map(|advice| format!("; {advice}"));
+    let message = format!("{what}: {}{}", causes(&error), advice.unwrap_or_default());
     TransportError {
         reason,
         maybe_sent: !error.is_connect() && !error.is_builder(),
         retry_after: None,
-        message: crate::log::line(&format!("{what}: {}", causes(&error)), MAX_MESSAGE),
+        message: crate::log::line(&message, MAX_MESSAGE),
     }
+}
+
+/// The way out, where the library's words do not show it.
+fn advice(error: &rustls::Error) -> Option<&'static str> {
+    use rustls::{CertificateError as Bad, Error};
+    Some(match error {
+        Error::InvalidMessage(_) => "it does not speak TLS there: is the URL http, or the port another?",
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "nobody trusts the authority of its certificate: give that authority's as the CA file of the endpoint"
+        }
+        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            "its certificate is for another name: check the URL"
+        }
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            "its certificate has expired, or the clock of this machine is wrong"
+        }
+        Error::InvalidCertificate(Bad::Other(other)) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "it shows the certificate of an authority as its own: give the server one that the authority has signed"
+        }
+        _ => return None,
+    })
 }
 
 /// An error and its causes, those inside of I/O errors included, which these do not count as their source.

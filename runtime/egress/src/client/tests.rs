@@ -247,19 +247,30 @@ async fn trust_is_in_the_given_authorities_alone() {
     let skip_despite_ca = TlsOptions { skip_verification: true, ..other.trusted() };
     let cases = [
         ("own authority", pki.trusted(), "api.test", Ok(200)),
-        ("another authority", other.trusted(), "api.test", Err(TransportReason::Tls)),
-        ("another name", pki.trusted(), "other.test", Err(TransportReason::Tls)),
-        ("authorities of the system", TlsOptions::default(), "api.test", Err(TransportReason::Tls)),
+        ("another authority", other.trusted(), "api.test", Err("nobody trusts the authority")),
+        ("another name", pki.trusted(), "other.test", Err("for another name")),
+        ("authorities of the system", TlsOptions::default(), "api.test", Err("")),
         ("anybody", skip, "other.test", Ok(200)),
         ("anybody, and a file", skip_despite_ca, "other.test", Ok(200)),
     ];
     for (case, tls, host, expected) in cases {
         let result = get(&client(tls, GRANTED, home()), &server.url("https", host)).await;
-        if let Err(error) = &result {
-            assert!(!error.maybe_sent, "{case}: {error}");
+        match (result, expected) {
+            (Ok(status), expected) => assert_eq!(Ok(status), expected, "{case}"),
+            (Err(error), expected) => {
+                let advice = expected.expect_err(case);
+                assert!(error.message.contains(advice), "{case}: {error} does not say {advice:?}");
+                assert_eq!((error.reason, error.maybe_sent), (TransportReason::Tls, false), "{case}: {error}");
+            }
         }
-        assert_eq!(result.map_err(|error| error.reason), expected, "{case}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_tls_is_told_from_one_that_nobody_trusts() {
+    let (pki, server) = (Pki::new(), Server::start(None, Arc::new(hello)).await);
+    let error = get(&client(pki.trusted(), GRANTED, home()), &server.url("https", "api.test")).await.unwrap_err();
+    assert!(error.message.contains("does not speak TLS"), "{error}");
 }
 
 /// The environment belongs to the process, so this test runs itself once more in another one.
