@@ -311,21 +311,26 @@ impl ExchangeObserver for Observer {
     fn budget(&self, _: BudgetLeft<'_>) {}
 }
 
+/// A Node whose script is one request with a secret.
 fn node(path: &str, number: usize) -> Node {
-    sharing_node(path, number, 0)
+    scripted(number, format!("GET {path}"))
 }
 
-/// A Node whose script is one request with a secret.
+/// The same, with an answer that may be shared.
 fn sharing_node(path: &str, number: usize, share_ms: u32) -> Node {
     let script = json!([{ "send": {
         "path": path,
         "headers": [["authorization", ["Bearer ", { "secret": "token" }]], ["accept", ["application/json"]]],
         "share-ms": share_ms,
     }}]);
+    scripted(number, script.to_string())
+}
+
+fn scripted(number: usize, script: String) -> Node {
     Node {
         name: format!("node-{number}"),
         uid: format!("3c8a1d2e-0000-4000-8000-{number:012}"),
-        annotations: BTreeMap::from([("scripted.example/script".to_owned(), script.to_string())]),
+        annotations: BTreeMap::from([("scripted.example/script".to_owned(), script)]),
         ..Node::default()
     }
 }
