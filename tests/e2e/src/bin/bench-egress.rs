@@ -44,6 +44,9 @@ use tokio::time::Instant;
 
 const EXCHANGES: usize = 100_000;
 const WARM_UP: usize = 1_000;
+/// Samples of a kind in a row, after some that do not count.
+const BLOCK: usize = 250;
+const BLOCK_WARM_UP: usize = 50;
 const SAMPLES: usize = 10_000;
 /// How long a cloud is taken to think.
 const CLOUD: Duration = Duration::from_millis(50);
@@ -100,7 +103,8 @@ async fn bench(exchanges: usize) -> Result<()> {
     report.finish().map(drop)
 }
 
-/// One exchange: natively, through the host's way out, and by a guest, in turns so that all of them meet the same weather.
+/// One exchange: natively, through the host's way out, and by a guest. In blocks that take turns: within one, caches are as
+/// warm as those of a host that has work to do, and all of them meet the same weather.
 async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
     let native = native_client()?;
     let url = format!("{}/now", rig.url);
@@ -109,24 +113,27 @@ async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
     let asking = node("/now", 0);
     let idle = Node { annotations: BTreeMap::new(), ..asking.clone() };
     let mut times: [Vec<f64>; 4] = Default::default();
-    for number in 0..samples.saturating_add(WARM_UP) {
+    let blocks = samples.div_ceil(BLOCK);
+    for block in 0..blocks {
         // In four rounds each one follows each other one once: what came before says how awake server and caches are.
-        for which in [0, 1, 3, 2].map(|which| (which + number) % 4) {
-            let node = if which == 3 { idle.clone() } else { asking.clone() };
-            let start = Instant::now();
-            match which {
-                0 => exchange_natively(&native, &url).await?,
-                1 => exchange_outside(&network).await?,
-                2 => exchange(&provider, node).await?,
-                _ => find(&provider, node).await.map(drop)?,
-            }
-            let time = micros(start);
-            if let Some(times) = times.get_mut(which).filter(|_| number >= WARM_UP) {
-                times.push(time);
+        for which in [0, 1, 3, 2].map(|which| (which + block) % 4) {
+            for number in 0..BLOCK + BLOCK_WARM_UP {
+                let node = if which == 3 { idle.clone() } else { asking.clone() };
+                let start = Instant::now();
+                match which {
+                    0 => exchange_natively(&native, &url).await?,
+                    1 => exchange_outside(&network).await?,
+                    2 => exchange(&provider, node).await?,
+                    _ => find(&provider, node).await.map(drop)?,
+                }
+                let time = micros(start);
+                if let Some(times) = times.get_mut(which).filter(|_| number >= BLOCK_WARM_UP) {
+                    times.push(time);
+                }
             }
         }
     }
-    observer.expect(samples.saturating_add(WARM_UP))?;
+    observer.expect(blocks * (BLOCK + BLOCK_WARM_UP))?;
     let [native, outside, guest, silent] = times.map(Distribution::of);
     for (name, times) in
         [("native", &native), ("host_without_guest", &outside), ("guest", &guest), ("guest_without_exchange", &silent)]
