@@ -1,5 +1,6 @@
 //! Attempts: turn, exchange, what is learned from it, and whether it is tried again.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -237,13 +238,17 @@ impl Network {
         let mut veiled = HeaderMap::with_capacity(headers.len());
         for (name, value) in &headers {
             // A placeholder has no place in a name.
-            let value = if clean(name.as_str().into()) == name.as_str().as_bytes() {
-                HeaderValue::from_bytes(&clean(value.as_bytes().into())).ok().map(|value| (name.clone(), value))
-            } else {
-                None
+            if matches!(redactor.text(name.as_str()), Cow::Owned(_)) {
+                continue;
+            }
+            // Nearly all are text without a secret: no copy is made of those.
+            let shown = match value.to_str().map(|text| redactor.text(text)) {
+                Ok(Cow::Borrowed(_)) => Some(value.clone()),
+                Ok(Cow::Owned(text)) => HeaderValue::from_str(&text).ok(),
+                Err(_) => HeaderValue::from_bytes(&clean(value.as_bytes().into())).ok(),
             };
-            if let Some((name, value)) = value {
-                veiled.append(name, value);
+            if let Some(shown) = shown {
+                veiled.append(name.clone(), shown);
             }
         }
         Ok(Raw { status, headers: veiled, body: Bytes::from(clean(body.into())), bytes })

@@ -43,7 +43,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const EXCHANGES: usize = 100_000;
-const WARM_UP: usize = 1_000;
 /// Samples of a kind in a row, after some that do not count.
 const BLOCK: usize = 250;
 const BLOCK_WARM_UP: usize = 50;
