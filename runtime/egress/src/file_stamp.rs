@@ -19,13 +19,17 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// The stamp of now, and whether the next change will certainly have another one. Taken before the file is read.
     pub(crate) fn of(path: &Path) -> std::io::Result<(Self, bool)> {
+        Self::at(path, SystemTime::now())
+    }
+
+    fn at(path: &Path, now: SystemTime) -> std::io::Result<(Self, bool)> {
         let meta = std::fs::metadata(path)?;
         // Not the time of modification: that one can be set back.
         let changed = (meta.ctime(), meta.ctime_nsec());
         let stamp = Self { device: meta.dev(), inode: meta.ino(), length: meta.len(), changed };
         let seconds = u64::try_from(changed.0).unwrap_or_default();
         let since = Duration::new(seconds, u32::try_from(changed.1).unwrap_or_default());
-        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().checked_sub(since);
+        let age = now.duration_since(UNIX_EPOCH).unwrap_or_default().checked_sub(since);
         // A clock that was set back does not make every look a new one.
         Ok((stamp, age.is_none_or(|age| age > UNSETTLED)))
     }
@@ -35,16 +39,16 @@ impl Stamp {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_file_that_has_just_changed_is_not_settled_whatever_its_time_of_modification_says() {
+    #[test]
+    fn a_file_that_has_just_changed_is_not_settled_whatever_its_time_of_modification_says() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_modified(UNIX_EPOCH).unwrap();
         let (first, settled) = Stamp::of(file.path()).unwrap();
         assert!(!settled);
-        tokio::time::sleep(2 * UNSETTLED).await;
-        let (second, settled) = Stamp::of(file.path()).unwrap();
+        let later = SystemTime::now() + 2 * UNSETTLED;
+        let (second, settled) = Stamp::at(file.path(), later).unwrap();
         assert!(first == second && settled);
-        file.as_file().set_modified(UNIX_EPOCH).unwrap();
+        std::fs::write(file.path(), "more").unwrap();
         assert!(Stamp::of(file.path()).unwrap().0 != first);
     }
 }
