@@ -19,6 +19,15 @@ pub enum Subject {
         /// `metadata.uid`
         uid: String,
     },
+    /// A Service.
+    Service {
+        /// `metadata.namespace`
+        namespace: String,
+        /// `metadata.name`
+        name: String,
+        /// `metadata.uid`
+        uid: String,
+    },
     /// The provider itself.
     Provider,
 }

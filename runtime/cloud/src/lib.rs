@@ -5,16 +5,20 @@
 //! WebAssembly component (crate `ccm-sandbox`) or plain Rust (unit tests of the controllers).
 
 mod batch;
+mod cluster;
 mod descriptor;
 mod event;
 mod failure;
 mod instance;
 mod leadership;
+mod load_balancer;
 mod lookups;
 mod node;
 mod selector;
+mod service;
 
 pub use batch::{BatchSettings, Batcher};
+pub use cluster::{Cluster, ClusterSubject};
 pub use descriptor::{
     Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
     Source, TlsSources, ValueKind,
@@ -23,9 +27,13 @@ pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
 pub use leadership::{Alone, Leadership};
+pub use load_balancer::{Answer, LoadBalancers, Outcome, Standing, Wish};
 pub use lookups::{Lookups, Member};
 pub use node::{Address, AddressKind, Node};
 pub use selector::NodeSelector;
+pub use service::{
+    Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,
+};
 
 /// Names and values without order, as the contract's `attributes`.
 pub type Attributes = std::collections::BTreeMap<String, String>;

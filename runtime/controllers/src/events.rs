@@ -118,6 +118,12 @@ pub fn node_reference(name: &str, uid: &str) -> ObjectReference {
     }
 }
 
+/// Reference to a Service, as Events carry it.
+#[must_use]
+pub fn service_reference(namespace: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference { kind: Some("Service".into()), namespace: Some(namespace.to_owned()), ..node_reference(name, uid) }
+}
+
 impl EventRecorder {
     /// The handle, and the worker behind it, which the caller runs.
     #[must_use]
@@ -159,6 +165,7 @@ impl EventSink for EventRecorder {
     fn emit(&self, about: Subject, severity: Severity, reason: String, message: String) {
         let about = match about {
             Subject::Node { name, uid } => node_reference(&name, &uid),
+            Subject::Service { namespace, name, uid } => service_reference(&namespace, &name, &uid),
             Subject::Provider => match &self.provider_subject {
                 Some(subject) => ObjectReference::clone(subject),
                 None => {

@@ -21,7 +21,7 @@ mod write_gate;
 #[cfg(test)]
 mod testing;
 
-pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference};
+pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
 pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, QueueMetrics, StoreMetrics};
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use queue::QueueSettings;

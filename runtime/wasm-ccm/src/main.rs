@@ -21,6 +21,8 @@ mod run;
 mod secret;
 mod serve;
 mod source;
+mod start;
+mod tasks;
 mod unpack;
 
 use std::process::ExitCode;

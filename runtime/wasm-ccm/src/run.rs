@@ -1,30 +1,19 @@
 //! `wasm-ccm run`: puts the process together.
 
-#[cfg(test)]
-mod tests;
-
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_cloud::{Alone, BatchSettings, Batcher, Lookups, Member, NodeSelector};
-use ccm_controllers::{
-    EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeLabels, NodeSettings, Reflector,
-    WriteGate, WriteGateSettings,
-};
-use ccm_sandbox::{Provider, Sandbox};
+use ccm_cloud::{Alone, NodeSelector};
+use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, Reflector, WriteGate, WriteGateSettings};
+use ccm_sandbox::Sandbox;
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
@@ -36,19 +25,12 @@ use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
 use crate::providers::{self, ProviderConfig, ProviderRecord};
 use crate::serve::{Pages, Readiness};
-use crate::{api, load, logging, serve};
-
-/// How long everything may take to end after the signal; Kubernetes kills after 30 s.
-const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::start::{NODES, Shared};
+use crate::tasks::{EVENT_WRITER, Tasks};
+use crate::{api, load, logging, serve, start};
 
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
-
-/// How many calls, one after the other, a lookup may wait for.
-const LOOKUP_CALLS: u32 = 5;
-
-/// Name of what must be true of the Nodes before the process is ready.
-const NODES: &str = "nodes";
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -168,161 +150,10 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         let what = if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
         tracing::info!(controller = controller.name(), "{what}");
     }
-    if selection.has(Controller::Node) {
-        let shared = NodeParts { args: &args, reflector, gate, recorder, metrics };
-        start_node_controller(&mut tasks, shared, providers, readiness);
-    }
+    let providers = providers.into_iter().map(Arc::new).collect();
+    let shared = Shared::new(&mut tasks, &args, providers, gate, recorder, metrics, readiness);
+    start::controllers(&mut tasks, shared, &selection, reflector);
     let ended = tasks.unless_stopped(std::future::pending::<Infallible>()).await;
     let stopped = tasks.stop().await;
     ended.map(drop).and(stopped)
-}
-
-/// What the node controller takes from the process.
-struct NodeParts<'a> {
-    args: &'a RunArgs,
-    reflector: Reflector<Node>,
-    gate: WriteGate,
-    recorder: EventRecorder,
-    metrics: Metrics,
-}
-
-fn start_node_controller(tasks: &mut Tasks, parts: NodeParts<'_>, providers: Vec<Provider>, readiness: Readiness) {
-    let NodeParts { args, mut reflector, gate, recorder, metrics } = parts;
-    let batches = BatchSettings {
-        max_nodes: args.lookup_batch_nodes,
-        max_calls: args.lookup_batch_calls,
-        linger: args.lookup_batch_linger,
-    };
-    let member = |provider: Provider| {
-        let schemes = provider.descriptor().provider_id_schemes.clone();
-        let (batcher, work) = Batcher::new(Arc::new(provider), batches);
-        // Its calls may take as long as they may: the end of the process does not wait for them.
-        tasks.spawn_background("node lookups", work);
-        Member { schemes, batcher }
-    };
-    let recoveries = providers.iter().flat_map(Provider::recoveries).collect();
-    let call_time = providers.iter().map(Provider::call_time).max().unwrap_or_default();
-    let lookups = Lookups::new(providers.into_iter().map(member).collect());
-    let first_list = reflector.first_list();
-    let controller = NodeController::new(NodeControllerParts {
-        gate,
-        store: reflector.reader(),
-        first_list: first_list.clone(),
-        keys: reflector.subscribe(),
-        lookups,
-        recoveries,
-        recorder,
-        metrics: metrics.node,
-        queue_metrics: metrics.queue,
-        settings: NodeSettings {
-            concurrent_syncs: args.concurrent_node_syncs,
-            concurrent_status_updates: args.concurrent_node_status_updates,
-            refresh_interval: args.node_status_update_frequency,
-            untaint_before_addresses: args.untaint_before_addresses,
-            lookup_timeout: call_time.saturating_mul(LOOKUP_CALLS),
-            ..NodeSettings::default()
-        },
-    });
-    let stop = tasks.stop.clone();
-    tasks.spawn_controller("reflector of Nodes", reflector.run(stop.clone()));
-    tasks.spawn_controller("node controller", controller.run(stop.clone()));
-    tasks.spawn_controller("readiness of Nodes", async move {
-        let mut first_list = first_list;
-        let follow = async {
-            while let Err(why) = first_list.state() {
-                readiness.set(NODES, Err(why));
-                if !first_list.changed().await {
-                    // The reflector is gone, which the process notices by itself.
-                    return;
-                }
-            }
-            readiness.set(NODES, Ok(()));
-        };
-        stop.run_until_cancelled(follow).await;
-        stop.cancelled().await;
-    });
-}
-
-/// The tasks of the process. One that ends before it is told to ends the process: a controller that is gone must not look
-/// like one that has nothing to do.
-#[derive(Default)]
-struct Tasks {
-    /// End when `stop` is cancelled.
-    controllers: JoinSet<&'static str>,
-    /// End later, or not by themselves.
-    background: JoinSet<&'static str>,
-    /// The signal came, or a task ended: no more work is begun.
-    stop: CancellationToken,
-    /// The controllers have ended: what they left to write is written.
-    drain: CancellationToken,
-}
-
-/// The background task that is waited for.
-const EVENT_WRITER: &str = "event writer";
-
-impl Tasks {
-    fn spawn_controller(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        spawn(&mut self.controllers, name, work);
-    }
-
-    fn spawn_background(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        spawn(&mut self.background, name, work);
-    }
-
-    /// Stops on SIGTERM and SIGINT.
-    fn spawn_signals(&mut self) -> Result<()> {
-        let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-        let stop = self.stop.clone();
-        self.spawn_background("signals", async move {
-            tokio::select! {
-                _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-                _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
-            }
-            stop.cancel();
-            std::future::pending().await
-        });
-        Ok(())
-    }
-
-    /// The result of `work`, none when the process is to stop first.
-    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>> {
-        let ended = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return Ok(None),
-            Some(ended) = self.controllers.join_next() => ended,
-            Some(ended) = self.background.join_next() => ended,
-            result = work => return Ok(Some(result)),
-        };
-        match ended {
-            Ok(name) => bail!("the {name} ended by itself"),
-            Err(panic) => Err(panic).context("a task of the process ended"),
-        }
-    }
-
-    /// Lets everything end in order: controllers first, then what they left to write.
-    async fn stop(mut self) -> Result<()> {
-        self.stop.cancel();
-        let orderly = async {
-            while self.controllers.join_next().await.is_some() {}
-            self.drain.cancel();
-            while let Some(ended) = self.background.join_next().await {
-                if matches!(ended, Ok(EVENT_WRITER)) {
-                    break;
-                }
-            }
-        };
-        if tokio::time::timeout(STOP_TIMEOUT, orderly).await.is_err() {
-            bail!("not everything ended within {STOP_TIMEOUT:?}");
-        }
-        tracing::info!("stopped");
-        Ok(())
-    }
-}
-
-fn spawn(set: &mut JoinSet<&'static str>, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-    set.spawn(async move {
-        work.await;
-        name
-    });
 }

@@ -1,3 +1,6 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use tokio::time::Instant;
 

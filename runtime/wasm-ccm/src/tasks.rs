@@ -1,0 +1,99 @@
+//! The tasks of the process: what runs, and how all of it ends.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// How long everything may take to end after the signal; Kubernetes kills after 30 s.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The tasks of the process. One that ends before it is told to ends the process: a controller that is gone must not look
+/// like one that has nothing to do.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    /// End when `stop` is cancelled.
+    controllers: JoinSet<&'static str>,
+    /// End later, or not by themselves.
+    background: JoinSet<&'static str>,
+    /// The signal came, or a task ended: no more work is begun.
+    pub(crate) stop: CancellationToken,
+    /// The controllers have ended: what they left to write is written.
+    pub(crate) drain: CancellationToken,
+}
+
+/// The background task that is waited for.
+pub(crate) const EVENT_WRITER: &str = "event writer";
+
+impl Tasks {
+    pub(crate) fn spawn_controller(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        spawn(&mut self.controllers, name, work);
+    }
+
+    pub(crate) fn spawn_background(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        spawn(&mut self.background, name, work);
+    }
+
+    /// Stops on SIGTERM and SIGINT.
+    pub(crate) fn spawn_signals(&mut self) -> Result<()> {
+        let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+        let stop = self.stop.clone();
+        self.spawn_background("signals", async move {
+            tokio::select! {
+                _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+                _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            }
+            stop.cancel();
+            std::future::pending().await
+        });
+        Ok(())
+    }
+
+    /// The result of `work`, none when the process is to stop first.
+    pub(crate) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>> {
+        let ended = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Ok(None),
+            Some(ended) = self.controllers.join_next() => ended,
+            Some(ended) = self.background.join_next() => ended,
+            result = work => return Ok(Some(result)),
+        };
+        match ended {
+            Ok(name) => bail!("the {name} ended by itself"),
+            Err(panic) => Err(panic).context("a task of the process ended"),
+        }
+    }
+
+    /// Lets everything end in order: controllers first, then what they left to write.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.stop.cancel();
+        let orderly = async {
+            while self.controllers.join_next().await.is_some() {}
+            self.drain.cancel();
+            while let Some(ended) = self.background.join_next().await {
+                if matches!(ended, Ok(EVENT_WRITER)) {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout(STOP_TIMEOUT, orderly).await.is_err() {
+            bail!("not everything ended within {STOP_TIMEOUT:?}");
+        }
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+fn spawn(set: &mut JoinSet<&'static str>, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+    set.spawn(async move {
+        work.await;
+        name
+    });
+}
