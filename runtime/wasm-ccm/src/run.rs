@@ -152,7 +152,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     }
     let providers = providers.into_iter().map(Arc::new).collect();
     let shared = Shared::new(&mut tasks, &args, providers, gate, recorder, metrics, readiness);
-    start::controllers(&mut tasks, shared, &selection, reflector);
+    start::controllers(&mut tasks, &shared, &selection, reflector);
     let ended = tasks.unless_stopped(std::future::pending::<Infallible>()).await;
     let stopped = tasks.stop().await;
     ended.map(drop).and(stopped)

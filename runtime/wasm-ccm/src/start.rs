@@ -65,11 +65,11 @@ impl<'a> Shared<'a> {
 }
 
 /// Starts those that were asked for.
-pub(crate) fn controllers(tasks: &mut Tasks, shared: Shared<'_>, selection: &Selection, mut nodes: Reflector<Node>) {
+pub(crate) fn controllers(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selection, mut nodes: Reflector<Node>) {
     if !selection.has(Controller::Node) {
         return;
     }
-    node::start(tasks, &shared, &mut nodes);
+    node::start(tasks, shared, &mut nodes);
     let stop = tasks.stop.clone();
     tasks.spawn_controller("reflector of Nodes", nodes.run(stop));
 }
