@@ -34,6 +34,8 @@ struct Code {
     pre: InstancePre<CallState>,
     meta: Arc<meta::GuestIndices>,
     instances: Arc<instances::GuestIndices>,
+    /// Of the engine, for the calls of all providers.
+    places: Arc<Semaphore>,
     probe: Probe,
 }
 
@@ -67,6 +69,7 @@ impl Component {
             observer,
             // With none, a call that takes longer than a tick would never end.
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
+            places: Arc::clone(&self.code.places),
             probe: self.code.probe.clone(),
         };
         Provider { descriptor: self.descriptor, exports: self.outline.exports, settings, code: self.code }
@@ -129,11 +132,16 @@ pub(crate) struct Linked {
 
 impl Linked {
     /// Finds the exports.
-    pub(crate) fn try_new(pre: InstancePre<CallState>, exports: &[String], probe: Probe) -> Result<Self, LoadError> {
+    pub(crate) fn try_new(
+        pre: InstancePre<CallState>,
+        exports: &[String],
+        places: Arc<Semaphore>,
+        probe: Probe,
+    ) -> Result<Self, LoadError> {
         let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
-        Ok(Self { code: Code { pre, meta: Arc::new(meta), instances: Arc::new(instances), probe }, optional })
+        Ok(Self { code: Code { pre, meta: Arc::new(meta), instances: Arc::new(instances), places, probe }, optional })
     }
 
     /// Asks for the description, with nothing granted.
@@ -147,6 +155,7 @@ impl Linked {
             events: None,
             observer: None,
             turns: Arc::new(Semaphore::new(1)),
+            places: Arc::clone(&code.places),
             probe: code.probe.clone(),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use ccm_cloud::{Alone, NodeSelector};
 use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, Reflector, WriteGate, WriteGateSettings};
-use ccm_sandbox::Sandbox;
+use ccm_sandbox::{Pool, Sandbox};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -112,7 +112,9 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     let drain = tasks.drain.clone();
     tasks.spawn_background(EVENT_WRITER, writer.run(drain));
 
-    let sandbox = Sandbox::try_new()?;
+    let pool = Pool { calls: args.provider_calls, ..Pool::default() };
+    let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
+    let sandbox = Sandbox::with_pool(pool)?;
     let reflector = Reflector::<Node>::new(client.clone(), &metrics.store);
     let surroundings = Surroundings {
         sandbox,
