@@ -22,7 +22,7 @@ struct Objects {
 
 impl Objects {
     /// A failure about something else would be told about an object that nobody knows.
-    fn complaint(&self, function: &str, failures: &[(types::Subject, types::Failure)]) -> Option<String> {
+    fn complaint(&self, failures: &[(types::Subject, types::Failure)]) -> Option<String> {
         let stranger = failures.iter().find_map(|(subject, _)| match subject {
             types::Subject::Node(name) if !self.nodes.contains(name) => Some(format!("the Node {name}")),
             types::Subject::Service(service) if !self.services.contains(service) => {
@@ -33,7 +33,7 @@ impl Objects {
             }
         });
         let stranger = stranger.map(|stranger| line(&stranger, MAX_SHOWN));
-        stranger.map(|stranger| format!("{function} gave a failure of {stranger}, which is not in the call"))
+        stranger.map(|stranger| format!("it gave a failure of {stranger}, which is not in the call"))
     }
 }
 
@@ -71,7 +71,7 @@ impl Cluster for Provider {
                         exports.load(&mut *store, instance)?.call_reconcile(store, &nodes, &services).await
                     })
                 },
-                |answer| objects.complaint(FUNCTION, answer.as_ref().ok()?),
+                |answer| objects.complaint(answer.as_ref().ok()?),
             );
             let answer = answer.await.map_err(no_answer(FUNCTION))?;
             answer.map(convert::cluster_failures).map_err(convert::failure)

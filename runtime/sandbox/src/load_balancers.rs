@@ -91,8 +91,7 @@ impl LoadBalancers for Provider {
                     Box::pin(async move { exports.load(&mut *store, instance)?.call_locks(store, &service).await })
                 },
                 |locks| {
-                    (locks.len() > MAX_LOCKS)
-                        .then(|| format!("{FUNCTION} gave {} locks, the most is {MAX_LOCKS}", locks.len()))
+                    (locks.len() > MAX_LOCKS).then(|| format!("it gave {} locks, the most is {MAX_LOCKS}", locks.len()))
                 },
             );
             // As it is: two names that are cut would be one lock.
@@ -116,7 +115,7 @@ impl LoadBalancers for Provider {
                 },
                 |answer| {
                     let wrong = answer.as_ref().ok()?.as_deref().and_then(outcome::ingress)?;
-                    Some(format!("{FUNCTION} gave {wrong}"))
+                    Some(format!("it gave {wrong}"))
                 },
             );
             let answer = answer.await.map_err(no_answer(FUNCTION))?;
@@ -144,7 +143,7 @@ impl LoadBalancers for Provider {
                         exports.load(&mut *store, instance)?.call_ensure(store, &service, &backends).await
                     })
                 },
-                |given| outcome::complaint(FUNCTION, given, declared, Place::Needed),
+                |given| outcome::complaint(given, declared, Place::Needed),
             );
             ended(FUNCTION, answer.await)
         })
@@ -170,7 +169,7 @@ impl LoadBalancers for Provider {
                         exports.load(&mut *store, instance)?.call_update_backends(store, &service, &backends).await
                     })
                 },
-                |given| outcome::complaint(FUNCTION, given, declared, Place::Needed),
+                |given| outcome::complaint(given, declared, Place::Needed),
             );
             ended(FUNCTION, answer.await)
         })
@@ -194,7 +193,7 @@ impl LoadBalancers for Provider {
                 move |store, instance| {
                     Box::pin(async move { exports.load(&mut *store, instance)?.call_delete(store, &service).await })
                 },
-                |given| outcome::complaint(FUNCTION, given, declared, Place::Gone),
+                |given| outcome::complaint(given, declared, Place::Gone),
             );
             ended(FUNCTION, answer.await)
         })
@@ -259,16 +258,13 @@ impl LoadBalancers for Provider {
                 },
                 |standings| {
                     let given = standings.len();
-                    (given != asked).then(|| format!("{FUNCTION} gave {given} standings for {asked} wishes"))
+                    (given != asked).then(|| format!("it gave {given} standings for {asked} wishes"))
                 },
             );
             let standings = answer.await.map_err(no_answer(FUNCTION))?;
             // One that cannot be does not make the others wrong.
             let checked = |standing| match outcome::standing(&standing) {
-                Some(wrong) => {
-                    let complaint = CallError::BadAnswer(format!("{FUNCTION} gave {wrong}"));
-                    Standing::Unknown(Failure::new(Reaction::Retry, complaint.to_string()))
-                }
+                Some(wrong) => Standing::Unknown(no_answer(FUNCTION)(CallError::BadAnswer(format!("it gave {wrong}")))),
                 None => convert::standing(standing),
             };
             Ok(standings.into_iter().map(checked).collect())

@@ -31,18 +31,13 @@ pub(crate) enum Place {
     Gone,
 }
 
-/// What is wrong with an outcome of `function`.
-pub(crate) fn complaint(
-    function: &str,
-    outcome: &load_balancers::Outcome,
-    declared: &[Annotation],
-    place: Place,
-) -> Option<String> {
+/// What is wrong with an outcome, as a sentence about the function.
+pub(crate) fn complaint(outcome: &load_balancers::Outcome, declared: &[Annotation], place: Place) -> Option<String> {
     if place == Place::Needed && outcome.failure.is_none() && outcome.ingress.is_empty() {
-        return Some(format!("{function} gave neither an ingress nor a failure"));
+        return Some("it gave neither an ingress nor a failure".to_owned());
     }
     let wrong = written(&outcome.annotations, declared).or_else(|| ingress(&outcome.ingress))?;
-    Some(format!("{function} gave {wrong}"))
+    Some(format!("it gave {wrong}"))
 }
 
 /// What is wrong with annotations to write.

@@ -26,7 +26,7 @@ fn change(service: &Service) -> Outcome {
         "mode-without-ip" => Outcome::done(vec![Ingress::hostname("web").proxied()]),
         "undeclared" => outcome.annotate("other.example/written-id", "1"),
         "not-written" => outcome.annotate("hostile.example/mood", "1"),
-        "no-name" => outcome.annotate("hostile.example/written-\u{e4} b", "1"),
+        "no-name" => outcome.annotate("hostile.example/written-a b", "1"),
         "twice" => {
             let mut outcome = outcome.annotate("hostile.example/written-id", "1");
             outcome.annotations.extend(outcome.annotations.clone());
