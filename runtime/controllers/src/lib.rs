@@ -15,7 +15,9 @@ mod node;
 mod queue;
 mod reaction;
 mod series;
+mod service;
 mod store;
+mod warnings;
 mod write_gate;
 
 #[cfg(test)]
@@ -26,5 +28,6 @@ pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, Qu
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use queue::QueueSettings;
 pub use reaction::MIN_SLOW_RETRY;
+pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
 pub use store::{FirstList, Reflector, Trim, causes};
 pub use write_gate::{ApiError, WriteGate, WriteGateSettings};

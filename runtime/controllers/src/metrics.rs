@@ -41,6 +41,8 @@ pub struct Metrics {
     pub events: EventMetrics,
     /// Node controller.
     pub node: NodeMetrics,
+    /// Service controller.
+    pub service: crate::ServiceMetrics,
 }
 
 impl Metrics {
@@ -52,6 +54,7 @@ impl Metrics {
             api: ApiMetrics::register(registry),
             events: EventMetrics::register(registry),
             node: NodeMetrics::register(registry),
+            service: crate::ServiceMetrics::register(registry),
         }
     }
 }

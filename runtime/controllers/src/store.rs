@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, watcher};
@@ -51,6 +51,12 @@ impl Trim for Node {
             status.config = None;
             status.runtime_handlers = None;
         }
+    }
+}
+
+impl Trim for Service {
+    fn trim(&mut self) {
+        trim_metadata(&mut self.metadata);
     }
 }
 
