@@ -304,7 +304,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_finding_too_few_is_no_answer_for_any_node() {
         let (lookups, work) = Batcher::new(Arc::new(ShortCloud), BatchSettings::default());
-        let asking = async move { join_all(["a", "b", "gone"].map(|name| lookups.find(node(name), Need::Proof))).await };
+        let asking =
+            async move { join_all(["a", "b", "gone"].map(|name| lookups.find(node(name), Need::Proof))).await };
         let ((), answers) = tokio::join!(work, asking);
         for answer in answers {
             assert_eq!(answer.unwrap_err().message, "the provider gave 2 findings for 3 nodes");

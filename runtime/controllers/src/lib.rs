@@ -23,7 +23,9 @@ mod write_gate;
 mod testing;
 
 pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
-pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics};
+pub use metrics::{
+    ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics,
+};
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 pub use queue::QueueSettings;

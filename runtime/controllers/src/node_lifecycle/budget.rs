@@ -42,8 +42,8 @@ pub(crate) struct Budget {
 
 #[derive(Default)]
 struct State {
-    /// Times of the deletions of the last period.
-    spent: VecDeque<Instant>,
+    /// The deletions of the last period: when, and the UID of the Node.
+    spent: VecDeque<(Instant, String)>,
     /// Deletions that are being decided.
     reserved: usize,
     /// Names that were confirmed and not used yet.
@@ -53,9 +53,18 @@ struct State {
 /// The right to delete one Node. Given back when it is dropped.
 pub(crate) struct Grant<'b> {
     budget: &'b Budget,
-    /// The name that was confirmed: this one does not count.
-    confirmed: Option<String>,
-    is_spent: bool,
+    kind: Kind,
+}
+
+/// What a deletion costs.
+enum Kind {
+    /// One of the limit: the UID.
+    Counted(String),
+    /// Nothing: this name was confirmed.
+    Confirmed(String),
+    /// Nothing more: it was counted when the last attempt had no answer.
+    Paid,
+    Spent,
 }
 
 impl Budget {
@@ -63,22 +72,25 @@ impl Budget {
         Self { settings, state: Mutex::new(State { confirmed, ..State::default() }) }
     }
 
-    /// The right to delete the Node called `name`, one of so many `nodes`. The limit when there is none left.
-    pub(crate) fn reserve(&self, name: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, usize> {
+    /// The right to delete the Node called `name` with this UID, one of so many `nodes`. The limit when there is none left.
+    pub(crate) fn reserve(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, usize> {
         let mut state = self.state.lock();
-        let confirmed = state.confirmed.take(name);
-        if confirmed.is_none() {
-            let period = self.settings.period;
-            while state.spent.front().is_some_and(|then| now.duration_since(*then) >= period) {
-                state.spent.pop_front();
-            }
-            let limit = self.settings.limit(nodes);
-            if state.spent.len().saturating_add(state.reserved) >= limit {
-                return Err(limit);
-            }
-            state.reserved = state.reserved.saturating_add(1);
+        if let Some(name) = state.confirmed.take(name) {
+            return Ok(Grant { budget: self, kind: Kind::Confirmed(name) });
         }
-        Ok(Grant { budget: self, confirmed, is_spent: false })
+        let period = self.settings.period;
+        while state.spent.front().is_some_and(|(then, _)| now.duration_since(*then) >= period) {
+            state.spent.pop_front();
+        }
+        if state.spent.iter().any(|(_, paid)| paid == uid) {
+            return Ok(Grant { budget: self, kind: Kind::Paid });
+        }
+        let limit = self.settings.limit(nodes);
+        if state.spent.len().saturating_add(state.reserved) >= limit {
+            return Err(limit);
+        }
+        state.reserved = state.reserved.saturating_add(1);
+        Ok(Grant { budget: self, kind: Kind::Counted(uid.to_owned()) })
     }
 
     pub(crate) const fn settings(&self) -> &DeletionBudget {
@@ -89,9 +101,10 @@ impl Budget {
 impl Grant<'_> {
     /// The Node was deleted, or may have been.
     pub(crate) fn spend(mut self, now: Instant) {
-        self.is_spent = true;
-        if self.confirmed.is_none() {
-            self.budget.state.lock().spent.push_back(now);
+        if let Kind::Counted(uid) = std::mem::replace(&mut self.kind, Kind::Spent) {
+            let mut state = self.budget.state.lock();
+            state.reserved = state.reserved.saturating_sub(1);
+            state.spent.push_back((now, uid));
         }
     }
 }
@@ -99,10 +112,10 @@ impl Grant<'_> {
 impl Drop for Grant<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
-        match self.confirmed.take() {
-            Some(name) if !self.is_spent => drop(state.confirmed.insert(name)),
-            Some(_) => {}
-            None => state.reserved = state.reserved.saturating_sub(1),
+        match std::mem::replace(&mut self.kind, Kind::Spent) {
+            Kind::Counted(_) => state.reserved = state.reserved.saturating_sub(1),
+            Kind::Confirmed(name) => drop(state.confirmed.insert(name)),
+            Kind::Paid | Kind::Spent => {}
         }
     }
 }
@@ -128,33 +141,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deletion_counts_for_the_period_and_then_no_more() {
         let budget = budget(0, 2, &[]);
-        for _ in 0..2 {
-            budget.reserve("n", 10, Instant::now()).ok().unwrap().spend(Instant::now());
+        for uid in ["u1", "u2"] {
+            budget.reserve("n", uid, 10, Instant::now()).ok().unwrap().spend(Instant::now());
         }
         let period = DeletionBudget::default().period;
         tokio::time::advance(period - Duration::from_secs(1)).await;
-        assert_eq!(budget.reserve("n", 10, Instant::now()).err(), Some(2));
+        assert_eq!(budget.reserve("n", "u3", 10, Instant::now()).err(), Some(2));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(budget.reserve("n", 10, Instant::now()).is_ok());
+        assert!(budget.reserve("n", "u3", 10, Instant::now()).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_being_decided_counts_and_is_given_back() {
         let budget = budget(0, 1, &[]);
         let now = Instant::now();
-        let grant = budget.reserve("a", 10, now);
-        assert_eq!(budget.reserve("b", 10, now).err(), Some(1));
+        let grant = budget.reserve("a", "u-a", 10, now);
+        assert_eq!(budget.reserve("b", "u-b", 10, now).err(), Some(1));
         drop(grant);
-        assert!(budget.reserve("b", 10, now).is_ok());
+        assert!(budget.reserve("b", "u-b", 10, now).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_confirmed_name_is_good_for_one_deletion_and_does_not_count() {
         let budget = budget(0, 1, &["a"]);
         let now = Instant::now();
-        drop(budget.reserve("a", 10, now));
-        budget.reserve("a", 10, now).ok().unwrap().spend(now);
-        budget.reserve("a", 10, now).ok().unwrap().spend(now);
-        assert_eq!(budget.reserve("a", 10, now).err(), Some(1), "confirmed once, then one of the budget");
+        drop(budget.reserve("a", "u1", 10, now));
+        budget.reserve("a", "u1", 10, now).ok().unwrap().spend(now);
+        budget.reserve("a", "u2", 10, now).ok().unwrap().spend(now);
+        assert_eq!(budget.reserve("a", "u3", 10, now).err(), Some(1), "confirmed once, then one of the budget");
+    }
+
+    /// An API server without answers once used up the whole budget with one Node.
+    #[tokio::test(start_paused = true)]
+    async fn the_same_node_counts_once_however_often_its_deletion_is_tried() {
+        let budget = budget(0, 2, &[]);
+        let now = Instant::now();
+        for _ in 0..10 {
+            budget.reserve("a", "u-a", 10, now).ok().unwrap().spend(now);
+        }
+        budget.reserve("b", "u-b", 10, now).ok().unwrap().spend(now);
+        assert_eq!(budget.reserve("c", "u-c", 10, now).err(), Some(2));
     }
 }

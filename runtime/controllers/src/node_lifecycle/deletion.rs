@@ -41,8 +41,7 @@ impl NodeWriter {
             if Instant::now() >= valid_until {
                 return Ok(Deletion::Late);
             }
-            let preconditions =
-                Preconditions { uid: live.node.uid(), resource_version: live.node.resource_version() };
+            let preconditions = Preconditions { uid: live.node.uid(), resource_version: live.node.resource_version() };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             let name = live.node.name_any();
             match self.gate.write(DELETE, self.api.delete(&name, &params)).await {

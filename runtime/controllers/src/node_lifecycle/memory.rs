@@ -15,6 +15,9 @@ use super::NodeLifecycleSettings;
 use super::decision::{Identity, digest};
 use crate::metrics::NodeLifecycleMetrics;
 
+/// Longest time that anything is put off by. Longer settings count as this one, so that no sum is beyond the clock's end.
+const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// What is to be done with a Node that is not Ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -69,13 +72,13 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(metrics: NodeLifecycleMetrics, settings: &NodeLifecycleSettings) -> Self {
-        let period = settings.monitor_period.max(Duration::from_millis(1));
+        let period = settings.monitor_period.clamp(Duration::from_millis(1), MAX_WAIT);
         Self {
             nodes: Mutex::default(),
             metrics,
             period,
-            max_period: settings.max_monitor_period.max(period),
-            second_look: settings.second_look,
+            max_period: settings.max_monitor_period.clamp(period, MAX_WAIT),
+            second_look: settings.second_look.min(MAX_WAIT),
             repeat: settings.repeat_warning,
             begun: Instant::now(),
         }
@@ -188,13 +191,7 @@ impl Memory {
         true
     }
 
-    fn answered(
-        &self,
-        name: &str,
-        answer: &'static str,
-        now: Instant,
-        change: impl FnOnce(&mut Entry),
-    ) -> Duration {
+    fn answered(&self, name: &str, answer: &'static str, now: Instant, change: impl FnOnce(&mut Entry)) -> Duration {
         let mut nodes = self.nodes.lock();
         let Some(entry) = nodes.get_mut(name) else { return self.period };
         let is_same = entry.last.is_some_and(|(last, _)| last == answer);

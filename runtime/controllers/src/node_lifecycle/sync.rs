@@ -100,7 +100,8 @@ impl Syncer {
     async fn look_again(&self, node: Arc<Node>) -> Verdict {
         let name = node.name_any();
         let ours = self.store.state().iter().filter(|node| self.may_delete(node)).count();
-        match self.budget.reserve(&name, ours, Instant::now()) {
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        match self.budget.reserve(&name, uid, ours, Instant::now()) {
             Ok(grant) => {
                 let answer = self.ask(&node, Need::Proof).await;
                 let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
@@ -124,9 +125,8 @@ impl Syncer {
     fn unless_changed(&self, asked: &Node) -> Option<Arc<Node>> {
         let name = asked.name_any();
         let newest = self.store.get(&ObjectRef::new(&name));
-        let newest = newest.filter(|newest| {
-            standing(newest) == Standing::NotReady && Identity::of(newest) == Identity::of(asked)
-        });
+        let newest = newest
+            .filter(|newest| standing(newest) == Standing::NotReady && Identity::of(newest) == Identity::of(asked));
         if newest.is_none() {
             self.memory.forget(&name);
         }
@@ -331,9 +331,7 @@ impl Syncer {
     fn patience(&self, error: &WriteError) -> Duration {
         match error.api() {
             Some(error) if error.is_denied() => Duration::ZERO,
-            Some(ApiError::Refused { .. } | ApiError::Closed) => {
-                self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY)
-            }
+            Some(ApiError::Refused { .. } | ApiError::Closed) => self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY),
             Some(ApiError::Unavailable { retry_after: Some(wait), .. }) => reaction::bounded(*wait),
             _ => Duration::ZERO,
         }

@@ -26,8 +26,7 @@ impl NodeWriter {
                 return Ok(false);
             };
             let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
-            let body =
-                json!({ "metadata": { "resourceVersion": live.node.resource_version() }, "spec": { "taints": taints } });
+            let body = json!({ "metadata": { "resourceVersion": live.node.resource_version() }, "spec": { "taints": taints } });
             match self.patch(PATCH, &live.node.name_any(), &body).await {
                 Ok(_) => return Ok(true),
                 Err(error) => {
