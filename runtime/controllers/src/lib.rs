@@ -12,6 +12,7 @@
 mod events;
 mod metrics;
 mod node;
+mod node_lifecycle;
 mod queue;
 mod reaction;
 mod series;
@@ -24,8 +25,11 @@ mod write_gate;
 mod testing;
 
 pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
-pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, QueueMetrics, StoreMetrics};
+pub use metrics::{
+    ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics,
+};
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
+pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 pub use queue::QueueSettings;
 pub use reaction::MIN_SLOW_RETRY;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};

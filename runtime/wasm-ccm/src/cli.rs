@@ -1,5 +1,7 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod node_lifecycle;
+
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -16,6 +18,7 @@ use crate::grants::GrantArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
 use crate::{inspect, providers, run};
+pub(crate) use node_lifecycle::NodeLifecycleArgs;
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
@@ -88,6 +91,8 @@ pub(crate) struct RunArgs {
     /// Most Events that wait to be written.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(4095), help_heading = "Controllers")]
     pub(crate) event_queue: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) node_lifecycle: NodeLifecycleArgs,
 
     /// Address of health and metrics.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]

@@ -34,7 +34,7 @@ impl Controller {
 
     /// Whether this version runs it.
     pub(crate) const fn is_served(self) -> bool {
-        matches!(self, Self::Node)
+        matches!(self, Self::Node | Self::NodeLifecycle)
     }
 
     fn named(name: &str) -> Option<Self> {
@@ -85,6 +85,11 @@ impl Selection {
         let named = self.entries.iter().find(|(entry, _)| *entry == Some(controller)).map(|(_, on)| *on);
         named.unwrap_or_else(|| self.entries.contains(&(None, true)))
     }
+
+    /// Whether a controller is to run that works on Nodes.
+    pub(crate) fn watches_nodes(&self) -> bool {
+        [Controller::Node, Controller::NodeLifecycle].into_iter().any(|controller| self.has(controller))
+    }
 }
 
 #[cfg(test)]
@@ -115,13 +120,21 @@ mod tests {
     fn what_would_not_run_is_refused_and_not_ignored() {
         let cases: [(&[&str], &str); 4] = [
             (&["cloud-node", "route"], "node-route-controller is not part of this version"),
-            (&["-cloud-node", "*"], "nothing would run"),
+            (&["-cloud-node", "-cloud-node-lifecycle", "*"], "nothing would run"),
             (&["-cloud-node"], "nothing would run"),
             (&[], "nothing would run"),
         ];
         for (entries, part) in cases {
             let error = select(entries).unwrap_err();
             assert!(error.contains(part), "{entries:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_watched_for_the_controllers_that_work_on_them() {
+        for (controller, watched) in Controller::ALL.into_iter().zip([true, true, false, false]) {
+            let selection = Selection { entries: vec![(Some(controller), true)] };
+            assert_eq!(selection.watches_nodes(), watched, "{controller:?}");
         }
     }
 

@@ -125,7 +125,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
             client: client.clone(),
             leadership: Arc::new(Alone),
             exchanges: Arc::new(exchanges),
-            nodes: selection.has(Controller::Node).then(|| {
+            nodes: selection.watches_nodes().then(|| {
                 let labels = NodeLabels::new(reflector.reader(), reflector.first_list());
                 Arc::new(labels) as Arc<dyn NodeSelector>
             }),
@@ -138,7 +138,7 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     };
     // All that is waited for, from the beginning: nobody may find the process ready between two steps.
     providers.iter().for_each(|provider| surroundings.announce(provider));
-    if selection.has(Controller::Node) {
+    if selection.watches_nodes() {
         readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
     }
     let prepared = async {

@@ -1,12 +1,13 @@
 //! Starts the controllers: what they share, and what each takes from the command line.
 
 mod node;
+mod node_lifecycle;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{BatchSettings, Batcher, Lookups, Member};
-use ccm_controllers::{EventRecorder, Metrics, Reflector, WriteGate};
+use ccm_controllers::{EventRecorder, FirstList, Metrics, Reflector, WriteGate};
 use ccm_sandbox::Provider;
 use k8s_openapi::api::core::v1::Node;
 
@@ -66,10 +67,33 @@ impl<'a> Shared<'a> {
 
 /// Starts those that were asked for.
 pub(crate) fn controllers(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selection, mut nodes: Reflector<Node>) {
-    if !selection.has(Controller::Node) {
+    if !selection.watches_nodes() {
         return;
     }
-    node::start(tasks, shared, &mut nodes);
+    if selection.has(Controller::Node) {
+        node::start(tasks, shared, &mut nodes);
+    }
+    if selection.has(Controller::NodeLifecycle) {
+        node_lifecycle::start(tasks, shared, &mut nodes);
+    }
+    let readiness = follow(nodes.first_list(), shared.readiness.clone());
+    let stop = tasks.stop.clone();
+    tasks.spawn_controller("readiness of Nodes", async move {
+        stop.run_until_cancelled(readiness).await;
+        stop.cancelled().await;
+    });
     let stop = tasks.stop.clone();
     tasks.spawn_controller("reflector of Nodes", nodes.run(stop));
+}
+
+/// Says how the list of Nodes stands until it is complete.
+async fn follow(mut first_list: FirstList, readiness: Readiness) {
+    while let Err(why) = first_list.state() {
+        readiness.set(NODES, Err(why));
+        if !first_list.changed().await {
+            // The reflector is gone, which the process notices by itself.
+            return;
+        }
+    }
+    readiness.set(NODES, Ok(()));
 }
