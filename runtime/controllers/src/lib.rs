@@ -26,5 +26,5 @@ pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, Qu
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use queue::QueueSettings;
 pub use reaction::MIN_SLOW_RETRY;
-pub use store::{FirstList, Reflector, Trim, causes};
+pub use store::{FirstList, Reflector, ReflectorHandle, Trim, causes};
 pub use write_gate::{ApiError, WriteGate, WriteGateSettings};
