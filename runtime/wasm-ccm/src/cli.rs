@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{parse, parse_period};
 use crate::grants::GrantArgs;
+use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
 use crate::{inspect, providers, run};
@@ -84,6 +85,9 @@ pub(crate) struct RunArgs {
     /// Most Events that wait to be written.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(4095), help_heading = "Controllers")]
     pub(crate) event_queue: NonZeroUsize,
+
+    #[command(flatten)]
+    pub(crate) leader: LeaderArgs,
 
     /// Address of health and metrics.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]

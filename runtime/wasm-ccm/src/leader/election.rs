@@ -62,6 +62,8 @@ pub(super) struct Election {
     metrics: LeaderMetrics,
     standing: watch::Sender<Standing>,
     observed: Option<Observed>,
+    /// What went wrong last, since it last went well.
+    trouble: Option<LeaseError>,
     failing: bool,
 }
 
@@ -74,7 +76,7 @@ impl Election {
         standing: watch::Sender<Standing>,
     ) -> Self {
         let leases = Leases::new(client, &settings.namespace, &settings.name, settings.timing.request_timeout());
-        Self { leases, settings, fence, metrics, standing, observed: None, failing: false }
+        Self { leases, settings, fence, metrics, standing, observed: None, trouble: None, failing: false }
     }
 
     /// The Lease as it was seen last.
@@ -117,20 +119,21 @@ impl Election {
     pub(super) async fn lead(&mut self, mut renewed: Instant, release: &CancellationToken) -> End {
         let timing = self.settings.timing;
         let mut next = renewed + timing.retry_period;
-        let mut trouble = String::new();
         loop {
             let deadline = renewed + timing.renew_deadline;
-            let late = || format!("the Lease was not renewed within {:?}{trouble}", timing.renew_deadline);
             tokio::select! {
                 biased;
                 // First: after a long stop of the process all of these are due.
-                () = sleep_until(deadline) => return self.lost(late()),
+                () = sleep_until(deadline) => return self.late(),
                 () = release.cancelled() => return self.release().await,
                 () = sleep_until(next) => {}
             }
             let tried = tokio::select! {
                 biased;
-                () = sleep_until(deadline) => return self.lost(late()),
+                () = sleep_until(deadline) => {
+                    self.metrics.renew_failures.inc();
+                    return self.late();
+                }
                 tried = self.attempt(true) => tried,
             };
             next = Instant::now() + timing.retry_period;
@@ -140,7 +143,6 @@ impl Election {
                     self.fence.renewed(start);
                     renewed = start.at;
                     next = renewed + timing.retry_period;
-                    trouble.clear();
                 }
                 Ok(Tried::Held | Tried::Taken) => {
                     let who = match self.lease().map(holder) {
@@ -152,10 +154,14 @@ impl Election {
                 Err(error) => {
                     self.metrics.renew_failures.inc();
                     self.failed(&error);
-                    trouble = format!(": {error}");
                 }
             }
         }
+    }
+
+    fn late(&mut self) -> End {
+        let trouble = self.trouble.take().map(|error| format!(": {error}")).unwrap_or_default();
+        self.lost(format!("the Lease was not renewed within {:?}{trouble}", self.settings.timing.renew_deadline))
     }
 
     fn lost(&mut self, why: String) -> End {
@@ -170,6 +176,7 @@ impl Election {
     async fn release(&mut self) -> End {
         self.fence.close();
         self.metrics.leads(false);
+        self.standing.send_replace(Standing::Standby { holder: String::new() });
         for _ in 0..2 {
             let Some(observed) = &self.observed else { break };
             let error = match self.leases.replace(&observed.lease, released(&observed.lease)).await {
@@ -199,7 +206,10 @@ impl Election {
             match self.write(&lease).await {
                 Ok(start) => return Ok(Tried::Holds(start)),
                 // Somebody wrote it, or the answer was lost: look at it.
-                Err(_) => self.metrics.slow_path(),
+                Err(error) => {
+                    self.metrics.slow_path();
+                    self.trouble = Some(error);
+                }
             }
         }
         let lease = match self.leases.get().await {
@@ -247,8 +257,8 @@ impl Election {
         }
         let holder = self.lease().map(holder).unwrap_or_default();
         self.standing.send_if_modified(|standing| match standing {
-            Standing::Standby { holder: known } if known != holder => {
-                tracing::info!(holder, "leader as the Lease says");
+            Standing::Standby { holder: known } if known != holder && holder != self.settings.identity => {
+                tracing::info!(holder, "leader, as the Lease says");
                 holder.clone_into(known);
                 true
             }
@@ -265,6 +275,7 @@ impl Election {
     }
 
     fn failed(&mut self, error: &LeaseError) {
+        self.trouble = Some(error.clone());
         if std::mem::replace(&mut self.failing, true) {
             tracing::debug!(%error, "leader election failed again");
         } else {
@@ -273,6 +284,7 @@ impl Election {
     }
 
     fn recovered(&mut self) {
+        self.trouble = None;
         if std::mem::take(&mut self.failing) {
             tracing::info!("leader election goes on");
         }

@@ -41,7 +41,7 @@ impl Fence {
         Self::with_clock(timing, Box::new(wall))
     }
 
-    fn with_clock(timing: Timing, wall_clock: WallClock) -> Self {
+    pub(super) fn with_clock(timing: Timing, wall_clock: WallClock) -> Self {
         let (renewed, renewed_wall) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { timing, origin: Instant::now(), wall_clock, renewed, renewed_wall }
     }

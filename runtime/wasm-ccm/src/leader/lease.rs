@@ -53,9 +53,8 @@ impl Leases {
     }
 
     async fn asked<T>(&self, verb: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
-        let failed = |why: String| {
-            LeaseError::Other(format!("cannot {verb} the Lease {}/{}: {why}", self.namespace, self.name))
-        };
+        let failed =
+            |why: String| LeaseError::Other(format!("cannot {verb} the Lease {}/{}: {why}", self.namespace, self.name));
         match tokio::time::timeout(self.timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(match status.code {
