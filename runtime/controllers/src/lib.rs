@@ -33,5 +33,5 @@ pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleP
 pub use queue::QueueSettings;
 pub use reaction::MIN_SLOW_RETRY;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
-pub use store::{FirstList, Reflector, Trim, causes};
+pub use store::{FirstList, Reflector, ReflectorHandle, Trim, causes};
 pub use write_gate::{ApiError, WriteGate, WriteGateSettings};

@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{parse, parse_period};
 use crate::grants::GrantArgs;
+use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
 use crate::{inspect, providers, run};
@@ -93,6 +94,9 @@ pub(crate) struct RunArgs {
     pub(crate) event_queue: NonZeroUsize,
     #[command(flatten)]
     pub(crate) node_lifecycle: NodeLifecycleArgs,
+
+    #[command(flatten)]
+    pub(crate) leader: LeaderArgs,
 
     /// Address of health and metrics.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]

@@ -85,11 +85,6 @@ impl Selection {
         let named = self.entries.iter().find(|(entry, _)| *entry == Some(controller)).map(|(_, on)| *on);
         named.unwrap_or_else(|| self.entries.contains(&(None, true)))
     }
-
-    /// Whether a controller is to run that works on Nodes.
-    pub(crate) fn watches_nodes(&self) -> bool {
-        [Controller::Node, Controller::NodeLifecycle].into_iter().any(|controller| self.has(controller))
-    }
 }
 
 #[cfg(test)]
@@ -127,14 +122,6 @@ mod tests {
         for (entries, part) in cases {
             let error = select(entries).unwrap_err();
             assert!(error.contains(part), "{entries:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn nodes_are_watched_for_the_controllers_that_work_on_them() {
-        for (controller, watched) in Controller::ALL.into_iter().zip([true, true, false, false]) {
-            let selection = Selection { entries: vec![(Some(controller), true)] };
-            assert_eq!(selection.watches_nodes(), watched, "{controller:?}");
         }
     }
 

@@ -1,14 +1,14 @@
 //! The node controller.
 
-use ccm_controllers::{NodeController, NodeControllerParts, NodeSettings, Reflector};
-use k8s_openapi::api::core::v1::Node;
+use ccm_controllers::{NodeController, NodeControllerParts, NodeSettings};
 
 use super::Shared;
 use crate::tasks::Tasks;
 
 /// Starts the node controller.
-pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, nodes: &mut Reflector<Node>) {
+pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
     let args = shared.args;
+    let nodes = &shared.stores.nodes;
     let controller = NodeController::new(NodeControllerParts {
         gate: shared.gate.clone(),
         store: nodes.reader(),
@@ -28,5 +28,6 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, nodes: &mut Reflecto
             ..NodeSettings::default()
         },
     });
-    tasks.spawn_controller("node controller", controller.run(tasks.stop.clone()));
+    let stop = tasks.stop.clone();
+    tasks.spawn_controller("node controller", controller.run(stop));
 }

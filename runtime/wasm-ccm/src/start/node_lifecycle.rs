@@ -1,14 +1,14 @@
 //! The node lifecycle controller.
 
-use ccm_controllers::{NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
-use k8s_openapi::api::core::v1::Node;
+use ccm_controllers::{NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 
 use super::Shared;
 use crate::tasks::Tasks;
 
 /// Starts the node lifecycle controller.
-pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, nodes: &mut Reflector<Node>) {
+pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
     let args = shared.args;
+    let nodes = &shared.stores.nodes;
     let controller = NodeLifecycleController::new(NodeLifecycleParts {
         gate: shared.gate.clone(),
         store: nodes.reader(),
