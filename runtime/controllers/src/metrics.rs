@@ -15,6 +15,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::cluster::ClusterMetrics;
+
 /// Upstream's buckets of both delay histograms, in seconds.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 /// Upstream's buckets of `rest_client_request_duration_seconds`, in seconds.
@@ -41,6 +43,8 @@ pub struct Metrics {
     pub events: EventMetrics,
     /// Node controller.
     pub node: NodeMetrics,
+    /// Cluster controller.
+    pub cluster: ClusterMetrics,
 }
 
 impl Metrics {
@@ -52,6 +56,7 @@ impl Metrics {
             api: ApiMetrics::register(registry),
             events: EventMetrics::register(registry),
             node: NodeMetrics::register(registry),
+            cluster: ClusterMetrics::register(registry),
         }
     }
 }
