@@ -52,15 +52,22 @@
 //! read as JSON or turned into a failure that tells the host what to do. [`paging`] reads whole lists, [`Session`] keeps the
 //! token of a login. `docs/writing-a-provider.md` has an example.
 //!
+//! # Load balancers
+//!
+//! Implement [`load_balancers::Guest`], name it in the line that exports, and name the capability in `offers`. An
+//! [`Outcome`](load_balancers::Outcome) is built with `done`, `gone` and `failed`, [`Ingress`](types::Ingress) with `ip` and
+//! `hostname`. [`load_balancer_survey`] and [`cluster`] are further traits of the same kind.
+//!
 //! # Tests
 //!
-//! Off WebAssembly there is no host behind the imports ([`settings`], [`clock`], [`log`], …): calling one panics. Keep decisions
+//! Off WebAssembly there is no host behind the imports ([`settings`], [`cache`], [`clock`], [`log`], …): calling one panics. Keep decisions
 //! in functions that take what they decide on, and call imports only in the methods of the `Guest` traits. For what talks to a
 //! cloud, the module `testing` (with the feature of that name) has a cloud made of a script.
 
 mod answer;
 #[doc(hidden)]
 pub mod bindings;
+pub mod cache;
 pub mod clock;
 mod cloud;
 pub mod duration;
@@ -69,6 +76,7 @@ mod failure;
 mod guard;
 pub mod log;
 mod misfit;
+mod outcome;
 pub mod paging;
 mod panic;
 mod part;
@@ -89,11 +97,11 @@ pub use guard::Guarded;
 pub use request::{Request, send_all};
 pub use session::Session;
 
-// The contract, under its own names. `clock`, `log` and `settings` have wrappers of the same name above.
+// The contract, under its own names. `cache`, `clock`, `log` and `settings` have wrappers of the same name above.
 pub use bindings::cluster::exports::ccm::cloud::cluster;
 pub use bindings::load_balancer_survey::exports::ccm::cloud::load_balancer_survey;
 pub use bindings::load_balancers::exports::ccm::cloud::load_balancers;
-pub use bindings::provider::ccm::cloud::{cache, credentials, events, http, nodes, types};
+pub use bindings::provider::ccm::cloud::{credentials, events, http, nodes, types};
 pub use bindings::provider::exports::ccm::cloud::{instances, meta};
 pub use bindings::routes::exports::ccm::cloud::routes;
 

@@ -175,6 +175,13 @@ impl Endpoints {
         &self.warnings
     }
 
+    /// Endpoints and the base URLs that the operator gave for them, by name.
+    pub fn configured(&self) -> impl Iterator<Item = (&str, &Url)> {
+        self.endpoints
+            .iter()
+            .filter_map(|(name, endpoint)| Some((name.as_str(), &endpoint.grant.base_url.as_ref()?.url)))
+    }
+
     /// Where requests to an endpoint go.
     ///
     /// # Errors

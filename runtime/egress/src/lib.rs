@@ -23,6 +23,7 @@ pub mod call;
 pub mod capture;
 pub mod client;
 pub mod config_file;
+mod configuration;
 pub mod credentials;
 pub mod encoding;
 pub mod endpoints;

@@ -156,6 +156,12 @@ impl Network {
         &self.parts.credentials
     }
 
+    /// Where its endpoints are.
+    #[must_use]
+    pub const fn endpoints(&self) -> &Endpoints {
+        &self.parts.endpoints
+    }
+
     /// How large and how long things may be.
     #[must_use]
     pub const fn limits(&self) -> &NetworkLimits {

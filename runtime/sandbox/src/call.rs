@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::EventSink;
+use ccm_cloud::{EventSink, Service};
 use ccm_egress::Door;
 use ccm_egress::budget::Class;
 use ccm_egress::call::CallScope;
@@ -52,6 +52,8 @@ pub(crate) struct CallState {
     pub(crate) events_emitted: usize,
     /// Name and UID of the Nodes of this call.
     pub(crate) nodes: Vec<(String, String)>,
+    /// The Services of this call.
+    pub(crate) services: Vec<ServiceId>,
     /// What the network may do for this call.
     pub(crate) scope: CallScope,
     /// None: later than the clock can say.
@@ -93,10 +95,27 @@ impl CallState {
     }
 }
 
+/// Which Service a call is about.
+#[derive(Clone)]
+pub(crate) struct ServiceId {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl From<&Service> for ServiceId {
+    fn from(service: &Service) -> Self {
+        let Service { namespace, name, uid, .. } = service;
+        Self { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() }
+    }
+}
+
 /// What a call is about.
 pub(crate) struct Subject {
     /// Name and UID of its Nodes.
     pub(crate) nodes: Vec<(String, String)>,
+    /// Its Services.
+    pub(crate) services: Vec<ServiceId>,
     /// How urgent its requests to the cloud are.
     pub(crate) class: Class,
     /// Whether it may not change the cloud.
@@ -108,7 +127,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// A question of the host about the provider itself.
     pub(crate) const fn provider() -> Self {
-        Self { nodes: Vec::new(), class: Class::Initialise, read_only: true, proof: false }
+        Self { nodes: vec![], services: vec![], class: Class::Initialise, read_only: true, proof: false }
     }
 }
 
@@ -181,6 +200,7 @@ fn fresh_store(
         events_emitted: 0,
         scope: scope(settings, &subject, start),
         nodes: subject.nodes,
+        services: subject.services,
         end: start.checked_add(limits.call_time),
         memory: MemoryMeter::new(limits),
         table,

@@ -8,7 +8,7 @@ use ccm_cloud::{Severity, Subject};
 use ccm_egress::log::Level;
 
 use crate::bindings::ccm::cloud::{cache, clock, events, log, nodes, settings, types};
-use crate::call::CallState;
+use crate::call::{CallState, ServiceId};
 
 /// The answer of a host function; the error would trap the guest.
 pub(crate) type Answer<T> = wasmtime::Result<T>;
@@ -86,9 +86,14 @@ impl events::Host for CallState {
         let subject = match about {
             types::Subject::Provider => Some(Subject::Provider),
             types::Subject::Node(name) => self.node(|node| node.0 == name),
+            types::Subject::Service((namespace, name)) => {
+                self.service(|service| service.namespace == namespace && service.name == name)
+            }
             // With several objects in a call nobody can tell which one is meant.
-            types::Subject::Call if self.nodes.len() == 1 => self.node(|_| true),
-            types::Subject::Call | types::Subject::Service(_) => None,
+            types::Subject::Call if self.nodes.len().saturating_add(self.services.len()) == 1 => {
+                self.node(|_| true).or_else(|| self.service(|_| true))
+            }
+            types::Subject::Call => None,
         };
         let Some(subject) = subject else {
             self.log.lock().write(Level::Warn, "an Event about an object that is not in this call is dropped", &[]);
@@ -122,6 +127,11 @@ impl CallState {
     fn node(&self, is_meant: impl Fn(&(String, String)) -> bool) -> Option<Subject> {
         let (name, uid) = self.nodes.iter().find(|node| is_meant(node))?;
         Some(Subject::Node { name: name.clone(), uid: uid.clone() })
+    }
+
+    fn service(&self, is_meant: impl Fn(&ServiceId) -> bool) -> Option<Subject> {
+        let ServiceId { namespace, name, uid } = self.services.iter().find(|service| is_meant(service))?.clone();
+        Some(Subject::Service { namespace, name, uid })
     }
 }
 

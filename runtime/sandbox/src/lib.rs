@@ -14,13 +14,17 @@
 
 mod bindings;
 mod call;
+mod cluster;
 mod convert;
 mod descriptor;
 mod engine;
 mod error;
 mod host;
 mod http;
+mod instances;
 mod limits;
+mod load_balancers;
+mod outcome;
 mod outline;
 mod probe;
 mod provider;

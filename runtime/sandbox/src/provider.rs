@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{
-    Capability, Descriptor, EventSink, Failure, FindError, Finding, Instances, Need, Node, Problem, Reaction,
-};
+use ccm_cloud::{Capability, Descriptor, EventSink, Failure, Problem};
 use ccm_egress::Door;
-use ccm_egress::budget::Class;
 use ccm_egress::network::Network;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
@@ -30,10 +28,11 @@ pub struct Component {
 
 /// The linked code and where its exports are.
 #[derive(Clone)]
-struct Code {
-    pre: InstancePre<CallState>,
-    meta: Arc<meta::GuestIndices>,
-    instances: Arc<instances::GuestIndices>,
+pub(crate) struct Code {
+    pub(crate) pre: InstancePre<CallState>,
+    pub(crate) meta: Arc<meta::GuestIndices>,
+    pub(crate) instances: Arc<instances::GuestIndices>,
+    pub(crate) optional: Arc<Optional>,
     probe: Probe,
 }
 
@@ -69,28 +68,37 @@ impl Component {
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
             probe: self.code.probe.clone(),
         };
-        Provider { descriptor: self.descriptor, exports: self.outline.exports, settings, code: self.code }
+        Provider {
+            configuration: settings.door.configuration(&self.descriptor),
+            descriptor: Arc::new(self.descriptor),
+            exports: self.outline.exports,
+            offered: Mutex::default(),
+            settings,
+            code: self.code,
+        }
     }
 }
 
-/// Interfaces that a component need not have. Nobody calls them yet, and one of the wrong types is refused all the same.
-struct Optional {
-    load_balancers: Option<load_balancers::GuestIndices>,
-    load_balancer_survey: Option<load_balancer_survey::GuestIndices>,
+/// Interfaces that a component need not have. One of the wrong types is refused, whether or not it is ever called.
+pub(crate) struct Optional {
+    pub(crate) load_balancers: Option<Arc<load_balancers::GuestIndices>>,
+    pub(crate) load_balancer_survey: Option<Arc<load_balancer_survey::GuestIndices>>,
     routes: Option<routes::GuestIndices>,
-    cluster: Option<cluster::GuestIndices>,
+    pub(crate) cluster: Option<Arc<cluster::GuestIndices>>,
 }
 
 impl Optional {
     fn find(pre: &InstancePre<CallState>, exports: &[String]) -> wasmtime::Result<Self> {
         let has = |name: &str| exports.iter().any(|export| *export == full_name(name));
         Ok(Self {
-            load_balancers: has("load-balancers").then(|| load_balancers::GuestIndices::new(pre)).transpose()?,
+            load_balancers: has("load-balancers")
+                .then(|| load_balancers::GuestIndices::new(pre).map(Arc::new))
+                .transpose()?,
             load_balancer_survey: has("load-balancer-survey")
-                .then(|| load_balancer_survey::GuestIndices::new(pre))
+                .then(|| load_balancer_survey::GuestIndices::new(pre).map(Arc::new))
                 .transpose()?,
             routes: has("routes").then(|| routes::GuestIndices::new(pre)).transpose()?,
-            cluster: has("cluster").then(|| cluster::GuestIndices::new(pre)).transpose()?,
+            cluster: has("cluster").then(|| cluster::GuestIndices::new(pre).map(Arc::new)).transpose()?,
         })
     }
 
@@ -122,10 +130,7 @@ fn interface(capability: meta::Capability) -> &'static str {
 }
 
 /// Code whose `describe` was not asked yet.
-pub(crate) struct Linked {
-    code: Code,
-    optional: Optional,
-}
+pub(crate) struct Linked(Code);
 
 impl Linked {
     /// Finds the exports.
@@ -133,12 +138,13 @@ impl Linked {
         let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
-        Ok(Self { code: Code { pre, meta: Arc::new(meta), instances: Arc::new(instances), probe }, optional })
+        let (meta, instances, optional) = (Arc::new(meta), Arc::new(instances), Arc::new(optional));
+        Ok(Self(Code { pre, meta, instances, optional, probe }))
     }
 
     /// Asks for the description, with nothing granted.
     pub(crate) async fn described(self, outline: Outline, limits: Limits) -> Result<Component, LoadError> {
-        let code = self.code;
+        let Self(code) = self;
         let door = Door::closed();
         let settings = CallSettings {
             limits,
@@ -150,7 +156,7 @@ impl Linked {
             probe: code.probe.clone(),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));
-        let optional = self.optional;
+        let optional = Arc::clone(&code.optional);
         let described = call(
             &settings,
             &code.pre,
@@ -181,17 +187,27 @@ impl Linked {
 
 /// A provider that runs.
 pub struct Provider {
-    descriptor: Descriptor,
+    pub(crate) descriptor: Arc<Descriptor>,
     exports: Vec<String>,
-    settings: CallSettings,
-    code: Code,
+    /// What `meta.offers` said last.
+    offered: Mutex<Vec<Capability>>,
+    pub(crate) configuration: String,
+    pub(crate) settings: CallSettings,
+    pub(crate) code: Code,
 }
 
 impl Provider {
     /// Who it is and what it asks for.
     #[must_use]
-    pub const fn descriptor(&self) -> &Descriptor {
+    pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// Whether an optional interface works with this configuration: it is exported, and the last answer of
+    /// [`offers`](Self::offers) names it. False before that was asked.
+    #[must_use]
+    pub fn has(&self, capability: Capability) -> bool {
+        self.offered.lock().contains(&capability)
     }
 
     /// Grow whenever an endpoint of it that was taken for dead answers again.
@@ -227,7 +243,7 @@ impl Provider {
         Ok(answer.map(convert::problems).map_err(convert::failure))
     }
 
-    /// The optional interfaces that work with this configuration.
+    /// The optional interfaces that work with this configuration. [`has`](Self::has) remembers the answer.
     ///
     /// # Errors
     ///
@@ -247,64 +263,11 @@ impl Provider {
                 lost.map(|offer| format!("meta.offers names {} and does not export it", interface(*offer)))
             },
         );
-        let answer = answer.await?;
-        Ok(answer.map(|offers| offers.into_iter().map(convert::capability).collect()).map_err(convert::failure))
-    }
-}
-
-impl Provider {
-    /// A provider ID is written once and for ever, so it must be the Node's own, or of a scheme that the provider declared.
-    fn checked(&self, finding: Finding, own: Option<&str>) -> Finding {
-        let Finding::Found(instance) = &finding else { return finding };
-        let id = instance.provider_id.as_str();
-        let schemes = &self.descriptor.provider_id_schemes;
-        let declared = || id.split_once("://").is_some_and(|(scheme, _)| schemes.iter().any(|own| own == scheme));
-        if id.is_empty() || own == Some(id) || declared() {
-            return finding;
+        let offers = answer.await?.map_err(convert::failure);
+        let offers = offers.map(|offers| offers.into_iter().map(convert::capability).collect::<Vec<_>>());
+        if let Ok(offers) = &offers {
+            self.offered.lock().clone_from(offers);
         }
-        let id = ccm_egress::log::line(id, 256);
-        let text = format!(
-            "the provider gave the provider ID {id:?}, whose scheme is none of its own ({})",
-            schemes.join(", ")
-        );
-        Finding::Unknown(Failure::new(Reaction::Retry, text))
-    }
-}
-
-impl Instances for Provider {
-    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
-        let subject = Subject {
-            nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
-            class: match need {
-                // A deletion hangs on it.
-                Need::Proof | Need::Existence => Class::Write,
-                Need::Metadata => Class::Initialise,
-                Need::Refresh => Class::Refresh,
-            },
-            read_only: true,
-            proof: need == Need::Proof,
-        };
-        let asked = nodes.len();
-        let own_ids: Vec<Option<String>> = nodes.iter().map(|node| node.provider_id.clone()).collect();
-        let declared = &self.descriptor.annotations;
-        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
-        let need = convert::need(need);
-        let exports = Arc::clone(&self.code.instances);
-        let answer = call(
-            &self.settings,
-            &self.code.pre,
-            "instances.find",
-            subject,
-            move |store, instance| {
-                Box::pin(async move { exports.load(&mut *store, instance)?.call_find(store, &nodes, need).await })
-            },
-            |answer| {
-                let given = answer.as_ref().map_or(asked, Vec::len);
-                (given != asked).then(|| format!("instances.find gave {given} findings for {asked} nodes"))
-            },
-        );
-        let findings = answer.await?.map_err(convert::failure)?;
-        let findings = findings.into_iter().map(convert::finding);
-        Ok(findings.zip(own_ids).map(|(finding, own)| self.checked(finding, own.as_deref())).collect())
+        Ok(offers)
     }
 }

@@ -3,9 +3,10 @@
 //! `instances.find` does what the name of the first Node says: attacks (`attack`), questions about what the host lets a
 //! component see (`probe`), and, in a build for `wasm32-wasip2`, questions to WASI (`wasi`). What was seen comes back as
 //! labels of the instance. A Node of any other name gets a well-behaved answer, so that one component shows both that an
-//! attack is survived and that calls after it work.
+//! attack is survived and that calls after it work. With a Service it is the same (`balancers`).
 
 mod attack;
+mod balancers;
 mod probe;
 mod wasi;
 
@@ -15,7 +16,7 @@ use ccm_sdk::types::{Attributes, Failure, Node, Problem};
 
 struct Hostile;
 
-ccm_sdk::export!(Hostile: meta, instances);
+ccm_sdk::export!(Hostile: meta, instances, load_balancers, load_balancer_survey, cluster);
 
 impl meta::Guest for Hostile {
     fn describe() -> Descriptor {
@@ -43,14 +44,10 @@ impl meta::Guest for Hostile {
                     environment_variables: vec!["HOSTILE_MOOD".to_owned()],
                 },
             }],
-            annotations: vec![Annotation {
-                name: "hostile.example/*".to_owned(),
-                purpose: "Shows which annotations a component sees.".to_owned(),
-                kind: ValueKind::Text,
-                default: None,
-                allowed: vec![],
-                written: false,
-            }],
+            annotations: vec![
+                annotation("hostile.example/*", "Shows which annotations a component sees.", false),
+                annotation("hostile.example/written-*", "Shows which annotations a component may write.", true),
+            ],
             more: vec![],
         }
     }
@@ -63,6 +60,17 @@ impl meta::Guest for Hostile {
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
         let complains = ccm_sdk::settings::get(probe::SETTING).as_deref() == Some("complaining");
         Ok(if complains { attack::problems() } else { vec![] })
+    }
+}
+
+fn annotation(name: &str, purpose: &str, written: bool) -> Annotation {
+    Annotation {
+        name: name.to_owned(),
+        purpose: purpose.to_owned(),
+        kind: ValueKind::Text,
+        default: None,
+        allowed: vec![],
+        written,
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn clock() -> Attributes {
 
 /// A value goes in, and out again.
 pub(crate) fn cache() -> Attributes {
-    cache::put(CACHE_KEY, b"hoarded", u64::try_from(CACHE_TTL.as_millis()).unwrap_or(u64::MAX));
+    cache::put(CACHE_KEY, b"hoarded", CACHE_TTL);
     cache_read()
 }
 

@@ -1,8 +1,9 @@
-//! A provider that does what an annotation of its Node says: requests, bindings, questions about credentials. What came of
-//! each step stands on the instance as a label, as JSON.
+//! A provider that does what an annotation of its Node or Service says: requests, bindings, questions about credentials. What
+//! came of each step of a Node stands on the instance as a label, as JSON; `balancers` tells where that of a Service stands.
 //!
 //! Tests drive the host's imports with it through the contract, from inside a sandbox. Nodes without a script are found.
 
+mod balancers;
 mod script;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
@@ -14,6 +15,8 @@ use ccm_sdk::types::{Failure, Node, Problem};
 
 /// The annotation with the script.
 const SCRIPT: &str = "scripted.example/script";
+/// Annotations that it may write.
+const WRITTEN: &str = "scripted.example/written-*";
 /// Path of the login whose body may hold the password.
 const LOGIN: &str = "/v3/auth/tokens";
 /// Path of the calls that are signed as CloudStack's are.
@@ -21,7 +24,7 @@ const SIGNED: &str = "/client/api";
 
 struct Scripted;
 
-ccm_sdk::export!(Scripted: meta, instances);
+ccm_sdk::export!(Scripted: meta, instances, load_balancers, load_balancer_survey, cluster);
 
 impl meta::Guest for Scripted {
     fn describe() -> Descriptor {
@@ -76,25 +79,25 @@ impl meta::Guest for Scripted {
                 allowed: vec![],
                 value: source("mood", "SCRIPTED_MOOD"),
             }],
-            annotations: vec![Annotation {
-                name: SCRIPT.to_owned(),
-                purpose: "What to do.".to_owned(),
-                kind: ValueKind::Json,
-                default: None,
-                allowed: vec![],
-                written: false,
-            }],
+            annotations: vec![
+                annotation(SCRIPT, "What to do.", ValueKind::Json, false),
+                annotation(WRITTEN, "What a script writes.", ValueKind::Text, true),
+            ],
             more: vec![],
         }
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        Ok(vec![])
+        Ok(vec![Capability::LoadBalancers, Capability::Cluster])
     }
 
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
         Ok(vec![])
     }
+}
+
+fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Annotation {
+    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default: None, allowed: vec![], written }
 }
 
 fn source(key: &str, variable: &str) -> Source {

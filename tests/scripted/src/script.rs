@@ -1,5 +1,7 @@
 //! The steps of a script.
 
+use std::time::Duration;
+
 use ccm_sdk::credentials::{self, Algorithm, Digest, Encoding, Part, Refusal, Secret, Signature, SignedPart};
 use ccm_sdk::http::{self, Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
 use ccm_sdk::types::{Attributes, Failure, Subject};
@@ -9,7 +11,7 @@ use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Step {
+pub(crate) enum Step {
     Send(Box<Ask>),
     SendAll(Vec<Ask>),
     Bind(String, String),
@@ -33,7 +35,7 @@ enum Step {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Ask {
+pub(crate) struct Ask {
     #[serde(default = "api")]
     endpoint: String,
     #[serde(default = "get")]
@@ -91,8 +93,12 @@ pub(crate) fn run(script: &str) -> Result<Attributes, Failure> {
     if let Some(path) = script.strip_prefix("GET ") {
         return Ok(vec![("0".to_owned(), plain(path))]);
     }
-    let steps: Vec<Step> = serde_json::from_str(script)
-        .map_err(|error| Failure::invalid(format!("the script cannot be read: {error}")))?;
+    let steps = serde_json::from_str(script);
+    run_steps(steps.map_err(|error| Failure::invalid(format!("the script cannot be read: {error}")))?)
+}
+
+/// The number of each step, and what came of it.
+pub(crate) fn run_steps(steps: Vec<Step>) -> Result<Attributes, Failure> {
     let mut results: Attributes = Vec::new();
     for (number, step) in steps.into_iter().enumerate() {
         // What a step says of itself alone is nothing for the next one.
@@ -166,7 +172,7 @@ impl Step {
                 Value::Null
             }
             Self::Keep(key) => {
-                cache::put(&key, last.as_bytes(), 60_000);
+                cache::put(&key, last.as_bytes(), Duration::from_secs(60));
                 Value::Null
             }
             Self::Kept(key) => json!(cache::get(&key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),

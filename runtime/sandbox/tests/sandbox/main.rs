@@ -8,11 +8,15 @@
 
 use ccm_egress::signature; // for the vectors of ccm-egress
 
+mod balancers;
+mod balancers_outcomes;
 mod calls;
 mod canary;
 mod capture;
 #[path = "../../../egress/src/network/tests/cloud.rs"]
 mod cloud;
+mod cluster;
+mod configuration;
 mod denials;
 mod hostile;
 mod limits;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Alone, Descriptor, EventSink, Failure, FindError, Finding, Instance, InstanceState, Instances as _, Leadership,
-    Need, Node, Reaction, Severity, Source, Subject,
+    Alone, Backend, Descriptor, EventSink, Failure, FindError, Finding, Ingress, Instance, InstanceState,
+    Instances as _, Leadership, Need, Node, Reaction, Service, Severity, Source, Subject,
 };
 use ccm_egress::Door;
 use ccm_egress::addresses::AddressRules;
@@ -181,7 +181,7 @@ pub(crate) fn network(descriptor: &Descriptor, grants: Grants) -> Network {
 }
 
 /// The guest that does what a script says.
-pub(crate) struct Scripted(Provider);
+pub(crate) struct Scripted(pub(crate) Provider);
 
 impl Scripted {
     pub(crate) async fn new(grants: Grants) -> Self {
@@ -216,6 +216,20 @@ impl Scripted {
 
 pub(crate) fn node(name: &str) -> Node {
     Node { name: name.to_owned(), uid: format!("uid of {name}"), ..Node::default() }
+}
+
+pub(crate) fn service(name: &str) -> Service {
+    let (namespace, uid) = ("default".to_owned(), format!("uid of {name}"));
+    Service { name: name.to_owned(), namespace, uid, ..Service::default() }
+}
+
+/// Where clients reach a Service: an address.
+pub(crate) fn at(ip: &str) -> Ingress {
+    Ingress { ip: Some(ip.to_owned()), ..Ingress::default() }
+}
+
+pub(crate) fn backends(names: &[&str]) -> Arc<[Backend]> {
+    names.iter().map(|&name| Backend { name: name.to_owned(), ..Backend::default() }).collect()
 }
 
 pub(crate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -1,0 +1,88 @@
+//! Services and backends, on their way into a guest.
+
+use ccm_cloud::{
+    Annotation, Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType,
+    TrafficPolicy,
+};
+
+use super::{is_declared, to_address};
+use crate::bindings::ccm::cloud::types;
+
+/// A Service with only those annotations that the provider declared.
+pub(crate) fn service(service: Service, declared: &[Annotation]) -> types::Service {
+    let mut annotations = service.annotations;
+    annotations.retain(|name, _| is_declared(name, declared));
+    types::Service {
+        name: service.name,
+        namespace: service.namespace,
+        uid: service.uid,
+        kind: match service.kind {
+            ServiceType::LoadBalancer => types::ServiceType::LoadBalancer,
+            ServiceType::NodePort => types::ServiceType::NodePort,
+            ServiceType::ClusterIp => types::ServiceType::ClusterIp,
+            ServiceType::ExternalName => types::ServiceType::ExternalName,
+        },
+        deleting: service.deleting,
+        labels: service.labels.into_iter().collect(),
+        annotations: annotations.into_iter().collect(),
+        ports: service.ports.into_iter().map(port).collect(),
+        ip_families: service.ip_families.into_iter().map(ip_family).collect(),
+        external_traffic_policy: match service.external_traffic_policy {
+            TrafficPolicy::Cluster => types::TrafficPolicy::Cluster,
+            TrafficPolicy::Local => types::TrafficPolicy::Local,
+        },
+        health_check_node_port: service.health_check_node_port,
+        client_ip_affinity_seconds: service.client_ip_affinity_seconds,
+        requested_ip: service.requested_ip,
+        source_ranges: service.source_ranges,
+        load_balancer_class: service.load_balancer_class,
+        ingress: service.ingress.into_iter().map(ingress).collect(),
+        more: vec![],
+    }
+}
+
+fn port(port: ServicePort) -> types::ServicePort {
+    let ServicePort { name, protocol: carries, app_protocol, port, node_port } = port;
+    types::ServicePort { name, protocol: protocol(carries), app_protocol, port, node_port }
+}
+
+const fn protocol(protocol: Protocol) -> types::Protocol {
+    match protocol {
+        Protocol::Tcp => types::Protocol::Tcp,
+        Protocol::Udp => types::Protocol::Udp,
+        Protocol::Sctp => types::Protocol::Sctp,
+    }
+}
+
+const fn ip_family(family: IpFamily) -> types::IpFamily {
+    match family {
+        IpFamily::V4 => types::IpFamily::Ipv4,
+        IpFamily::V6 => types::IpFamily::Ipv6,
+    }
+}
+
+fn ingress(ingress: Ingress) -> types::Ingress {
+    let Ingress { ip, hostname, ip_mode, ports } = ingress;
+    let status =
+        |PortStatus { port, protocol: carries, error }| types::PortStatus { port, protocol: protocol(carries), error };
+    types::Ingress {
+        ip,
+        hostname,
+        ip_mode: ip_mode.map(|mode| match mode {
+            IpMode::Vip => types::IpMode::Vip,
+            IpMode::Proxy => types::IpMode::Proxy,
+        }),
+        ports: ports.into_iter().map(status).collect(),
+    }
+}
+
+/// Backends that calls share.
+pub(crate) fn backends(backends: &[Backend]) -> Vec<types::Backend> {
+    let backend = |Backend { name, provider_id, addresses }: Backend| types::Backend {
+        name,
+        provider_id,
+        addresses: addresses.into_iter().map(to_address).collect(),
+        more: vec![],
+    };
+    backends.iter().cloned().map(backend).collect()
+}

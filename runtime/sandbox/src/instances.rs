@@ -1,0 +1,67 @@
+//! The contract's `instances`: the machines behind Nodes.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Failure, FindError, Finding, Instances, Need, Node, Reaction};
+use ccm_egress::budget::Class;
+
+use crate::call::{Subject, call};
+use crate::{Provider, convert};
+
+impl Provider {
+    /// A provider ID is written once and for ever, so it must be the Node's own, or of a scheme that the provider declared.
+    fn checked(&self, finding: Finding, own: Option<&str>) -> Finding {
+        let Finding::Found(instance) = &finding else { return finding };
+        let id = instance.provider_id.as_str();
+        let schemes = &self.descriptor.provider_id_schemes;
+        let declared = || id.split_once("://").is_some_and(|(scheme, _)| schemes.iter().any(|own| own == scheme));
+        if id.is_empty() || own == Some(id) || declared() {
+            return finding;
+        }
+        let id = ccm_egress::log::line(id, 256);
+        let text = format!(
+            "the provider gave the provider ID {id:?}, whose scheme is none of its own ({})",
+            schemes.join(", ")
+        );
+        Finding::Unknown(Failure::new(Reaction::Retry, text))
+    }
+}
+
+impl Instances for Provider {
+    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+        let subject = Subject {
+            nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
+            services: vec![],
+            class: match need {
+                // A deletion hangs on it.
+                Need::Proof | Need::Existence => Class::Write,
+                Need::Metadata => Class::Initialise,
+                Need::Refresh => Class::Refresh,
+            },
+            read_only: true,
+            proof: need == Need::Proof,
+        };
+        let asked = nodes.len();
+        let own_ids: Vec<Option<String>> = nodes.iter().map(|node| node.provider_id.clone()).collect();
+        let declared = &self.descriptor.annotations;
+        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
+        let need = convert::need(need);
+        let exports = Arc::clone(&self.code.instances);
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            "instances.find",
+            subject,
+            move |store, instance| {
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_find(store, &nodes, need).await })
+            },
+            |answer| {
+                let given = answer.as_ref().map_or(asked, Vec::len);
+                (given != asked).then(|| format!("instances.find gave {given} findings for {asked} nodes"))
+            },
+        );
+        let findings = answer.await?.map_err(convert::failure)?;
+        let findings = findings.into_iter().map(convert::finding);
+        Ok(findings.zip(own_ids).map(|(finding, own)| self.checked(finding, own.as_deref())).collect())
+    }
+}

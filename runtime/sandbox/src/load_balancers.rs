@@ -1,0 +1,273 @@
+//! The contract's `load-balancers` and `load-balancer-survey`.
+
+use std::sync::Arc;
+
+use ccm_cloud::{
+    Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Outcome, Problem, Reaction, Service, Standing, Wish,
+};
+use ccm_egress::budget::Class;
+
+use crate::bindings::exports::ccm::cloud::load_balancers;
+use crate::call::{ServiceId, Subject, call};
+use crate::outcome::{self, Place};
+use crate::{CallError, Provider, convert};
+
+/// Most locks of one Service.
+const MAX_LOCKS: usize = 100;
+
+/// A call that may change the cloud.
+fn writing(service: &Service) -> Subject {
+    Subject { nodes: vec![], services: vec![service.into()], class: Class::Write, read_only: false, proof: false }
+}
+
+/// A call that changes nothing, for a Service that somebody waits for.
+fn looking(service: &Service) -> Subject {
+    Subject { class: Class::Initialise, read_only: true, ..writing(service) }
+}
+
+/// Nobody knows what such a call had done before.
+pub(crate) fn no_answer(function: &'static str) -> impl FnOnce(CallError) -> Failure {
+    move |error| Failure::new(Reaction::Retry, format!("{function}: {error}"))
+}
+
+/// A call of an interface that the component does not have.
+pub(crate) fn not_exported(provider: &Descriptor, interface: &str) -> Failure {
+    Failure::new(Reaction::Unsupported, format!("the provider {} does not export {interface}", provider.name))
+}
+
+/// How it ended, of a call that gives an outcome or none.
+fn ended(function: &'static str, answer: Result<load_balancers::Outcome, CallError>) -> Outcome {
+    answer.map_or_else(|error| Outcome::failed(no_answer(function)(error)), convert::outcome)
+}
+
+impl Provider {
+    fn balancers(&self) -> Result<Arc<load_balancers::GuestIndices>, Failure> {
+        let exports = self.code.optional.load_balancers.as_ref();
+        exports.cloned().ok_or_else(|| not_exported(&self.descriptor, "load-balancers"))
+    }
+}
+
+impl LoadBalancers for Provider {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        Arc::clone(&self.descriptor)
+    }
+
+    fn configuration(&self) -> String {
+        self.configuration.clone()
+    }
+
+    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+        const FUNCTION: &str = "load-balancers.name";
+        Box::pin(async move {
+            let exports = self.balancers()?;
+            let subject = looking(&service);
+            let service = convert::service(service, &self.descriptor.annotations);
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_name(store, &service).await })
+                },
+                |_| None,
+            );
+            Ok(convert::name(&answer.await.map_err(no_answer(FUNCTION))?))
+        })
+    }
+
+    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        const FUNCTION: &str = "load-balancers.locks";
+        Box::pin(async move {
+            let exports = self.balancers()?;
+            let subject = looking(&service);
+            let service = convert::service(service, &self.descriptor.annotations);
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_locks(store, &service).await })
+                },
+                |locks| {
+                    (locks.len() > MAX_LOCKS).then(|| format!("it gave {} locks, the most is {MAX_LOCKS}", locks.len()))
+                },
+            );
+            // As it is: two names that are cut would be one lock.
+            answer.await.map_err(no_answer(FUNCTION))
+        })
+    }
+
+    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+        const FUNCTION: &str = "load-balancers.get";
+        Box::pin(async move {
+            let exports = self.balancers()?;
+            let subject = looking(&service);
+            let service = convert::service(service, &self.descriptor.annotations);
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_get(store, &service).await })
+                },
+                |answer| {
+                    let wrong = answer.as_ref().ok()?.as_deref().and_then(outcome::ingress)?;
+                    Some(format!("it gave {wrong}"))
+                },
+            );
+            let answer = answer.await.map_err(no_answer(FUNCTION))?;
+            answer.map(|found| found.map(convert::ingress)).map_err(convert::failure)
+        })
+    }
+
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        const FUNCTION: &str = "load-balancers.ensure";
+        Box::pin(async move {
+            let exports = match self.balancers() {
+                Ok(exports) => exports,
+                Err(failure) => return Outcome::failed(failure),
+            };
+            let subject = writing(&service);
+            let declared = &self.descriptor.annotations;
+            let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move {
+                        exports.load(&mut *store, instance)?.call_ensure(store, &service, &backends).await
+                    })
+                },
+                |given| outcome::complaint(given, declared, Place::Needed),
+            );
+            ended(FUNCTION, answer.await)
+        })
+    }
+
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        const FUNCTION: &str = "load-balancers.update-backends";
+        Box::pin(async move {
+            let exports = match self.balancers() {
+                Ok(exports) => exports,
+                Err(failure) => return Outcome::failed(failure),
+            };
+            let subject = writing(&service);
+            let declared = &self.descriptor.annotations;
+            let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move {
+                        exports.load(&mut *store, instance)?.call_update_backends(store, &service, &backends).await
+                    })
+                },
+                |given| outcome::complaint(given, declared, Place::Needed),
+            );
+            ended(FUNCTION, answer.await)
+        })
+    }
+
+    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+        const FUNCTION: &str = "load-balancers.delete";
+        Box::pin(async move {
+            let exports = match self.balancers() {
+                Ok(exports) => exports,
+                Err(failure) => return Outcome::failed(failure),
+            };
+            let subject = writing(&service);
+            let declared = &self.descriptor.annotations;
+            let service = convert::service(service, declared);
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_delete(store, &service).await })
+                },
+                |given| outcome::complaint(given, declared, Place::Gone),
+            );
+            ended(FUNCTION, answer.await)
+        })
+    }
+
+    fn validate(
+        &self,
+        service: Service,
+        before: Option<Service>,
+        online: bool,
+    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+        const FUNCTION: &str = "load-balancers.validate";
+        Box::pin(async move {
+            let exports = self.balancers()?;
+            let subject = looking(&service);
+            let declared = &self.descriptor.annotations;
+            let service = convert::service(service, declared);
+            let before = before.map(|before| convert::service(before, declared));
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move {
+                        let exports = exports.load(&mut *store, instance)?;
+                        exports.call_validate(store, &service, before.as_ref(), online).await
+                    })
+                },
+                |_| None,
+            );
+            let answer = answer.await.map_err(no_answer(FUNCTION))?;
+            answer.map(convert::problems).map_err(convert::failure)
+        })
+    }
+
+    fn surveys(&self) -> bool {
+        self.code.optional.load_balancer_survey.is_some()
+    }
+
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+        const FUNCTION: &str = "load-balancer-survey.survey";
+        Box::pin(async move {
+            let exports = self.code.optional.load_balancer_survey.clone();
+            let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-survey"))?;
+            let services: Vec<ServiceId> = wishes.iter().map(|wish| (&wish.service).into()).collect();
+            // Nobody waits for it.
+            let subject = Subject { nodes: vec![], services, class: Class::Refresh, read_only: true, proof: false };
+            let asked = wishes.len();
+            let declared = &self.descriptor.annotations;
+            let backends = convert::backends(&backends);
+            let wishes: Vec<_> = wishes.into_iter().map(|wish| convert::wish(wish, declared)).collect();
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move {
+                        exports.load(&mut *store, instance)?.call_survey(store, &backends, &wishes).await
+                    })
+                },
+                |standings| {
+                    let given = standings.len();
+                    (given != asked).then(|| format!("it gave {given} standings for {asked} wishes"))
+                },
+            );
+            let standings = answer.await.map_err(no_answer(FUNCTION))?;
+            // One that cannot be does not make the others wrong.
+            let checked = |standing| match outcome::standing(&standing) {
+                Some(wrong) => Standing::Unknown(no_answer(FUNCTION)(CallError::BadAnswer(format!("it gave {wrong}")))),
+                None => convert::standing(standing),
+            };
+            Ok(standings.into_iter().map(checked).collect())
+        })
+    }
+}
