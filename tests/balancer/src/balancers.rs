@@ -20,21 +20,21 @@ pub(crate) fn get(service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
 }
 
 pub(crate) fn ensure(service: &Service, backends: &[Backend]) -> Outcome {
-    let mut outcome = nothing();
+    let mut outcome = Outcome::gone();
     let done = make(service, backends, &mut outcome);
     ended(outcome, done)
 }
 
 pub(crate) fn update_backends(service: &Service, backends: &[Backend]) -> Outcome {
-    let mut outcome = nothing();
+    let mut outcome = Outcome::gone();
     let done = change_members(service, backends, &mut outcome);
     ended(outcome, done)
 }
 
 pub(crate) fn delete(service: &Service) -> Outcome {
-    let mut outcome = nothing();
+    let mut outcome = Outcome::gone();
     outcome.failure = remove(service, &mut outcome.changes).err();
-    if outcome.failure.is_none() && wanted::annotation(service, ID).is_some() {
+    if outcome.failure.is_none() && service.annotation(ID).is_some() {
         outcome.annotations.push((ID.to_owned(), None));
     }
     outcome
@@ -74,7 +74,7 @@ fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {
 
 /// By the ID that stands on the Service, else by the owner that stands on the balancer.
 fn find(service: &Service) -> Result<Option<Balancer>, Failure> {
-    if let Some(id) = wanted::annotation(service, ID).filter(|id| !id.is_empty())
+    if let Some(id) = service.annotation(ID).filter(|id| !id.is_empty())
         && let Some(balancer) = api::get(id)?
         && balancer.spec.owner == service.uid
     {
@@ -128,7 +128,7 @@ fn remove(service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
 
 /// Writes the ID down where it is not.
 fn note(service: &Service, balancer: &Balancer, outcome: &mut Outcome) {
-    if wanted::annotation(service, ID) != Some(&balancer.id) {
+    if service.annotation(ID) != Some(&balancer.id) {
         outcome.annotations.push((ID.to_owned(), Some(balancer.id.clone())));
     }
 }
@@ -148,10 +148,5 @@ fn ended(mut outcome: Outcome, done: Result<Balancer, Failure>) -> Outcome {
 }
 
 fn ingress(balancer: &Balancer) -> Option<Ingress> {
-    let ip = balancer.address.clone()?;
-    Some(Ingress { ip: Some(ip), hostname: None, ip_mode: None, ports: vec![] })
-}
-
-fn nothing() -> Outcome {
-    Outcome { ingress: vec![], annotations: vec![], changes: vec![], failure: None, more: vec![] }
+    balancer.address.as_ref().map(Ingress::ip)
 }

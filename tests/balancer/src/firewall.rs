@@ -2,8 +2,8 @@
 
 use ccm_sdk::types::{Failure, Node, Service, Subject};
 
+use crate::REFUSE;
 use crate::api::{self, Firewall};
-use crate::{REFUSE, wanted};
 
 /// Writes nothing where nothing differs.
 pub(crate) fn reconcile(nodes: &[Node], services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
@@ -17,7 +17,7 @@ pub(crate) fn reconcile(nodes: &[Node], services: &[Service]) -> Result<Vec<(Sub
 fn rules(nodes: &[Node], services: &[Service]) -> (Firewall, Vec<(Subject, Failure)>) {
     let (mut ports, mut failures) = (vec![], vec![]);
     for service in services.iter().filter(|service| !service.deleting) {
-        match wanted::annotation(service, REFUSE) {
+        match service.annotation(REFUSE) {
             Some(why) => {
                 let subject = Subject::Service((service.namespace.clone(), service.name.clone()));
                 failures.push((subject, Failure::invalid(why).annotation(REFUSE)));

@@ -140,7 +140,7 @@ impl load_balancers::Guest for Balancer {
     }
 
     fn locks(service: Service) -> Vec<String> {
-        wanted::annotation(&service, NETWORK).map(str::to_owned).into_iter().collect()
+        service.annotation(NETWORK).map(str::to_owned).into_iter().collect()
     }
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {

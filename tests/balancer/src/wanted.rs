@@ -15,10 +15,6 @@ pub(crate) const NETWORK: &str = "balancer.example/network";
 
 const DEFAULT_IDLE: u32 = 60;
 
-pub(crate) fn annotation<'a>(service: &'a Service, name: &str) -> Option<&'a str> {
-    service.annotations.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
-}
-
 /// As upstream names balancers.
 pub(crate) fn name(service: &Service) -> String {
     let mut name = format!("a{}", service.uid.replace('-', ""));
@@ -62,7 +58,7 @@ pub(crate) fn members<'a>(backends: impl Iterator<Item = &'a Backend>) -> Vec<St
 }
 
 fn idle_seconds(service: &Service) -> Result<u32, Failure> {
-    let Some(text) = annotation(service, IDLE) else { return Ok(DEFAULT_IDLE) };
+    let Some(text) = service.annotation(IDLE) else { return Ok(DEFAULT_IDLE) };
     let told = |_| Failure::invalid(format!("{text:?} is not a whole number of seconds, such as 60")).annotation(IDLE);
     text.parse().map_err(told)
 }

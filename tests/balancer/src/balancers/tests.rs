@@ -76,7 +76,7 @@ fn many(balancers: &[String]) -> Reply {
 }
 
 fn at(ip: &str) -> Vec<Ingress> {
-    vec![Ingress { ip: Some(ip.to_owned()), hostname: None, ip_mode: None, ports: vec![] }]
+    vec![Ingress::ip(ip)]
 }
 
 /// Lines without their queries.
@@ -102,7 +102,7 @@ fn a_new_service_has_a_balancer_made_once_and_its_id_written_at_once() {
         annotations: vec![(ID.to_owned(), Some("lb-1".to_owned()))],
         changes: vec!["created lb-1".to_owned()],
         failure: Some(failure),
-        ..nothing()
+        ..Outcome::gone()
     };
     assert_eq!(outcome, expected);
 }
@@ -133,7 +133,7 @@ fn what_does_not_differ_costs_one_read_and_no_write() {
         let cloud = FakeCloud::new().on(GET, one("lb-1", "u-1", IP));
         let outcome = change(&service(&[(ID, "lb-1")]), &backends(&["n1", "n2"]));
         assert_eq!(routes(&cloud), [GET]);
-        assert_eq!(outcome, Outcome { ingress: at("203.0.113.7"), ..nothing() });
+        assert_eq!(outcome, Outcome { ingress: at("203.0.113.7"), ..Outcome::gone() });
     }
 }
 
@@ -199,12 +199,16 @@ fn all_that_has_the_owner_is_deleted_and_gone_already_is_as_good() {
     let outcome = delete(&service(&[(ID, "lb-1")]));
     assert_eq!(
         outcome,
-        Outcome { annotations: vec![(ID.to_owned(), None)], changes: vec!["deleted lb-1".to_owned()], ..nothing() }
+        Outcome {
+            annotations: vec![(ID.to_owned(), None)],
+            changes: vec!["deleted lb-1".to_owned()],
+            ..Outcome::gone()
+        }
     );
     assert_eq!(cloud.unused(), Vec::<String>::new());
 
     let cloud = FakeCloud::new().on(LIST, many(&[]));
-    assert_eq!(delete(&service(&[])), nothing());
+    assert_eq!(delete(&service(&[])), Outcome::gone());
     assert_eq!(routes(&cloud), [LIST]);
 }
 
