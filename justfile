@@ -84,7 +84,7 @@ build-providers: _tools
         fi
     done
 
-# One benchmark (nodes, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
+# One benchmark (nodes, services, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail
