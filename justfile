@@ -84,7 +84,7 @@ build-providers: _tools
         fi
     done
 
-# One benchmark (nodes, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
+# One benchmark (nodes, services, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail
@@ -108,12 +108,13 @@ clean:
 
 _guests: _tools
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p hostile --target wasm32-unknown-unknown --target wasm32-wasip2
-    cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p scripted -p session
+    cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p scripted -p session -p balancer
     mkdir -p target/guests
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/hostile.wasm target/guests/hostile.wasm
     cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.wasm target/guests/hostile-wasi.wasm
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/scripted.wasm target/guests/scripted.wasm
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/session.wasm target/guests/session.wasm
+    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/balancer.wasm target/guests/balancer.wasm
 
 _control-plane: _tools
     @tests/cluster/control-plane/build >/dev/null

@@ -66,7 +66,7 @@ impl Address {
 }
 
 /// The contract's `node`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Node {
     /// `metadata.name`
     pub name: String,

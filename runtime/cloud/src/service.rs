@@ -115,7 +115,7 @@ pub struct Ingress {
 }
 
 /// The contract's `service`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Service {
     /// `metadata.name`
     pub name: String,

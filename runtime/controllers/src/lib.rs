@@ -9,6 +9,7 @@
 //! The owner (the binary) makes each part, runs its future, and stops them in this order: controllers, reflectors, the
 //! [`EventWriter`].
 
+mod cluster;
 mod events;
 mod metrics;
 mod node;
@@ -24,6 +25,9 @@ mod write_gate;
 #[cfg(test)]
 mod testing;
 
+pub use cluster::{
+    ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
+};
 pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
 pub use metrics::{
     ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics,

@@ -15,6 +15,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::cluster::ClusterMetrics;
+
 /// Upstream's buckets of both delay histograms, in seconds.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 /// Upstream's buckets of `rest_client_request_duration_seconds`, in seconds.
@@ -45,6 +47,8 @@ pub struct Metrics {
     pub service: crate::ServiceMetrics,
     /// Node lifecycle controller.
     pub node_lifecycle: NodeLifecycleMetrics,
+    /// Cluster controller.
+    pub cluster: ClusterMetrics,
 }
 
 impl Metrics {
@@ -58,6 +62,7 @@ impl Metrics {
             node: NodeMetrics::register(registry),
             service: crate::ServiceMetrics::register(registry),
             node_lifecycle: NodeLifecycleMetrics::register(registry),
+            cluster: ClusterMetrics::register(registry),
         }
     }
 }

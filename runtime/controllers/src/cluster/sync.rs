@@ -1,0 +1,234 @@
+//! One call of one provider, and what follows from its answer.
+//!
+//! | answer | next call | people see |
+//! |---|---|---|
+//! | good | a change, the period | |
+//! | some objects failed | the soonest that their reactions say | a Warning Event at each of them |
+//! | all failed | what its reaction says | a line in the log, a metric |
+//!
+//! Where the cloud or a person has to do something first, a change of the cluster does not call again before the time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Cluster, ClusterSubject, Failure, Reaction, Severity};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Service};
+use kube::runtime::reflector::{ObjectRef, Store};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::ClusterSettings;
+use super::memory::{About, Memory};
+use super::metrics::ClusterMeters;
+use super::view::cloud_service;
+use crate::events::{EventRecorder, EventRequest, cut, node_reference, service_reference};
+use crate::metrics::now_seconds;
+use crate::node::cloud_node;
+use crate::queue::Verdict;
+use crate::reaction;
+
+/// Who says so in Events.
+const REPORTER: &str = "cloud-cluster-controller";
+/// Most bytes of an error in an Event, which leaves room for what is done about it.
+const MAX_ERROR: usize = 800;
+/// Most Events that one call writes: where thousands of objects fail for one reason, people look at a few. The others have
+/// their turn with the next calls.
+pub(super) const MAX_EVENTS: usize = 50;
+
+/// A provider.
+pub(crate) struct Member {
+    cluster: Arc<dyn Cluster>,
+    /// None: all Nodes are its own.
+    schemes: Option<Vec<String>>,
+    meters: ClusterMeters,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    memory: Memory,
+    /// Not called before.
+    held_until: Option<Instant>,
+}
+
+impl Member {
+    pub(crate) fn new(cluster: Arc<dyn Cluster>, schemes: Option<Vec<String>>, meters: ClusterMeters) -> Self {
+        Self { cluster, schemes, meters, state: Mutex::default() }
+    }
+
+    fn owns(&self, node: &ccm_cloud::Node) -> bool {
+        let own = |schemes: &Vec<String>| schemes.iter().any(|scheme| Some(scheme.as_str()) == node.scheme());
+        self.schemes.as_ref().is_none_or(own)
+    }
+
+    /// How long it is not to be called; none when it may be.
+    fn held(&self) -> Option<Duration> {
+        let left = self.state.lock().held_until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// Everything that a sync uses, shared by all of them.
+pub(crate) struct Syncer {
+    pub(crate) nodes: Store<Node>,
+    pub(crate) services: Store<Service>,
+    pub(crate) members: HashMap<Arc<str>, Member>,
+    pub(crate) recorder: EventRecorder,
+    pub(crate) settings: ClusterSettings,
+}
+
+impl Syncer {
+    /// Calls the provider called `name`.
+    pub(crate) async fn sync(&self, name: &str) -> Verdict {
+        let Some(member) = self.members.get(name) else { return Verdict::Done };
+        if let Some(left) = member.held() {
+            return Verdict::After(left);
+        }
+        let nodes: Vec<ccm_cloud::Node> = self.nodes.state().iter().map(|node| cloud_node(node)).collect();
+        let nodes: Vec<ccm_cloud::Node> = nodes.into_iter().filter(|node| member.owns(node)).collect();
+        let services: Vec<ccm_cloud::Service> =
+            self.services.state().iter().map(|service| cloud_service(service)).collect();
+        tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
+        let begun = Instant::now();
+        let limit = self.settings.call_timeout;
+        let answer = tokio::time::timeout(limit, member.cluster.reconcile(nodes, services))
+            .await
+            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
+        member.meters.duration.observe(begun.elapsed().as_secs_f64());
+        match answer {
+            Ok(failures) => self.answered(member, failures).await,
+            Err(failure) => self.failed(member, &failure),
+        }
+    }
+
+    /// The cloud of the provider called `name` answers again: it may be called at once.
+    pub(crate) fn release(&self, name: &str) {
+        if let Some(member) = self.members.get(name) {
+            member.state.lock().held_until = None;
+        }
+    }
+
+    /// The whole call failed.
+    fn failed(&self, member: &Member, failure: &Failure) -> Verdict {
+        let verdict = reaction::verdict(failure, self.settings.slow_retry);
+        member.meters.ended(failure.reaction.as_str());
+        let mut state = member.state.lock();
+        if let Verdict::After(delay) = verdict {
+            state.held_until = Instant::now().checked_add(delay);
+        }
+        // Neither is wrong: it takes its time, or is not this one's work.
+        if matches!(failure.reaction, Reaction::Pending | Reaction::Elsewhere) {
+            tracing::debug!(%failure, "the cluster as a whole is not served now");
+            return verdict;
+        }
+        let message = format!("{failure} ({})", failure.reaction.as_str());
+        let next = self.next_try(verdict);
+        if state.memory.is_news(&About::default(), &message, self.settings.repeat_warning) {
+            tracing::warn!(error = message, next, "what the cluster needs as a whole was not kept");
+            state.memory.told(About::default(), message);
+        } else {
+            tracing::debug!(error = message, next, "what the cluster needs as a whole was not kept");
+        }
+        verdict
+    }
+
+    /// The call has an answer; single objects may have failed.
+    async fn answered(&self, member: &Member, failures: Vec<(ClusterSubject, Failure)>) -> Verdict {
+        let failures: Vec<_> =
+            failures.into_iter().filter(|(_, failure)| failure.reaction != Reaction::Elsewhere).collect();
+        member.meters.ended(if failures.is_empty() { "ok" } else { "partial" });
+        member.meters.failing.set(i64::try_from(failures.len()).unwrap_or(i64::MAX));
+        member.meters.last_success.set(now_seconds());
+        let slow = self.settings.slow_retry;
+        let verdicts = failures.iter().map(|(_, failure)| reaction::verdict(failure, slow));
+        let next = verdicts.fold(Verdict::Done, soonest);
+        let news = self.news(member, &failures, next);
+        for request in news {
+            self.recorder.record(request).await;
+        }
+        next
+    }
+
+    /// The Events to write.
+    fn news(&self, member: &Member, failures: &[(ClusterSubject, Failure)], next: Verdict) -> Vec<EventRequest> {
+        let mut state = member.state.lock();
+        if state.memory.forget(&About::default()) {
+            tracing::info!("what the cluster needs as a whole is kept again");
+        }
+        let mut still = HashSet::new();
+        let mut news = vec![];
+        let (mut told, mut left_out) = (0_usize, 0_usize);
+        for (subject, failure) in failures.iter().filter(|(_, failure)| failure.reaction != Reaction::Pending) {
+            let reason = format!("{} ({})", cut(&failure.to_string(), MAX_ERROR), failure.reaction.as_str());
+            let Some((about, object)) = self.object(subject) else {
+                tracing::debug!(?subject, error = reason, "it failed, and is gone");
+                continue;
+            };
+            let is_news = state.memory.is_news(&about, &reason, self.settings.repeat_warning);
+            if is_news && told == MAX_EVENTS {
+                left_out += 1;
+            } else if is_news {
+                told += 1;
+                let message = format!("{reason}: {}", self.next_try(next));
+                tracing::warn!(?subject, error = message, "the cluster's needs were kept but for this");
+                state.memory.told(about.clone(), reason);
+                news.extend(object.map(|about| EventRequest {
+                    about,
+                    severity: Severity::Warning,
+                    reason: "SyncClusterFailed".into(),
+                    action: "SyncCluster",
+                    message,
+                    reporter: REPORTER,
+                }));
+            }
+            still.insert(about);
+        }
+        if left_out > 0 {
+            tracing::warn!(left_out, failed = failures.len(), "more objects failed than are told about at once");
+        }
+        state.memory.keep(&still);
+        news
+    }
+
+    /// What is told about; no reference for the provider itself. None when the object is gone.
+    fn object(&self, subject: &ClusterSubject) -> Option<(About, Option<ObjectReference>)> {
+        let uid = |uid: Option<&String>| uid.cloned().unwrap_or_default();
+        match subject {
+            ClusterSubject::Call | ClusterSubject::Provider => {
+                Some((["Provider".into(), String::new(), String::new(), String::new()], None))
+            }
+            ClusterSubject::Node(name) => {
+                let uid = uid(self.nodes.get(&ObjectRef::new(name))?.metadata.uid.as_ref());
+                let object = node_reference(name, &uid);
+                Some((["Node".into(), String::new(), name.clone(), uid], Some(object)))
+            }
+            ClusterSubject::Service { namespace, name } => {
+                let key = ObjectRef::new(name).within(namespace);
+                let uid = uid(self.services.get(&key)?.metadata.uid.as_ref());
+                let object = service_reference(namespace, name, &uid);
+                Some((["Service".into(), namespace.clone(), name.clone(), uid], Some(object)))
+            }
+        }
+    }
+
+    fn next_try(&self, verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Change => {
+                format!("tried again when something changes, at the latest after {:?}", self.settings.period)
+            }
+            verdict => reaction::describe(verdict),
+        }
+    }
+}
+
+/// Of two next calls the one that comes first: a back-off begins with less than any delay that is asked for.
+fn soonest(one: Verdict, other: Verdict) -> Verdict {
+    match (one, other) {
+        (Verdict::Backoff, _) | (_, Verdict::Backoff) => Verdict::Backoff,
+        (Verdict::After(one), Verdict::After(other)) => Verdict::After(one.min(other)),
+        (Verdict::After(delay), _) | (_, Verdict::After(delay)) => Verdict::After(delay),
+        (Verdict::Change, _) | (_, Verdict::Change) => Verdict::Change,
+        (Verdict::Done, Verdict::Done) => Verdict::Done,
+    }
+}

@@ -1,0 +1,177 @@
+//! A provider whose load balancers are those of a small cloud that runs on loopback (`ccm_e2e::balancer_cloud`), written as
+//! one for a real cloud would be:
+//!
+//! | rule | why |
+//! |---|---|
+//! | found by the ID that stands on the Service, else by the owner that stands on the balancer | a crash between the two leaves neither an orphan nor a second one |
+//! | the ID is written as soon as there is one, also with a failure | the next call asks for one thing, not for a list |
+//! | an ID whose balancer has another owner does not count | people copy Services with all annotations |
+//! | compared before anything is written | what does not differ costs no write |
+//! | `pending` while the cloud is at work | nobody waits inside a call |
+//! | deleted is all that has this owner; gone already is as good | |
+//!
+//! Benchmarks and crash tests count what that cloud sees.
+
+mod api;
+mod balancers;
+mod firewall;
+mod wanted;
+
+use ccm_sdk::instances::{self, Finding, Instance, Need, State};
+use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
+use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::meta::{
+    self, Annotation, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, ValueKind,
+};
+use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
+use ccm_sdk::{cluster, settings};
+
+use crate::wanted::{ID, IDLE, NETWORK};
+
+/// On a Service: the firewall does not let it in, and says so.
+const REFUSE: &str = "balancer.example/refuse";
+/// Setting: whether the cloud's firewall is kept.
+const FIREWALL: &str = "firewall";
+
+struct Balancer;
+
+ccm_sdk::export!(Balancer: meta, instances, load_balancers, load_balancer_survey, cluster);
+
+impl meta::Guest for Balancer {
+    fn describe() -> Descriptor {
+        Descriptor {
+            name: "balancer".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: "1".to_owned(),
+            provider_id_schemes: vec![wanted::SCHEME.to_owned()],
+            files: vec![],
+            endpoints: vec![Endpoint {
+                name: api::ENDPOINT.to_owned(),
+                purpose: "Has the load balancers.".to_owned(),
+                base_url: nowhere(),
+                default_base_url: None,
+                tls: None,
+            }],
+            credentials: vec![Credential {
+                name: api::TOKEN.to_owned(),
+                purpose: "Lets this cluster in.".to_owned(),
+                required: true,
+                value: nowhere(),
+                uses: vec![CredentialUse {
+                    endpoint: api::ENDPOINT.to_owned(),
+                    place: Place::Header("authorization".to_owned()),
+                    path: None,
+                }],
+            }],
+            settings: vec![Setting {
+                name: FIREWALL.to_owned(),
+                purpose: "Whether the cloud's firewall lets in what Services have as node ports.".to_owned(),
+                kind: ValueKind::Boolean,
+                default: Some("false".to_owned()),
+                allowed: vec![],
+                value: nowhere(),
+            }],
+            annotations: vec![
+                annotation(ID, "The load balancer's ID in the cloud.", ValueKind::Text, true),
+                annotation(
+                    IDLE,
+                    "After how many seconds without traffic a connection ends.",
+                    ValueKind::Integer,
+                    false,
+                ),
+                annotation(NETWORK, "Services of one network are changed one after the other.", ValueKind::Text, false),
+                annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, false),
+            ],
+            more: vec![],
+        }
+    }
+
+    fn offers() -> Result<Vec<Capability>, Failure> {
+        let mut offers = vec![Capability::LoadBalancers];
+        if settings::get(FIREWALL).as_deref() == Some("true") {
+            offers.push(Capability::Cluster);
+        }
+        Ok(offers)
+    }
+
+    fn check(online: bool) -> Result<Vec<Problem>, Failure> {
+        if online {
+            api::look()?;
+        }
+        Ok(vec![])
+    }
+}
+
+fn nowhere() -> Source {
+    Source { keys: vec![], environment_variables: vec![] }
+}
+
+fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Annotation {
+    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default: None, allowed: vec![], written }
+}
+
+impl instances::Guest for Balancer {
+    /// Every machine is there and runs, but for what its name says: `gone-…`, `stopped-…`. It speaks for itself: there are
+    /// no machines in its cloud.
+    fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
+        Ok(nodes.iter().map(find).collect())
+    }
+}
+
+fn find(node: &Node) -> Finding {
+    if node.name.starts_with("gone-") {
+        return Finding::Absent;
+    }
+    Finding::Found(Instance {
+        provider_id: format!("{}://{}", wanted::SCHEME, node.name),
+        instance_type: String::new(),
+        addresses: vec![],
+        zone: String::new(),
+        region: String::new(),
+        labels: vec![],
+        state: if node.name.starts_with("stopped-") { State::Stopped } else { State::Running },
+        more: vec![],
+    })
+}
+
+impl load_balancers::Guest for Balancer {
+    fn name(service: Service) -> String {
+        wanted::name(&service)
+    }
+
+    fn locks(service: Service) -> Vec<String> {
+        service.annotation(NETWORK).map(str::to_owned).into_iter().collect()
+    }
+
+    fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
+        balancers::get(&service)
+    }
+
+    fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
+        balancers::ensure(&service, &backends)
+    }
+
+    fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
+        balancers::update_backends(&service, &backends)
+    }
+
+    fn delete(service: Service) -> Outcome {
+        balancers::delete(&service)
+    }
+
+    fn validate(service: Service, _before: Option<Service>, _online: bool) -> Result<Vec<Problem>, Failure> {
+        Ok(wanted::problems(&service))
+    }
+}
+
+impl load_balancer_survey::Guest for Balancer {
+    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
+        balancers::survey(&backends, &wishes)
+    }
+}
+
+impl cluster::Guest for Balancer {
+    fn reconcile(nodes: Vec<Node>, services: Vec<Service>) -> Result<Vec<(Subject, Failure)>, Failure> {
+        firewall::reconcile(&nodes, &services)
+    }
+}
