@@ -39,6 +39,7 @@ mod hostile;
 mod initialise;
 mod inspect;
 mod labels;
+mod leader;
 mod look;
 mod metrics;
 mod mistakes;
