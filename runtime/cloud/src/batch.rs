@@ -149,7 +149,16 @@ async fn call<I: Instances>(instances: Arc<I>, batch: Vec<Lookup>) {
     }
 }
 
+/// Findings stand in the order of the nodes. When their number is not that of the nodes, nobody knows whose they are: a
+/// machine that exists could be taken for an absent one.
 fn hand_out(batch: Vec<Lookup>, findings: Vec<Finding>) {
+    if findings.len() != batch.len() {
+        let text = format!("the provider gave {} findings for {} nodes", findings.len(), batch.len());
+        for lookup in batch {
+            reply(lookup, Err(Failure::new(Reaction::Retry, text.clone())));
+        }
+        return;
+    }
     let mut findings = findings.into_iter();
     for lookup in batch {
         let answer = match findings.next() {
@@ -277,6 +286,30 @@ mod tests {
         let (cloud, answers) = answers(BatchSettings::default(), asks).await;
         assert!(answers.iter().all(Result::is_err));
         assert!(cloud.calls.lock().len() <= 2 * MAX_SPLITS + 1, "{} calls", cloud.calls.lock().len());
+    }
+
+    /// Gives one finding less than it was asked for: the first node's is missing, and all others stand one place too early.
+    struct ShortCloud;
+
+    impl Instances for ShortCloud {
+        async fn find(&self, nodes: Vec<Node>, _: Need) -> Result<Vec<Finding>, FindError> {
+            let answer = |node: &Node| match node.name.as_str() {
+                "gone" => Finding::Absent,
+                name => Finding::Found(Box::new(machine(name))),
+            };
+            Ok(nodes.iter().skip(1).map(answer).collect())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_finding_too_few_is_no_answer_for_any_node() {
+        let (lookups, work) = Batcher::new(Arc::new(ShortCloud), BatchSettings::default());
+        let asking =
+            async move { join_all(["a", "b", "gone"].map(|name| lookups.find(node(name), Need::Proof))).await };
+        let ((), answers) = tokio::join!(work, asking);
+        for answer in answers {
+            assert_eq!(answer.unwrap_err().message, "the provider gave 2 findings for 3 nodes");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,6 +35,15 @@ impl Lookups {
         Self { members: members.into() }
     }
 
+    /// Whether a provider of this process takes care of machines with this provider ID: whether it declared the scheme. Also
+    /// where only one provider is configured: what it does not claim is not its to judge.
+    #[must_use]
+    pub fn takes_care_of(&self, provider_id: &str) -> bool {
+        let scheme = provider_id.split_once("://").map(|(scheme, _)| scheme);
+        let claims = |member: &Member| member.schemes.iter().any(|own| Some(own.as_str()) == scheme);
+        self.members.iter().any(claims)
+    }
+
     /// The instance behind one node; none when every provider that was asked says that it does not exist.
     ///
     /// # Errors
@@ -138,6 +147,24 @@ mod tests {
     async fn a_provider_that_is_away_does_not_lose_its_nodes_to_the_next() {
         assert_eq!(told(&["red", "blue"], "blue-red-down", None).await, "retry");
         assert_eq!(told(&["red", "blue"], "red-foreign-blue-down", None).await, "retry");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_takes_care_of_the_schemes_that_it_declared() {
+        let (batcher, _work) = Batcher::new(Arc::new(Cloud("red")), BatchSettings::default());
+        let lookups = Lookups::new(vec![Member { schemes: vec!["red".into(), "crimson".into()], batcher }]);
+        let cases = [
+            ("red://1", true),
+            ("crimson:///zone/1", true),
+            ("aws:///zone/i-1", false),
+            ("reddish://1", false),
+            ("red:1", false),
+            ("red", false),
+            ("", false),
+        ];
+        for (provider_id, ours) in cases {
+            assert_eq!(lookups.takes_care_of(provider_id), ours, "{provider_id}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

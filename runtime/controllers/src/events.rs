@@ -261,8 +261,10 @@ impl Publisher {
                     }
                     tokio::time::sleep(delay).await;
                 }
-                // The namespace is gone, or the Event is not one for the API server.
-                (error @ (ApiError::NotFound | ApiError::Refused { .. }), _) | (error, None) => break Some(error),
+                // The namespace is gone, the Event is not one for the API server, or it is for another process to write.
+                (error @ (ApiError::NotFound | ApiError::Refused { .. } | ApiError::Closed), _) | (error, None) => {
+                    break Some(error);
+                }
                 // The name was taken: the next attempt has another one.
                 (ApiError::Conflict, Some(_)) => {}
                 (_, Some(delay)) => tokio::time::sleep(delay).await,

@@ -13,10 +13,13 @@ mod cluster;
 mod events;
 mod metrics;
 mod node;
+mod node_lifecycle;
 mod queue;
 mod reaction;
 mod series;
+mod service;
 mod store;
+mod warnings;
 mod write_gate;
 
 #[cfg(test)]
@@ -26,9 +29,13 @@ pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };
 pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
-pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeMetrics, QueueMetrics, StoreMetrics};
+pub use metrics::{
+    ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics,
+};
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
+pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 pub use queue::QueueSettings;
 pub use reaction::MIN_SLOW_RETRY;
-pub use store::{FirstList, Reflector, Trim, causes};
+pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
+pub use store::{FirstList, Reflector, ReflectorHandle, Trim, causes};
 pub use write_gate::{ApiError, WriteGate, WriteGateSettings};

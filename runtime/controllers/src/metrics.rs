@@ -43,6 +43,10 @@ pub struct Metrics {
     pub events: EventMetrics,
     /// Node controller.
     pub node: NodeMetrics,
+    /// Service controller.
+    pub service: crate::ServiceMetrics,
+    /// Node lifecycle controller.
+    pub node_lifecycle: NodeLifecycleMetrics,
     /// Cluster controller.
     pub cluster: ClusterMetrics,
 }
@@ -56,6 +60,8 @@ impl Metrics {
             api: ApiMetrics::register(registry),
             events: EventMetrics::register(registry),
             node: NodeMetrics::register(registry),
+            service: crate::ServiceMetrics::register(registry),
+            node_lifecycle: NodeLifecycleMetrics::register(registry),
             cluster: ClusterMetrics::register(registry),
         }
     }
@@ -328,5 +334,66 @@ impl NodeMetrics {
     #[cfg(test)]
     pub(crate) fn refreshes(&self, outcome: &'static str) -> u64 {
         self.refreshed.get_or_create(&OutcomeLabel { outcome }).get()
+    }
+}
+
+// === Node lifecycle controller ===
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct AnswerLabel {
+    answer: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ChangeLabel {
+    change: &'static str,
+}
+
+/// What the node lifecycle controller does. Upstream has no metrics here.
+#[derive(Debug, Clone, Default)]
+pub struct NodeLifecycleMetrics {
+    pub(crate) not_ready: Gauge,
+    pub(crate) held: Gauge,
+    pub(crate) first_absent: Counter,
+    looks: Family<AnswerLabel, Counter>,
+    deletions: Family<ResultLabel, Counter>,
+    taints: Family<ChangeLabel, Counter>,
+}
+
+impl NodeLifecycleMetrics {
+    /// Registers the metrics of the node lifecycle controller.
+    pub fn register(registry: &mut Registry) -> Self {
+        let this = Self::default();
+        let help = "Nodes that are not Ready, of the clouds of this process";
+        registry.register("ccm_node_lifecycle_not_ready_nodes", help, this.not_ready.clone());
+        let help = "Nodes without a machine that are not deleted because too many were deleted before them";
+        registry.register("ccm_node_lifecycle_held_nodes", help, this.held.clone());
+        let help = "First answers that a machine does not exist; a second one decides";
+        registry.register("ccm_node_lifecycle_first_absent", help, this.first_absent.clone());
+        let help = "Questions about machines of Nodes that are not Ready, by answer";
+        registry.register("ccm_node_lifecycle_looks", help, this.looks.clone());
+        registry.register("ccm_node_lifecycle_deletions", "Deletions of Nodes, by result", this.deletions.clone());
+        registry.register("ccm_node_lifecycle_taints", "Writes of the shutdown taint", this.taints.clone());
+        this
+    }
+
+    /// `answer` is `running`, `stopped`, `other`, `absent` or a reaction of the contract.
+    pub(crate) fn looked(&self, answer: &'static str) {
+        self.looks.get_or_create(&AnswerLabel { answer }).inc();
+    }
+
+    /// `result` is `deleted`, `failed`, or `unneeded` when the Node turned out to be Ready, gone or another one.
+    pub(crate) fn deletion(&self, result: &'static str) {
+        self.deletions.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    /// `change` is `added`, `removed` or `failed`.
+    pub(crate) fn tainted(&self, change: &'static str) {
+        self.taints.get_or_create(&ChangeLabel { change }).inc();
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use ccm_cloud::{Failure, Reaction};
 
 use crate::queue::Verdict;
+use crate::write_gate::ApiError;
 
 /// Shortest wait that a provider or the API server can ask for: a provider that says "now" for ever must not keep the host busy.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -34,6 +35,16 @@ pub(crate) fn verdict(failure: &Failure, slow: Duration) -> Verdict {
             Verdict::After(asked.map_or(slow, |asked| asked.max(slow)))
         }
         Reaction::Invalid | Reaction::Elsewhere => Verdict::Change,
+    }
+}
+
+/// When to run again after the API server did not take a request; `slow` is the delay of what people have to repair.
+pub(crate) fn after_api_error(error: &ApiError, slow: Duration) -> Verdict {
+    match error {
+        error if error.is_denied() => Verdict::Backoff,
+        ApiError::Refused { .. } | ApiError::Closed => Verdict::After(slow.max(MIN_SLOW_RETRY)),
+        ApiError::Unavailable { retry_after: Some(after), .. } => Verdict::After(bounded(*after)),
+        _ => Verdict::Backoff,
     }
 }
 

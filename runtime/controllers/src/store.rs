@@ -1,7 +1,8 @@
 //! One shared reflector per kind: the newest state of all objects, and who changed.
 //!
-//! Controllers read the [`Store`] and get the keys of changed objects through [`Reflector::subscribe`]; a key is told after
-//! the store has the change. Objects that cannot be decoded are left out: one odd object must not blind the process. What
+//! Controllers read the [`Store`] and get the keys of changed objects through [`ReflectorHandle::subscribe`]; a key is told
+//! after the store has the change. Whoever subscribes late gets the keys of all objects first, so a reflector can run while
+//! nobody works yet. Objects that cannot be decoded are left out: one odd object must not blind the process. What
 //! nobody reads is dropped before an object is stored.
 
 #[cfg(test)]
@@ -13,13 +14,14 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
@@ -51,6 +53,12 @@ impl Trim for Node {
             status.config = None;
             status.runtime_handlers = None;
         }
+    }
+}
+
+impl Trim for Service {
+    fn trim(&mut self) {
+        trim_metadata(&mut self.metadata);
     }
 }
 
@@ -100,6 +108,44 @@ impl FirstList {
     }
 }
 
+/// What a controller takes from a reflector, also while that runs. Cheap to clone.
+#[derive(Clone)]
+pub struct ReflectorHandle<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    reader: Store<K>,
+    first_list: FirstList,
+    newcomers: mpsc::UnboundedSender<mpsc::Sender<ObjectRef<K>>>,
+}
+
+impl<K> ReflectorHandle<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    /// The store.
+    #[must_use]
+    pub fn reader(&self) -> Store<K> {
+        self.reader.clone()
+    }
+
+    /// Tells when the store has been filled.
+    #[must_use]
+    pub fn first_list(&self) -> FirstList {
+        self.first_list.clone()
+    }
+
+    /// As [`Reflector::subscribe`], with the keys of all objects that are in the store first. When the reflector has ended,
+    /// the receiver ends too.
+    #[must_use]
+    pub fn subscribe(&self) -> mpsc::Receiver<ObjectRef<K>> {
+        let (sender, receiver) = mpsc::channel(SUBSCRIBER_BOUND);
+        // An error means that the reflector has ended; then `sender` goes with it.
+        drop(self.newcomers.send(sender));
+        receiver
+    }
+}
+
 /// A watch, the store that it feeds, and those who want to know.
 pub struct Reflector<K>
 where
@@ -110,6 +156,10 @@ where
     reader: Store<K>,
     first_list: watch::Sender<Result<(), String>>,
     subscribers: Vec<mpsc::Sender<ObjectRef<K>>>,
+    /// Who subscribes while it runs. Unbounded, as each controller comes once.
+    newcomers: mpsc::UnboundedReceiver<mpsc::Sender<ObjectRef<K>>>,
+    /// For handles.
+    door: mpsc::UnboundedSender<mpsc::Sender<ObjectRef<K>>>,
     undecodable: HashSet<ObjectRef<K>>,
     meters: StoreMeters,
     failing: bool,
@@ -124,12 +174,15 @@ where
     pub fn new(client: Client, metrics: &StoreMetrics) -> Self {
         let writer = Writer::default();
         let reader = writer.as_reader();
+        let (door, newcomers) = mpsc::unbounded_channel();
         Self {
             api: Api::all(client),
             writer,
             reader,
             first_list: watch::Sender::new(Err("the first list is not complete".to_owned())),
             subscribers: Vec::new(),
+            newcomers,
+            door,
             undecodable: HashSet::new(),
             meters: metrics.of(&K::kind(&())),
             failing: false,
@@ -148,6 +201,12 @@ where
         FirstList(self.first_list.subscribe())
     }
 
+    /// For those who may subscribe while it runs.
+    #[must_use]
+    pub fn handle(&self) -> ReflectorHandle<K> {
+        ReflectorHandle { reader: self.reader(), first_list: self.first_list(), newcomers: self.door.clone() }
+    }
+
     /// Keys of objects that were added, changed or deleted, and of all objects after each new list. Whoever subscribes must
     /// keep reading: a full channel holds up the watch. Dropping the receiver ends the subscription.
     #[must_use]
@@ -162,10 +221,22 @@ where
         let config = watcher::Config::default().page_size(PAGE_SIZE);
         let mut events = std::pin::pin!(watcher(self.api.clone(), config));
         let mut delays = delays();
+        let mut pause: Option<Instant> = None;
         loop {
             let event = tokio::select! {
                 () = shutdown.cancelled() => return,
-                event = events.next() => event,
+                // Never closed: `door` is its other end.
+                Some(newcomer) = self.newcomers.recv() => {
+                    tokio::select! {
+                        () = shutdown.cancelled() => return,
+                        () = self.welcome(newcomer) => continue,
+                    }
+                }
+                () = tokio::time::sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {
+                    pause = None;
+                    continue;
+                }
+                event = events.next(), if pause.is_none() => event,
             };
             let told = match event {
                 Some(Ok(event)) => {
@@ -179,10 +250,8 @@ where
                 Some(Err(error)) => {
                     let delay = delays.next().unwrap_or(MAX_DELAY);
                     self.failed(error, delay);
-                    tokio::select! {
-                        () = shutdown.cancelled() => return,
-                        () = tokio::time::sleep(delay) => continue,
-                    }
+                    pause = Some(Instant::now() + delay);
+                    continue;
                 }
                 None => return,
             };
@@ -288,6 +357,15 @@ where
         if std::mem::take(&mut self.failing) {
             tracing::info!(kind = %K::kind(&()), "watch goes on");
         }
+    }
+
+    /// Tells a new subscriber what there is; from then on it is told what changes.
+    async fn welcome(&mut self, newcomer: mpsc::Sender<ObjectRef<K>>) {
+        for object in self.reader.state() {
+            // An error means that the subscriber is gone.
+            drop(newcomer.send(key(&*object)).await);
+        }
+        self.subscribers.push(newcomer);
     }
 
     async fn tell(&mut self, keys: Vec<ObjectRef<K>>) {

@@ -1,7 +1,7 @@
 //! The one way from the controllers to the API server.
 //!
 //! Every request of a controller goes through [`WriteGate`]: it has a time limit, is counted, and leaves only while the
-//! gate is open. Leader election hangs its check here. Nothing is retried: queues do that. The client must have kube's own
+//! gate is open: while this process leads. Nothing is retried: queues do that. The client must have kube's own
 //! retry switched off (`Config.default_retry`), else a request waits behind the gate's back.
 
 #[cfg(test)]
@@ -10,6 +10,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloud::{Alone, Leadership};
 use kube::Client;
 use tokio::time::Instant;
 
@@ -18,8 +19,8 @@ use crate::metrics::ApiMetrics;
 /// How requests leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteGateSettings {
-    /// How long the API server may take for one answer. Default 10 s: ten times what a busy API server needs, and below
-    /// the 15 s after which another replica may take the lease.
+    /// How long the API server may take for one answer. Default 10 s: ten times what a busy API server needs. A write has
+    /// less when the leadership ends before ([`Leadership::time_left`]).
     pub request_timeout: Duration,
 }
 
@@ -121,28 +122,26 @@ pub(crate) struct Purpose {
     pub(crate) resource: &'static str,
 }
 
-type Check = dyn Fn() -> bool + Send + Sync;
-
 /// Sends requests to the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct WriteGate {
     client: Client,
     settings: WriteGateSettings,
     metrics: ApiMetrics,
-    is_open: Arc<Check>,
+    leadership: Arc<dyn Leadership>,
 }
 
 impl WriteGate {
     /// A gate that is always open.
     #[must_use]
     pub fn new(client: Client, metrics: ApiMetrics, settings: WriteGateSettings) -> Self {
-        Self { client, settings, metrics, is_open: Arc::new(|| true) }
+        Self { client, settings, metrics, leadership: Arc::new(Alone) }
     }
 
-    /// The same gate, open only while `is_open` says so. It is asked before each write and must answer at once.
+    /// The same gate, open only while `leadership` says so. It is asked before each write and must answer at once.
     #[must_use]
-    pub fn open_while(mut self, is_open: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        self.is_open = Arc::new(is_open);
+    pub fn led_by(mut self, leadership: Arc<dyn Leadership>) -> Self {
+        self.leadership = leadership;
         self
     }
 
@@ -162,11 +161,11 @@ impl WriteGate {
         purpose: Purpose,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ApiError> {
-        if !(self.is_open)() {
+        if !self.leadership.may_write() {
             self.metrics.ended(purpose.verb, purpose.resource, ApiError::Closed.outcome(), Duration::ZERO);
             return Err(ApiError::Closed);
         }
-        self.read(purpose, request).await
+        self.send(purpose, self.settings.request_timeout.min(self.leadership.time_left()), request).await
     }
 
     /// Sends one request that changes nothing: allowed while the gate is closed.
@@ -175,8 +174,16 @@ impl WriteGate {
         purpose: Purpose,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ApiError> {
+        self.send(purpose, self.settings.request_timeout, request).await
+    }
+
+    async fn send<T>(
+        &self,
+        purpose: Purpose,
+        limit: Duration,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
         let begun = Instant::now();
-        let limit = self.settings.request_timeout;
         let answer = match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer.map_err(ApiError::from),
             Err(_elapsed) => Err(ApiError::TimedOut(limit)),

@@ -29,7 +29,7 @@ pub struct CallEnd {
     pub function: &'static str,
     /// `ok`, or a word of [`CallError::as_str`].
     pub outcome: &'static str,
-    /// How long it took, waiting included.
+    /// How long it took, waiting for the cloud and for a turn to compute included.
     pub time: Duration,
     /// How long it computed, in steps of [`TICK`], and what the host computed for it beyond one.
     pub cpu: Duration,
@@ -140,6 +140,8 @@ pub(crate) struct CallSettings {
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     /// As many as [`Limits::busy_calls`].
     pub(crate) turns: Arc<Semaphore>,
+    /// As many as [`Pool::calls`](crate::Pool::calls), for all providers together.
+    pub(crate) places: Arc<Semaphore>,
     pub(crate) probe: Probe,
 }
 
@@ -159,6 +161,8 @@ pub(crate) async fn call<R: Send>(
     complaint: impl FnOnce(&R) -> Option<String> + Send,
 ) -> Result<R, CallError> {
     let limits = settings.limits;
+    // Held until the store is gone. An error means that the semaphore is closed, which nobody does.
+    let _place = settings.places.acquire().await;
     let start = Instant::now();
     let mut store = fresh_store(settings, pre, subject, start);
     let running = async {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime::{Config, Engine};
+use wasmtime::{Config, Engine, InstanceAllocationStrategy};
 
 use crate::bindings::ccm::cloud;
 use crate::call::CallState;
+use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::provider::Linked;
 use crate::{Component, EngineError, Limits, LoadError, Outline, wasi};
@@ -31,6 +32,8 @@ pub struct Sandbox {
     with_wasi: Arc<Linker<CallState>>,
     /// Compiling takes all of a core and tens of megabytes: one at a time.
     compiling: Arc<Semaphore>,
+    /// As many as [`Pool::calls`].
+    places: Arc<Semaphore>,
     probe: Probe,
 }
 
@@ -41,25 +44,35 @@ impl Sandbox {
     ///
     /// When the engine does not run on this machine, or the thread cannot be started.
     pub fn try_new() -> Result<Self, EngineError> {
-        Self::start(Probe::default()).map_err(EngineError)
+        Self::with_pool(Pool::default())
+    }
+
+    /// The same, with other places for calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sandbox::try_new`], and when the places are more than this machine can address.
+    pub fn with_pool(pool: Pool) -> Result<Self, EngineError> {
+        Self::start(pool, Probe::default()).map_err(EngineError)
     }
 
     /// An engine whose guests are looked into at the end of every call, failed ones included. Their code is slower.
     ///
     /// # Errors
     ///
-    /// As [`Sandbox::try_new`].
+    /// As [`Sandbox::with_pool`].
     #[cfg(feature = "memory-probe")]
-    pub fn with_memory_probe(probe: crate::MemoryProbe) -> Result<Self, EngineError> {
-        Self::start(Probe::new(probe)).map_err(EngineError)
+    pub fn with_memory_probe(pool: Pool, probe: crate::MemoryProbe) -> Result<Self, EngineError> {
+        Self::start(pool, Probe::new(probe)).map_err(EngineError)
     }
 
-    fn start(probe: Probe) -> wasmtime::Result<Self> {
+    fn start(pool: Pool, probe: Probe) -> wasmtime::Result<Self> {
         let mut config = Config::new();
         probe.prepare(&mut config);
         config.epoch_interruption(true);
         config.max_wasm_stack(WASM_STACK);
         config.async_stack_size(CALL_STACK);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool.config()));
         let engine = Engine::new(&config)?;
         tick(&engine)?;
         let plain = contract(&engine)?;
@@ -70,6 +83,7 @@ impl Sandbox {
             plain: Arc::new(plain),
             with_wasi: Arc::new(with_wasi),
             compiling: Arc::new(Semaphore::new(1)),
+            places: Arc::new(Semaphore::new(usize::try_from(pool.calls.get()).unwrap_or(Semaphore::MAX_PERMITS))),
             probe,
         })
     }
@@ -91,7 +105,7 @@ impl Sandbox {
             let compiled = wasmtime::component::Component::new(&sandbox.engine, &bytes).map_err(LoadError::Compile)?;
             let linker = if outline.needs_wasi() { &sandbox.with_wasi } else { &sandbox.plain };
             let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
-            let linked = Linked::try_new(pre, &outline.exports, sandbox.probe.clone())?;
+            let linked = Linked::try_new(pre, &outline.exports, sandbox.places, sandbox.probe)?;
             Ok((outline, linked))
         };
         let compiled = tokio::task::spawn_blocking(work).await;

@@ -9,6 +9,7 @@
 //! | time | `tokio::time::timeout` around the call | [`CallError::OutOfTime`] |
 //! | computing | epoch ticks from an OS thread, counted per call | [`CallError::OutOfCpu`] |
 //! | memory | all linear memories of the store summed up | [`CallError::OutOfMemory`] |
+//! | calls at the same time | places of the [`Pool`] | further calls wait |
 //! | data to the host | wasmtime's host call fuel | [`CallError::Trap`] |
 //! | compiling | size and counts looked at before the compiler sees the bytes | [`LoadError::TooComplex`] |
 
@@ -26,6 +27,7 @@ mod limits;
 mod load_balancers;
 mod outcome;
 mod outline;
+mod pool;
 mod probe;
 mod provider;
 mod wasi;
@@ -35,6 +37,7 @@ pub use engine::{Sandbox, TICK};
 pub use error::{CONTRACT, CallError, EngineError, LoadError};
 pub use limits::Limits;
 pub use outline::Outline;
+pub use pool::Pool;
 #[cfg(feature = "memory-probe")]
 pub use probe::MemoryProbe;
 pub use provider::{Component, Provider};

@@ -33,6 +33,8 @@ pub(crate) struct Code {
     pub(crate) meta: Arc<meta::GuestIndices>,
     pub(crate) instances: Arc<instances::GuestIndices>,
     pub(crate) optional: Arc<Optional>,
+    /// Of the engine, for the calls of all providers.
+    places: Arc<Semaphore>,
     probe: Probe,
 }
 
@@ -66,6 +68,7 @@ impl Component {
             observer,
             // With none, a call that takes longer than a tick would never end.
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
+            places: Arc::clone(&self.code.places),
             probe: self.code.probe.clone(),
         };
         Provider {
@@ -134,12 +137,17 @@ pub(crate) struct Linked(Code);
 
 impl Linked {
     /// Finds the exports.
-    pub(crate) fn try_new(pre: InstancePre<CallState>, exports: &[String], probe: Probe) -> Result<Self, LoadError> {
+    pub(crate) fn try_new(
+        pre: InstancePre<CallState>,
+        exports: &[String],
+        places: Arc<Semaphore>,
+        probe: Probe,
+    ) -> Result<Self, LoadError> {
         let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
         let (meta, instances, optional) = (Arc::new(meta), Arc::new(instances), Arc::new(optional));
-        Ok(Self(Code { pre, meta, instances, optional, probe }))
+        Ok(Self(Code { pre, meta, instances, optional, places, probe }))
     }
 
     /// Asks for the description, with nothing granted.
@@ -153,6 +161,7 @@ impl Linked {
             events: None,
             observer: None,
             turns: Arc::new(Semaphore::new(1)),
+            places: Arc::clone(&code.places),
             probe: code.probe.clone(),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));

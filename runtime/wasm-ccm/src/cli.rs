@@ -1,20 +1,25 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod node_lifecycle;
+
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ccm_sandbox::Pool;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration::{parse, parse_period};
 use crate::grants::GrantArgs;
+use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
 use crate::{inspect, providers, run};
+pub(crate) use node_lifecycle::NodeLifecycleArgs;
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
@@ -81,9 +86,17 @@ pub(crate) struct RunArgs {
     /// How long the first lookup of a quiet moment waits for others.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse, help_heading = "Controllers")]
     pub(crate) lookup_batch_linger: Duration,
+    /// Most calls of providers at the same time; further ones wait.
+    #[arg(long, value_name = "N", default_value_t = Pool::default().calls, help_heading = "Controllers")]
+    pub(crate) provider_calls: NonZeroU32,
     /// Most Events that wait to be written.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(4095), help_heading = "Controllers")]
     pub(crate) event_queue: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) node_lifecycle: NodeLifecycleArgs,
+
+    #[command(flatten)]
+    pub(crate) leader: LeaderArgs,
 
     /// Address of health and metrics.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]

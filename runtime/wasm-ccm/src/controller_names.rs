@@ -34,7 +34,7 @@ impl Controller {
 
     /// Whether this version runs it.
     pub(crate) const fn is_served(self) -> bool {
-        matches!(self, Self::Node)
+        matches!(self, Self::Node | Self::NodeLifecycle)
     }
 
     fn named(name: &str) -> Option<Self> {
@@ -115,7 +115,7 @@ mod tests {
     fn what_would_not_run_is_refused_and_not_ignored() {
         let cases: [(&[&str], &str); 4] = [
             (&["cloud-node", "route"], "node-route-controller is not part of this version"),
-            (&["-cloud-node", "*"], "nothing would run"),
+            (&["-cloud-node", "-cloud-node-lifecycle", "*"], "nothing would run"),
             (&["-cloud-node"], "nothing would run"),
             (&[], "nothing would run"),
         ];

@@ -185,14 +185,22 @@ pub(crate) enum CredentialPlace {
 }
 
 impl CredentialPlace {
-    /// What can be said before there is a provider: nobody can give a process a variable later. Files and Secrets may come.
+    /// What can be said before there is a provider: nobody can give a process another variable later. Files and Secrets may
+    /// come.
     ///
     /// # Errors
     ///
-    /// The environment has no such variable.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// The environment has no such variable, or one with less than `min_bytes`.
+    pub(crate) fn check(&self, min_bytes: usize) -> Result<()> {
         match self {
-            Self::Environment(variable) => variable_value(variable).map(drop),
+            Self::Environment(variable) => {
+                let bytes = variable_value(variable)?.expose().len();
+                ensure!(
+                    bytes >= min_bytes,
+                    "the variable {variable} has less than {min_bytes} bytes; values this short cannot be kept out of answers: check it, or lower the limit min-credential-bytes"
+                );
+                Ok(())
+            }
             Self::File(_) | Self::Secret { .. } => Ok(()),
         }
     }

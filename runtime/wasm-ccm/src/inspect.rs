@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use ccm_cloud::{Descriptor, Place, Source, TlsSources};
-use ccm_sandbox::{CONTRACT, Outline, Sandbox};
+use ccm_sandbox::{CONTRACT, Outline, Pool, Sandbox};
 use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
@@ -37,7 +37,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         ..ProviderRecord::default()
     };
     let config = record.check()?;
-    let sandbox = Sandbox::try_new()?;
+    let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (component, digest) = runtime.block_on(load::component(&sandbox, &config, None))?;
     let inspection = Inspection {

@@ -84,7 +84,7 @@ impl ProviderRecord {
         drop(self.grants.operator().context("grants")?);
         let credentials = places(&self.credentials)?;
         for (name, place) in &credentials {
-            place.check().with_context(|| format!("credential {name}"))?;
+            place.check(limits.network.limits.min_credential_bytes).with_context(|| format!("credential {name}"))?;
         }
         if let Some(path) = &self.cloud_config {
             drop(read_bytes(path).with_context(|| cloud_config(path))?);

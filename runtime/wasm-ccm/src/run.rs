@@ -1,16 +1,14 @@
 //! `wasm-ccm run`: puts the process together.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_cloud::{Alone, NodeSelector};
-use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, Reflector, WriteGate, WriteGateSettings};
-use ccm_sandbox::Sandbox;
+use ccm_cloud::NodeSelector;
+use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
+use ccm_sandbox::{Pool, Sandbox};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -20,12 +18,14 @@ use crate::controller_names::{Controller, Selection};
 use crate::door::Walls;
 use crate::exchange_metrics::ExchangeMetrics;
 use crate::grants::once_each;
+use crate::health::Health;
+use crate::leader::{self, Campaign, Leader};
 use crate::limits::LimitSettings;
 use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
 use crate::providers::{self, ProviderConfig, ProviderRecord};
 use crate::serve::{Pages, Readiness};
-use crate::start::{NODES, Shared};
+use crate::start::{Reflectors, Shared};
 use crate::tasks::{EVENT_WRITER, Tasks};
 use crate::{api, load, logging, serve, start};
 
@@ -36,16 +36,17 @@ const MAX_WORKERS: usize = 4;
 ///
 /// # Errors
 ///
-/// Flags and local configuration that cannot be, and tasks that ended by themselves.
+/// Flags and local configuration that cannot be, tasks that ended by themselves, and the loss of the leadership.
 pub(crate) fn run(args: RunArgs) -> Result<()> {
     logging::start(args.logging_format, args.v);
     let providers = configured(&args)?;
     let selection = Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
+    let election = args.leader.settings()?;
     // More threads would only cost memory: the work is waiting, and the guests have limits of their own.
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
-    let ended = runtime.block_on(Box::pin(assemble(args, providers, selection)));
+    let ended = runtime.block_on(Box::pin(assemble(args, providers, selection, election)));
     // A compiler or a read from a dead disk cannot be stopped, and is not waited for.
     runtime.shutdown_background();
     ended
@@ -81,7 +82,12 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     Ok(list)
 }
 
-async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Selection) -> Result<()> {
+async fn assemble(
+    args: RunArgs,
+    providers: Vec<ProviderConfig>,
+    selection: Selection,
+    election: Option<leader::Settings>,
+) -> Result<()> {
     let readiness = Readiness::default();
     let mut registry = Registry::default();
     let process = ProcessMetrics::register(&mut registry);
@@ -89,7 +95,8 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     let exchanges = ExchangeMetrics::register(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let config = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
-    let client = Client::try_from(config).context("the API server's address or credentials cannot be used")?;
+    let client = Client::try_from(config.clone()).context("the API server's address or credentials cannot be used")?;
+    let leader = Leader::new(election, &mut registry);
 
     let mut tasks = Tasks::default();
     tasks.spawn_signals()?;
@@ -98,22 +105,33 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         let listener = serve::bind(SocketAddr::new(args.bind_address, args.secure_port)).await?;
         tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
         let tls = serve::tls(args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref()))?;
-        let pages = Pages { readiness: readiness.clone(), registry: Arc::new(registry), process };
+        let pages = Pages {
+            readiness: readiness.clone(),
+            health: Health::new(leader.check()),
+            leader: leader.seen(),
+            registry: Arc::new(registry),
+            process,
+        };
         tasks.spawn_background("health server", serve::serve(listener, tls, pages));
     }
 
     let gate = WriteGate::new(
-        client.clone(),
+        leader.client(&config)?,
         metrics.api.clone(),
         WriteGateSettings { request_timeout: args.kube_api_write_timeout },
-    );
+    )
+    .led_by(leader.leadership());
     let events = EventSettings { queue: args.event_queue.get(), ..EventSettings::default() };
     let (recorder, writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
     let drain = tasks.drain.clone();
     tasks.spawn_background(EVENT_WRITER, writer.run(drain));
 
-    let sandbox = Sandbox::try_new()?;
-    let reflector = Reflector::<Node>::new(client.clone(), &metrics.store);
+    let pool = Pool { calls: args.provider_calls, ..Pool::default() };
+    let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
+    let sandbox = Sandbox::with_pool(pool)?;
+    let reflectors = Reflectors::new(&client, &metrics, &readiness);
+    let stores = reflectors.stores();
+    let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
     let surroundings = Surroundings {
         sandbox,
         client: client.clone(),
@@ -121,12 +139,9 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
         observer: Arc::new(calls),
         walls: Walls {
             client: client.clone(),
-            leadership: Arc::new(Alone),
+            leadership: leader.leadership(),
             exchanges: Arc::new(exchanges),
-            nodes: selection.has(Controller::Node).then(|| {
-                let labels = NodeLabels::new(reflector.reader(), reflector.first_list());
-                Arc::new(labels) as Arc<dyn NodeSelector>
-            }),
+            nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
             cluster_name: args.cluster_name.clone(),
             cluster_cidrs: args.cluster_cidr.clone(),
             trace_http: args.trace_http,
@@ -136,24 +151,63 @@ async fn assemble(args: RunArgs, providers: Vec<ProviderConfig>, selection: Sele
     };
     // All that is waited for, from the beginning: nobody may find the process ready between two steps.
     providers.iter().for_each(|provider| surroundings.announce(provider));
-    if selection.has(Controller::Node) {
-        readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
-    }
-    let prepared = async {
-        api::wait_for(&client, &readiness).await;
-        try_join_all(providers.iter().map(|provider| surroundings.obtain(provider))).await
-    };
+    let Some(()) = tasks.unless_stopped(api::wait_for(&client, &readiness)).await? else { return tasks.stop().await };
+    reflectors.start(&mut tasks, &readiness);
+    let prepared = try_join_all(providers.iter().map(|provider| surroundings.obtain(provider)));
     let Some(providers) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
     load::check_together(&providers)?;
+
+    // Not before: a process that cannot work must not keep others from it.
+    if matches!(leader, Leader::Candidate(_)) && tasks.unless_stopped(stores.complete()).await?.is_none() {
+        return tasks.stop().await;
+    }
+    let mut campaign = leader.campaign(config, &metrics)?;
+    if let Some(candidate) = &mut campaign
+        && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
+    {
+        // It may have won in this very moment.
+        return retire(tasks, campaign).await;
+    }
 
     for controller in Controller::ALL.into_iter().filter(|controller| selection.has(*controller)) {
         let what = if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
         tracing::info!(controller = controller.name(), "{what}");
     }
     let providers = providers.into_iter().map(Arc::new).collect();
-    let shared = Shared::new(&mut tasks, &args, providers, gate, recorder, metrics, readiness);
-    start::controllers(&mut tasks, &shared, &selection, reflector);
-    let ended = tasks.unless_stopped(std::future::pending::<Infallible>()).await;
-    let stopped = tasks.stop().await;
-    ended.map(drop).and(stopped)
+    let shared = Shared::new(&mut tasks, &args, stores, providers, gate, recorder, metrics);
+    start::controllers(&mut tasks, &shared, &selection);
+    let lost = async {
+        match &mut campaign {
+            Some(campaign) => campaign.lost().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = match tasks.unless_stopped(lost).await {
+        Ok(Some(lost)) => {
+            // Nothing more is written, nor waited for.
+            drop(tasks);
+            if let Some(campaign) = &mut campaign {
+                campaign.end().await;
+            }
+            return Err(lost);
+        }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    retire(tasks, campaign).await.and(ended)
+}
+
+/// Ends everything in order, and hands the Lease on last.
+async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
+    let Some(mut campaign) = campaign else { return tasks.stop().await };
+    let stopped = tokio::select! {
+        lost = campaign.lost() => Err(lost),
+        stopped = tasks.stop() => match stopped {
+            Ok(()) => Ok(()),
+            // Something still works: the Lease has to end by itself.
+            Err(error) => return Err(error),
+        },
+    };
+    campaign.end().await;
+    stopped
 }

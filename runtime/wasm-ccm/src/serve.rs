@@ -23,6 +23,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::health::Health;
+use crate::leader::Seen;
 use crate::metrics::ProcessMetrics;
 
 /// Connections at the same time; more wait. Probes and scrapers need a handful.
@@ -58,6 +60,9 @@ impl Readiness {
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) readiness: Readiness,
+    pub(crate) health: Health,
+    /// None without leader election.
+    pub(crate) leader: Option<Seen>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) process: ProcessMetrics,
 }
@@ -70,9 +75,16 @@ impl Pages {
             return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served\n".to_owned());
         }
         match request.uri().path() {
-            "/livez" | "/healthz" => page(StatusCode::OK, TEXT, "ok".to_owned()),
+            "/livez" | "/healthz" => {
+                let (status, text) = self.health.all(request.uri().query().unwrap_or_default());
+                page(status, TEXT, text)
+            }
             "/readyz" => {
-                let (ready, text) = self.readiness.report();
+                let (ready, mut text) = self.readiness.report();
+                // Whoever stands by is ready.
+                if let Some(leader) = &self.leader {
+                    text += &format!("{}\n", leader.line());
+                }
                 page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
             }
             "/metrics" => {
@@ -82,6 +94,11 @@ impl Pages {
                     Ok(()) => page(StatusCode::OK, OPEN_METRICS, text),
                     Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics: {error}\n")),
                 }
+            }
+            path if let Some((status, text)) =
+                path.strip_prefix("/healthz/").and_then(|name| self.health.one(name)) =>
+            {
+                page(status, TEXT, text)
             }
             _ => page(StatusCode::NOT_FOUND, TEXT, "try /livez, /healthz, /readyz or /metrics\n".to_owned()),
         }
@@ -187,7 +204,8 @@ mod tests {
     fn pages() -> Pages {
         let mut registry = Registry::default();
         let process = ProcessMetrics::register(&mut registry);
-        Pages { readiness: Readiness::default(), registry: Arc::new(registry), process }
+        let (readiness, health) = (Readiness::default(), Health::new([]));
+        Pages { readiness, health, leader: None, registry: Arc::new(registry), process }
     }
 
     async fn get(pages: &Pages, path: &str) -> (u16, String) {

@@ -1,14 +1,19 @@
 //! Starts the controllers: what they share, and what each takes from the command line.
+//!
+//! A standby has all of it but the controllers: its stores are filled and its providers are loaded, so that it can begin as
+//! soon as it leads.
 
 mod node;
+mod node_lifecycle;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{BatchSettings, Batcher, Lookups, Member};
-use ccm_controllers::{EventRecorder, Metrics, Reflector, WriteGate};
+use ccm_controllers::{EventRecorder, FirstList, Metrics, Reflector, ReflectorHandle, WriteGate};
 use ccm_sandbox::Provider;
 use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
@@ -19,11 +24,69 @@ use crate::tasks::Tasks;
 const LOOKUP_CALLS: u32 = 5;
 
 /// Name of what must be true of the Nodes before the process is ready.
-pub(crate) const NODES: &str = "nodes";
+const NODES: &str = "nodes";
+
+/// One reflector per kind, which all controllers share.
+pub(crate) struct Reflectors {
+    nodes: Reflector<Node>,
+}
+
+/// What controllers take from the reflectors, once those run.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pub(crate) nodes: ReflectorHandle<Node>,
+}
+
+impl Reflectors {
+    /// Reads nothing yet.
+    pub(crate) fn new(client: &Client, metrics: &Metrics, readiness: &Readiness) -> Self {
+        // Every controller needs them.
+        readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
+        Self { nodes: Reflector::new(client.clone(), &metrics.store) }
+    }
+
+    /// What controllers take.
+    pub(crate) fn stores(&self) -> Stores {
+        Stores { nodes: self.nodes.handle() }
+    }
+
+    /// Lets them run, and says how they stand until they are complete.
+    pub(crate) fn start(self, tasks: &mut Tasks, readiness: &Readiness) {
+        let stop = tasks.stop.clone();
+        let known = follow(NODES, self.nodes.first_list(), readiness.clone());
+        tasks.spawn_controller("reflector of Nodes", self.nodes.run(stop.clone()));
+        tasks.spawn_controller("readiness of Nodes", async move {
+            stop.run_until_cancelled(known).await;
+            stop.cancelled().await;
+        });
+    }
+}
+
+impl Stores {
+    /// Waits until they are filled. Never ends when a reflector does before, which the process notices by itself.
+    pub(crate) async fn complete(&self) {
+        if !self.nodes.first_list().complete().await {
+            std::future::pending().await
+        }
+    }
+}
+
+/// Says how a first list stands until it is complete.
+async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
+    while let Err(why) = first_list.state() {
+        readiness.set(check, Err(why));
+        if !first_list.changed().await {
+            // The reflector is gone, which the process notices by itself.
+            return;
+        }
+    }
+    readiness.set(check, Ok(()));
+}
 
 /// What controllers share.
 pub(crate) struct Shared<'a> {
     args: &'a RunArgs,
+    stores: Stores,
     providers: Vec<Arc<Provider>>,
     lookups: Lookups,
     /// How long one lookup may take, with its waiting.
@@ -31,7 +94,6 @@ pub(crate) struct Shared<'a> {
     gate: WriteGate,
     recorder: EventRecorder,
     metrics: Metrics,
-    readiness: Readiness,
 }
 
 impl<'a> Shared<'a> {
@@ -39,11 +101,11 @@ impl<'a> Shared<'a> {
     pub(crate) fn new(
         tasks: &mut Tasks,
         args: &'a RunArgs,
+        stores: Stores,
         providers: Vec<Arc<Provider>>,
         gate: WriteGate,
         recorder: EventRecorder,
         metrics: Metrics,
-        readiness: Readiness,
     ) -> Self {
         let batches = BatchSettings {
             max_nodes: args.lookup_batch_nodes,
@@ -60,16 +122,16 @@ impl<'a> Shared<'a> {
         let lookups = Lookups::new(providers.iter().map(member).collect());
         let call_time = providers.iter().map(|provider| provider.call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
-        Self { args, providers, lookups, lookup_timeout, gate, recorder, metrics, readiness }
+        Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics }
     }
 }
 
 /// Starts those that were asked for.
-pub(crate) fn controllers(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selection, mut nodes: Reflector<Node>) {
-    if !selection.has(Controller::Node) {
-        return;
+pub(crate) fn controllers(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selection) {
+    if selection.has(Controller::Node) {
+        node::start(tasks, shared);
     }
-    node::start(tasks, shared, &mut nodes);
-    let stop = tasks.stop.clone();
-    tasks.spawn_controller("reflector of Nodes", nodes.run(stop));
+    if selection.has(Controller::NodeLifecycle) {
+        node_lifecycle::start(tasks, shared);
+    }
 }

@@ -8,35 +8,21 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::time::Instant;
 
 use super::view::version;
+use crate::warnings::Warnings;
 
 #[derive(Default)]
 struct Entry {
     uid: String,
     /// Whether it counts as uninitialised.
     waiting: bool,
-    /// The last warnings.
-    warned: Option<Warned>,
+    warnings: Warnings,
     /// Resource version after our last write, which removed the taint.
     finished: Option<u64>,
     /// The taint was to be removed by us, and nobody knows whether it was.
     unanswered: bool,
 }
-
-/// Warnings about one Node in one period.
-struct Warned {
-    last: String,
-    at: Instant,
-    /// Since when they are counted.
-    since: Instant,
-    count: usize,
-}
-
-/// Most different warnings about one Node in the time after which the same one is given again. A message with a time or a
-/// request ID in it is another one each time.
-const MAX_WARNINGS: usize = 10;
 
 /// By name of the Node.
 pub(crate) struct Memory {
@@ -80,7 +66,7 @@ impl Memory {
         }
         entry.finished = version(node);
         entry.unanswered = false;
-        entry.warned = None;
+        entry.warnings = Warnings::default();
         if std::mem::take(&mut entry.waiting) {
             self.waiting.dec();
         }
@@ -110,49 +96,13 @@ impl Memory {
         }
     }
 
-    /// Whether `warning` is to be given: when it is another one than the last, or that was given `repeat` ago; at most
-    /// [`MAX_WARNINGS`] times in `repeat`.
+    /// As [`Warnings::is_news`].
     pub(crate) fn is_news(&self, name: &str, warning: &str, repeat: Duration) -> bool {
-        let mut nodes = self.nodes.lock();
-        let Some(entry) = nodes.get_mut(name) else { return false };
-        let now = Instant::now();
-        let young = |then: Instant| now.duration_since(then) < repeat;
-        let warned = entry.warned.get_or_insert_with(|| Warned { last: String::new(), at: now, since: now, count: 0 });
-        if !young(warned.since) {
-            (warned.since, warned.count) = (now, 0);
-        }
-        if (warned.last == warning && young(warned.at)) || warned.count >= MAX_WARNINGS {
-            return false;
-        }
-        warning.clone_into(&mut warned.last);
-        warned.at = now;
-        warned.count = warned.count.saturating_add(1);
-        true
+        self.nodes.lock().get_mut(name).is_some_and(|entry| entry.warnings.is_news(warning, repeat))
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.lock().len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const REPEAT: Duration = Duration::from_secs(600);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_message_that_is_new_each_time_is_not_given_for_ever() {
-        let memory = Memory::new(Gauge::default());
-        let node = Node {
-            metadata: kube::core::ObjectMeta { name: Some("n".into()), ..Default::default() },
-            ..Node::default()
-        };
-        memory.is_waiting(&node);
-        let given = (0..100).filter(|i| memory.is_news("n", &format!("request {i}"), REPEAT)).count();
-        assert_eq!(given, MAX_WARNINGS);
-        tokio::time::advance(REPEAT).await;
-        assert!(memory.is_news("n", "request 100", REPEAT));
     }
 }

@@ -17,9 +17,9 @@ mod memory;
 mod refresh;
 mod selector;
 mod sync;
-mod view;
+pub(crate) mod view;
 mod wake;
-mod write;
+pub(crate) mod write;
 
 #[cfg(test)]
 mod tests;

@@ -218,14 +218,9 @@ impl Syncer {
             // The cloud's list may still change; a wrong annotation stays wrong.
             WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => Verdict::Backoff,
             WriteError::ProvidedIp { .. } => Verdict::Change,
-            WriteError::Api(error) | WriteError::Unanswered(error) => match error {
-                error if error.is_denied() => Verdict::Backoff,
-                ApiError::Refused { .. } | ApiError::Closed => {
-                    Verdict::After(self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY))
-                }
-                ApiError::Unavailable { retry_after: Some(after), .. } => Verdict::After(reaction::bounded(*after)),
-                _ => Verdict::Backoff,
-            },
+            WriteError::Api(error) | WriteError::Unanswered(error) => {
+                reaction::after_api_error(error, self.settings.slow_retry)
+            }
         }
     }
 

@@ -33,7 +33,7 @@ const METADATA_ONLY: HeaderValue =
 const FIELD_MANAGER: &str = "cloud-node-controller";
 
 const GET: Purpose = Purpose { verb: "get", resource: "nodes" };
-const PATCH: Purpose = Purpose { verb: "patch", resource: "nodes" };
+pub(crate) const PATCH: Purpose = Purpose { verb: "patch", resource: "nodes" };
 const PATCH_STATUS: Purpose = Purpose { verb: "patch", resource: "nodes/status" };
 
 /// Whether pods may be scheduled on a Node before it has the cloud's addresses.
@@ -82,13 +82,19 @@ pub(crate) enum Written {
 /// Writes Nodes.
 #[derive(Clone)]
 pub(crate) struct NodeWriter {
-    gate: WriteGate,
-    api: Api<Node>,
+    pub(crate) gate: WriteGate,
+    pub(crate) api: Api<Node>,
+    manager: &'static str,
 }
 
 impl NodeWriter {
     pub(crate) fn new(gate: WriteGate) -> Self {
-        Self { api: Api::all(gate.client()), gate }
+        Self::named(gate, FIELD_MANAGER)
+    }
+
+    /// The same under another name in `metadata.managedFields`.
+    pub(crate) fn named(gate: WriteGate, manager: &'static str) -> Self {
+        Self { api: Api::all(gate.client()), gate, manager }
     }
 
     /// Gives a Node what the cloud knows of it and takes the taint away.
@@ -191,12 +197,18 @@ impl NodeWriter {
 
     /// Sends a merge patch. Only the metadata comes back: what else the Node has afterwards is known, since the patch holds
     /// for the resource version that was read, and the API server need not write out the whole Node.
-    async fn patch(&self, purpose: Purpose, name: &str, body: &Value) -> Result<PartialObjectMeta<Node>, ApiError> {
+    pub(crate) async fn patch(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        body: &Value,
+    ) -> Result<PartialObjectMeta<Node>, ApiError> {
         let request = Request::new(self.api.resource_url());
         let patch = Patch::Merge(body);
+        let params = PatchParams { field_manager: Some(self.manager.into()), ..PatchParams::default() };
         let request = match purpose.resource.split_once('/') {
-            Some((_, subresource)) => request.patch_subresource(subresource, name, &params(), &patch),
-            None => request.patch_metadata(name, &params(), &patch),
+            Some((_, subresource)) => request.patch_subresource(subresource, name, &params, &patch),
+            None => request.patch_metadata(name, &params, &patch),
         };
         let sent = async {
             let mut request = request.map_err(kube::Error::BuildRequest)?;
@@ -207,7 +219,7 @@ impl NodeWriter {
     }
 
     /// After a write that failed: reads the Node again when another writer was first. Returns how it ended, if it did.
-    async fn after(&self, error: ApiError, live: &mut Live) -> Result<Option<Written>, WriteError> {
+    pub(crate) async fn after(&self, error: ApiError, live: &mut Live) -> Result<Option<Written>, WriteError> {
         match error {
             ApiError::NotFound => return Ok(Some(Written::Gone)),
             ApiError::Conflict => {}
@@ -230,21 +242,17 @@ impl NodeWriter {
 }
 
 /// The newest state of a Node that is known, and how often it may be read again.
-struct Live {
-    node: Arc<Node>,
+pub(crate) struct Live {
+    pub(crate) node: Arc<Node>,
     delays: ConstantBackoff,
 }
 
 impl Live {
-    fn new(node: Arc<Node>) -> Self {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
         let delays =
             ConstantBuilder::new().with_delay(CONFLICT_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter().build();
         Self { node, delays }
     }
-}
-
-fn params() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
 }
 
 fn provided_ip(node: &Node, reason: ProvidedIpError) -> WriteError {

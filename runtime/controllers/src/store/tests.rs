@@ -226,3 +226,56 @@ async fn a_list_that_is_refused_is_tried_less_and_less_often_and_says_why() {
     assert!((8..=25).contains(&tries), "{tries} tries in 5 minutes");
     assert!(first_list.state().unwrap_err().contains("(403)"), "{:?}", first_list.state());
 }
+
+/// A standby's watch runs for hours before its controllers start.
+#[tokio::test(start_paused = true)]
+async fn whoever_subscribes_late_is_told_of_every_object_and_until_then_nobody_holds_up_the_watch() {
+    let Bench { nodes, api, .. } = bench();
+    for i in 0..SUBSCRIBER_BOUND + 10 {
+        api.add(node(&format!("n{i}")).0);
+    }
+    let handle = nodes.handle();
+    let mut task = JoinSet::new();
+    task.spawn(nodes.run(CancellationToken::new()));
+    assert!(handle.first_list().complete().await);
+    assert_eq!(handle.reader().len(), SUBSCRIBER_BOUND + 10);
+    for _ in 0..2 {
+        let mut keys = handle.subscribe();
+        let mut told = HashSet::new();
+        while told.len() < SUBSCRIBER_BOUND + 10 {
+            assert!(told.insert(keys.recv().await.unwrap().name), "each once");
+        }
+    }
+    task.shutdown().await;
+    assert!(handle.subscribe().recv().await.is_none(), "the reflector has ended");
+}
+
+/// The pause after a failure can be half a minute.
+#[tokio::test(start_paused = true)]
+async fn whoever_subscribes_while_the_watch_fails_is_told_at_once() {
+    let Bench { mut nodes, api, .. } = bench();
+    nodes.take(watcher::Event::Init);
+    nodes.take(watcher::Event::InitApply(good("a")));
+    nodes.take(watcher::Event::InitDone);
+    api.refuse("GET /api/v1/nodes", 500, 1_000);
+    let handle = nodes.handle();
+    let mut task = JoinSet::new();
+    task.spawn(nodes.run(CancellationToken::new()));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let asked = tokio::time::Instant::now();
+    assert_eq!(handle.subscribe().recv().await.unwrap().name, "a");
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+}
+
+/// What changes after the subscription is told as well.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_lost_between_what_there_is_and_what_changes() {
+    let Bench { nodes, api, .. } = bench();
+    api.refuse("GET /api/v1/nodes", 500, 2);
+    let handle = nodes.handle();
+    let mut keys = handle.subscribe();
+    let mut task = JoinSet::new();
+    task.spawn(nodes.run(CancellationToken::new()));
+    api.add(node("late").0);
+    assert_eq!(keys.recv().await.unwrap().name, "late", "subscribed before the first list");
+}

@@ -53,6 +53,12 @@ impl State {
         self.nodes.remove(name);
     }
 
+    /// Another Node of the same name, or the first one.
+    pub(crate) fn create(&mut self, node: Value) {
+        let name = node["metadata"]["name"].as_str().unwrap().to_owned();
+        self.store(&name, node);
+    }
+
     fn answer(&mut self, call: &Call) -> (u16, Value) {
         let (verb, path) = call.line.split_once(' ').unwrap();
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -76,6 +82,17 @@ impl State {
                 patch.as_object_mut().unwrap().retain(|key, _| (key == "status") == (rest == ["status"]));
                 merge(&mut node, &patch);
                 (200, self.store(name, node))
+            }
+            ("DELETE", ["api", "v1", "nodes", name]) => {
+                let Some(node) = self.nodes.get(*name) else { return (404, Value::Null) };
+                let wanted = &call.body["preconditions"];
+                let differs = |part: &str| !wanted[part].is_null() && wanted[part] != node["metadata"][part];
+                if differs("uid") || differs("resourceVersion") {
+                    return (409, Value::Null);
+                }
+                let details = json!({ "name": name, "kind": "nodes", "uid": node["metadata"]["uid"] });
+                self.nodes.remove(*name);
+                (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "details": details }))
             }
             ("POST", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
                 let name = call.body["metadata"]["name"].as_str().unwrap().to_owned();
@@ -175,6 +192,16 @@ impl FakeApi {
 
     pub(crate) fn json(&self, name: &str) -> Value {
         self.state.lock().nodes[name].clone()
+    }
+
+    /// Whether there is a Node of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.state.lock().nodes.contains_key(name)
+    }
+
+    /// All Events as they are.
+    pub(crate) fn raw_events(&self) -> Vec<Value> {
+        self.state.lock().events.values().cloned().collect()
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 pub(crate) struct FakeCloud {
     answers: Mutex<HashMap<String, VecDeque<Finding>>>,
     calls: Mutex<Vec<Vec<Node>>>,
+    needs: Mutex<Vec<Need>>,
     delay: Duration,
 }
 
@@ -30,6 +31,11 @@ impl FakeCloud {
         self.calls.lock().clone()
     }
 
+    /// What each call was for.
+    pub(crate) fn needs(&self) -> Vec<Need> {
+        self.needs.lock().clone()
+    }
+
     /// Names of all Nodes that were asked about, in alphabetical order.
     pub(crate) fn asked(&self) -> Vec<String> {
         let mut names: Vec<String> = self.calls.lock().iter().flatten().map(|node| node.name.clone()).collect();
@@ -42,13 +48,14 @@ impl FakeCloud {
         let (batcher, work) = Batcher::new(Arc::clone(self), BatchSettings::default());
         let mut task = JoinSet::new();
         task.spawn(work);
-        (Lookups::new(vec![Member { schemes: vec![], batcher }]), task)
+        (Lookups::new(vec![Member { schemes: vec!["fake".into()], batcher }]), task)
     }
 }
 
 impl Instances for FakeCloud {
-    async fn find(&self, nodes: Vec<Node>, _: Need) -> Result<Vec<Finding>, FindError> {
+    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
         self.calls.lock().push(nodes.clone());
+        self.needs.lock().push(need);
         tokio::time::sleep(self.delay).await;
         let mut answers = self.answers.lock();
         let mut answer = |node: &Node| {

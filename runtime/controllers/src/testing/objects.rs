@@ -42,6 +42,18 @@ impl Draft {
         self
     }
 
+    /// Status of its condition Ready.
+    pub(crate) fn ready(mut self, status: &str) -> Self {
+        self.0["status"]["conditions"] = json!([{ "type": "Ready", "status": status }]);
+        self
+    }
+
+    /// Seconds since its creation.
+    pub(crate) fn aged(mut self, seconds: i64) -> Self {
+        self.0["metadata"]["creationTimestamp"] = json!(Timestamp::now() - SignedDuration::from_secs(seconds));
+        self
+    }
+
     pub(crate) fn label(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["labels"][name] = json!(value);
         self

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -26,6 +26,20 @@ fn bench() -> Bench {
     Bench { api, gate, registry }
 }
 
+/// A leadership that lasts for so many more milliseconds.
+#[derive(Default)]
+struct Term(AtomicU64);
+
+impl Leadership for Term {
+    fn may_write(&self) -> bool {
+        !self.time_left().is_zero()
+    }
+
+    fn time_left(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
 impl Bench {
     fn count(&self, outcome: &str) -> f64 {
         let labels = format!("{{verb=\"get\",resource=\"nodes\",outcome=\"{outcome}\"}}");
@@ -35,17 +49,34 @@ impl Bench {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_the_gate_is_closed_but_reads_go_on() {
-    let open = Arc::new(AtomicBool::new(false));
+    let term = Arc::new(Term::default());
     let mut bench = bench();
-    let check = Arc::clone(&open);
-    bench.gate = bench.gate.open_while(move || check.load(Ordering::SeqCst));
+    bench.gate = bench.gate.led_by(Arc::clone(&term) as Arc<dyn Leadership>);
     let nodes = Api::<Node>::all(bench.gate.client());
     assert!(matches!(bench.gate.write(GET, nodes.get("node0")).await, Err(ApiError::Closed)));
     assert_eq!(bench.api.lines(), [""; 0]);
     assert!(bench.gate.read(GET, nodes.get("node0")).await.is_ok());
-    open.store(true, Ordering::SeqCst);
+    term.0.store(60_000, Ordering::SeqCst);
     assert!(bench.gate.write(GET, nodes.get("node0")).await.is_ok());
     assert!(bench.count("closed") == 1.0 && bench.count("ok") == 2.0);
+}
+
+/// Longer than that another process may write.
+#[tokio::test(start_paused = true)]
+async fn a_write_takes_no_longer_than_the_leadership_lasts() {
+    let mut bench = bench();
+    bench.gate = bench.gate.led_by(Arc::new(Term(AtomicU64::new(4_000))));
+    bench.api.silence("node0");
+    let nodes = Api::<Node>::all(bench.gate.client());
+    for (is_write, seconds) in [(true, 4), (false, 10)] {
+        let begun = Instant::now();
+        let answer = match is_write {
+            true => bench.gate.write(GET, nodes.get("node0")).await,
+            false => bench.gate.read(GET, nodes.get("node0")).await,
+        };
+        assert!(matches!(answer, Err(ApiError::TimedOut(limit)) if limit == Duration::from_secs(seconds)));
+        assert_eq!(begun.elapsed().as_secs(), seconds);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,7 +163,9 @@ impl Network {
         permit: &mut Permit,
     ) -> Result<(Raw, Rendered, Held<'a>), (TransportError, Option<Rendered>)> {
         let limits = *self.limits();
-        let time = limits.request_time.min(call.remaining());
+        // What takes longer would arrive when another process may already make changes.
+        let term = if request.effect == Effect::Read { Duration::MAX } else { self.parts.leadership.time_left() };
+        let time = limits.request_time.min(call.remaining()).min(term);
         let body = std::mem::take(&mut rendered.body);
         let sent = client
             .request(request.method.into(), rendered.url.clone())
@@ -173,7 +175,7 @@ impl Network {
             .send();
         let answer = match sent.await {
             Ok(answer) => answer,
-            Err(error) => return Err((self.unanswered(error, request, &rendered, time), Some(rendered))),
+            Err(error) => return Err((self.unanswered(error, request, &rendered, time, term), Some(rendered))),
         };
         let status = answer.status().as_u16();
         let answer_headers = answer.headers().clone();
@@ -199,13 +201,19 @@ impl Network {
         request: &Request,
         rendered: &Rendered,
         time: Duration,
+        term: Duration,
     ) -> TransportError {
         let place = format!("endpoint {:?} ({})", request.endpoint, rendered.url.origin().ascii_serialization());
         let mut error = client::transport_error(error, &format!("no answer of {place}"));
         if error.reason == TransportReason::Timeout {
-            let of_call =
-                if time < self.limits().request_time { "what the call has left" } else { "limit request-time" };
-            error.message = format!("no answer of {place} within {time:.1?} ({of_call})");
+            let whose = if time == term {
+                "until another process may be the leader"
+            } else if time < self.limits().request_time {
+                "what the call has left"
+            } else {
+                "limit request-time"
+            };
+            error.message = format!("no answer of {place} within {time:.1?} ({whose})");
         }
         error
     }

@@ -1,15 +1,17 @@
 //! Guests that compute, beside everything else that the process has to do.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Instances as _, Need};
+use ccm_egress::Door;
 use ccm_egress::settings::Settings;
-use ccm_sandbox::{Limits, TICK};
+use ccm_sandbox::{Limits, Pool, Sandbox, TICK};
 use tokio::task::JoinSet;
 
-use crate::rig::{HOSTILE_WASI, Rig, map, node};
+use crate::rig::{HOSTILE, HOSTILE_WASI, Record, Rig, component, map, node};
 
 /// Two calls that spin until they are stopped, on the workers of the runtime. The computing time of each, the lesser first.
 async fn two_spin(rig: Arc<Rig>) -> [Duration; 2] {
@@ -96,4 +98,27 @@ async fn no_turns_at_all_count_as_one() {
         ..Limits::default()
     };
     assert_eq!(Rig::hostile(limits).await.attack("spin").await.1, "out-of-cpu");
+}
+
+/// Without waiting, the second of them would be refused its instance.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_beyond_the_pool_waits_for_a_place_and_its_time_begins_afterwards() {
+    let sandbox = Sandbox::with_pool(Pool { calls: NonZeroU32::MIN, ..Pool::default() }).unwrap();
+    let limits = Limits {
+        call_cpu: Duration::from_millis(200),
+        call_time: Duration::from_millis(500),
+        busy_calls: 4,
+        ..Limits::default()
+    };
+    let record = Arc::new(Record::default());
+    let component = sandbox.load(component(HOSTILE), limits, false).await.unwrap();
+    let provider = Arc::new(component.into_provider(Door::closed(), None, Some(Arc::clone(&record) as _)));
+    let mut spinning = JoinSet::new();
+    for _ in 0..4 {
+        let provider = Arc::clone(&provider);
+        spinning.spawn(async move { provider.find(vec![node("spin")], Need::Metadata).await.unwrap_err() });
+    }
+    spinning.join_all().await;
+    let ends: Vec<_> = record.take_ends().into_iter().map(|end| end.outcome).collect();
+    assert_eq!(ends, ["out-of-cpu"; 4], "they would have run out of time together");
 }

@@ -1,15 +1,14 @@
 //! The node controller.
 
-use ccm_controllers::{FirstList, NodeController, NodeControllerParts, NodeSettings, Reflector};
-use k8s_openapi::api::core::v1::Node;
+use ccm_controllers::{NodeController, NodeControllerParts, NodeSettings};
 
-use super::{NODES, Shared};
-use crate::serve::Readiness;
+use super::Shared;
 use crate::tasks::Tasks;
 
-/// Starts the node controller, and what makes the process ready.
-pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, nodes: &mut Reflector<Node>) {
+/// Starts the node controller.
+pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
     let args = shared.args;
+    let nodes = &shared.stores.nodes;
     let controller = NodeController::new(NodeControllerParts {
         gate: shared.gate.clone(),
         store: nodes.reader(),
@@ -30,22 +29,5 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, nodes: &mut Reflecto
         },
     });
     let stop = tasks.stop.clone();
-    tasks.spawn_controller("node controller", controller.run(stop.clone()));
-    let readiness = follow(nodes.first_list(), shared.readiness.clone());
-    tasks.spawn_controller("readiness of Nodes", async move {
-        stop.run_until_cancelled(readiness).await;
-        stop.cancelled().await;
-    });
-}
-
-/// Says how the list of Nodes stands until it is complete.
-async fn follow(mut first_list: FirstList, readiness: Readiness) {
-    while let Err(why) = first_list.state() {
-        readiness.set(NODES, Err(why));
-        if !first_list.changed().await {
-            // The reflector is gone, which the process notices by itself.
-            return;
-        }
-    }
-    readiness.set(NODES, Ok(()));
+    tasks.spawn_controller("node controller", controller.run(stop));
 }

@@ -57,6 +57,11 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
             vec!["--controllers", "\"node\"", "cloud-node-controller"],
         ),
         (
+            "a credential in a variable that is too short, which nobody can mend while the process waits",
+            vec![provider.clone(), "--limit=min-credential-bytes=1MiB".into(), "--credential=token=env:PATH".into()],
+            vec!["credential token", "PATH", "min-credential-bytes"],
+        ),
+        (
             "unknown limit",
             vec![provider.clone(), "--limit=memory=1MiB".into()],
             vec!["--limit", "memory", "memory-bytes"],

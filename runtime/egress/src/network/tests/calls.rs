@@ -51,6 +51,30 @@ impl Leadership for Wavering {
     }
 }
 
+/// Leads, for a moment only.
+struct Brief;
+
+impl Leadership for Brief {
+    fn may_write(&self) -> bool {
+        true
+    }
+
+    fn time_left(&self) -> Duration {
+        200 * MS
+    }
+}
+
+/// Afterwards another process may make changes.
+#[tokio::test]
+async fn a_change_takes_no_longer_than_the_leadership_lasts_and_a_read_does() {
+    let slow = |_: &Asked| Reply::Late(800 * MS, Box::new(|| reply("200 OK", "", "{}")));
+    let rig = Rig::with(Cloud::start(slow), Arc::default(), Arc::new(Brief), |settings| settings.retry.attempts = 1);
+    let error = rig.send(post(Effect::Once)).await.unwrap_err();
+    assert_eq!((error.reason, error.maybe_sent), (TransportReason::Timeout, true));
+    assert!(error.message.contains("within 200.0ms (until another process may be the leader)"), "{error}");
+    assert_eq!(rig.send(post(Effect::Read)).await.unwrap().status, 200);
+}
+
 #[tokio::test]
 async fn one_no_is_enough_when_a_change_is_sent() {
     let leadership = Arc::new(Wavering(AtomicUsize::new(0)));

@@ -13,7 +13,7 @@ use ccm_egress::config_file::ConfigFile;
 use ccm_egress::credentials::CredentialSource;
 use ccm_egress::log::LogLimits;
 use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver};
-use ccm_sandbox::{CallEnd, CallObserver, Limits, Provider, Sandbox};
+use ccm_sandbox::{CallEnd, CallObserver, Limits, Pool, Provider, Sandbox};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -174,7 +174,7 @@ impl Scenario {
 
         let seen = Arc::clone(&record);
         let probe = move |function: &'static str, memory: &[u8]| seen.keep(&format!("memory {function}"), memory);
-        let sandbox = Sandbox::with_memory_probe(Arc::new(probe)).unwrap();
+        let sandbox = Sandbox::with_memory_probe(Pool::default(), Arc::new(probe)).unwrap();
         let provider = setup.start_in(&sandbox, SCRIPTED).await;
         let mut canaries = vec![
             ("token", TOKEN),

@@ -1,0 +1,57 @@
+//! The DELETE of a Node.
+//!
+//! It is bound to the UID **and** the `resourceVersion` of the state that was judged. The UID alone would delete a Node that
+//! has become Ready a moment ago. A kubelet that writes its status all the time makes the request fail with a conflict, but
+//! not impossible: the Node is then read from the API server, judged anew, and only this short way lies between the reading
+//! and the next attempt. So the newest state decides, also where the store lags behind.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Preconditions};
+use tokio::time::Instant;
+
+use super::decision::{Identity, Standing, standing};
+use crate::node::write::{Live, NodeWriter, WriteError};
+use crate::write_gate::Purpose;
+
+const DELETE: Purpose = Purpose { verb: "delete", resource: "nodes" };
+
+/// How a deletion ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deletion {
+    /// Deleted, by this request.
+    Done,
+    /// The Node is gone, another one, being deleted, or Ready.
+    Unneeded,
+    /// It took so long that the proof is none any more.
+    Late,
+}
+
+impl NodeWriter {
+    /// Deletes a Node whose machine is proven to be absent, as long as the proof is valid.
+    pub(super) async fn delete(&self, node: Arc<Node>, valid_until: Instant) -> Result<Deletion, WriteError> {
+        let identity = Identity::of(&node);
+        let mut live = Live::new(node);
+        loop {
+            if standing(&live.node) != Standing::NotReady || Identity::of(&live.node) != identity {
+                return Ok(Deletion::Unneeded);
+            }
+            if Instant::now() >= valid_until {
+                return Ok(Deletion::Late);
+            }
+            let preconditions = Preconditions { uid: live.node.uid(), resource_version: live.node.resource_version() };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            let name = live.node.name_any();
+            match self.gate.write(DELETE, self.api.delete(&name, &params)).await {
+                Ok(_) => return Ok(Deletion::Done),
+                Err(error) => {
+                    if self.after(error, &mut live).await?.is_some() {
+                        return Ok(Deletion::Unneeded);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What the cloud said of the machines of Nodes that are not Ready, and when they are looked at again. A Node that is Ready,
+//! gone, or another one of the same name is forgotten, so memory is bounded by the Nodes that are not Ready.
+//!
+//! All of it is gone with the process: a new one begins with a first look.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::NodeLifecycleSettings;
+use super::decision::{Identity, digest};
+use crate::metrics::NodeLifecycleMetrics;
+
+/// Longest time that anything is put off by. Longer settings count as this one, so that no sum is beyond the clock's end.
+const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// What is to be done with a Node that is not Ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing for so long.
+    Wait(Duration),
+    /// Ask the cloud; nothing is known.
+    Look,
+    /// Ask the cloud; it said that the machine is absent, and nothing else since, long enough ago.
+    LookAgain,
+    /// It was deleted by us, which the store does not show yet.
+    Deleted,
+}
+
+/// Something that is told once and then only now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Topic {
+    Unknown,
+    Held,
+    Deleting,
+    DeletionFailed,
+    NoProviderId,
+    TaintFailed,
+}
+
+struct Entry {
+    identity: Identity,
+    digest: u64,
+    /// When the cloud said that the machine is absent, with no other answer since.
+    first_absent: Option<Instant>,
+    /// The last answer, and when it came.
+    last: Option<(&'static str, Instant)>,
+    /// Until the next look; doubles while the answer stays the same.
+    pause: Duration,
+    next: Instant,
+    /// Not even a change of the Node brings the next look before.
+    not_before: Instant,
+    is_held: bool,
+    is_deleted: bool,
+    told: HashMap<Topic, (&'static str, Instant)>,
+}
+
+/// By name of the Node.
+pub(crate) struct Memory {
+    nodes: Mutex<HashMap<String, Entry>>,
+    metrics: NodeLifecycleMetrics,
+    period: Duration,
+    max_period: Duration,
+    second_look: Duration,
+    repeat: Duration,
+    begun: Instant,
+}
+
+impl Memory {
+    pub(crate) fn new(metrics: NodeLifecycleMetrics, settings: &NodeLifecycleSettings) -> Self {
+        let period = settings.monitor_period.clamp(Duration::from_millis(1), MAX_WAIT);
+        Self {
+            nodes: Mutex::default(),
+            metrics,
+            period,
+            max_period: settings.max_monitor_period.clamp(period, MAX_WAIT),
+            second_look: settings.second_look.min(MAX_WAIT),
+            repeat: settings.repeat_warning,
+            begun: Instant::now(),
+        }
+    }
+
+    /// A Node that is not Ready was seen: what is to be done with it now.
+    pub(crate) fn step(&self, node: &Node, now: Instant) -> Step {
+        let (identity, digest) = (Identity::of(node), digest(node));
+        let mut nodes = self.nodes.lock();
+        let name = node.name_any();
+        if nodes.get(&name).is_some_and(|entry| entry.identity != identity) {
+            self.removed(nodes.remove(&name));
+        }
+        let entry = nodes.entry(name).or_insert_with(|| {
+            self.metrics.not_ready.inc();
+            Entry {
+                identity,
+                digest,
+                first_absent: None,
+                last: None,
+                pause: self.period,
+                next: now,
+                not_before: now,
+                is_held: false,
+                is_deleted: false,
+                told: HashMap::new(),
+            }
+        });
+        if entry.is_deleted {
+            return Step::Deleted;
+        }
+        if std::mem::replace(&mut entry.digest, digest) != digest {
+            // What was true of the machine may have changed with the Node.
+            entry.pause = self.period;
+            if let Some((_, looked)) = entry.last {
+                entry.next = entry.next.min(self.tick(looked, self.period)).max(entry.not_before);
+            }
+        }
+        match entry.next.saturating_duration_since(now) {
+            Duration::ZERO if entry.first_absent.is_some() => Step::LookAgain,
+            Duration::ZERO => Step::Look,
+            wait => Step::Wait(wait),
+        }
+    }
+
+    /// The cloud gave an answer other than absent, or none: the first look is void. Returns the time until the next look,
+    /// which is no earlier than `at_least` from now.
+    pub(crate) fn not_absent(&self, name: &str, answer: &'static str, at_least: Duration, now: Instant) -> Duration {
+        self.answered(name, answer, now, |entry| {
+            entry.first_absent = None;
+            entry.not_before = now + at_least;
+            self.release(entry);
+        })
+    }
+
+    /// The cloud said for the first time that the machine is absent.
+    pub(crate) fn first_absent(&self, name: &str, now: Instant) -> Duration {
+        self.answered(name, "absent", now, |_| {});
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name) else { return self.period };
+        entry.first_absent = Some(now);
+        // The second look is bound to this time, whatever happens to the Node.
+        entry.not_before = now + self.second_look;
+        // Not at a common time: those that were looked at together are so again.
+        entry.next = entry.not_before;
+        self.second_look
+    }
+
+    /// Absent again, and the Node is still there: it may not be deleted, or could not.
+    pub(crate) fn still_absent(&self, name: &str, at_least: Duration, now: Instant) -> Duration {
+        self.answered(name, "absent", now, |entry| entry.not_before = now + at_least)
+    }
+
+    /// Absent again, but too many were deleted before.
+    pub(crate) fn held(&self, name: &str, now: Instant) -> Duration {
+        self.answered(name, "absent", now, |entry| {
+            entry.pause = self.max_period;
+            entry.not_before = now;
+            if !std::mem::replace(&mut entry.is_held, true) {
+                self.metrics.held.inc();
+            }
+        })
+    }
+
+    /// Deleted by us.
+    pub(crate) fn deleted(&self, name: &str) {
+        if let Some(entry) = self.nodes.lock().get_mut(name) {
+            entry.is_deleted = true;
+            self.release(entry);
+        }
+    }
+
+    /// The Node is Ready, being deleted, gone, or none of ours.
+    pub(crate) fn forget(&self, name: &str) {
+        let removed = self.nodes.lock().remove(name);
+        self.removed(removed);
+    }
+
+    /// Whether `what` is to be told: when it is something else than the last time, or that was a while ago.
+    pub(crate) fn is_news(&self, name: &str, topic: Topic, what: &'static str, now: Instant) -> bool {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name) else { return true };
+        if let Some((last, at)) = entry.told.get(&topic)
+            && *last == what
+            && now.duration_since(*at) < self.repeat
+        {
+            return false;
+        }
+        entry.told.insert(topic, (what, now));
+        true
+    }
+
+    fn answered(&self, name: &str, answer: &'static str, now: Instant, change: impl FnOnce(&mut Entry)) -> Duration {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name) else { return self.period };
+        let is_same = entry.last.is_some_and(|(last, _)| last == answer);
+        entry.pause = if is_same { entry.pause.saturating_mul(2).min(self.max_period) } else { self.period };
+        entry.last = Some((answer, now));
+        change(entry);
+        entry.next = self.tick(now, entry.pause).max(entry.not_before);
+        entry.next.saturating_duration_since(now)
+    }
+
+    /// A time about `pause` after `now`, at most one period earlier. All Nodes have these times in common, so that those
+    /// that failed one after the other are asked about in one call.
+    fn tick(&self, now: Instant, pause: Duration) -> Instant {
+        let since = now.saturating_duration_since(self.begun);
+        let (then, period) = (since.saturating_add(pause).as_nanos(), self.period.as_nanos());
+        let late = u64::try_from(then.checked_rem(period).unwrap_or_default()).unwrap_or_default();
+        let tick = (now + pause).checked_sub(Duration::from_nanos(late)).unwrap_or(now);
+        if tick > now { tick } else { tick + self.period }
+    }
+
+    fn release(&self, entry: &mut Entry) {
+        if std::mem::take(&mut entry.is_held) {
+            self.metrics.held.dec();
+        }
+    }
+
+    fn removed(&self, entry: Option<Entry>) {
+        if let Some(mut entry) = entry {
+            self.release(&mut entry);
+            self.metrics.not_ready.dec();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.lock().len()
+    }
+}

@@ -1,0 +1,350 @@
+//! One Node, once: ask the cloud about it, and draw the conclusions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Failure, Instance, InstanceState, Lookups, Need, Reaction, Severity};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::NodeLifecycleSettings;
+use super::budget::{Budget, Grant};
+use super::decision::{Identity, ShutdownTaint, Standing, age, corrected_taints, standing};
+use super::deletion::Deletion;
+use super::memory::{Memory, Step, Topic};
+use crate::events::{EventRecorder, EventRequest, cut, node_reference};
+use crate::metrics::NodeLifecycleMetrics;
+use crate::node::view::{cloud_node, provider_id};
+use crate::node::write::{NodeWriter, WriteError};
+use crate::queue::Verdict;
+use crate::reaction;
+use crate::write_gate::ApiError;
+
+/// Upstream's name of this controller, in Events and in `metadata.managedFields`.
+pub(crate) const REPORTER: &str = "cloud-node-lifecycle-controller";
+/// Most bytes of an error in an Event.
+const MAX_ERROR: usize = 800;
+/// Shortest wait before a Node is looked at again.
+const MIN_WAIT: Duration = Duration::from_millis(1);
+
+/// Everything that a sync uses, shared by all of them.
+pub(crate) struct Syncer {
+    pub(crate) store: Store<Node>,
+    pub(crate) lookups: Lookups,
+    pub(crate) writer: NodeWriter,
+    /// One permit per Node that is being written.
+    pub(crate) writes: Semaphore,
+    pub(crate) budget: Budget,
+    pub(crate) recorder: EventRecorder,
+    pub(crate) memory: Memory,
+    pub(crate) metrics: NodeLifecycleMetrics,
+    pub(crate) settings: NodeLifecycleSettings,
+}
+
+impl Syncer {
+    /// Works on the Node called `name`.
+    pub(crate) async fn sync(&self, name: &str) -> Verdict {
+        let Some(node) = self.store.get(&ObjectRef::new(name)) else {
+            self.memory.forget(name);
+            return Verdict::Done;
+        };
+        if !self.is_ours(&node) {
+            self.memory.forget(name);
+            return Verdict::Done;
+        }
+        match standing(&node) {
+            Standing::Deleting => {
+                self.memory.forget(name);
+                Verdict::Done
+            }
+            Standing::Ready => {
+                self.memory.forget(name);
+                match self.set_taint(&node, ShutdownTaint::Away).await {
+                    Ok(()) => Verdict::Done,
+                    Err(_) => Verdict::Backoff,
+                }
+            }
+            Standing::NotReady => self.not_ready(node).await,
+        }
+    }
+
+    async fn not_ready(&self, node: Arc<Node>) -> Verdict {
+        let step = self.memory.step(&node, Instant::now());
+        // Clouds list a machine some time after it runs, and a kubelet that has just registered is never Ready.
+        let rest = self.settings.min_age.saturating_sub(age(&node));
+        if !rest.is_zero() {
+            return after(rest);
+        }
+        match step {
+            Step::Deleted => Verdict::Done,
+            Step::Wait(wait) => after(wait),
+            Step::Look => self.look(node).await,
+            Step::LookAgain => self.look_again(node).await,
+        }
+    }
+
+    /// Nothing is known of the machine.
+    async fn look(&self, node: Arc<Node>) -> Verdict {
+        let answer = self.ask(&node, Need::Existence).await;
+        let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
+        match self.present(&node, answer).await {
+            Some(verdict) => verdict,
+            None => self.first_absent(&node),
+        }
+    }
+
+    /// The cloud has said that the machine is absent. Only who may delete asks for a proof, which costs the cloud more.
+    async fn look_again(&self, node: Arc<Node>) -> Verdict {
+        let name = node.name_any();
+        let ours = self.store.state().iter().filter(|node| self.may_delete(node)).count();
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        match self.budget.reserve(&name, uid, ours, Instant::now()) {
+            Ok(grant) => {
+                let answer = self.ask(&node, Need::Proof).await;
+                let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
+                match self.present(&node, answer).await {
+                    Some(verdict) => verdict,
+                    None => self.delete(&node, grant).await,
+                }
+            }
+            Err(limit) => {
+                let answer = self.ask(&node, Need::Existence).await;
+                let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
+                match self.present(&node, answer).await {
+                    Some(verdict) => verdict,
+                    None => self.hold(&node, limit, ours).await,
+                }
+            }
+        }
+    }
+
+    /// The newest state of the Node that is known, when it is still one to judge. Else its change wakes us.
+    fn unless_changed(&self, asked: &Node) -> Option<Arc<Node>> {
+        let name = asked.name_any();
+        let newest = self.store.get(&ObjectRef::new(&name));
+        let newest = newest
+            .filter(|newest| standing(newest) == Standing::NotReady && Identity::of(newest) == Identity::of(asked));
+        if newest.is_none() {
+            self.memory.forget(&name);
+        }
+        newest
+    }
+
+    async fn ask(&self, node: &Node, need: Need) -> Result<Option<Box<Instance>>, Failure> {
+        let limit = self.settings.lookup_timeout;
+        let asked = self.lookups.find(cloud_node(node), need);
+        tokio::time::timeout(limit, asked)
+            .await
+            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))
+    }
+
+    /// What follows from an answer other than absent; none for that one.
+    async fn present(&self, node: &Arc<Node>, answer: Result<Option<Box<Instance>>, Failure>) -> Option<Verdict> {
+        match answer {
+            Ok(Some(instance)) => Some(self.found(node, instance.state).await),
+            Ok(None) => {
+                self.metrics.looked("absent");
+                None
+            }
+            Err(failure) => Some(self.unknown(node, &failure)),
+        }
+    }
+
+    async fn found(&self, node: &Arc<Node>, state: InstanceState) -> Verdict {
+        let (word, taint) = match state {
+            InstanceState::Running => ("running", Some(ShutdownTaint::Away)),
+            InstanceState::Stopped => ("stopped", Some(ShutdownTaint::There)),
+            InstanceState::Other => ("other", None),
+        };
+        self.metrics.looked(word);
+        let wait = self.memory.not_absent(&node.name_any(), word, Duration::ZERO, Instant::now());
+        if let Some(taint) = taint
+            && let Err(error) = self.set_taint(node, taint).await
+        {
+            return after(wait.max(self.patience(&error)));
+        }
+        after(wait)
+    }
+
+    /// Nobody knows whether the machine is there: the Node stays as it is.
+    fn unknown(&self, node: &Node, failure: &Failure) -> Verdict {
+        let name = node.name_any();
+        let word = failure.reaction.as_str();
+        self.metrics.looked(word);
+        let at_least = match reaction::verdict(failure, self.settings.slow_retry) {
+            Verdict::After(delay) => delay,
+            Verdict::Change => self.settings.max_monitor_period,
+            Verdict::Done | Verdict::Backoff => Duration::ZERO,
+        };
+        let now = Instant::now();
+        let wait = self.memory.not_absent(&name, word, at_least, now);
+        if failure.reaction != Reaction::Elsewhere && self.memory.is_news(&name, Topic::Unknown, word, now) {
+            tracing::warn!(
+                error = %failure,
+                reaction = word,
+                retry_in = ?wait,
+                "the machine of a Node that is not Ready could not be determined; the Node stays"
+            );
+        }
+        after(wait)
+    }
+
+    fn first_absent(&self, node: &Node) -> Verdict {
+        let name = node.name_any();
+        let now = Instant::now();
+        if !self.may_delete(node) {
+            if self.memory.is_news(&name, Topic::NoProviderId, "absent", now) {
+                tracing::info!(
+                    "the cloud does not know the machine of a Node without provider ID; the Node stays, since nobody can \
+                     ask about exactly that machine (--delete-nodes-without-provider-id)"
+                );
+            }
+            return after(self.memory.still_absent(&name, Duration::ZERO, now));
+        }
+        self.metrics.first_absent.inc();
+        let wait = self.memory.first_absent(&name, now);
+        tracing::info!(provider_id = provider_id(node), "the cloud does not know the machine; it is asked again");
+        after(wait)
+    }
+
+    async fn hold(&self, node: &Node, limit: usize, ours: usize) -> Verdict {
+        let name = node.name_any();
+        let now = Instant::now();
+        let wait = self.memory.held(&name, now);
+        if self.memory.is_news(&name, Topic::Held, "held", now) {
+            let period = self.budget.settings().period;
+            tracing::warn!(limit, nodes = ours, ?period, "deletion held: the limit of deletions is reached");
+            let message = format!(
+                "Node {name} is not deleted although it does not exist in the cloud provider: no more than {limit} of \
+                 {ours} nodes are deleted within {period:?}. Look whether the machines are really gone; then wait, or \
+                 restart with --confirm-node-deletions={name}"
+            );
+            self.record(node, Severity::Warning, "NodeDeletionHeld", message).await;
+        }
+        after(wait)
+    }
+
+    async fn delete(&self, node: &Arc<Node>, grant: Grant<'_>) -> Verdict {
+        let name = node.name_any();
+        let valid_until = Instant::now() + self.settings.proof_validity;
+        let permit = self.writes.acquire().await;
+        let deleted = Box::pin(self.writer.delete(Arc::clone(node), valid_until)).await;
+        drop(permit);
+        let now = Instant::now();
+        match deleted {
+            Ok(Deletion::Done) => {
+                grant.spend(now);
+                self.memory.deleted(&name);
+                self.metrics.deletion("deleted");
+                tracing::info!(provider_id = provider_id(node), "node deleted: its machine does not exist");
+                self.told_deletion(node, now).await;
+                Verdict::Done
+            }
+            Ok(Deletion::Unneeded) => {
+                self.metrics.deletion("unneeded");
+                self.memory.forget(&name);
+                tracing::info!("node not deleted: it is Ready, gone, or another one now");
+                Verdict::Done
+            }
+            Ok(Deletion::Late) => after(self.memory.still_absent(&name, Duration::ZERO, now)),
+            Err(error) => {
+                if error.api().is_some_and(ApiError::is_unanswered) {
+                    grant.spend(now);
+                }
+                self.metrics.deletion("failed");
+                let wait = self.memory.still_absent(&name, self.patience(&error), now);
+                self.failed(node, &error, wait).await;
+                after(wait)
+            }
+        }
+    }
+
+    async fn failed(&self, node: &Node, error: &WriteError, retry_in: Duration) {
+        let (name, now) = (node.name_any(), Instant::now());
+        let outcome = error.api().map_or("invalid", ApiError::outcome);
+        if !self.memory.is_news(&name, Topic::DeletionFailed, outcome, now) {
+            tracing::debug!(%error, ?retry_in, "node not deleted");
+            return;
+        }
+        tracing::warn!(%error, ?retry_in, "node not deleted");
+        // Who may not write has no Events either.
+        if outcome == ApiError::Closed.outcome() {
+            return;
+        }
+        self.told_deletion(node, now).await;
+        let text = error.to_string();
+        let message = format!("Failed deleting node {name}: {}", cut(&text, MAX_ERROR));
+        self.record(node, Severity::Warning, "DeletingNodeFailed", message).await;
+    }
+
+    /// The Event comes when the outcome is known, so that no Node is announced that is then found to be Ready.
+    async fn told_deletion(&self, node: &Node, now: Instant) {
+        let name = node.name_any();
+        if self.memory.is_news(&name, Topic::Deleting, "deleting", now) {
+            let message = format!("Deleting node {name} because it does not exist in the cloud provider");
+            self.record(node, Severity::Normal, "DeletingNode", message).await;
+        }
+    }
+
+    /// Corrects the shutdown taint, where the store says that it must be.
+    async fn set_taint(&self, node: &Arc<Node>, wanted: ShutdownTaint) -> Result<(), WriteError> {
+        if corrected_taints(node, wanted).is_none() {
+            return Ok(());
+        }
+        let _permit = self.writes.acquire().await;
+        match Box::pin(self.writer.set_shutdown_taint(Arc::clone(node), wanted)).await {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let change = if wanted == ShutdownTaint::There { "added" } else { "removed" };
+                self.metrics.tainted(change);
+                tracing::info!("shutdown taint {change}");
+                Ok(())
+            }
+            Err(error) => {
+                self.metrics.tainted("failed");
+                let outcome = error.api().map_or("invalid", ApiError::outcome);
+                if self.memory.is_news(&node.name_any(), Topic::TaintFailed, outcome, Instant::now()) {
+                    tracing::warn!(%error, "shutdown taint not written, tried again");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the scheme of its provider ID is one of ours. Without one, nobody else's either.
+    fn is_ours(&self, node: &Node) -> bool {
+        provider_id(node).is_none_or(|id| self.lookups.takes_care_of(id))
+    }
+
+    /// Whether an absent machine is a reason to delete the Node.
+    fn may_delete(&self, node: &Node) -> bool {
+        match provider_id(node) {
+            Some(id) => self.lookups.takes_care_of(id),
+            None => self.settings.delete_without_provider_id,
+        }
+    }
+
+    /// How long the API server is left alone after an error at least.
+    fn patience(&self, error: &WriteError) -> Duration {
+        match error.api() {
+            Some(error) if error.is_denied() => Duration::ZERO,
+            Some(ApiError::Refused { .. } | ApiError::Closed) => self.settings.slow_retry.max(reaction::MIN_SLOW_RETRY),
+            Some(ApiError::Unavailable { retry_after: Some(wait), .. }) => reaction::bounded(*wait),
+            _ => Duration::ZERO,
+        }
+    }
+
+    async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {
+        let about = node_reference(&node.name_any(), node.metadata.uid.as_deref().unwrap_or_default());
+        let request =
+            EventRequest { about, severity, reason: reason.into(), action: "Delete", message, reporter: REPORTER };
+        self.recorder.record(request).await;
+    }
+}
+
+fn after(wait: Duration) -> Verdict {
+    Verdict::After(wait.max(MIN_WAIT))
+}

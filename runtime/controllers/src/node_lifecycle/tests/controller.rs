@@ -1,0 +1,110 @@
+//! The whole controller: reflector, queue, lookups, writes, Events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Finding, InstanceState, Need};
+use prometheus_client::registry::Registry;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{lost, unlimited};
+use crate::testing::{FakeApi, FakeCloud, found, node};
+use crate::{
+    EventRecorder, EventSettings, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
+    Reflector, WriteGate, WriteGateSettings,
+};
+
+fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
+    Box::pin(future)
+}
+
+/// Runs everything for `time`, then stops it in order.
+async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSettings, time: Duration) -> Metrics {
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+    let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
+    let (lookups, _task) = cloud.lookups();
+    let controller = NodeLifecycleController::new(NodeLifecycleParts {
+        gate,
+        store: nodes.reader(),
+        keys: nodes.subscribe(),
+        lookups,
+        recorder,
+        metrics: metrics.node_lifecycle.clone(),
+        queue_metrics: metrics.queue.clone(),
+        settings,
+    });
+    let (stop, stop_events) = (CancellationToken::new(), CancellationToken::new());
+    // The binary spawns them.
+    let (controller, nodes) = (sendable(controller.run(stop.clone())), sendable(nodes.run(stop.clone())));
+    let events = sendable(events.run(stop_events.clone()));
+    let work = async {
+        tokio::join!(controller, nodes);
+        stop_events.cancel();
+    };
+    let timer = async {
+        tokio::time::sleep(time).await;
+        stop.cancel();
+    };
+    tokio::join!(work, timer, events);
+    metrics
+}
+
+/// QUIRK-10: upstream asks 500 times in each pass, one after the other.
+#[tokio::test(start_paused = true)]
+async fn five_hundred_nodes_that_are_not_ready_are_one_call_for_each_look() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::slow(Duration::from_millis(200)));
+    for i in 0..500 {
+        let name = format!("n{i:03}");
+        cloud.answer(&name, [found(|_| ())]);
+        api.add(lost(&name).0);
+    }
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(80)).await;
+    // At 0, 5, 15, 35 and 75 s; an aligned clock may make it one more.
+    let sizes: Vec<usize> = cloud.calls().iter().map(Vec::len).collect();
+    assert!(sizes.len() <= 6 && sizes.iter().all(|size| *size == 500), "{sizes:?}");
+    assert_eq!(api.count("PATCH") + api.count("DELETE"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_hundred_absent_machines_are_two_calls_and_one_delete_each() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::slow(Duration::from_millis(200)));
+    for i in 0..500 {
+        let name = format!("n{i:03}");
+        cloud.answer(&name, [Finding::Absent]);
+        api.add(lost(&name).0);
+    }
+    let settings = NodeLifecycleSettings { budget: unlimited(), ..NodeLifecycleSettings::default() };
+    let metrics = run(&api, &cloud, settings, Duration::from_secs(7)).await;
+    assert_eq!(cloud.needs(), [Need::Existence, Need::Proof]);
+    assert_eq!((api.count("DELETE"), api.count("GET /api/v1/nodes/")), (500, 0));
+    assert_eq!(metrics.events.written.get(), 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_nodes_cost_nothing() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    for i in 0..100 {
+        api.add(node(&format!("n{i}")).aged(super::OLD).ready("True").provider_id("fake://1").0);
+    }
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(600)).await;
+    assert_eq!((cloud.calls().len(), api.count("PATCH")), (0, 0));
+}
+
+/// The watch of this API server never tells anything, so it is time alone that brings the next look.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_stops_later_gets_its_taint_at_a_later_look() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    cloud.answer("n", [found(|_| ()), found(|_| ()), found(|instance| instance.state = InstanceState::Stopped)]);
+    api.add(lost("n").0);
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(18)).await;
+    let taint = json!([{ "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" }]);
+    assert_eq!(api.json("n")["spec"]["taints"], taint);
+    assert_eq!(api.calls().iter().filter(|call| call.line.starts_with("PATCH")).count(), 1);
+}

@@ -1,0 +1,99 @@
+//! More Nodes than may be deleted at once.
+
+use std::time::Duration;
+
+use ccm_cloud::{Finding, Need};
+
+use super::{Bench, lost};
+use crate::node_lifecycle::{DeletionBudget, NodeLifecycleSettings};
+use crate::testing::{found, node};
+
+fn bench(absent: usize, settings: NodeLifecycleSettings) -> Bench {
+    let mut bench = Bench::with(settings);
+    for i in 0..absent {
+        let name = format!("n{i:02}");
+        bench.cloud.answer(&name, [Finding::Absent]);
+        bench.add(lost(&name));
+    }
+    bench
+}
+
+/// Syncs all of them, so many seconds after the last time.
+async fn all(bench: &Bench, absent: usize, seconds: u64) -> usize {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    for i in 0..absent {
+        let name = format!("n{i:02}");
+        if bench.api.has(&name) {
+            bench.sync(&name).await;
+        }
+    }
+    (0..absent).filter(|i| !bench.api.has(&format!("n{i:02}"))).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_nodes_are_deleted_in_ten_minutes_than_the_limit_and_the_others_are_held() {
+    let mut bench = bench(6, NodeLifecycleSettings::default());
+    assert_eq!(all(&bench, 6, 0).await, 0);
+    assert_eq!(all(&bench, 6, 5).await, 3);
+    assert_eq!(bench.scraped("held_nodes"), 3.0);
+    let proofs = bench.cloud.needs().iter().filter(|need| **need == Need::Proof).count();
+    assert_eq!(proofs, 3, "who may not delete needs no proof");
+    for _ in 0..9 {
+        assert_eq!(all(&bench, 6, 60).await, 3);
+    }
+    assert_eq!(all(&bench, 6, 60).await, 6);
+    assert_eq!(bench.scraped("held_nodes"), 0.0);
+    let events = bench.events().await;
+    let held = "Warning NodeDeletionHeld: Node n04 is not deleted although it does not exist in the cloud provider: no \
+                more than 3 of 6 nodes are deleted within 600s. Look whether the machines are really gone; then wait, or \
+                restart with --confirm-node-deletions=n04";
+    assert_eq!(events.iter().filter(|event| *event == held).count(), 1, "{events:#?}");
+    assert_eq!(events.iter().filter(|event| event.contains("NodeDeletionHeld")).count(), 3, "one each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_percent_are_those_of_the_nodes_that_are_ours() {
+    let mut bench = bench(8, NodeLifecycleSettings::default());
+    for i in 0..52 {
+        bench.add(node(&format!("ours{i}")).ready("True").provider_id("fake://x"));
+        bench.add(node(&format!("foreign{i}")).ready("True").provider_id("aws:///z/i"));
+        bench.add(node(&format!("nobody{i}")).ready("True"));
+    }
+    all(&bench, 8, 0).await;
+    assert_eq!(all(&bench, 8, 5).await, 6, "of 60");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_node_whose_machine_is_found_again_is_free_and_begins_anew() {
+    let bench = bench(4, NodeLifecycleSettings::default());
+    all(&bench, 4, 0).await;
+    assert_eq!(all(&bench, 4, 5).await, 3);
+    bench.cloud.answer("n03", [found(|_| ()), Finding::Absent]);
+    all(&bench, 4, 60).await;
+    assert_eq!(bench.scraped("held_nodes"), 0.0);
+    // The limit is free again, but one look is not enough.
+    assert_eq!(all(&bench, 4, 600).await, 3);
+    assert_eq!(all(&bench, 4, 5).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_confirmed_node_is_deleted_beyond_the_limit_but_not_without_two_absent_answers() {
+    let budget = DeletionBudget { percent: 0, min: 0, ..DeletionBudget::default() };
+    let confirmed = ["n01", "n02"].map(str::to_owned).into();
+    let bench = bench(4, NodeLifecycleSettings { budget, confirmed, ..NodeLifecycleSettings::default() });
+    bench.cloud.answer("n02", [Finding::Absent, found(|_| ())]);
+    assert_eq!(all(&bench, 4, 0).await, 0);
+    assert_eq!(all(&bench, 4, 5).await, 1);
+    assert!(!bench.api.has("n01"));
+    assert_eq!(bench.scraped("held_nodes"), 2.0, "n00 and n03; n02 is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_costs_nothing_of_the_limit() {
+    let budget = DeletionBudget { percent: 0, min: 1, ..DeletionBudget::default() };
+    let bench = bench(2, NodeLifecycleSettings { budget, ..NodeLifecycleSettings::default() });
+    bench.api.refuse("DELETE /api/v1/nodes/n00", 422, 1);
+    all(&bench, 2, 0).await;
+    assert_eq!(all(&bench, 2, 5).await, 1);
+    assert!(bench.api.has("n00"));
+}

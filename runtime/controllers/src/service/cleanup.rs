@@ -1,0 +1,131 @@
+//! Takes a load balancer away, then lets the Service go.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Outcome, Reaction, Severity};
+use k8s_openapi::api::core::v1::Service;
+use tokio::time::Duration;
+
+use super::ensure::is_written;
+use super::error::{SyncError, Task};
+use super::fingerprint::ENSURED;
+use super::memory::{Doubt, Key, Purpose};
+use super::sync::{Syncer, Work, set};
+use super::view::cloud_service;
+use super::write::Written;
+use crate::queue::Verdict;
+
+impl Syncer {
+    /// The Service goes, or wants no load balancer any more. `delete` is always called: only the provider knows what is left.
+    pub(crate) async fn cleanup(&self, key: &Key, member: usize) -> Verdict {
+        let Some(service) = self.memory.with(key, |entry| Arc::clone(&entry.newest)) else { return Verdict::Done };
+        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(Purpose::Delete, None)).flatten() {
+            return wait;
+        }
+        if let Err(error) = Box::pin(self.delete(key, &service, member)).await {
+            let Some(error) = error else { return Verdict::After(Duration::ZERO) };
+            self.note(key, &service, &error).await;
+            let verdict = self.later(key, Purpose::Delete, None, &error);
+            self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
+            return verdict;
+        }
+        // Annotations may have been written meanwhile.
+        let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
+        let descriptor = self.provider(member).map(|provider| provider.descriptor());
+        let is_ours =
+            |name: &str| name == ENSURED || descriptor.as_ref().is_some_and(|descriptor| is_written(descriptor, name));
+        let written = match Box::pin(self.writer.release(&service, is_ours)).await {
+            Ok(written) => written,
+            Err(error) => {
+                let error = SyncError::Api { task: Task::RemoveFinalizer, error };
+                let verdict = self.later(key, Purpose::Delete, None, &error);
+                self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
+                return verdict;
+            }
+        };
+        self.memory.with(key, |entry| {
+            entry.succeeded();
+            entry.owned = false;
+            entry.unwritten.clear();
+        });
+        self.tell(&service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
+        match written {
+            // The store is behind until it has this.
+            Written::Changed(written) => drop(self.memory.wrote(key, *written)),
+            Written::Nothing => {}
+            Written::Gone => self.memory.forget(key),
+        }
+        Verdict::Done
+    }
+
+    /// The Service is gone. When it went without its finalizer, by force, its load balancer may still be there.
+    pub(crate) async fn gone(&self, key: &Key) -> Verdict {
+        let known = self.memory.with(key, |entry| (Arc::clone(&entry.newest), entry.member, entry.owned));
+        match known {
+            Some((service, member, true)) => self.delete_gone(key, &service, member).await,
+            Some(_) => {
+                self.memory.forget(key);
+                Verdict::Done
+            }
+            None => Verdict::Done,
+        }
+    }
+
+    /// Deletes the load balancer of a Service that does not exist any more, and forgets it.
+    pub(crate) async fn delete_gone(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
+        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(Purpose::Delete, None)).flatten() {
+            return wait;
+        }
+        match Box::pin(self.delete(key, service, member)).await {
+            Ok(()) => {
+                self.tell(service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
+                self.memory.forget(key);
+                Verdict::Done
+            }
+            Err(None) => Verdict::After(Duration::ZERO),
+            Err(Some(error)) => {
+                let verdict = self.later(key, Purpose::Delete, None, &error);
+                self.warn(key, service, "DeleteLoadBalancerFailed", "Error deleting load balancer", &error).await;
+                verdict
+            }
+        }
+    }
+
+    /// Nothing is left in the cloud when this succeeds. An error of none: the Service wants its load balancer again.
+    async fn delete(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<(), Option<SyncError>> {
+        let (mut view, _wrong) = cloud_service(service);
+        let unwritten = self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default();
+        for (name, value) in unwritten {
+            set(&mut view.annotations, name, value);
+        }
+        let _turn = self.turn(member, &view).await.map_err(Some)?;
+        let Some(provider) = self.provider(member) else { return Ok(()) };
+        if self.is_wanted_again(key, service) {
+            return Err(None);
+        }
+        self.announce(key, service, Purpose::Delete).await;
+        self.memory.with(key, |entry| entry.doubt = Doubt::All);
+        let outcome = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref()).await;
+        let outcome = outcome.unwrap_or_else(Outcome::failed);
+        if !outcome.changes.is_empty() {
+            tracing::info!(changes = ?outcome.changes, "changed in the cloud");
+        }
+        match outcome.failure {
+            None => Ok(()),
+            Some(failure) if failure.reaction == Reaction::Elsewhere => Ok(()),
+            Some(failure) => {
+                self.remember(key, &provider.descriptor(), outcome.annotations);
+                Err(Some(SyncError::Cloud { task: Task::Delete, failure }))
+            }
+        }
+    }
+
+    /// Whether the same Service became one with a load balancer again while the deletion waited for its turn.
+    fn is_wanted_again(&self, key: &Key, service: &Service) -> bool {
+        let Some(seen) = self.store.get(key).filter(|seen| seen.metadata.uid == service.metadata.uid) else {
+            return false;
+        };
+        let newest = self.memory.newest(key, seen);
+        matches!(self.work(key, &newest), Work::Serve(_))
+    }
+}

@@ -1,0 +1,91 @@
+//! The condition `LoadBalancerReady` of a Service: why it waits for its address, and what happens next.
+//!
+//! `kubectl wait --for=condition=LoadBalancerReady service/NAME`
+
+use ccm_cloud::Reaction;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Value, json};
+
+use super::error::{SyncError, next_try};
+use crate::events::cut;
+
+/// Its type.
+pub(crate) const READY: &str = "LoadBalancerReady";
+/// Most bytes of a failure, which leaves room for what is done about it: the same text goes into an Event.
+const MAX_ERROR: usize = 800;
+
+/// What the condition should say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Readiness {
+    pub(crate) is_ready: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Readiness {
+    pub(crate) fn ensured() -> Self {
+        let message = "the load balancer is as this Service asks for".into();
+        Self { is_ready: true, reason: "Ensured", message }
+    }
+
+    /// None for a failure of the API server, which is not about the load balancer.
+    pub(crate) fn failed(error: &SyncError) -> Option<Self> {
+        let SyncError::Cloud { failure, .. } = error else { return None };
+        let reason = match failure.reaction {
+            Reaction::Retry => "CloudFailed",
+            Reaction::Throttled => "CloudThrottled",
+            Reaction::Pending => "CloudPending",
+            Reaction::Unauthorized => "CredentialsRefused",
+            Reaction::Invalid => "InvalidService",
+            Reaction::Conflict => "CloudConflict",
+            Reaction::Quota => "QuotaExceeded",
+            Reaction::Unsupported => "Unsupported",
+            Reaction::Elsewhere => return None,
+        };
+        Some(Self { is_ready: false, reason, message: told(error, next_try(failure.reaction)) })
+    }
+
+    const fn status(&self) -> &'static str {
+        if self.is_ready { "True" } else { "False" }
+    }
+
+    /// How it differs from what the Service says.
+    pub(crate) fn differs(&self, service: &Service) -> Difference {
+        match existing(service).map(|(_, condition)| condition) {
+            Some(old) if old.status != self.status() || old.reason != self.reason => Difference::Other,
+            Some(old) if old.message != self.message => Difference::Message,
+            Some(_) => Difference::None,
+            None => Difference::Other,
+        }
+    }
+
+    /// The entry of `status.conditions`.
+    pub(crate) fn entry(&self, service: &Service) -> Value {
+        let since = existing(service).filter(|(_, old)| old.status == self.status());
+        let since = since.map_or_else(|| Time(Timestamp::now()), |(_, old)| old.last_transition_time.clone());
+        let (status, reason, message) = (self.status(), self.reason, &self.message);
+        json!({ "type": READY, "status": status, "reason": reason, "message": message, "lastTransitionTime": since })
+    }
+}
+
+/// How much a condition differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Difference {
+    None,
+    /// In nothing but its message.
+    Message,
+    Other,
+}
+
+/// The error, its reaction and the next try.
+pub(crate) fn told(error: &SyncError, next: &str) -> String {
+    format!("{} ({}): {next}", cut(&error.to_string(), MAX_ERROR), error.reaction())
+}
+
+/// The condition and its place in the list.
+pub(crate) fn existing(service: &Service) -> Option<(usize, &Condition)> {
+    let conditions = service.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().enumerate().find(|(_, condition)| condition.type_ == READY)
+}

@@ -1,0 +1,309 @@
+//! Makes a load balancer, or changes it, and writes down what has come of it.
+//!
+//! The finalizer stands before the cloud is asked for anything; what was ensured is recorded only after it was, and together
+//! with the addresses, in one write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Service;
+use tokio::time::Instant;
+
+use super::condition::{Difference, Readiness};
+use super::error::{SyncError, Task};
+use super::fingerprint::{self, ENSURED, Record, Target};
+use super::memory::{Doubt, Key};
+use super::predicates::has_finalizer;
+use super::sync::{Job, Syncer, set};
+use super::write::{Changes, Written};
+use crate::queue::Verdict;
+
+/// Most names of Nodes in a log line, as upstream.
+const MAX_NAMES: usize = 20;
+
+impl Syncer {
+    /// Brings the cloud to what the Service asks for.
+    pub(crate) async fn ensure(&self, key: &Key, mut job: Job) -> Verdict {
+        self.announce(key, &job.service, job.purpose()).await;
+        if let Some(verdict) = self.guard(key, &mut job).await {
+            return verdict;
+        }
+        if job.backends.list.is_empty() {
+            self.no_backends(key, &job.service).await;
+        }
+        let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
+        self.memory.with(key, |entry| (entry.doubt, entry.owned, entry.is_elsewhere) = (Doubt::All, true, false));
+        let asked = provider.ensure(job.view.clone(), Arc::clone(&job.backends.list));
+        let outcome = self.call("ensure", asked, |outcome| outcome.failure.as_ref()).await;
+        let mut outcome = outcome.unwrap_or_else(Outcome::failed);
+        if outcome.failure.is_none() && outcome.ingress.is_empty() {
+            let why = "the provider says that it is done, and names no address";
+            outcome.failure = Some(Failure::new(Reaction::Retry, why));
+        }
+        self.ended(key, job, Task::Ensure, outcome).await
+    }
+
+    /// Gives a load balancer the backends of now.
+    pub(crate) async fn update(&self, key: &Key, mut job: Job) -> Verdict {
+        if let Some(verdict) = self.guard(key, &mut job).await {
+            return verdict;
+        }
+        let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
+        self.memory.with(key, |entry| entry.doubt = entry.doubt.max(Doubt::Backends));
+        self.metrics.updates.inc();
+        let begun = Instant::now();
+        let asked = provider.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
+        let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
+        let outcome = outcome.unwrap_or_else(Outcome::failed);
+        let gone = match &outcome.failure {
+            Some(failure) => self.is_gone(&job, failure).await,
+            None => false,
+        };
+        self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
+        if gone {
+            tracing::warn!("the load balancer whose hosts were to be updated does not exist, it is made again");
+            self.metrics.drifted.inc();
+            return Box::pin(self.ensure(key, job)).await;
+        }
+        self.ended(key, job, Task::Update, outcome).await
+    }
+
+    /// Whether an update failed since there is nothing to update.
+    async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
+        if !matches!(failure.reaction, Reaction::Retry | Reaction::Conflict | Reaction::Invalid) {
+            return false;
+        }
+        let Some(provider) = self.provider(job.member) else { return false };
+        let found = self.call("get", provider.get(job.view.clone()), |found| found.as_ref().err()).await;
+        matches!(found, Ok(Ok(None)))
+    }
+
+    /// The cloud has what the Service asks for: only the Service may not say so. Without `ingress` nothing is to be said.
+    pub(crate) async fn adopt(&self, key: &Key, mut job: Job, ingress: Option<Vec<Ingress>>) -> Verdict {
+        if let Some(verdict) = self.guard(key, &mut job).await {
+            return verdict;
+        }
+        let Some(ingress) = ingress else { return Verdict::Done };
+        self.memory.with(key, |entry| entry.standing = None);
+        let outcome = Outcome { ingress, ..Outcome::default() };
+        self.ended(key, job, Task::Read, outcome).await
+    }
+
+    /// Sees to it that the Service has the finalizer. Returns how it ended, if it did.
+    async fn guard(&self, key: &Key, job: &mut Job) -> Option<Verdict> {
+        if has_finalizer(&job.service) {
+            return None;
+        }
+        let record = Record::begun(&self.descriptor(job)?.name);
+        match self.writer.add_finalizer(&job.service, &record).await {
+            Ok(Written::Changed(written)) => job.service = self.memory.wrote(key, *written),
+            Ok(Written::Nothing) => {}
+            Ok(Written::Gone) => return Some(Verdict::Done),
+            Err(error) => {
+                let error = SyncError::Api { task: Task::AddFinalizer, error };
+                return Some(self.not_served(key, job, error).await);
+            }
+        }
+        None
+    }
+
+    /// A call has ended, or need not be made: writes down what has come of it.
+    async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
+        let Some(descriptor) = self.descriptor(&job) else { return Verdict::Backoff };
+        if !outcome.changes.is_empty() {
+            tracing::info!(changes = ?outcome.changes, "changed in the cloud");
+        }
+        let annotations = self.remember(key, &descriptor, outcome.annotations);
+        for (name, value) in &annotations {
+            set(&mut job.view.annotations, name.clone(), value.clone());
+        }
+        // What the provider wrote may change how the Service looks to it: that alone is no reason for another try.
+        let written_for = job.purpose();
+        if let Some(spec) = self.target_spec(&job) {
+            job.target.spec = spec;
+        }
+        self.memory.with(key, |entry| {
+            if entry.announced == Some(written_for) {
+                entry.announced = Some(job.purpose());
+            }
+        });
+        match outcome.failure {
+            Some(failure) if failure.reaction == Reaction::Elsewhere => self.elsewhere(key, &job, &failure, task).await,
+            Some(failure) => {
+                if task == Task::Update && failure.reaction != Reaction::Pending {
+                    self.metrics.update_failures.inc();
+                }
+                self.failed(key, job, SyncError::Cloud { task, failure }).await
+            }
+            None => {
+                let ingress = Some(outcome.ingress).filter(|ingress| !ingress.is_empty());
+                self.done(key, job, task, ingress, annotations, &descriptor).await
+            }
+        }
+    }
+
+    /// Somebody else takes care of it: no addresses, no condition, and the finalizer stays as it is.
+    async fn elsewhere(&self, key: &Key, job: &Job, failure: &Failure, task: Task) -> Verdict {
+        tracing::debug!(%failure, "left to another controller");
+        self.memory.with(key, |entry| entry.is_elsewhere = true);
+        self.memory.waits(key, false);
+        let error = SyncError::Cloud { task, failure: failure.clone() };
+        self.later(key, job.purpose(), Some(job.target.backends), &error)
+    }
+
+    async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
+        let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
+        self.note(key, &job.service, &error).await;
+        let verdict = self.later(key, job.purpose(), Some(job.target.backends), &error);
+        let (reason, what) = if is_update {
+            log_names(&job, &error);
+            ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
+        } else {
+            ("SyncLoadBalancerFailed", "Error syncing load balancer")
+        };
+        self.warn(key, &job.service, reason, what, &error).await;
+        verdict
+    }
+
+    async fn done(
+        &self,
+        key: &Key,
+        job: Job,
+        task: Task,
+        ingress: Option<Vec<Ingress>>,
+        mut annotations: BTreeMap<String, Option<String>>,
+        descriptor: &Descriptor,
+    ) -> Verdict {
+        let Target { spec, backends } = job.target;
+        let record = Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends) };
+        annotations.insert(ENSURED.into(), Some(record.to_string()));
+        let changes = Changes { annotations, ingress, readiness: Some(Readiness::ensured()) };
+        match self.writer.set(&job.service, &changes).await {
+            Ok(Written::Changed(written)) => drop(self.memory.wrote(key, *written)),
+            Ok(Written::Nothing) => {}
+            Ok(Written::Gone) => return Verdict::Done,
+            Err(error) => {
+                let error = SyncError::Api { task: Task::WriteStatus, error };
+                return self.not_served(key, &job, error).await;
+            }
+        }
+        self.memory.with(key, |entry| {
+            entry.succeeded();
+            entry.unwritten.clear();
+            entry.standing = None;
+        });
+        if self.memory.waits(key, false) {
+            self.got_address(&job.service);
+        }
+        match task {
+            Task::Update if job.backends.list.is_empty() => self.no_backends(key, &job.service).await,
+            Task::Update => {
+                let message = "Updated load balancer with new hosts".into();
+                self.tell(&job.service, Severity::Normal, "UpdatedLoadBalancer", message).await;
+            }
+            Task::Ensure => {
+                self.tell(&job.service, Severity::Normal, "EnsuredLoadBalancer", "Ensured load balancer".into()).await;
+            }
+            _ => {}
+        }
+        Verdict::Done
+    }
+
+    /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
+    /// in memory until it can.
+    pub(crate) async fn note(&self, key: &Key, service: &Service, error: &SyncError) {
+        let Some(readiness) = Readiness::failed(error) else { return };
+        let Some((mut annotations, doubt, condition, owned)) =
+            self.memory.with(key, |entry| (entry.unwritten.clone(), entry.doubt, entry.condition, entry.owned))
+        else {
+            return;
+        };
+        // What failed half-way is not what was recorded, even if the Service goes back to that.
+        let record = Record::of(service).filter(|_| owned).and_then(|record| match doubt {
+            Doubt::None => None,
+            Doubt::Backends => Some(Record { backends: None, ..record }),
+            Doubt::All => Some(Record::begun(&record.provider)),
+        });
+        if let Some(record) = record {
+            annotations.insert(ENSURED.into(), Some(record.to_string()));
+        }
+        let young = condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
+        let readiness = match readiness.differs(service) {
+            Difference::None => None,
+            Difference::Message if young => None,
+            Difference::Message | Difference::Other => Some(readiness),
+        };
+        let is_news = readiness.is_some();
+        let changes = Changes { annotations, ingress: None, readiness };
+        match self.writer.set(service, &changes).await {
+            Ok(Written::Gone) => {}
+            Ok(written) => {
+                if let Written::Changed(written) = written {
+                    drop(self.memory.wrote(key, *written));
+                }
+                self.memory.with(key, |entry| {
+                    entry.unwritten.clear();
+                    if is_news {
+                        entry.condition = Some(Instant::now());
+                    }
+                });
+            }
+            Err(error) => tracing::warn!(%error, "cannot write why the load balancer is not ready"),
+        }
+    }
+
+    /// Keeps the annotations that a provider wants to be written, as far as it may write them. Returns all that wait.
+    pub(crate) fn remember(
+        &self,
+        key: &Key,
+        descriptor: &Descriptor,
+        annotations: Vec<(String, Option<String>)>,
+    ) -> BTreeMap<String, Option<String>> {
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            annotations.into_iter().partition(|(name, _)| is_written(descriptor, name));
+        for (name, _) in unknown {
+            tracing::warn!(name, "the provider wants to write an annotation that it has not declared as its own");
+        }
+        let unwritten = self.memory.with(key, |entry| {
+            entry.unwritten.extend(known);
+            entry.unwritten.clone()
+        });
+        unwritten.unwrap_or_default()
+    }
+
+    fn target_spec(&self, job: &Job) -> Option<fingerprint::Digest> {
+        let provider = self.provider(job.member)?;
+        Some(fingerprint::spec(&job.view, None, &provider.descriptor(), &provider.configuration()))
+    }
+
+    fn descriptor(&self, job: &Job) -> Option<Arc<Descriptor>> {
+        Some(self.provider(job.member)?.descriptor())
+    }
+
+    /// The cluster itself has no Node for load balancers: this is known, since the list of Nodes is complete.
+    async fn no_backends(&self, key: &Key, service: &Service) {
+        let message = "There are no available nodes for LoadBalancer";
+        if self.is_news(key, message) {
+            self.tell(service, Severity::Warning, "UnAvailableLoadBalancer", message.into()).await;
+        }
+    }
+
+    fn got_address(&self, service: &Service) {
+        if let Some(created) = &service.metadata.creation_timestamp {
+            let age = Timestamp::now().duration_since(created.0).as_secs_f64();
+            self.metrics.address_delay.observe(age.max(0.0));
+        }
+    }
+}
+
+/// Whether a provider may write an annotation.
+pub(crate) fn is_written(descriptor: &Descriptor, name: &str) -> bool {
+    name != ENSURED && descriptor.annotations.iter().any(|known| known.written && known.covers(name))
+}
+
+fn log_names(job: &Job, error: &SyncError) {
+    let names: Vec<&str> = job.backends.list.iter().take(MAX_NAMES).map(|backend| backend.name.as_str()).collect();
+    tracing::debug!(%error, first = ?names, hosts = job.backends.list.len(), "hosts not updated");
+}

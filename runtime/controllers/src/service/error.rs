@@ -1,0 +1,89 @@
+//! Why a Service does not have the load balancer that it should have, or still has one: the same words for every provider.
+
+use std::time::Duration;
+
+use ccm_cloud::{Failure, Reaction};
+
+use crate::queue::Verdict;
+use crate::reaction;
+use crate::write_gate::ApiError;
+
+/// What was being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    Read,
+    Lock,
+    Ensure,
+    Update,
+    Delete,
+    AddFinalizer,
+    RemoveFinalizer,
+    WriteStatus,
+}
+
+impl Task {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read the Service",
+            Self::Lock => "learn what must not be changed at the same time",
+            Self::Ensure => "ensure load balancer",
+            Self::Update => "update the hosts of the load balancer",
+            Self::Delete => "delete load balancer",
+            Self::AddFinalizer => "add load balancer cleanup finalizer",
+            Self::RemoveFinalizer => "remove load balancer cleanup finalizer",
+            Self::WriteStatus => "update load balancer status",
+        }
+    }
+}
+
+/// Why it was not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SyncError {
+    #[error("failed to {}: {failure}", .task.as_str())]
+    Cloud { task: Task, failure: Failure },
+    #[error("failed to {}: {error}", .task.as_str())]
+    Api { task: Task, error: ApiError },
+}
+
+impl SyncError {
+    /// For people.
+    pub(crate) const fn reaction(&self) -> &'static str {
+        match self {
+            Self::Cloud { failure, .. } => failure.reaction.as_str(),
+            Self::Api { .. } => "api",
+        }
+    }
+
+    pub(crate) fn verdict(&self, slow: Duration) -> Verdict {
+        match self {
+            Self::Cloud { failure, .. } => reaction::verdict(failure, slow),
+            Self::Api { error, .. } => reaction::after_api_error(error, slow),
+        }
+    }
+
+    /// Whether the cloud is at work, so that this is no failure at all.
+    pub(crate) const fn is_pending(&self) -> bool {
+        matches!(self, Self::Cloud { failure: Failure { reaction: Reaction::Pending, .. }, .. })
+    }
+
+    /// Whether people should be told: not about an API server that could not take the Event either.
+    pub(crate) const fn deserves_warning(&self) -> bool {
+        match self {
+            Self::Cloud { .. } => !self.is_pending(),
+            Self::Api { error, .. } => matches!(error, ApiError::Refused { .. } | ApiError::Conflict),
+        }
+    }
+}
+
+/// What comes next, without anything that is another at each try.
+pub(crate) fn next_try(reaction: Reaction) -> &'static str {
+    match reaction {
+        Reaction::Retry | Reaction::Conflict => "tried again with back-off",
+        Reaction::Throttled => "tried again when the cloud takes calls again",
+        Reaction::Pending => "looked at again until the cloud is done",
+        Reaction::Unauthorized => "tried again slowly, and at once with other credentials",
+        Reaction::Quota | Reaction::Unsupported => "tried again slowly",
+        Reaction::Invalid => "not tried again before the Service changes",
+        Reaction::Elsewhere => "nothing more is done",
+    }
+}

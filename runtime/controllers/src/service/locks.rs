@@ -1,0 +1,51 @@
+//! Names that only one call at a time may hold.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+type Lock = Arc<tokio::sync::Mutex<()>>;
+
+/// All names that somebody holds or waits for.
+#[derive(Clone, Default)]
+pub(crate) struct Locks(Arc<Mutex<HashMap<String, Lock>>>);
+
+/// Holds its names until it is dropped.
+pub(crate) struct Held {
+    locks: Locks,
+    names: BTreeSet<String>,
+    guards: Vec<OwnedMutexGuard<()>>,
+}
+
+impl Locks {
+    /// Waits until it holds all `names`. Names are taken in their order, so that two who want the same ones never wait for
+    /// each other; whoever came first is served first.
+    pub(crate) async fn hold(&self, names: BTreeSet<String>) -> Held {
+        let mut held = Held { locks: self.clone(), names, guards: Vec::new() };
+        for name in &held.names {
+            let lock = Arc::clone(self.0.lock().entry(name.clone()).or_default());
+            held.guards.push(lock.lock_owned().await);
+        }
+        held
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.guards.clear();
+        let mut locks = self.locks.0.lock();
+        for name in &self.names {
+            // Nobody but the map has it: whoever waits has a copy.
+            if locks.get(name).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+                locks.remove(name);
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the service controller remembers of Services that it takes care of. It forgets a Service when nothing of it is left
+//! in the cloud, so memory is bounded by the Services that exist. Whatever must outlive the process is in the Service itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use ccm_cloud::Standing;
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
+
+use super::fingerprint::{Digest, Target};
+use super::metrics::PassTimer;
+use super::predicates::version;
+use crate::queue::{QueueSettings, Verdict};
+use crate::warnings::Warnings;
+
+/// A Service by namespace and name.
+pub(crate) type Key = ObjectRef<Service>;
+
+/// What is to be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A load balancer for a Service with this digest.
+    Serve(Digest),
+    /// None any more.
+    Delete,
+}
+
+/// What is not certain about the cloud, whatever the Service's annotation says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Doubt {
+    #[default]
+    None,
+    /// A call that changes the backends has begun.
+    Backends,
+    /// A call that changes anything has begun.
+    All,
+}
+
+/// The last try, which failed.
+struct Attempt {
+    purpose: Purpose,
+    backends: Option<Digest>,
+    /// Not again before.
+    until: Instant,
+    /// Only something else to do helps.
+    until_change: bool,
+}
+
+pub(crate) struct Entry {
+    /// The newest state: that of the store, or that of our last write as long as the store does not have it yet.
+    pub(crate) newest: Arc<Service>,
+    /// Who has its load balancer, if anybody.
+    pub(crate) member: usize,
+    /// Whether there may be something in the cloud.
+    pub(crate) owned: bool,
+    pub(crate) doubt: Doubt,
+    /// The provider's annotations that could not be written so far.
+    pub(crate) unwritten: BTreeMap<String, Option<String>>,
+    /// What an Event has announced.
+    pub(crate) announced: Option<Purpose>,
+    /// What a survey found, for this target.
+    pub(crate) standing: Option<(Target, Standing)>,
+    pub(crate) warnings: Warnings,
+    /// When the condition was written last.
+    pub(crate) condition: Option<Instant>,
+    /// The pass that waits for this Service.
+    pub(crate) pass: Option<Arc<PassTimer>>,
+    /// The provider said that somebody else takes care of it.
+    pub(crate) is_elsewhere: bool,
+    attempt: Option<Attempt>,
+    delays: Option<ExponentialBackoff>,
+    waits: bool,
+}
+
+impl Entry {
+    fn new(newest: Arc<Service>, member: usize, owned: bool) -> Self {
+        Self {
+            newest,
+            member,
+            owned,
+            doubt: Doubt::None,
+            unwritten: BTreeMap::new(),
+            announced: None,
+            standing: None,
+            warnings: Warnings::default(),
+            condition: None,
+            pass: None,
+            is_elsewhere: false,
+            attempt: None,
+            delays: None,
+            waits: false,
+        }
+    }
+
+    /// When it is not time yet for another try: when it is.
+    pub(crate) fn must_wait(&self, purpose: Purpose, backends: Option<Digest>) -> Option<Verdict> {
+        let attempt = self.attempt.as_ref().filter(|attempt| attempt.purpose == purpose)?;
+        let left = attempt.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        match attempt.until_change {
+            true => (attempt.backends == backends).then_some(Verdict::Change),
+            // Nodes that come and go must not hurry what waits for the cloud.
+            false => Some(Verdict::After(left)),
+        }
+    }
+
+    /// A try has failed. Returns when the next one is.
+    pub(crate) fn failed(
+        &mut self,
+        purpose: Purpose,
+        backends: Option<Digest>,
+        verdict: Verdict,
+        settings: &QueueSettings,
+    ) -> Verdict {
+        let delay = match verdict {
+            Verdict::After(delay) => delay,
+            Verdict::Change | Verdict::Done => settings.resync,
+            Verdict::Backoff => {
+                let delays = self.delays.get_or_insert_with(|| {
+                    ExponentialBuilder::new()
+                        .with_min_delay(settings.min_backoff)
+                        .with_max_delay(settings.max_backoff)
+                        .without_max_times()
+                        .with_jitter()
+                        .build()
+                });
+                delays.next().unwrap_or(settings.max_backoff)
+            }
+        };
+        let now = Instant::now();
+        let until = now.checked_add(delay).unwrap_or(now + Duration::from_secs(365 * 24 * 60 * 60));
+        let until_change = matches!(verdict, Verdict::Change | Verdict::Done);
+        self.attempt = Some(Attempt { purpose, backends, until, until_change });
+        if until_change {
+            self.delays = None;
+            return Verdict::Change;
+        }
+        Verdict::After(delay)
+    }
+
+    /// A try came to its end.
+    pub(crate) fn succeeded(&mut self) {
+        self.doubt = Doubt::None;
+        self.attempt = None;
+        self.delays = None;
+        self.announced = None;
+        self.is_elsewhere = false;
+        self.warnings = Warnings::default();
+    }
+
+    /// Takes a newer state of the same Service.
+    fn take(&mut self, service: Arc<Service>) {
+        if version(&service) >= version(&self.newest) {
+            self.newest = service;
+        }
+    }
+}
+
+/// All Services that are taken care of.
+pub(crate) struct Memory {
+    services: Mutex<HashMap<Key, Entry>>,
+    /// How many wait for an address.
+    waiting: Gauge,
+}
+
+impl Memory {
+    pub(crate) fn new(waiting: Gauge) -> Self {
+        Self { services: Mutex::default(), waiting }
+    }
+
+    /// Looks at an entry, or changes it; none when there is none.
+    pub(crate) fn with<T>(&self, key: &Key, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.services.lock().get_mut(key).map(look)
+    }
+
+    /// The newest state of a Service that the store shows as `seen`: the store can be behind our own writes. The entry of
+    /// a Service with another UID is left as it is.
+    pub(crate) fn newest(&self, key: &Key, seen: Arc<Service>) -> Arc<Service> {
+        let newest = self.with(key, |entry| {
+            if entry.newest.metadata.uid != seen.metadata.uid {
+                return None;
+            }
+            entry.take(Arc::clone(&seen));
+            Some(Arc::clone(&entry.newest))
+        });
+        newest.flatten().unwrap_or(seen)
+    }
+
+    /// The Service of another UID that had the name before, and still has something in the cloud; and who has it.
+    pub(crate) fn predecessor(&self, key: &Key, service: &Service) -> Option<(Arc<Service>, usize)> {
+        let mut services = self.services.lock();
+        let entry = services.get(key).filter(|entry| entry.newest.metadata.uid != service.metadata.uid)?;
+        if entry.owned {
+            return Some((Arc::clone(&entry.newest), entry.member));
+        }
+        self.removed(services.remove(key));
+        None
+    }
+
+    /// A Service is taken care of by `member`; `owned` says whether the Service itself says that it has a load balancer.
+    pub(crate) fn enter(&self, key: &Key, service: &Arc<Service>, member: usize, owned: bool) {
+        let mut services = self.services.lock();
+        let entry = services.entry(key.clone()).or_insert_with(|| Entry::new(Arc::clone(service), member, owned));
+        entry.take(Arc::clone(service));
+        entry.member = member;
+        entry.owned |= owned;
+    }
+
+    /// Our write of a Service was answered.
+    pub(crate) fn wrote(&self, key: &Key, service: Service) -> Arc<Service> {
+        let service = Arc::new(service);
+        self.with(key, |entry| entry.take(Arc::clone(&service)));
+        service
+    }
+
+    /// Whether a Service waits for an address. Says whether that has changed.
+    pub(crate) fn waits(&self, key: &Key, waits: bool) -> bool {
+        let before = self.with(key, |entry| std::mem::replace(&mut entry.waits, waits));
+        let changed = before.is_some_and(|before| before != waits);
+        match (changed, waits) {
+            (true, true) => drop(self.waiting.inc()),
+            (true, false) => drop(self.waiting.dec()),
+            (false, _) => {}
+        }
+        changed
+    }
+
+    /// Services whose last try failed, and that wait for a time and not for a change. They need not wait any longer.
+    pub(crate) fn wake_failed(&self) -> Vec<Key> {
+        let mut failed = Vec::new();
+        for (key, entry) in self.services.lock().iter_mut() {
+            if entry.attempt.take_if(|attempt| !attempt.until_change).is_some() {
+                failed.push(key.clone());
+            }
+        }
+        failed
+    }
+
+    /// Whatever a try waits for, there may be news: another provider, or another configuration.
+    pub(crate) fn wake_all(&self) {
+        for entry in self.services.lock().values_mut() {
+            entry.attempt = None;
+        }
+    }
+
+    /// Nothing is left of it.
+    pub(crate) fn forget(&self, key: &Key) {
+        let removed = self.services.lock().remove(key);
+        self.removed(removed);
+    }
+
+    fn removed(&self, entry: Option<Entry>) {
+        if entry.is_some_and(|entry| entry.waits) {
+            self.waiting.dec();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.services.lock().len()
+    }
+}

@@ -1,0 +1,117 @@
+//! What operators see of the service controller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::Failure;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+use crate::metrics::FloatGauge;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: &'static str,
+    outcome: &'static str,
+}
+
+/// What the service controller does: upstream's four, and `ccm_` ones.
+#[derive(Debug, Clone)]
+pub struct ServiceMetrics {
+    pub(crate) updates: Counter,
+    pub(crate) update_failures: Counter,
+    pub(crate) pass_latency: Histogram,
+    pub(crate) update_latency: Histogram,
+    operations: Family<OperationLabels, Counter>,
+    duration: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    pub(crate) pending: Gauge,
+    pub(crate) address_delay: Histogram,
+    pub(crate) drifted: Counter,
+    pub(crate) last_verification: FloatGauge,
+}
+
+/// Upstream's buckets: 1 s to 16,384 s.
+fn long_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 15))
+}
+
+/// 10 ms to 82 s: one call, of many requests to the cloud.
+fn call_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 14))
+}
+
+impl ServiceMetrics {
+    /// Registers the metrics of the service controller.
+    pub fn register(registry: &mut Registry) -> Self {
+        let this = Self {
+            updates: Counter::default(),
+            update_failures: Counter::default(),
+            pass_latency: long_histogram(),
+            update_latency: long_histogram(),
+            operations: Family::default(),
+            duration: Family::new_with_constructor(call_histogram),
+            pending: Gauge::default(),
+            address_delay: long_histogram(),
+            drifted: Counter::default(),
+            last_verification: FloatGauge::default(),
+        };
+        let help = "Load balancers whose hosts were to be updated";
+        registry.register("service_controller_loadbalancer_sync", help, this.updates.clone());
+        let help = "Load balancers whose hosts could not be updated";
+        registry.register("service_controller_nodesync_error", help, this.update_failures.clone());
+        let help = "From a change of Nodes until every load balancer had been tried";
+        registry.register("service_controller_nodesync_latency_seconds", help, this.pass_latency.clone());
+        let help = "How long updating the hosts of one load balancer took";
+        let name = "service_controller_update_loadbalancer_host_latency_seconds";
+        registry.register(name, help, this.update_latency.clone());
+        let help = "Calls about load balancers by outcome: ok, or the reaction to the failure";
+        registry.register("ccm_load_balancer_operations", help, this.operations.clone());
+        let help = "How long calls about load balancers took";
+        registry.register("ccm_load_balancer_operation_duration_seconds", help, this.duration.clone());
+        let help = "Services that want a load balancer and have no address yet";
+        registry.register("ccm_services_pending", help, this.pending.clone());
+        let help = "From the creation of a Service until it had an address";
+        registry.register("ccm_service_address_delay_seconds", help, this.address_delay.clone());
+        let help = "Load balancers that were found to be other than they were made";
+        registry.register("ccm_load_balancers_drifted", help, this.drifted.clone());
+        let help = "When load balancers were last compared with their Services, in seconds since the epoch";
+        registry.register("ccm_load_balancer_verification_timestamp_seconds", help, this.last_verification.clone());
+        this
+    }
+
+    /// A call has ended.
+    pub(crate) fn called(&self, operation: &'static str, failure: Option<&Failure>, took: Duration) {
+        let outcome = failure.map_or("ok", |failure| failure.reaction.as_str());
+        let labels = OperationLabels { operation, outcome };
+        self.operations.get_or_create(&labels).inc();
+        self.duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    #[cfg(test)]
+    pub(crate) fn calls(&self, operation: &'static str, outcome: &'static str) -> u64 {
+        self.operations.get_or_create(&OperationLabels { operation, outcome }).get()
+    }
+}
+
+/// Tells how long a pass took, when the last who has a part in it is done.
+pub(crate) struct PassTimer {
+    begun: Instant,
+    latency: Histogram,
+}
+
+impl PassTimer {
+    pub(crate) fn start(metrics: &ServiceMetrics) -> Arc<Self> {
+        Arc::new(Self { begun: Instant::now(), latency: metrics.pass_latency.clone() })
+    }
+}
+
+impl Drop for PassTimer {
+    fn drop(&mut self) {
+        self.latency.observe(self.begun.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,55 @@
+//! What a Service is to this controller, and which Nodes are backends. Nothing here reads or writes anything.
+
+use k8s_openapi::api::core::v1::{Node, Service};
+
+/// Keeps a Service until its load balancer is gone.
+pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// Keeps a Node out of load balancers.
+const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// The cluster autoscaler is about to delete this Node.
+const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+/// What Go's `strconv.ParseBool`, and so upstream, takes for false.
+const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
+
+/// Whether it is of the type `LoadBalancer`, of whatever class.
+pub(crate) fn is_load_balancer(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+}
+
+/// `spec.loadBalancerClass`. An empty one is a class too.
+pub(crate) fn class(service: &Service) -> Option<&str> {
+    service.spec.as_ref()?.load_balancer_class.as_deref()
+}
+
+pub(crate) fn has_finalizer(service: &Service) -> bool {
+    service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+}
+
+pub(crate) fn is_deleting(service: &Service) -> bool {
+    service.metadata.deletion_timestamp.is_some()
+}
+
+/// The finalizer is there, and the load balancer is not wanted any more.
+pub(crate) fn needs_cleanup(service: &Service) -> bool {
+    has_finalizer(service) && (is_deleting(service) || !is_load_balancer(service))
+}
+
+/// Resource versions in order, as far as the API server's are numbers, which they are.
+pub(crate) fn version(service: &Service) -> Option<u64> {
+    service.metadata.resource_version.as_deref()?.parse().ok()
+}
+
+/// Not kept out by its label.
+pub(crate) fn is_included(node: &Node) -> bool {
+    let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(EXCLUDE));
+    label.is_none_or(|value| FALSE.contains(&value.as_str()))
+}
+
+/// Whether load balancers send traffic to it. Neither readiness nor cordon matter: health checks see the one, the other is
+/// about new pods.
+pub(crate) fn is_backend(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    node.metadata.deletion_timestamp.is_none()
+        && is_included(node)
+        && !taints.into_iter().any(|taint| taint.key == AUTOSCALER_TAINT)
+}

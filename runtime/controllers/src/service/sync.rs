@@ -1,0 +1,373 @@
+//! One Service, once: decides what is to be done, waits for its turn, and does it.
+//!
+//! Everything is decided from the newest state, never from what has changed: it does not matter what woke the Service, and a
+//! change while it waits or while the cloud works counts at the next run, which follows at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ccm_cloud::{Failure, LoadBalancers, Reaction, Severity, Standing};
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::Store;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Duration, Instant, timeout};
+
+use super::backends::{Backends, Current};
+use super::condition;
+use super::error::{SyncError, Task};
+use super::fingerprint::{self, Record, Target};
+use super::locks::{Held, Locks};
+use super::memory::{Doubt, Key, Memory, Purpose};
+use super::metrics::ServiceMetrics;
+use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
+use super::view::{as_stored, cloud_service, ingress};
+use super::write::ServiceWriter;
+use super::{LoadBalancerMember, ServiceSettings};
+use crate::events::{EventRecorder, EventRequest, service_reference};
+use crate::queue::Verdict;
+use crate::reaction;
+
+/// Upstream's name of this controller in Events.
+const REPORTER: &str = "service-controller";
+
+/// Everything that a sync uses, shared by all of them.
+pub(crate) struct Syncer {
+    pub(crate) store: Store<Service>,
+    pub(crate) members: Vec<LoadBalancerMember>,
+    pub(crate) backends: Current,
+    pub(crate) locks: Locks,
+    /// One permit per Service that is being worked on.
+    pub(crate) width: Semaphore,
+    pub(crate) writer: ServiceWriter,
+    pub(crate) recorder: EventRecorder,
+    pub(crate) memory: Memory,
+    pub(crate) metrics: ServiceMetrics,
+    pub(crate) settings: ServiceSettings,
+}
+
+/// Whose a Service is, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Nothing,
+    Serve(usize),
+    Cleanup(usize),
+}
+
+/// What serving comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// All is as it was ensured.
+    Nothing,
+    /// The cloud has it as the Service asks for; only the Service does not say so.
+    Adopt(Vec<ccm_cloud::Ingress>),
+    /// Nothing but the backends differs.
+    Update,
+    /// Anything differs, or nobody knows.
+    Ensure {
+        /// What was found in the cloud that should not be so.
+        drift: Option<String>,
+    },
+}
+
+/// A Service that wants a load balancer, as it is now.
+pub(crate) struct Job {
+    pub(crate) member: usize,
+    pub(crate) service: Arc<Service>,
+    pub(crate) view: ccm_cloud::Service,
+    pub(crate) wrong: Option<Failure>,
+    pub(crate) backends: Arc<Backends>,
+    pub(crate) target: Target,
+    pub(crate) step: Step,
+}
+
+impl Job {
+    pub(crate) const fn purpose(&self) -> Purpose {
+        Purpose::Serve(self.target.spec)
+    }
+}
+
+/// Nobody else works on the same things, and not too many work at all.
+pub(crate) struct Turn<'a> {
+    _held: Held,
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Syncer {
+    /// Works on a Service.
+    pub(crate) async fn sync(&self, key: &Key) -> Verdict {
+        // Whoever measures the pass waits until this ends, whichever way.
+        let _pass = self.memory.with(key, |entry| entry.pass.take());
+        let Some(seen) = self.store.get(key) else { return self.gone(key).await };
+        if let Some((old, member)) = self.memory.predecessor(key, &seen) {
+            let verdict = self.delete_gone(key, &old, member).await;
+            if verdict != Verdict::Done {
+                return verdict;
+            }
+        }
+        let service = self.memory.newest(key, Arc::clone(&seen));
+        match self.work(key, &service) {
+            Work::Serve(member) => {
+                self.memory.enter(key, &service, member, has_finalizer(&service) || Record::of(&service).is_some());
+                let is_elsewhere = self.memory.with(key, |entry| entry.is_elsewhere) == Some(true);
+                self.memory.waits(key, ingress(&service).is_empty() && !is_elsewhere);
+                self.serve(key, member).await
+            }
+            Work::Cleanup(member) => {
+                self.memory.enter(key, &service, member, true);
+                self.memory.waits(key, false);
+                self.cleanup(key, member).await
+            }
+            Work::Nothing => {
+                self.memory.waits(key, false);
+                // Until the store has what we wrote, it shows a Service that asks for work.
+                if service.metadata.resource_version == seen.metadata.resource_version {
+                    self.memory.forget(key);
+                }
+                Verdict::Done
+            }
+        }
+    }
+
+    /// Whose Service it is, and what is to be done about it.
+    ///
+    /// With a class it is that of the provider that serves the class. Others may use the same finalizer, so a Service whose class
+    /// nobody serves here is not touched, unless it says itself that one of these providers has its load balancer.
+    pub(crate) fn work(&self, key: &Key, service: &Service) -> Work {
+        let by_class = self.by_class(class(service));
+        if is_load_balancer(service) && !is_deleting(service) {
+            return by_class.map_or(Work::Nothing, Work::Serve);
+        }
+        let recorded = Record::of(service).and_then(|record| self.by_name(&record.provider));
+        let remembered = self.memory.with(key, |entry| entry.owned.then_some(entry.member)).flatten();
+        let finalized = by_class.filter(|_| needs_cleanup(service));
+        recorded.or(remembered).or(finalized).map_or(Work::Nothing, Work::Cleanup)
+    }
+
+    fn by_class(&self, class: Option<&str>) -> Option<usize> {
+        let serves = |member: &LoadBalancerMember| match class {
+            Some(class) => member.classes.iter().any(|served| served == class),
+            None => true,
+        };
+        self.members.iter().position(serves)
+    }
+
+    fn by_name(&self, provider: &str) -> Option<usize> {
+        self.members.iter().position(|member| member.provider.descriptor().name == provider)
+    }
+
+    /// A member by its index.
+    pub(crate) fn provider(&self, member: usize) -> Option<&dyn LoadBalancers> {
+        self.members.get(member).map(|member| &*member.provider)
+    }
+
+    /// What serving a Service comes to now. None when it is not to be served by `member` any more.
+    pub(crate) fn job(&self, key: &Key, member: usize) -> Option<Job> {
+        let service = self.memory.newest(key, self.store.get(key)?);
+        if self.work(key, &service) != Work::Serve(member) {
+            return None;
+        }
+        let provider = self.provider(member)?;
+        let (doubt, unwritten, standing) =
+            self.memory.with(key, |entry| (entry.doubt, entry.unwritten.clone(), entry.standing.clone()))?;
+        let (mut view, wrong) = cloud_service(&service);
+        for (name, value) in unwritten {
+            set(&mut view.annotations, name, value);
+        }
+        let backends = self.backends.get();
+        let (descriptor, configuration) = (provider.descriptor(), provider.configuration());
+        let problem = wrong.as_ref().map(ToString::to_string);
+        let spec = fingerprint::spec(&view, problem.as_deref(), &descriptor, &configuration);
+        let target = Target { spec, backends: backends.digest };
+        let record = Record::of(&service).filter(|record| record.provider == descriptor.name);
+        let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
+        let step = step(record.as_ref(), doubt, target, standing, &view.ingress);
+        Some(Job { member, service, view, wrong, backends, target, step })
+    }
+
+    async fn serve(&self, key: &Key, member: usize) -> Verdict {
+        let Some(job) = self.job(key, member) else { return Verdict::After(Duration::ZERO) };
+        if let Some(wait) = self.must_wait(key, &job) {
+            return wait;
+        }
+        if job.step == Step::Nothing && has_finalizer(&job.service) {
+            self.memory.with(key, |entry| entry.succeeded());
+            return Verdict::Done;
+        }
+        let turn = match &job.wrong {
+            Some(failure) => Err(SyncError::Cloud { task: Task::Read, failure: failure.clone() }),
+            None => self.turn(member, &job.view).await,
+        };
+        let _turn = match turn {
+            Ok(turn) => turn,
+            Err(error) => return self.not_served(key, &job, error).await,
+        };
+        // Waiting has taken its time. What holds now is what counts; another target waits for its own turn.
+        let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
+            return Verdict::After(Duration::ZERO);
+        };
+        match now.step.clone() {
+            Step::Nothing => Box::pin(self.adopt(key, now, None)).await,
+            Step::Adopt(ingress) => Box::pin(self.adopt(key, now, Some(ingress))).await,
+            Step::Update => Box::pin(self.update(key, now)).await,
+            Step::Ensure { drift } => {
+                if let Some(drift) = drift {
+                    self.drifted(&now.service, drift).await;
+                }
+                Box::pin(self.ensure(key, now)).await
+            }
+        }
+    }
+
+    fn must_wait(&self, key: &Key, job: &Job) -> Option<Verdict> {
+        self.memory.with(key, |entry| entry.must_wait(job.purpose(), Some(job.target.backends))).flatten()
+    }
+
+    /// Waits until nobody else changes the same things, then for a place among those who work.
+    pub(crate) async fn turn(&self, member: usize, view: &ccm_cloud::Service) -> Result<Turn<'_>, SyncError> {
+        let Some(provider) = self.provider(member) else {
+            let failure = Failure::new(Reaction::Retry, "the provider is not there any more");
+            return Err(SyncError::Cloud { task: Task::Lock, failure });
+        };
+        let names = self.call("locks", provider.locks(view.clone()), |answer| answer.as_ref().err()).await;
+        let names = names.and_then(|names| names).map_err(|failure| SyncError::Cloud { task: Task::Lock, failure })?;
+        // Two providers may use the same word for different things.
+        let names: BTreeSet<String> = names.into_iter().map(|name| format!("{member}/{name}")).collect();
+        let held = self.locks.hold(names).await;
+        // Never closed.
+        Ok(Turn { _held: held, _permit: self.width.acquire().await.ok() })
+    }
+
+    /// Asks a provider, within the time limit.
+    ///
+    /// # Errors
+    ///
+    /// There was no answer in time.
+    pub(crate) async fn call<T>(
+        &self,
+        operation: &'static str,
+        answer: impl Future<Output = T>,
+        failure: impl FnOnce(&T) -> Option<&Failure>,
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
+        let limit = self.settings.call_timeout;
+        let answer = timeout(limit, answer)
+            .await
+            .map_err(|_elapsed| Failure::new(Reaction::Retry, format!("the provider gave no answer within {limit:?}")));
+        let failed = answer.as_ref().map_or_else(Some, failure);
+        self.metrics.called(operation, failed, begun.elapsed());
+        answer
+    }
+
+    /// A try to serve a Service has failed: says so in Events, and when the next one is.
+    pub(crate) async fn not_served(&self, key: &Key, job: &Job, error: SyncError) -> Verdict {
+        self.note(key, &job.service, &error).await;
+        let verdict = self.later(key, job.purpose(), Some(job.target.backends), &error);
+        self.warn(key, &job.service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
+        verdict
+    }
+
+    /// When the next try is.
+    pub(crate) fn later(
+        &self,
+        key: &Key,
+        purpose: Purpose,
+        backends: Option<fingerprint::Digest>,
+        error: &SyncError,
+    ) -> Verdict {
+        let verdict = error.verdict(self.settings.slow_retry);
+        let queue = &self.settings.queue;
+        tracing::debug!(%error, reaction = error.reaction(), ?verdict, "not done");
+        self.memory.with(key, |entry| entry.failed(purpose, backends, verdict, queue)).unwrap_or(verdict)
+    }
+
+    /// Warns of a failure, unless the same was said lately.
+    pub(crate) async fn warn(&self, key: &Key, service: &Service, reason: &str, what: &str, error: &SyncError) {
+        if !error.deserves_warning() {
+            return;
+        }
+        let next = match error {
+            SyncError::Cloud { failure, .. } => super::error::next_try(failure.reaction).to_owned(),
+            SyncError::Api { .. } => reaction::describe(error.verdict(self.settings.slow_retry)),
+        };
+        let message = format!("{what}: {}", condition::told(error, &next));
+        if self.is_news(key, &message) {
+            tracing::warn!(error = message, "load balancer not synced");
+            self.tell(service, Severity::Warning, reason, message).await;
+        }
+    }
+
+    /// Whether a warning was not given lately.
+    pub(crate) fn is_news(&self, key: &Key, message: &str) -> bool {
+        let repeat = self.settings.repeat_warning;
+        self.memory.with(key, |entry| entry.warnings.is_news(message, repeat)).unwrap_or(true)
+    }
+
+    /// Says once what is going to be done.
+    pub(crate) async fn announce(&self, key: &Key, service: &Service, purpose: Purpose) {
+        let before = self.memory.with(key, |entry| entry.announced.replace(purpose));
+        if before.flatten() == Some(purpose) {
+            return;
+        }
+        let (reason, message) = match purpose {
+            Purpose::Serve(_) => ("EnsuringLoadBalancer", "Ensuring load balancer"),
+            Purpose::Delete => ("DeletingLoadBalancer", "Deleting load balancer"),
+        };
+        self.tell(service, Severity::Normal, reason, message.into()).await;
+    }
+
+    async fn drifted(&self, service: &Service, drift: String) {
+        self.metrics.drifted.inc();
+        tracing::warn!(drift, "load balancer is not as it was made");
+        self.tell(service, Severity::Warning, "LoadBalancerDrifted", drift).await;
+    }
+
+    /// Queues an Event about a Service.
+    pub(crate) async fn tell(&self, service: &Service, severity: Severity, reason: &str, message: String) {
+        let metadata = &service.metadata;
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        let about = service_reference(&part(&metadata.namespace), &service.name_any(), &part(&metadata.uid));
+        let action = "SyncLoadBalancer";
+        let request = EventRequest { about, severity, reason: reason.into(), action, message, reporter: REPORTER };
+        self.recorder.record(request).await;
+    }
+}
+
+/// What serving comes to. `ingress` is what the status says.
+fn step(
+    record: Option<&Record>,
+    doubt: Doubt,
+    target: Target,
+    standing: Option<Standing>,
+    ingress: &[ccm_cloud::Ingress],
+) -> Step {
+    let same_spec = doubt < Doubt::All && record.is_some_and(|record| record.spec == Some(target.spec));
+    let same_backends =
+        doubt < Doubt::Backends && record.is_some_and(|record| record.backends == Some(target.backends));
+    let unchanged = same_spec && same_backends;
+    let drift = |drift: String| Step::Ensure { drift: unchanged.then_some(drift) };
+    match standing {
+        Some(Standing::InStep(found)) if unchanged && as_stored(&found) == as_stored(ingress) => {}
+        Some(Standing::InStep(found)) if doubt == Doubt::None && !found.is_empty() => return Step::Adopt(found),
+        Some(Standing::Differs(what)) => {
+            return drift(format!("the cloud differs from the Service: {}", what.join("; ")));
+        }
+        Some(Standing::Missing) => return drift("the cloud has no such load balancer any more".into()),
+        Some(Standing::InStep(_) | Standing::Unknown(_)) | None => {}
+    }
+    match (same_spec, same_backends) {
+        // Whatever was ensured has an address: somebody took it out of the status.
+        _ if ingress.is_empty() => Step::Ensure { drift: None },
+        (true, true) => Step::Nothing,
+        (true, false) => Step::Update,
+        (false, _) => Step::Ensure { drift: None },
+    }
+}
+
+/// Sets a value, or removes it.
+pub(crate) fn set(annotations: &mut ccm_cloud::Attributes, name: String, value: Option<String>) {
+    match value {
+        Some(value) => drop(annotations.insert(name, value)),
+        None => drop(annotations.remove(&name)),
+    }
+}

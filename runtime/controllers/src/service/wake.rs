@@ -1,0 +1,173 @@
+//! What wakes a Service: its own change, a change of the Nodes, a cloud that answers again, another provider.
+//!
+//! Nothing wakes before both first lists are complete: with half of the Nodes a load balancer would lose members.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::backends::{Backends, Watched};
+use super::fingerprint::Record;
+use super::memory::Key;
+use super::metrics::PassTimer;
+use super::predicates::{has_finalizer, is_load_balancer};
+use super::sync::{Syncer, Work};
+use super::verify;
+use crate::store::FirstList;
+
+/// What the waking listens to.
+pub(super) struct Sources {
+    pub(super) service_keys: mpsc::Receiver<Key>,
+    pub(super) services_listed: FirstList,
+    pub(super) nodes: Store<Node>,
+    pub(super) node_keys: mpsc::Receiver<ObjectRef<Node>>,
+    pub(super) nodes_listed: FirstList,
+    pub(super) recoveries: Vec<watch::Receiver<u64>>,
+    pub(super) exchanges: Vec<watch::Receiver<u64>>,
+}
+
+/// Which of them it was.
+#[derive(Clone, Copy)]
+enum Cause {
+    Recovery,
+    Exchange,
+}
+
+impl Sources {
+    /// Sends keys to `queue` until a reflector ends, or nobody takes them any more. `ready` is told when all Services have
+    /// been sent once.
+    pub(super) async fn run(mut self, syncer: &Syncer, queue: mpsc::Sender<Key>, ready: watch::Sender<bool>) {
+        let lists = (self.services_listed.clone(), self.nodes_listed.clone());
+        let complete = async { lists.0.complete().await && lists.1.complete().await };
+        if self.meanwhile(complete).await != Some(true) {
+            return;
+        }
+        syncer.backends.replace(Backends::select(&self.nodes.state()));
+        if self.meanwhile(verify::at_start(syncer)).await.is_none() {
+            return;
+        }
+        let mut watched = Watched::new(&self.nodes.state());
+        syncer.backends.replace(Backends::select(&self.nodes.state()));
+        if !send(&queue, all(syncer)).await {
+            return;
+        }
+        ready.send_replace(true);
+        self.listen(syncer, &queue, &mut watched).await;
+    }
+
+    /// Waits for `work`, and reads the keys that come in meanwhile: whoever does not keep reading holds up the watches. They
+    /// can be forgotten, since everything is looked at afterwards. None when a reflector has ended.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                key = self.service_keys.recv() => drop(key?),
+                key = self.node_keys.recv() => drop(key?),
+            }
+        }
+    }
+
+    async fn listen(&mut self, syncer: &Syncer, queue: &mpsc::Sender<Key>, watched: &mut Watched) {
+        let recoveries = std::mem::take(&mut self.recoveries).into_iter().map(|grows| changed(grows, Cause::Recovery));
+        let exchanges = std::mem::take(&mut self.exchanges).into_iter().map(|grows| changed(grows, Cause::Exchange));
+        let mut others: FuturesUnordered<_> = recoveries.map(Box::pin).collect();
+        others.extend(exchanges.map(Box::pin));
+        let mut pass: Option<Instant> = None;
+        loop {
+            let keys = tokio::select! {
+                key = self.service_keys.recv() => match key {
+                    Some(key) if is_concerned(syncer, &key) => vec![key],
+                    Some(_) => continue,
+                    None => return,
+                },
+                key = self.node_keys.recv() => {
+                    let Some(key) = key else { return };
+                    if watched.has_changed(&key.name, self.nodes.get(&key).as_deref()) {
+                        // From the first change on, so that Nodes that change all the time do not put it off for ever.
+                        pass.get_or_insert_with(|| Instant::now() + syncer.settings.node_debounce);
+                    }
+                    continue;
+                }
+                () = tokio::time::sleep_until(pass.unwrap_or_else(Instant::now)), if pass.is_some() => {
+                    pass = None;
+                    fan_out(syncer, Backends::select(&self.nodes.state()))
+                }
+                Some(changed_again) = others.next(), if !others.is_empty() => {
+                    // None: whoever counts is gone.
+                    let Some((grows, cause)) = changed_again else { continue };
+                    others.push(Box::pin(changed(grows, cause)));
+                    match cause {
+                        Cause::Recovery => syncer.memory.wake_failed(),
+                        Cause::Exchange => {
+                            syncer.memory.wake_all();
+                            all(syncer)
+                        }
+                    }
+                }
+            };
+            if !send(queue, keys).await {
+                return;
+            }
+        }
+    }
+}
+
+/// One pass: takes the Nodes as they are for all Services, and returns those whose load balancers have others.
+pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
+    let timer = PassTimer::start(&syncer.metrics);
+    let (digest, hosts) = (backends.digest, backends.list.len());
+    if !syncer.backends.replace(backends) {
+        return vec![];
+    }
+    let has_others = |service: &&Arc<Service>| {
+        is_load_balancer(service) && Record::of(service).is_none_or(|record| record.backends != Some(digest))
+    };
+    let keys: Vec<Key> = syncer.store.state().iter().filter(has_others).map(|service| key(service)).collect();
+    for key in &keys {
+        syncer.memory.with(key, |entry| entry.pass = Some(Arc::clone(&timer)));
+    }
+    tracing::debug!(hosts, services = keys.len(), "the hosts of load balancers have changed");
+    keys
+}
+
+/// All Services that matter.
+fn all(syncer: &Syncer) -> Vec<Key> {
+    let services = syncer.store.state();
+    services.iter().map(|service| key(service)).filter(|key| is_concerned(syncer, key)).collect()
+}
+
+/// Whether there may be anything to do about a Service: most of a cluster's have nothing to do with load balancers.
+fn is_concerned(syncer: &Syncer, key: &Key) -> bool {
+    let known = syncer.memory.with(key, |_| ()).is_some();
+    known
+        || syncer.store.get(key).is_some_and(|service| {
+            (is_load_balancer(&service) || has_finalizer(&service) || Record::of(&service).is_some())
+                && syncer.work(key, &service) != Work::Nothing
+        })
+}
+
+/// Name and namespace of a Service.
+pub(super) fn key(service: &Service) -> Key {
+    ObjectRef::new(&service.name_any()).within(service.metadata.namespace.as_deref().unwrap_or_default())
+}
+
+async fn send(queue: &mpsc::Sender<Key>, keys: Vec<Key>) -> bool {
+    for key in keys {
+        if queue.send(key).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+async fn changed(mut grows: watch::Receiver<u64>, cause: Cause) -> Option<(watch::Receiver<u64>, Cause)> {
+    grows.changed().await.ok().map(|()| (grows, cause))
+}

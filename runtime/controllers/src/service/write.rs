@@ -1,0 +1,238 @@
+//! Writes of the service controller.
+//!
+//! | write | form |
+//! |---|---|
+//! | finalizer added | strategic merge patch: finalizers of others stay, whoever adds one at the same time |
+//! | annotations, addresses and condition | one strategic merge patch: other conditions stay |
+//! | everything taken away again | one JSON patch with a test on the finalizers that were seen: a finalizer that somebody adds at that moment is never lost |
+//!
+//! All go to the subresource `status`, as upstream's, and name the UID: a Service of the same name that was created
+//! meanwhile keeps what it has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ConstantBuilder};
+use ccm_cloud::Ingress;
+use http::header::CONTENT_TYPE;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Map, Value, json};
+
+use super::condition::{self, Readiness};
+use super::fingerprint::{ENSURED, Record};
+use super::predicates::FINALIZER;
+use super::view::{as_stored, ingress};
+use crate::store::Trim as _;
+use crate::write_gate::{ApiError, Purpose, WriteGate};
+
+/// Attempts of the one write that is bound to what was read, and the shortest and half the longest time between them.
+const MAX_ATTEMPTS: usize = 5;
+const CONFLICT_DELAY: Duration = Duration::from_millis(50);
+
+/// Name under which our changes stand in `metadata.managedFields`.
+const FIELD_MANAGER: &str = "service-controller";
+
+const GET: Purpose = Purpose { verb: "get", resource: "services" };
+const PATCH: Purpose = Purpose { verb: "patch", resource: "services/status" };
+
+/// How a write ended well.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// As the API server has it now.
+    Changed(Box<Service>),
+    /// There was nothing to write.
+    Nothing,
+    /// The Service was deleted, or is another one of the same name.
+    Gone,
+}
+
+/// What a status should have that it has not.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// No value removes.
+    pub(crate) annotations: BTreeMap<String, Option<String>>,
+    /// None leaves it as it is.
+    pub(crate) ingress: Option<Vec<Ingress>>,
+    /// None leaves it as it is.
+    pub(crate) readiness: Option<Readiness>,
+}
+
+impl Changes {
+    /// What differs from the Service, as a patch; none when nothing does.
+    fn patch(&self, service: &Service) -> Option<Value> {
+        let old = |name: &str| service.metadata.annotations.as_ref().and_then(|annotations| annotations.get(name));
+        let annotations: Map<String, Value> = self
+            .annotations
+            .iter()
+            .filter(|(name, value)| old(name) != value.as_ref())
+            .map(|(name, value)| (name.clone(), json!(value)))
+            .collect();
+        let mut status = Map::new();
+        if let Some(wanted) = self.ingress.as_ref().filter(|wanted| as_stored(wanted) != as_stored(&ingress(service))) {
+            status.insert("loadBalancer".into(), json!({ "ingress": entries(wanted) }));
+        }
+        let readiness = self.readiness.as_ref();
+        if let Some(readiness) = readiness.filter(|ready| ready.differs(service) != condition::Difference::None) {
+            status.insert("conditions".into(), json!([readiness.entry(service)]));
+        }
+        if annotations.is_empty() && status.is_empty() {
+            return None;
+        }
+        let mut metadata = Map::from_iter([("uid".to_owned(), json!(service.metadata.uid))]);
+        if !annotations.is_empty() {
+            metadata.insert("annotations".into(), Value::Object(annotations));
+        }
+        let mut patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
+        if !status.is_empty() {
+            patch.insert("status".into(), Value::Object(status));
+        }
+        Some(Value::Object(patch))
+    }
+}
+
+/// `status.loadBalancer.ingress`; null clears it.
+fn entries(ingress: &[Ingress]) -> Value {
+    let entry = |entry: &Ingress| {
+        let mut written = Map::new();
+        let mut put = |name: &str, value: Option<Value>| value.map(|value| written.insert(name.to_owned(), value));
+        put("ip", entry.ip.as_ref().map(|ip| json!(ip)));
+        put("hostname", entry.hostname.as_ref().map(|hostname| json!(hostname)));
+        put("ipMode", entry.ip_mode.map(|mode| json!(mode)));
+        let ports = entry.ports.iter().map(|port| match &port.error {
+            Some(error) => json!({ "port": port.port, "protocol": port.protocol, "error": error }),
+            None => json!({ "port": port.port, "protocol": port.protocol }),
+        });
+        put("ports", (!entry.ports.is_empty()).then(|| ports.collect()));
+        Value::Object(written)
+    };
+    if ingress.is_empty() { Value::Null } else { ingress.iter().map(entry).collect() }
+}
+
+/// Writes Services.
+#[derive(Clone)]
+pub(crate) struct ServiceWriter(WriteGate);
+
+impl ServiceWriter {
+    pub(crate) fn new(gate: WriteGate) -> Self {
+        Self(gate)
+    }
+
+    /// Adds the finalizer, and says whose Service it is from now on. To be done before the cloud is asked for anything.
+    pub(crate) async fn add_finalizer(&self, service: &Service, record: &Record) -> Result<Written, ApiError> {
+        let metadata = &service.metadata;
+        let others = metadata.finalizers.as_deref().unwrap_or_default();
+        if others.iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(Written::Nothing);
+        }
+        let mut patch = json!({ "uid": metadata.uid, "finalizers": [FINALIZER] });
+        if let (Some(patch), false) = (patch.as_object_mut(), others.is_empty()) {
+            let order: Vec<&str> = others.iter().map(String::as_str).chain([FINALIZER]).collect();
+            patch.insert("$setElementOrder/finalizers".into(), json!(order));
+        }
+        if let (Some(patch), None) = (patch.as_object_mut(), Record::of(service)) {
+            patch.insert("annotations".into(), json!({ ENSURED: record.to_string() }));
+        }
+        self.patch(service, json!({ "metadata": patch })).await
+    }
+
+    /// Writes what differs.
+    pub(crate) async fn set(&self, service: &Service, changes: &Changes) -> Result<Written, ApiError> {
+        match changes.patch(service) {
+            Some(patch) => self.patch(service, patch).await,
+            None => Ok(Written::Nothing),
+        }
+    }
+
+    /// Takes away the finalizer, addresses, the condition, and the annotations that `is_ours`. To be done when nothing is left
+    /// in the cloud.
+    pub(crate) async fn release(&self, service: &Service, is_ours: impl Fn(&str) -> bool) -> Result<Written, ApiError> {
+        let delays = ConstantBuilder::new().with_delay(CONFLICT_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter();
+        let mut delays = delays.build();
+        let mut live = None;
+        loop {
+            let seen = live.as_ref().unwrap_or(service);
+            let Some(operations) = removal(seen, &is_ours) else {
+                return Ok(live.map_or(Written::Nothing, |live| Written::Changed(Box::new(live))));
+            };
+            let error = match self.json_patch(seen, &operations).await {
+                Ok(written) => return Ok(Written::Changed(Box::new(written))),
+                Err(ApiError::NotFound) => return Ok(Written::Gone),
+                Err(error) => error,
+            };
+            // A test that does not hold is refused as unprocessable.
+            let Some(delay) = delays.next().filter(|_| is_stale(&error)) else { return Err(error) };
+            tokio::time::sleep(delay).await;
+            let api = self.api(service);
+            match self.0.read(GET, api.get(&service.name_any())).await {
+                Ok(newest) if newest.metadata.uid == service.metadata.uid => live = Some(newest),
+                Ok(_) | Err(ApiError::NotFound) => return Ok(Written::Gone),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn api(&self, service: &Service) -> Api<Service> {
+        Api::namespaced(self.0.client(), service.metadata.namespace.as_deref().unwrap_or_default())
+    }
+
+    async fn patch(&self, service: &Service, body: Value) -> Result<Written, ApiError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let (api, name, patch) = (self.api(service), service.name_any(), Patch::Strategic(body));
+        match self.0.write(PATCH, api.patch_status(&name, &params, &patch)).await {
+            Ok(written) => Ok(Written::Changed(Box::new(trimmed(written)))),
+            Err(ApiError::NotFound) => Ok(Written::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn json_patch(&self, service: &Service, operations: &[Value]) -> Result<Service, ApiError> {
+        let namespace = service.metadata.namespace.as_deref();
+        let url = Service::url_path(&(), namespace);
+        let url = format!("{url}/{}/status?fieldManager={FIELD_MANAGER}", service.name_any());
+        let sent = async {
+            let body = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
+            let request = http::Request::patch(url).header(CONTENT_TYPE, "application/json-patch+json").body(body);
+            self.0.client().request(request.map_err(kube::Error::HttpError)?).await
+        };
+        self.0.write(PATCH, sent).await.map(trimmed)
+    }
+}
+
+const fn is_stale(error: &ApiError) -> bool {
+    matches!(error, ApiError::Conflict | ApiError::Refused { code: 422, .. })
+}
+
+fn trimmed(mut service: Service) -> Service {
+    service.trim();
+    service
+}
+
+/// The JSON patch of [`ServiceWriter::release`]; none when there is nothing to take away.
+fn removal(service: &Service, is_ours: impl Fn(&str) -> bool) -> Option<Vec<Value>> {
+    let metadata = &service.metadata;
+    let mut operations = Vec::new();
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    if let Some(place) = finalizers.iter().position(|finalizer| finalizer == FINALIZER) {
+        operations.push(json!({ "op": "test", "path": "/metadata/finalizers", "value": finalizers }));
+        operations.push(json!({ "op": "remove", "path": format!("/metadata/finalizers/{place}") }));
+    }
+    for name in metadata.annotations.iter().flatten().map(|(name, _)| name).filter(|name| is_ours(name)) {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        operations.push(json!({ "op": "remove", "path": format!("/metadata/annotations/{name}") }));
+    }
+    if !ingress(service).is_empty() {
+        operations.push(json!({ "op": "remove", "path": "/status/loadBalancer/ingress" }));
+    }
+    if let Some((place, _)) = condition::existing(service) {
+        let path = format!("/status/conditions/{place}");
+        operations.push(json!({ "op": "test", "path": format!("{path}/type"), "value": condition::READY }));
+        operations.push(json!({ "op": "remove", "path": path }));
+    }
+    if operations.is_empty() {
+        return None;
+    }
+    operations.insert(0, json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid }));
+    Some(operations)
+}

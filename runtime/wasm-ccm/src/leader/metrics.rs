@@ -1,0 +1,46 @@
+//! What operators see of the election: client-go's names, and a counter of ours.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    name: String,
+}
+
+/// Metrics of one election. The label is the name of the Lease, which the operator chooses.
+#[derive(Debug, Clone)]
+pub(super) struct LeaderMetrics {
+    status: Gauge,
+    slow_path: Counter,
+    pub(super) renew_failures: Counter,
+}
+
+impl LeaderMetrics {
+    pub(super) fn register(registry: &mut Registry, lease: &str) -> Self {
+        let (status, slow_path) = (Family::<Name, Gauge>::default(), Family::<Name, Counter>::default());
+        let name = Name { name: lease.to_owned() };
+        let metrics = Self {
+            status: status.get_or_create_owned(&name),
+            slow_path: slow_path.get_or_create_owned(&name),
+            renew_failures: Counter::default(),
+        };
+        registry.register("leader_election_master_status", "1 while this process leads", status);
+        let help = "Renewals that had to look at the Lease first";
+        registry.register("leader_election_slowpath", help, slow_path);
+        let help = "Tries of the leader to renew the Lease that failed";
+        registry.register("ccm_leader_election_renew_failures", help, metrics.renew_failures.clone());
+        metrics
+    }
+
+    pub(super) fn leads(&self, leads: bool) {
+        self.status.set(i64::from(leads));
+    }
+
+    pub(super) fn slow_path(&self) {
+        self.slow_path.inc();
+    }
+}

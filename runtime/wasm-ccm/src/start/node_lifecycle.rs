@@ -1,0 +1,27 @@
+//! The node lifecycle controller.
+
+use ccm_controllers::{NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
+
+use super::Shared;
+use crate::tasks::Tasks;
+
+/// Starts the node lifecycle controller.
+pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
+    let args = shared.args;
+    let nodes = &shared.stores.nodes;
+    let controller = NodeLifecycleController::new(NodeLifecycleParts {
+        gate: shared.gate.clone(),
+        store: nodes.reader(),
+        keys: nodes.subscribe(),
+        lookups: shared.lookups.clone(),
+        recorder: shared.recorder.clone(),
+        metrics: shared.metrics.node_lifecycle.clone(),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: NodeLifecycleSettings {
+            concurrent_writes: args.concurrent_node_syncs,
+            lookup_timeout: shared.lookup_timeout,
+            ..args.node_lifecycle.settings()
+        },
+    });
+    tasks.spawn_controller("node lifecycle controller", controller.run(tasks.stop.clone()));
+}
