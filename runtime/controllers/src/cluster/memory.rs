@@ -3,29 +3,24 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::warnings::Warnings;
 
 /// Whom a warning is about: kind, namespace, name and UID. Empty for the call as a whole.
 pub(crate) type About = [String; 4];
 
-struct Told {
-    message: String,
-    at: Instant,
-}
-
 /// Of one provider.
 #[derive(Default)]
-pub(crate) struct Memory(HashMap<About, Told>);
+pub(crate) struct Memory(HashMap<About, Warnings>);
 
 impl Memory {
-    /// Whether the warning is to be given: another one than the last about the same, or that was given `repeat` ago.
-    pub(crate) fn is_news(&self, about: &About, message: &str, repeat: Duration) -> bool {
-        self.0.get(about).is_none_or(|last| last.message != message || last.at.elapsed() >= repeat)
+    /// Whether the warning is to be given; see [`Warnings::is_news`].
+    pub(crate) fn is_news(&mut self, about: About, message: &str, repeat: Duration) -> bool {
+        self.0.entry(about).or_default().is_news(message, repeat)
     }
 
-    /// The warning is given now.
-    pub(crate) fn told(&mut self, about: About, message: String) {
-        self.0.insert(about, Told { message, at: Instant::now() });
+    /// Whether something was told about `about`.
+    pub(crate) fn knows(&self, about: &About) -> bool {
+        self.0.contains_key(about)
     }
 
     /// Forgets all but these: what failed, and fails no more, is news when it fails again.

@@ -12,7 +12,6 @@
 mod memory;
 mod metrics;
 mod sync;
-mod view;
 mod wake;
 
 #[cfg(test)]

@@ -21,12 +21,12 @@ use tokio::time::Instant;
 use super::ClusterSettings;
 use super::memory::{About, Memory};
 use super::metrics::ClusterMeters;
-use super::view::cloud_service;
 use crate::events::{EventRecorder, EventRequest, cut, node_reference, service_reference};
 use crate::metrics::now_seconds;
-use crate::node::cloud_node;
+use crate::node::view::cloud_node;
 use crate::queue::Verdict;
 use crate::reaction;
+use crate::service::view::cloud_service;
 
 /// Who says so in Events.
 const REPORTER: &str = "cloud-cluster-controller";
@@ -87,8 +87,7 @@ impl Syncer {
         }
         let nodes: Vec<ccm_cloud::Node> = self.nodes.state().iter().map(|node| cloud_node(node)).collect();
         let nodes: Vec<ccm_cloud::Node> = nodes.into_iter().filter(|node| member.owns(node)).collect();
-        let services: Vec<ccm_cloud::Service> =
-            self.services.state().iter().map(|service| cloud_service(service)).collect();
+        let (services, unreadable) = self.services();
         tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
         let begun = Instant::now();
         let limit = self.settings.call_timeout;
@@ -97,9 +96,29 @@ impl Syncer {
             .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
         member.meters.duration.observe(begun.elapsed().as_secs_f64());
         match answer {
-            Ok(failures) => self.answered(member, failures).await,
+            Ok(failures) => self.answered(member, unreadable.into_iter().chain(failures)).await,
             Err(failure) => self.failed(member, &failure),
         }
+    }
+
+    /// All Services, and what is wrong with those that are left out: told without the part that cannot be read, such as its
+    /// source ranges, a Service could be opened to everybody.
+    fn services(&self) -> (Vec<ccm_cloud::Service>, Vec<(ClusterSubject, Failure)>) {
+        let (mut services, mut unreadable) = (vec![], vec![]);
+        for service in self.services.state() {
+            let (told, wrong) = cloud_service(&service);
+            // One without ports has nothing to open, and is fine.
+            let has_ports =
+                || service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).is_some_and(|p| !p.is_empty());
+            match wrong.filter(|_| has_ports()) {
+                Some(failure) => {
+                    let subject = ClusterSubject::Service { namespace: told.namespace, name: told.name };
+                    unreadable.push((subject, failure));
+                }
+                None => services.push(told),
+            }
+        }
+        (services, unreadable)
     }
 
     /// The cloud of the provider called `name` answers again: it may be called at once.
@@ -124,9 +143,8 @@ impl Syncer {
         }
         let message = format!("{failure} ({})", failure.reaction.as_str());
         let next = self.next_try(verdict);
-        if state.memory.is_news(&About::default(), &message, self.settings.repeat_warning) {
+        if state.memory.is_news(About::default(), &message, self.settings.repeat_warning) {
             tracing::warn!(error = message, next, "what the cluster needs as a whole was not kept");
-            state.memory.told(About::default(), message);
         } else {
             tracing::debug!(error = message, next, "what the cluster needs as a whole was not kept");
         }
@@ -134,9 +152,12 @@ impl Syncer {
     }
 
     /// The call has an answer; single objects may have failed.
-    async fn answered(&self, member: &Member, failures: Vec<(ClusterSubject, Failure)>) -> Verdict {
-        let failures: Vec<_> =
-            failures.into_iter().filter(|(_, failure)| failure.reaction != Reaction::Elsewhere).collect();
+    async fn answered(
+        &self,
+        member: &Member,
+        failures: impl Iterator<Item = (ClusterSubject, Failure)> + Send,
+    ) -> Verdict {
+        let failures: Vec<_> = failures.filter(|(_, failure)| failure.reaction != Reaction::Elsewhere).collect();
         member.meters.ended(if failures.is_empty() { "ok" } else { "partial" });
         member.meters.failing.set(i64::try_from(failures.len()).unwrap_or(i64::MAX));
         member.meters.last_success.set(now_seconds());
@@ -165,14 +186,12 @@ impl Syncer {
                 tracing::debug!(?subject, error = reason, "it failed, and is gone");
                 continue;
             };
-            let is_news = state.memory.is_news(&about, &reason, self.settings.repeat_warning);
-            if is_news && told == MAX_EVENTS {
-                left_out += 1;
-            } else if is_news {
+            if told == MAX_EVENTS {
+                left_out += usize::from(!state.memory.knows(&about));
+            } else if state.memory.is_news(about.clone(), &reason, self.settings.repeat_warning) {
                 told += 1;
                 let message = format!("{reason}: {}", self.next_try(next));
                 tracing::warn!(?subject, error = message, "the cluster's needs were kept but for this");
-                state.memory.told(about.clone(), reason);
                 news.extend(object.map(|about| EventRequest {
                     about,
                     severity: Severity::Warning,

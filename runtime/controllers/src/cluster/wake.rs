@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::sync::Syncer;
-use super::view::cloud_service;
-use crate::node::cloud_node;
+use crate::node::view::cloud_node;
+use crate::service::view::cloud_service;
 use crate::store::FirstList;
 
 /// Names that wait for the queue, which takes them at once.
@@ -102,9 +102,10 @@ fn node_mark(node: &Node, declared: &[Annotation]) -> u64 {
 }
 
 fn service_mark(service: &Service, declared: &[Annotation]) -> u64 {
-    let mut told = cloud_service(service);
+    // What is wrong with it is told as well, see `Syncer::services`.
+    let (mut told, wrong) = cloud_service(service);
     only_declared(&mut told.annotations, declared);
-    mark(&told)
+    mark(&(told, wrong.map(|failure| failure.message)))
 }
 
 fn only_declared(annotations: &mut Attributes, declared: &[Annotation]) {

@@ -36,7 +36,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use addresses::ProvidedIpError;
 pub use selector::NodeLabels;
-pub(crate) use view::cloud_node;
 
 use crate::events::EventRecorder;
 use crate::metrics::{NodeMetrics, QueueMetrics};

@@ -26,7 +26,7 @@ mod metrics;
 mod predicates;
 mod sync;
 mod verify;
-mod view;
+pub(crate) mod view;
 mod wake;
 mod write;
 

@@ -228,3 +228,25 @@ async fn a_provider_without_an_answer_is_given_up_and_tried_again() {
     assert_eq!(bench.calls().len(), 2);
     assert_eq!(bench.scraped("ccm_cluster_syncs_total{provider=\"fake\",outcome=\"retry\"}"), 1.0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_cannot_be_read_is_left_out_and_said_and_one_without_ports_is_not() {
+    let mut bench = Bench::new(Setup::default());
+    bench
+        .play(async |bench| {
+            let mut open = service("open");
+            open["spec"]["type"] = json!("LoadBalancer");
+            open["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/99"]);
+            bench.apply_service(open).await;
+            let mut headless = service("headless");
+            headless["spec"] = json!({ "type": "ClusterIP", "clusterIP": "None" });
+            bench.apply_service(headless).await;
+            bench.listed().await;
+        })
+        .await;
+    assert_eq!(bench.cloud.calls.lock()[0].services, ["shop/headless", "shop/web"]);
+    let events = bench.api.events();
+    assert_eq!(events.len(), 1);
+    assert!(events[0].contains("spec.loadBalancerSourceRanges[0]"), "{events:?}");
+    assert!(events[0].ends_with("(invalid): tried again when something changes, at the latest after 100000s"));
+}

@@ -1,0 +1,270 @@
+//! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md`, made of `docs/cases.yaml` and of
+//! the names of all tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Numbers of sections 7.8 to 7.14.
+const CASES: std::ops::RangeInclusive<u32> = 81..=212;
+/// Rooms with tests.
+const ROOMS: [&str; 3] = ["runtime", "providers", "tests"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    sections: Vec<Section>,
+    deviations: Vec<Deviation>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    number: String,
+    title: String,
+    cases: BTreeMap<u32, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Deviation {
+    cases: Vec<u32>,
+    why: String,
+}
+
+/// A test: its file from the root, and its name.
+type Test = (String, String);
+
+#[test]
+fn the_table_of_cases_is_complete_and_new() {
+    let data: Data = serde_saphyr::from_str(&std::fs::read_to_string(root().join("docs/cases.yaml")).unwrap()).unwrap();
+    let described: Vec<u32> = data.sections.iter().flat_map(|section| section.cases.keys().copied()).collect();
+    assert_eq!(described, CASES.collect::<Vec<_>>(), "each case is described once, in order");
+    let tests = tests_of_cases();
+    let deviations = deviations(&data);
+    let without: Vec<u32> = CASES.filter(|case| !tests.contains_key(case) && !deviations.contains_key(case)).collect();
+    let table = table(&data, &tests, &deviations);
+    let path = root().join("docs/cases.md");
+    if std::env::var_os("CASES").is_some_and(|value| value == "write") {
+        std::fs::write(&path, &table).unwrap();
+    }
+    assert!(without.is_empty(), "neither a test nor a deviation in docs/cases.yaml: {without:?}");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == table, "docs/cases.md is stale: CASES=write cargo test -p ccm-e2e --test cases");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn deviations(data: &Data) -> BTreeMap<u32, Vec<&str>> {
+    let mut deviations: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for Deviation { cases, why } in &data.deviations {
+        for case in cases {
+            assert!(CASES.contains(case), "there is no case {case}");
+            deviations.entry(*case).or_default().push(why.trim());
+        }
+    }
+    deviations
+}
+
+fn table(data: &Data, tests: &BTreeMap<u32, BTreeSet<Test>>, deviations: &BTreeMap<u32, Vec<&str>>) -> String {
+    let mut text = "# Cases of upstream's tests, and ours\n\n\
+        Made by a test; do not edit. What each case is, and where we differ, stands in [cases.yaml](cases.yaml); deviations that\n\
+        people notice stand in [compatibility.md](compatibility.md) as well.\n"
+        .to_owned();
+    for section in &data.sections {
+        write!(
+            text,
+            "\n## {} {}\n\n| case | what | tests | here |\n|---|---|---|---|\n",
+            section.number, section.title
+        )
+        .unwrap();
+        for (case, what) in &section.cases {
+            let links = tests.get(case).into_iter().flatten().map(|(file, name)| format!("[`{name}`](../{file})"));
+            let links = links.collect::<Vec<_>>().join("<br>");
+            let why = deviations.get(case).map(|why| why.join("; ")).unwrap_or_else(|| "the same".to_owned());
+            writeln!(text, "| {case} | {what} | {links} | {} |", why.replace('\n', " ")).unwrap();
+        }
+    }
+    text
+}
+
+/// By case.
+fn tests_of_cases() -> BTreeMap<u32, BTreeSet<Test>> {
+    let mut files = vec![];
+    for room in ROOMS {
+        sources(&root().join(room), &mut files);
+    }
+    let mut found: BTreeMap<u32, BTreeSet<Test>> = BTreeMap::new();
+    for path in files {
+        let file = path.strip_prefix(root()).unwrap().display().to_string();
+        for (case, test) in cases_in(&std::fs::read_to_string(&path).unwrap()) {
+            found.entry(case).or_default().insert((file.clone(), test));
+        }
+    }
+    found
+}
+
+fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        // This file shows what it looks for.
+        if path.is_dir() && !path.ends_with("target") {
+            sources(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("e2e/tests/cases.rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// A function or a constant, and what of it is of interest.
+struct Item<'a> {
+    name: &'a str,
+    is_test: bool,
+    /// Cases in rows of a table.
+    rows: BTreeSet<u32>,
+    body: String,
+}
+
+/// Cases and the tests that stand for them. Rows of a table count for the test that they stand in, or for those that use the
+/// constant or the function that they stand in.
+fn cases_in(source: &str) -> BTreeSet<(u32, String)> {
+    let mut items: Vec<Item<'_>> = vec![];
+    let mut is_test = false;
+    for line in source.lines() {
+        let code = line.trim_start();
+        if code.starts_with("#[") {
+            is_test |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
+            // What nobody runs stands for nothing.
+            is_test &= !code.starts_with("#[ignore");
+        } else if let Some(name) = item(code) {
+            items.push(Item {
+                name,
+                is_test: std::mem::take(&mut is_test),
+                rows: BTreeSet::new(),
+                body: String::new(),
+            });
+        }
+        if let Some(last) = items.last_mut() {
+            last.rows.extend(rows(code));
+            last.body.push_str(code);
+            last.body.push('\n');
+        }
+    }
+    let mut found = BTreeSet::new();
+    for one in &items {
+        if one.is_test {
+            found.extend(named(one.name).into_iter().map(|case| (case, one.name.to_owned())));
+        }
+        let users = items.iter().filter(|other| {
+            other.is_test
+                && if one.is_test { other.name == one.name } else { words(&other.body).any(|word| word == one.name) }
+        });
+        for user in users {
+            found.extend(one.rows.iter().map(|case| (*case, user.name.to_owned())));
+        }
+    }
+    found
+}
+
+/// The name of the function or the constant that begins here.
+fn item(code: &str) -> Option<&str> {
+    let mut rest = code;
+    for before in ["pub(crate) ", "pub(super) ", "pub ", "async "] {
+        rest = rest.strip_prefix(before).unwrap_or(rest);
+    }
+    let rest = ["fn ", "const ", "static "].into_iter().find_map(|before| rest.strip_prefix(before))?;
+    words(rest).next()
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
+}
+
+/// `case: 120` in a row, also several.
+fn rows(code: &str) -> Vec<u32> {
+    let after = code.split("case: ").skip(1);
+    let number = |text: &str| text.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok();
+    after.filter_map(number).filter(|case| CASES.contains(case)).collect()
+}
+
+/// `case_94_…`, `case_117_118_…`, `cases_81_to_93_and_case_105_…`. Other numbers in a name are no cases.
+fn named(name: &str) -> BTreeSet<u32> {
+    let mut cases = BTreeSet::new();
+    let (mut counting, mut from, mut ranging) = (false, None, false);
+    for word in name.split('_') {
+        match word {
+            "case" | "cases" => (counting, from, ranging) = (true, None, false),
+            "to" if counting && from.is_some() => ranging = true,
+            "and" if counting && !ranging => {}
+            _ => match word.parse::<u32>().ok().filter(|_| counting) {
+                Some(case) => {
+                    let first = if ranging { from.unwrap_or(case) } else { case };
+                    cases.extend((first..=case).filter(|case| CASES.contains(case)));
+                    (from, ranging) = (Some(case), false);
+                }
+                None => (counting, ranging) = (false, false),
+            },
+        }
+    }
+    cases
+}
+
+#[test]
+fn names_of_tests_say_their_cases() {
+    let cases: [(&str, &[u32]); 9] = [
+        ("case_94_a_delete_that_fails", &[94]),
+        ("case_117_118_119_all_protocols", &[117, 118, 119]),
+        ("cases_81_to_84_deletion", &[81, 82, 83, 84]),
+        ("cases_96_to_98_and_case_105_shutdown", &[96, 97, 98, 105]),
+        ("case_106_case_107_the_id", &[106, 107]),
+        ("cases_130_and_131_no_call", &[130, 131]),
+        ("case_7_2_27_two_conflicts", &[]),
+        ("two_hundred_nodes_and_100_services", &[]),
+        ("case_138_a_node_more_than_150", &[138]),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(named(name), BTreeSet::from_iter(expected.iter().copied()), "{name}");
+    }
+}
+
+#[test]
+fn rows_count_for_the_test_that_runs_them() {
+    let source = "
+        const ROWS: [Row; 2] = [
+            Row { case: 120, .. }, Row { case: 121, .. },
+            Row { case: 7, .. },
+        ];
+
+        fn more() -> Vec<Row> {
+            vec![Row { case: 122 }]
+        }
+
+        fn nobody_uses_this() -> Row {
+            Row { case: 199 }
+        }
+
+        #[test]
+        fn a_table() {
+            for row in ROWS.iter().chain(more()) {}
+        }
+
+        #[tokio::test(start_paused = true)]
+        async fn case_130_its_own() {
+            let row = Row { case: 131 };
+        }
+
+        #[test]
+        #[ignore = \"flaky\"]
+        fn case_140_ignored() {}
+
+        fn case_141_no_test() {}
+    ";
+    let found: Vec<(u32, String)> = cases_in(source).into_iter().collect();
+    let expected =
+        [(120, "a_table"), (121, "a_table"), (122, "a_table"), (130, "case_130_its_own"), (131, "case_130_its_own")];
+    assert_eq!(found, expected.map(|(case, name)| (case, name.to_owned())));
+}
