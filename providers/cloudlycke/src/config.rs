@@ -9,7 +9,12 @@
 //! | `reportExternalIP` | `true` | a Node without external address has its first internal one as such |
 //! | `instances[]` | | machines: `name` (of the Node), `id`, `instanceType`, `zone`, `region`, `state`, `addresses[]` |
 //! | `instances[].addresses[]` | | `type` and `address`, as in a Node's status |
-//! | `loadBalancer`, `routes` | | no effect in this version |
+//! | `loadBalancer.mode` | `pool` | `nodes`: a load balancer has the addresses of its Nodes; `none`: there are none |
+//! | `loadBalancer.pool4` | `203.0.113.0/24` | one network or several, at least a /30 each; no first and last addresses are given |
+//! | `loadBalancer.pool6` | `2001:db8:c10d::/120` | one network or several; `[]` for none |
+//! | `loadBalancer.provisionDelay` | `0s` | a new load balancer is being made so long |
+//! | `loadBalancer.hostnameSuffix` | | each has the host name `NAMESPACE-NAME.SUFFIX` beside its first address |
+//! | `routes` | | no effect in this version |
 //! | `clusterName` | | no effect: the host knows it |
 //!
 //! Every mistake is found in one go. Keys without effect are judged like the others, so that a file can be written today,
@@ -28,7 +33,9 @@ use std::time::Duration;
 use ccm_sdk::types::{Failure, Node, Problem};
 
 pub(crate) use self::machine::{Machine, State};
+pub(crate) use self::network::{BalancerMode, LoadBalancers};
 use self::reader::Section;
+pub(crate) use self::reader::choice;
 use crate::label::LabelValue;
 
 /// The file's name in the contract; the operator gives it with `--cloud-config`.
@@ -69,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) report_external_ip: bool,
     /// By name of their Node.
     pub(crate) machines: BTreeMap<String, Machine>,
+    /// How load balancers come about.
+    pub(crate) load_balancers: LoadBalancers,
     /// Names by provider ID.
     names: BTreeMap<String, String>,
 }
@@ -123,7 +132,7 @@ fn sections(root: &mut Section<'_>) -> Config {
     let adopt_foreign = root.flag("adoptForeign").unwrap_or(false);
     let report_external_ip = root.flag("reportExternalIP").unwrap_or(true);
     let (machines, names) = machine::read(root, mode);
-    network::load_balancers(root);
+    let load_balancers = network::load_balancers(root);
     network::routes(root);
     if root.text("clusterName").is_some() {
         root.unused(
@@ -131,9 +140,9 @@ fn sections(root: &mut Section<'_>) -> Config {
             "has no effect: the cluster's name is what the host was given with `--cluster-name`",
         );
     }
-    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, names }
+    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers, names }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    reader::choice(text, &[Mode::Adaptive, Mode::Fixture])
+    choice(text, &[Mode::Adaptive, Mode::Fixture])
 }

@@ -2,6 +2,7 @@
 
 use ccm_sdk::meta::{Annotation, ConfigFile, ConfigFormat, Descriptor, ValueKind};
 
+use crate::balancer::Mode;
 use crate::{config, identity};
 
 /// Selects what the cloud says about the machine.
@@ -12,6 +13,17 @@ pub(crate) const INSTANCE_TYPE: &str = "cloudlycke.io/instance-type";
 pub(crate) const ZONE: &str = "cloudlycke.io/zone";
 /// Overrides the region.
 pub(crate) const REGION: &str = "cloudlycke.io/region";
+
+/// Makes every call fail.
+pub(crate) const LB_FAIL: &str = "cloudlycke.io/lb-fail";
+/// How long a load balancer is being made.
+pub(crate) const LB_DELAY: &str = "cloudlycke.io/lb-delay";
+/// Asks for an address.
+pub(crate) const LB_ADDRESS: &str = "cloudlycke.io/lb-address";
+/// Where addresses come from.
+pub(crate) const LB_MODE: &str = "cloudlycke.io/lb-mode";
+/// When the load balancer is made, written by the provider: milliseconds since 1970.
+pub(crate) const LB_READY_AT: &str = "cloudlycke.io/lb-ready-at";
 
 pub(crate) fn descriptor() -> Descriptor {
     Descriptor {
@@ -37,6 +49,24 @@ pub(crate) fn descriptor() -> Descriptor {
             annotation(INSTANCE_TYPE, "On a Node: its instance type, a label value."),
             annotation(ZONE, "On a Node: its zone, a label value."),
             annotation(REGION, "On a Node: its region, a label value."),
+            annotation(
+                LB_FAIL,
+                "On a Service: nothing is done for its load balancer; the text is the cloud's complaint.",
+            ),
+            Annotation {
+                kind: ValueKind::Duration,
+                ..annotation(LB_DELAY, "On a Service: how long its load balancer is being made.")
+            },
+            annotation(LB_ADDRESS, "On a Service: an address of the pool; counts before spec.loadBalancerIP."),
+            Annotation {
+                allowed: Mode::ALL.iter().map(ToString::to_string).collect(),
+                ..annotation(LB_MODE, "On a Service: where its addresses come from.")
+            },
+            Annotation {
+                kind: ValueKind::Integer,
+                written: true,
+                ..annotation(LB_READY_AT, "On a Service: when its load balancer is made, in milliseconds since 1970.")
+            },
         ],
         more: vec![],
     }

@@ -5,15 +5,19 @@
 //! goes over the network. Unless told otherwise for one particular Node, a machine exists and runs, so that the controllers
 //! never delete a Node of a cluster that somebody tries this on.
 //!
-//! Instances are served; load balancers and routes are not yet.
+//! Load balancers (`balancer`) get addresses of a pool that nobody routes; their state is in the host's cache and in the
+//! Services themselves. Routes are not served yet.
 
 mod addresses;
+mod balancer;
 mod config;
 mod descriptor;
 mod find;
 mod identity;
 mod label;
+mod pool;
 mod quantity;
+mod services;
 mod size;
 
 use ccm_sdk::instances::{self, Finding, Need};
@@ -21,12 +25,12 @@ use ccm_sdk::meta::{self, Capability, Descriptor};
 use ccm_sdk::types::{Failure, Node, Problem};
 use ccm_sdk::{log, settings};
 
-use crate::config::Reading;
+use crate::config::{BalancerMode, Reading};
 use crate::find::Answer;
 
 struct Cloudlycke;
 
-ccm_sdk::export!(Cloudlycke: meta, instances);
+ccm_sdk::export!(Cloudlycke: meta, instances, load_balancers, load_balancer_survey);
 
 impl meta::Guest for Cloudlycke {
     fn describe() -> Descriptor {
@@ -35,8 +39,9 @@ impl meta::Guest for Cloudlycke {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        log::debug("nothing optional is offered", &[("method", &"meta.offers")]);
-        Ok(vec![])
+        let mode = read_config().usable()?.load_balancers.mode;
+        log::debug("load balancers offered", &[("method", &"meta.offers"), ("mode", &mode)]);
+        Ok(if mode == BalancerMode::None { vec![] } else { vec![Capability::LoadBalancers] })
     }
 
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
@@ -48,6 +53,9 @@ impl meta::Guest for Cloudlycke {
                 ("mode", &config.mode),
                 ("strict", &config.strict),
                 ("machines", &config.machines.len()),
+                ("load_balancers", &config.load_balancers.mode),
+                ("pool4", &config.load_balancers.pool4),
+                ("pool6", &config.load_balancers.pool6),
                 ("problems", &problems.len()),
             ],
         );

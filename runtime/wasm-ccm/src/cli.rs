@@ -1,6 +1,8 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod cluster;
 mod node_lifecycle;
+mod service;
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -19,7 +21,9 @@ use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
 use crate::{inspect, providers, run};
+pub(crate) use cluster::ClusterArgs;
 pub(crate) use node_lifecycle::NodeLifecycleArgs;
+pub(crate) use service::ServiceArgs;
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
@@ -94,6 +98,10 @@ pub(crate) struct RunArgs {
     pub(crate) event_queue: NonZeroUsize,
     #[command(flatten)]
     pub(crate) node_lifecycle: NodeLifecycleArgs,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 
     #[command(flatten)]
     pub(crate) leader: LeaderArgs,
@@ -134,7 +142,7 @@ pub(crate) struct ProviderArgs {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "endpoint", "allow_host",
+            "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
             "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
         ]
     )]
@@ -154,6 +162,9 @@ pub(crate) struct ProviderArgs {
     /// What a component that asks for WASI gets; deny-all when absent.
     #[arg(long, value_enum)]
     pub(crate) wasi: Option<Wasi>,
+    /// A load balancer class whose Services it serves beside those without one; may be given several times.
+    #[arg(long, value_name = "CLASS")]
+    pub(crate) load_balancer_class: Vec<String>,
 
     #[command(flatten)]
     pub(crate) grants: GrantArgs,

@@ -7,18 +7,20 @@ pub(crate) enum Controller {
     NodeLifecycle,
     Service,
     Route,
+    Cluster,
 }
 
 impl Controller {
-    pub(crate) const ALL: [Self; 4] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route];
+    pub(crate) const ALL: [Self; 5] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route, Self::Cluster];
 
-    /// Upstream's canonical name.
+    /// Upstream's canonical name, where there is one.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Node => "cloud-node-controller",
             Self::NodeLifecycle => "cloud-node-lifecycle-controller",
             Self::Service => "service-lb-controller",
             Self::Route => "node-route-controller",
+            Self::Cluster => "cloud-cluster-controller",
         }
     }
 
@@ -29,12 +31,13 @@ impl Controller {
             Self::NodeLifecycle => "cloud-node-lifecycle",
             Self::Service => "service",
             Self::Route => "route",
+            Self::Cluster => "cloud-cluster",
         }
     }
 
     /// Whether this version runs it.
     pub(crate) const fn is_served(self) -> bool {
-        matches!(self, Self::Node | Self::NodeLifecycle)
+        !matches!(self, Self::Route)
     }
 
     fn named(name: &str) -> Option<Self> {
@@ -80,6 +83,11 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Whether a controller is to run that works on Services.
+    pub(crate) fn watches_services(&self) -> bool {
+        [Controller::Service, Controller::Cluster].into_iter().any(|controller| self.has(controller))
+    }
+
     /// Whether `controller` is to run.
     pub(crate) fn has(&self, controller: Controller) -> bool {
         let named = self.entries.iter().find(|(entry, _)| *entry == Some(controller)).map(|(_, on)| *on);
@@ -99,11 +107,11 @@ mod tests {
 
     #[test]
     fn the_first_entry_that_names_a_controller_wins() {
-        use Controller::{Node, NodeLifecycle, Route, Service};
+        use Controller::{Cluster, Node, NodeLifecycle, Route, Service};
         let cases: [(&[&str], &[Controller]); 4] = [
-            (&["*"], &[Node, NodeLifecycle, Service, Route]),
+            (&["*"], &[Node, NodeLifecycle, Service, Route, Cluster]),
             (&["cloud-node"], &[Node]),
-            (&["*", "-service-lb-controller"], &[Node, NodeLifecycle, Route]),
+            (&["*", "-service-lb-controller"], &[Node, NodeLifecycle, Route, Cluster]),
             (&["cloud-node", "-cloud-node"], &[Node]),
         ];
         for (entries, on) in cases {
@@ -115,13 +123,21 @@ mod tests {
     fn what_would_not_run_is_refused_and_not_ignored() {
         let cases: [(&[&str], &str); 4] = [
             (&["cloud-node", "route"], "node-route-controller is not part of this version"),
-            (&["-cloud-node", "-cloud-node-lifecycle", "*"], "nothing would run"),
+            (&["-cloud-node", "-cloud-node-lifecycle", "-service", "-cloud-cluster", "*"], "nothing would run"),
             (&["-cloud-node"], "nothing would run"),
             (&[], "nothing would run"),
         ];
         for (entries, part) in cases {
             let error = select(entries).unwrap_err();
             assert!(error.contains(part), "{entries:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn services_are_watched_for_the_controllers_that_work_on_them() {
+        for (controller, watched) in Controller::ALL.into_iter().zip([false, false, true, false, true]) {
+            let selection = Selection { entries: vec![(Some(controller), true)] };
+            assert_eq!(selection.watches_services(), watched, "{controller:?}");
         }
     }
 

@@ -42,6 +42,10 @@ pub(crate) struct ProviderRecord {
     /// What a component that asks for WASI gets.
     #[serde(default)]
     pub(crate) wasi: Wasi,
+    /// Values of `spec.loadBalancerClass` of Services whose load balancers it makes. Services without a class go to the first
+    /// provider that makes load balancers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) load_balancer_classes: Vec<String>,
     /// Limits that differ from the defaults.
     #[serde(default)]
     pub(crate) limits: LimitSettings,
@@ -69,6 +73,7 @@ pub(crate) struct ProviderConfig {
     pub(crate) grants: GrantSettings,
     pub(crate) credentials: BTreeMap<String, CredentialPlace>,
     pub(crate) wasi: Wasi,
+    pub(crate) load_balancer_classes: Vec<String>,
     pub(crate) limits: ProviderLimits,
 }
 
@@ -97,6 +102,7 @@ impl ProviderRecord {
             grants: self.grants,
             credentials,
             wasi: self.wasi,
+            load_balancer_classes: self.load_balancer_classes,
             limits,
         })
     }

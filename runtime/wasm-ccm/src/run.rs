@@ -70,6 +70,7 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
                 grants: given.grants.settings()?,
                 credentials: once_each("--credential", &given.grants.credential)?,
                 wasi: given.wasi.unwrap_or_default(),
+                load_balancer_classes: given.load_balancer_class.clone(),
                 limits: LimitSettings::from_pairs(&given.limit)?,
             };
             vec![record.check()?]
@@ -129,7 +130,7 @@ async fn assemble(
     let pool = Pool { calls: args.provider_calls, ..Pool::default() };
     let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
     let sandbox = Sandbox::with_pool(pool)?;
-    let reflectors = Reflectors::new(&client, &metrics, &readiness);
+    let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
     let stores = reflectors.stores();
     let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
     let surroundings = Surroundings {
@@ -154,8 +155,8 @@ async fn assemble(
     let Some(()) = tasks.unless_stopped(api::wait_for(&client, &readiness)).await? else { return tasks.stop().await };
     reflectors.start(&mut tasks, &readiness);
     let prepared = try_join_all(providers.iter().map(|provider| surroundings.obtain(provider)));
-    let Some(providers) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
-    load::check_together(&providers)?;
+    let Some(loaded) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
+    load::check_together(&loaded)?;
 
     // Not before: a process that cannot work must not keep others from it.
     if matches!(leader, Leader::Candidate(_)) && tasks.unless_stopped(stores.complete()).await?.is_none() {
@@ -173,7 +174,8 @@ async fn assemble(
         let what = if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
         tracing::info!(controller = controller.name(), "{what}");
     }
-    let providers = providers.into_iter().map(Arc::new).collect();
+    let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
+    let providers = loaded.into_iter().map(Arc::new).zip(classes).collect();
     let shared = Shared::new(&mut tasks, &args, stores, providers, gate, recorder, metrics);
     start::controllers(&mut tasks, &shared, &selection);
     let lost = async {

@@ -3,8 +3,10 @@
 //! A standby has all of it but the controllers: its stores are filled and its providers are loaded, so that it can begin as
 //! soon as it leads.
 
+mod cluster;
 mod node;
 mod node_lifecycle;
+mod service;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,8 @@ use std::time::Duration;
 use ccm_cloud::{BatchSettings, Batcher, Lookups, Member};
 use ccm_controllers::{EventRecorder, FirstList, Metrics, Reflector, ReflectorHandle, WriteGate};
 use ccm_sandbox::Provider;
-use k8s_openapi::api::core::v1::Node;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Client;
 
 use crate::cli::RunArgs;
@@ -25,38 +28,51 @@ const LOOKUP_CALLS: u32 = 5;
 
 /// Name of what must be true of the Nodes before the process is ready.
 const NODES: &str = "nodes";
+/// The same for Services.
+const SERVICES: &str = "services";
 
 /// One reflector per kind, which all controllers share.
 pub(crate) struct Reflectors {
     nodes: Reflector<Node>,
+    /// None when no controller works on them.
+    services: Option<Reflector<Service>>,
 }
 
 /// What controllers take from the reflectors, once those run.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) nodes: ReflectorHandle<Node>,
+    pub(crate) services: Option<ReflectorHandle<Service>>,
 }
 
 impl Reflectors {
     /// Reads nothing yet.
-    pub(crate) fn new(client: &Client, metrics: &Metrics, readiness: &Readiness) -> Self {
+    pub(crate) fn new(client: &Client, metrics: &Metrics, readiness: &Readiness, selection: &Selection) -> Self {
         // Every controller needs them.
         readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
-        Self { nodes: Reflector::new(client.clone(), &metrics.store) }
+        let services = selection.watches_services().then(|| {
+            readiness.set(SERVICES, Err("the first list of Services is not complete".to_owned()));
+            Reflector::new(client.clone(), &metrics.store)
+        });
+        Self { nodes: Reflector::new(client.clone(), &metrics.store), services }
     }
 
     /// What controllers take.
     pub(crate) fn stores(&self) -> Stores {
-        Stores { nodes: self.nodes.handle() }
+        Stores { nodes: self.nodes.handle(), services: self.services.as_ref().map(Reflector::handle) }
     }
 
     /// Lets them run, and says how they stand until they are complete.
     pub(crate) fn start(self, tasks: &mut Tasks, readiness: &Readiness) {
         let stop = tasks.stop.clone();
-        let known = follow(NODES, self.nodes.first_list(), readiness.clone());
+        let mut known = vec![follow(NODES, self.nodes.first_list(), readiness.clone())];
         tasks.spawn_controller("reflector of Nodes", self.nodes.run(stop.clone()));
-        tasks.spawn_controller("readiness of Nodes", async move {
-            stop.run_until_cancelled(known).await;
+        if let Some(services) = self.services {
+            known.push(follow(SERVICES, services.first_list(), readiness.clone()));
+            tasks.spawn_controller("reflector of Services", services.run(stop.clone()));
+        }
+        tasks.spawn_controller("readiness of stores", async move {
+            stop.run_until_cancelled(join_all(known)).await;
             stop.cancelled().await;
         });
     }
@@ -65,7 +81,13 @@ impl Reflectors {
 impl Stores {
     /// Waits until they are filled. Never ends when a reflector does before, which the process notices by itself.
     pub(crate) async fn complete(&self) {
-        if !self.nodes.first_list().complete().await {
+        let services = async {
+            match &self.services {
+                Some(services) => services.first_list().complete().await,
+                None => true,
+            }
+        };
+        if !(self.nodes.first_list().complete().await && services.await) {
             std::future::pending().await
         }
     }
@@ -87,7 +109,8 @@ async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
 pub(crate) struct Shared<'a> {
     args: &'a RunArgs,
     stores: Stores,
-    providers: Vec<Arc<Provider>>,
+    /// With the load balancer classes that they serve.
+    providers: Vec<(Arc<Provider>, Vec<String>)>,
     lookups: Lookups,
     /// How long one lookup may take, with its waiting.
     lookup_timeout: Duration,
@@ -102,7 +125,7 @@ impl<'a> Shared<'a> {
         tasks: &mut Tasks,
         args: &'a RunArgs,
         stores: Stores,
-        providers: Vec<Arc<Provider>>,
+        providers: Vec<(Arc<Provider>, Vec<String>)>,
         gate: WriteGate,
         recorder: EventRecorder,
         metrics: Metrics,
@@ -112,7 +135,7 @@ impl<'a> Shared<'a> {
             max_calls: args.lookup_batch_calls,
             linger: args.lookup_batch_linger,
         };
-        let member = |provider: &Arc<Provider>| {
+        let member = |(provider, _): &(Arc<Provider>, Vec<String>)| {
             let schemes = provider.descriptor().provider_id_schemes.clone();
             let (batcher, work) = Batcher::new(Arc::clone(provider), batches);
             // Its calls may take as long as they may: the end of the process does not wait for them.
@@ -120,7 +143,7 @@ impl<'a> Shared<'a> {
             Member { schemes, batcher }
         };
         let lookups = Lookups::new(providers.iter().map(member).collect());
-        let call_time = providers.iter().map(|provider| provider.call_time()).max().unwrap_or_default();
+        let call_time = providers.iter().map(|(provider, _)| provider.call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
         Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics }
     }
@@ -133,5 +156,12 @@ pub(crate) fn controllers(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Se
     }
     if selection.has(Controller::NodeLifecycle) {
         node_lifecycle::start(tasks, shared);
+    }
+    let Some(services) = &shared.stores.services else { return };
+    if selection.has(Controller::Service) {
+        service::start(tasks, shared, services);
+    }
+    if selection.has(Controller::Cluster) {
+        cluster::start(tasks, shared, services);
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    Settings, User, binaries,
+    Settings, User, Write, audit, binaries,
     component::Component,
     credentials::{self, ADMIN, KUBECONFIG},
     flags,
@@ -95,6 +95,7 @@ impl ControlPlane {
         let users: Vec<_> =
             [User::new(ADMIN).group("system:masters")].into_iter().chain(settings.users.iter().cloned()).collect();
         credentials::write_keys(folder.path())?;
+        fs::write(folder.path().join(audit::POLICY_FILE), audit::POLICY)?;
         let kubeconfigs = credentials::write_users(folder.path(), &base_url(port), &users)?;
         let client = Client::try_from(read_kubeconfig(&folder.path().join(KUBECONFIG)).await?)?;
         let kubeconfigs = users.into_iter().map(|user| user.name).zip(kubeconfigs).collect();
@@ -155,6 +156,14 @@ impl ControlPlane {
     /// The folder that goes with the control plane; a test may keep files of its own there.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// All writes that were answered so far, in the order in which the API server received them.
+    ///
+    /// # Errors
+    /// [`Settings::audit`] is not set.
+    pub fn writes(&self) -> Result<Vec<Write>> {
+        audit::read(self.folder.path())
     }
 
     /// From the begin of [`start`](Self::start) to readiness, without building.

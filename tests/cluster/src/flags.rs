@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::Settings;
+use crate::{Settings, audit};
 
 /// The base of every component's relative paths is the work folder: a socket's path is limited to 107 bytes, and a
 /// temporary folder may be deep. etcd wants `host:port` in some of these URLs, hence the `:0`; the file is called `etcd:0`.
@@ -52,6 +52,9 @@ pub(crate) fn api_server(port: u16, settings: &Settings) -> Vec<String> {
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         format!("--disable-admission-plugins={disabled}"),
     ];
+    if settings.audit {
+        flags.extend(audit::flags());
+    }
     flags.extend(settings.api_server_flags.iter().cloned());
     flags
 }

@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod audit;
 mod binaries;
 mod component;
 mod control_plane;
@@ -25,6 +26,7 @@ mod node;
 mod settings;
 mod wait;
 
+pub use audit::Write;
 pub use binaries::ensure_binaries;
 pub use control_plane::ControlPlane;
 pub use node::{NodeFixture, UNINITIALIZED_TAINT, register_nodes};

@@ -27,6 +27,8 @@ pub struct Settings {
     pub api_server_flags: Vec<String>,
     /// Added to the flags of kube-controller-manager; a flag given here wins over ours.
     pub controller_manager_flags: Vec<String>,
+    /// Lets the API server keep a record of all writes, for [`ControlPlane::writes`](crate::ControlPlane::writes).
+    pub audit: bool,
     /// Folder for the components' logs, which then stay; created when absent. Without it they go when the control plane
     /// goes.
     pub logs: Option<PathBuf>,

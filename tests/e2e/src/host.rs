@@ -26,7 +26,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts the host with these flags; kubeconfig, port and format of the log are given already.
+    /// Starts the host with these flags; kubeconfig, port and format of the log are given already, and that there is no
+    /// leader election, unless a flag is about that.
     ///
     /// # Errors
     ///
@@ -48,13 +49,17 @@ impl Host {
         // Free now; nobody else on this machine asks for one in this moment.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let program = program()?;
+        let flags: Vec<OsString> = flags.into_iter().map(Into::into).collect();
+        let is_about_election = |flag: &OsString| flag.to_string_lossy().starts_with("--leader-elect");
+        let alone = if flags.iter().any(is_about_election) { None } else { Some("--leader-elect=false") };
         let mut child = Command::new(&program)
             .arg("run")
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(["--bind-address=127.0.0.1", "--logging-format=json"])
             .arg(format!("--secure-port={port}"))
-            .args(flags.into_iter().map(Into::into))
+            .args(alone)
+            .args(flags)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -242,9 +247,19 @@ impl Host {
     ///
     /// It did not end within 30 s.
     pub async fn terminate(&mut self) -> Result<ExitStatus> {
-        let kill = Command::new("kill").args(["-TERM", &self.pid()?.to_string()]).status().await?;
-        ensure!(kill.success(), "kill failed: {kill}");
+        self.signal("TERM").await?;
         self.wait(Duration::from_secs(30)).await
+    }
+
+    /// Sends a signal: `TERM`, `KILL`, `STOP`, `CONT`.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub async fn signal(&self, name: &str) -> Result<()> {
+        let kill = Command::new("kill").arg(format!("-{name}")).arg(self.pid()?.to_string()).status().await?;
+        ensure!(kill.success(), "kill failed: {kill}");
+        Ok(())
     }
 
     /// Waits for its end.

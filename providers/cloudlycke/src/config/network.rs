@@ -1,27 +1,79 @@
-//! Load balancers and routes: judged, told to have no effect yet, and not kept.
+//! Load balancers, and routes: those are judged, told to have no effect yet, and not kept.
 
-use std::net::IpAddr;
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use ccm_sdk::duration;
 
 use super::reader::{self, Section};
+use crate::pool::{Cidr, Pool};
 
 /// An IPv4 pool needs two addresses beside the first and the last, which are not given out.
 const LONGEST_PREFIX_V4: u8 = 30;
 
-pub(super) fn load_balancers(root: &mut Section<'_>) {
-    let mode = root.section("loadBalancer", |section| {
-        let mode = section.parsed("mode", |text| reader::choice(text, &["pool", "nodes", "none"]));
-        let mut pools = section.one_or_many("pool4", |text| pool(text, 32));
-        pools.extend(section.one_or_many("pool6", |text| pool(text, 128)));
-        overlaps(section, &pools);
-        section.parsed("provisionDelay", duration::parse);
-        section.parsed("hostnameSuffix", dns_name);
-        mode
-    });
-    if mode.is_some_and(|mode| mode != Some("none")) {
-        root.unused("loadBalancer", "has no effect: this version serves no load balancers");
+/// Networks for documentation (RFC 5737, RFC 3849): nobody routes them, and kube-proxy on every node takes them all the same.
+const DEFAULT_POOL4: &str = "203.0.113.0/24";
+const DEFAULT_POOL6: &str = "2001:db8:c10d::/120";
+
+/// Where the addresses of load balancers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BalancerMode {
+    /// Out of a pool.
+    Pool,
+    /// They are the Nodes' own.
+    Nodes,
+    /// There are no load balancers.
+    None,
+}
+
+impl Display for BalancerMode {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Pool => "pool",
+            Self::Nodes => "nodes",
+            Self::None => "none",
+        })
     }
+}
+
+/// What the operator asked for of load balancers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoadBalancers {
+    pub(crate) mode: BalancerMode,
+    pub(crate) pool4: Pool,
+    pub(crate) pool6: Pool,
+    /// How long a new one is being made.
+    pub(crate) provision_delay: Duration,
+    /// Domain below which each has a host name.
+    pub(crate) hostname_suffix: Option<String>,
+}
+
+pub(super) fn load_balancers(root: &mut Section<'_>) -> LoadBalancers {
+    let read = |section: &mut Section<'_>| {
+        let modes = [BalancerMode::Pool, BalancerMode::Nodes, BalancerMode::None];
+        let mode = section.parsed("mode", |text| reader::choice(text, &modes));
+        let pool4 = section.one_or_many("pool4", |text| pool(text, 32));
+        let pool6 = section.one_or_many("pool6", |text| pool(text, 128));
+        overlaps(section, pool4.iter().chain(pool6.iter()).flatten());
+        let networks = |pool: Option<Vec<(String, Cidr)>>, default| match pool {
+            Some(pool) => Pool::new(pool.into_iter().map(|(_, network)| network).collect()),
+            None => Pool::literal(default),
+        };
+        LoadBalancers {
+            mode: mode.unwrap_or(BalancerMode::Pool),
+            pool4: networks(pool4, DEFAULT_POOL4),
+            pool6: networks(pool6, DEFAULT_POOL6),
+            provision_delay: section.parsed("provisionDelay", duration::parse).unwrap_or_default(),
+            hostname_suffix: section.parsed("hostnameSuffix", dns_name).filter(|suffix| !suffix.is_empty()),
+        }
+    };
+    root.section("loadBalancer", read).unwrap_or_else(|| LoadBalancers {
+        mode: BalancerMode::Pool,
+        pool4: Pool::literal(DEFAULT_POOL4),
+        pool6: Pool::literal(DEFAULT_POOL6),
+        provision_delay: Duration::ZERO,
+        hostname_suffix: None,
+    })
 }
 
 pub(super) fn routes(root: &mut Section<'_>) {
@@ -38,61 +90,29 @@ pub(super) fn routes(root: &mut Section<'_>) {
     }
 }
 
-/// A network in CIDR notation, its address the first one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cidr {
-    /// IPv4 in the lower half, so that both families are compared alike.
-    first: u128,
-    last: u128,
-    /// Bits of an address: 32 or 128.
-    width: u8,
-    prefix: u8,
-}
-
-impl Cidr {
-    fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text:?} is not a network in CIDR notation; `203.0.113.0/24` or `2001:db8::/120` would be");
-        let (ip, prefix) = text.split_once('/').ok_or_else(wrong)?;
-        let ip: IpAddr = ip.parse().map_err(|_no_ip| wrong())?;
-        let (bits, width) = match ip {
-            IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32),
-            IpAddr::V6(ip) => (ip.to_bits(), 128),
-        };
-        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix: u8 = prefix.parse().ok().filter(|prefix| is_number && *prefix <= width).ok_or_else(wrong)?;
-        let mask = 1_u128.checked_shl(u32::from(width - prefix)).map_or(u128::MAX, |size| size - 1);
-        if bits & mask != 0 {
-            return Err(format!("{text:?} has bits set behind its prefix of {prefix}: its first address is not {ip}"));
-        }
-        Ok(Self { first: bits, last: bits | mask, width, prefix })
-    }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        self.width == other.width && self.first <= other.last && other.first <= self.last
-    }
-}
-
 fn pool(text: &str, width: u8) -> Result<Cidr, String> {
     let pool = Cidr::parse(text)?;
-    if pool.width != width {
+    if pool.width() != width {
         return Err(format!("must be an IPv{} network, not {text:?}", if width == 32 { 4 } else { 6 }));
     }
-    if pool.width == 32 && pool.prefix > LONGEST_PREFIX_V4 {
+    if pool.width() == 32 && pool.prefix() > LONGEST_PREFIX_V4 {
         return Err(format!("{text:?} is too small, the smallest pool is a /{LONGEST_PREFIX_V4}"));
     }
     Ok(pool)
 }
 
-fn overlaps(section: &mut Section<'_>, pools: &[(String, Cidr)]) {
-    for (index, (path, pool)) in pools.iter().enumerate() {
-        if let Some((other, _)) = pools.iter().take(index).find(|(_, other)| pool.overlaps(other)) {
+fn overlaps<'a>(section: &mut Section<'_>, pools: impl Iterator<Item = &'a (String, Cidr)>) {
+    let mut before: Vec<&(String, Cidr)> = vec![];
+    for named in pools {
+        let (path, pool) = named;
+        if let Some((other, _)) = before.iter().find(|(_, other)| pool.overlaps(other)) {
             section.wrong(path, &format!("overlaps with {other}"));
         }
+        before.push(named);
     }
 }
 
-fn dns_name(text: &str) -> Result<(), String> {
+fn dns_name(text: &str) -> Result<String, String> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -101,7 +121,7 @@ fn dns_name(text: &str) -> Result<(), String> {
     };
     // Room for the load balancer's own label in front.
     if text.is_empty() || (text.len() <= 253 - 64 && text.split('.').all(is_label)) {
-        return Ok(());
+        return Ok(text.to_owned());
     }
     Err(format!("must be a domain name in lower case like `lb.example.com`, not {text:?}"))
 }

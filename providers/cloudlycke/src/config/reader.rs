@@ -74,18 +74,17 @@ impl Section<'_> {
         }
     }
 
-    /// One text or a list of texts under the key, each read by `parse`, with the path of each.
+    /// One text or a list of texts under the key, each read by `parse`, with the path of each; `None` without the key.
     pub(super) fn one_or_many<T>(
         &mut self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Vec<(String, T)> {
-        let values = match self.take(key) {
-            None => vec![],
-            Some(Value::Array(values)) => {
+    ) -> Option<Vec<(String, T)>> {
+        let values = match self.take(key)? {
+            Value::Array(values) => {
                 values.into_iter().enumerate().map(|(index, value)| (format!("{key}[{index}]"), value)).collect()
             }
-            Some(value) => vec![(key.to_owned(), value)],
+            value => vec![(key.to_owned(), value)],
         };
         let mut parsed = vec![];
         for (path, value) in values {
@@ -97,7 +96,7 @@ impl Section<'_> {
                 other => self.wrong(&path, &format!("must be a text, not {}", kind(&other))),
             }
         }
-        parsed
+        Some(parsed)
     }
 
     /// The mapping under the key.

@@ -56,6 +56,15 @@ pub(crate) struct Grant<'b> {
     kind: Kind,
 }
 
+/// Why there is no right to delete one more Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// As many as this were deleted.
+    Spent(usize),
+    /// Others are being decided, and may not be deleted after all.
+    Busy,
+}
+
 /// What a deletion costs.
 enum Kind {
     /// One of the limit: the UID.
@@ -72,8 +81,8 @@ impl Budget {
         Self { settings, state: Mutex::new(State { confirmed, ..State::default() }) }
     }
 
-    /// The right to delete the Node called `name` with this UID, one of so many `nodes`. The limit when there is none left.
-    pub(crate) fn reserve(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, usize> {
+    /// The right to delete the Node called `name` with this UID, one of so many `nodes`.
+    pub(crate) fn reserve(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, Refusal> {
         let mut state = self.state.lock();
         if let Some(name) = state.confirmed.take(name) {
             return Ok(Grant { budget: self, kind: Kind::Confirmed(name) });
@@ -86,8 +95,11 @@ impl Budget {
             return Ok(Grant { budget: self, kind: Kind::Paid });
         }
         let limit = self.settings.limit(nodes);
+        if state.spent.len() >= limit {
+            return Err(Refusal::Spent(limit));
+        }
         if state.spent.len().saturating_add(state.reserved) >= limit {
-            return Err(limit);
+            return Err(Refusal::Busy);
         }
         state.reserved = state.reserved.saturating_add(1);
         Ok(Grant { budget: self, kind: Kind::Counted(uid.to_owned()) })
@@ -146,7 +158,7 @@ mod tests {
         }
         let period = DeletionBudget::default().period;
         tokio::time::advance(period - Duration::from_secs(1)).await;
-        assert_eq!(budget.reserve("n", "u3", 10, Instant::now()).err(), Some(2));
+        assert_eq!(budget.reserve("n", "u3", 10, Instant::now()).err(), Some(Refusal::Spent(2)));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(budget.reserve("n", "u3", 10, Instant::now()).is_ok());
     }
@@ -156,7 +168,7 @@ mod tests {
         let budget = budget(0, 1, &[]);
         let now = Instant::now();
         let grant = budget.reserve("a", "u-a", 10, now);
-        assert_eq!(budget.reserve("b", "u-b", 10, now).err(), Some(1));
+        assert_eq!(budget.reserve("b", "u-b", 10, now).err(), Some(Refusal::Busy));
         drop(grant);
         assert!(budget.reserve("b", "u-b", 10, now).is_ok());
     }
@@ -168,7 +180,11 @@ mod tests {
         drop(budget.reserve("a", "u1", 10, now));
         budget.reserve("a", "u1", 10, now).ok().unwrap().spend(now);
         budget.reserve("a", "u2", 10, now).ok().unwrap().spend(now);
-        assert_eq!(budget.reserve("a", "u3", 10, now).err(), Some(1), "confirmed once, then one of the budget");
+        assert_eq!(
+            budget.reserve("a", "u3", 10, now).err(),
+            Some(Refusal::Spent(1)),
+            "confirmed once, then one of the budget"
+        );
     }
 
     /// An API server without answers once used up the whole budget with one Node.
@@ -180,6 +196,6 @@ mod tests {
             budget.reserve("a", "u-a", 10, now).ok().unwrap().spend(now);
         }
         budget.reserve("b", "u-b", 10, now).ok().unwrap().spend(now);
-        assert_eq!(budget.reserve("c", "u-c", 10, now).err(), Some(2));
+        assert_eq!(budget.reserve("c", "u-c", 10, now).err(), Some(Refusal::Spent(2)));
     }
 }

@@ -152,6 +152,14 @@ impl Memory {
         self.answered(name, "absent", now, |entry| entry.not_before = now + at_least)
     }
 
+    /// The second look has to wait for those of other Nodes.
+    pub(crate) fn postponed(&self, name: &str, now: Instant) -> Duration {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name) else { return self.period };
+        entry.next = self.tick(now, self.period);
+        entry.next.saturating_duration_since(now)
+    }
+
     /// Absent again, but too many were deleted before.
     pub(crate) fn held(&self, name: &str, now: Instant) -> Duration {
         self.answered(name, "absent", now, |entry| {

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::NodeLifecycleSettings;
-use super::budget::{Budget, Grant};
+use super::budget::{Budget, Grant, Refusal};
 use super::decision::{Identity, ShutdownTaint, Standing, age, corrected_taints, standing};
 use super::deletion::Deletion;
 use super::memory::{Memory, Step, Topic};
@@ -110,7 +110,8 @@ impl Syncer {
                     None => self.delete(&node, grant).await,
                 }
             }
-            Err(limit) => {
+            Err(Refusal::Busy) => after(self.memory.postponed(&name, Instant::now())),
+            Err(Refusal::Spent(limit)) => {
                 let answer = self.ask(&node, Need::Existence).await;
                 let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
                 match self.present(&node, answer).await {
@@ -183,6 +184,7 @@ impl Syncer {
         let wait = self.memory.not_absent(&name, word, at_least, now);
         if failure.reaction != Reaction::Elsewhere && self.memory.is_news(&name, Topic::Unknown, word, now) {
             tracing::warn!(
+                node = name,
                 error = %failure,
                 reaction = word,
                 retry_in = ?wait,
@@ -198,6 +200,7 @@ impl Syncer {
         if !self.may_delete(node) {
             if self.memory.is_news(&name, Topic::NoProviderId, "absent", now) {
                 tracing::info!(
+                    node = name,
                     "the cloud does not know the machine of a Node without provider ID; the Node stays, since nobody can \
                      ask about exactly that machine (--delete-nodes-without-provider-id)"
                 );
@@ -206,7 +209,11 @@ impl Syncer {
         }
         self.metrics.first_absent.inc();
         let wait = self.memory.first_absent(&name, now);
-        tracing::info!(provider_id = provider_id(node), "the cloud does not know the machine; it is asked again");
+        tracing::info!(
+            node = name,
+            provider_id = provider_id(node),
+            "the cloud does not know the machine; it is asked again"
+        );
         after(wait)
     }
 
@@ -216,7 +223,13 @@ impl Syncer {
         let wait = self.memory.held(&name, now);
         if self.memory.is_news(&name, Topic::Held, "held", now) {
             let period = self.budget.settings().period;
-            tracing::warn!(limit, nodes = ours, ?period, "deletion held: the limit of deletions is reached");
+            tracing::warn!(
+                node = name,
+                limit,
+                nodes = ours,
+                ?period,
+                "deletion held: the limit of deletions is reached"
+            );
             let message = format!(
                 "Node {name} is not deleted although it does not exist in the cloud provider: no more than {limit} of \
                  {ours} nodes are deleted within {period:?}. Look whether the machines are really gone; then wait, or \
@@ -239,14 +252,18 @@ impl Syncer {
                 grant.spend(now);
                 self.memory.deleted(&name);
                 self.metrics.deletion("deleted");
-                tracing::info!(provider_id = provider_id(node), "node deleted: its machine does not exist");
+                tracing::info!(
+                    node = name,
+                    provider_id = provider_id(node),
+                    "node deleted: its machine does not exist"
+                );
                 self.told_deletion(node, now).await;
                 Verdict::Done
             }
             Ok(Deletion::Unneeded) => {
                 self.metrics.deletion("unneeded");
                 self.memory.forget(&name);
-                tracing::info!("node not deleted: it is Ready, gone, or another one now");
+                tracing::info!(node = name, "node not deleted: it is Ready, gone, or another one now");
                 Verdict::Done
             }
             Ok(Deletion::Late) => after(self.memory.still_absent(&name, Duration::ZERO, now)),
@@ -266,10 +283,10 @@ impl Syncer {
         let (name, now) = (node.name_any(), Instant::now());
         let outcome = error.api().map_or("invalid", ApiError::outcome);
         if !self.memory.is_news(&name, Topic::DeletionFailed, outcome, now) {
-            tracing::debug!(%error, ?retry_in, "node not deleted");
+            tracing::debug!(node = name, %error, ?retry_in, "node not deleted");
             return;
         }
-        tracing::warn!(%error, ?retry_in, "node not deleted");
+        tracing::warn!(node = name, %error, ?retry_in, "node not deleted");
         // Who may not write has no Events either.
         if outcome == ApiError::Closed.outcome() {
             return;
@@ -294,20 +311,21 @@ impl Syncer {
         if corrected_taints(node, wanted).is_none() {
             return Ok(());
         }
+        let name = node.name_any();
         let _permit = self.writes.acquire().await;
         match Box::pin(self.writer.set_shutdown_taint(Arc::clone(node), wanted)).await {
             Ok(false) => Ok(()),
             Ok(true) => {
                 let change = if wanted == ShutdownTaint::There { "added" } else { "removed" };
                 self.metrics.tainted(change);
-                tracing::info!("shutdown taint {change}");
+                tracing::info!(node = name, "shutdown taint {change}");
                 Ok(())
             }
             Err(error) => {
                 self.metrics.tainted("failed");
                 let outcome = error.api().map_or("invalid", ApiError::outcome);
-                if self.memory.is_news(&node.name_any(), Topic::TaintFailed, outcome, Instant::now()) {
-                    tracing::warn!(%error, "shutdown taint not written, tried again");
+                if self.memory.is_news(&name, Topic::TaintFailed, outcome, Instant::now()) {
+                    tracing::warn!(node = name, %error, "shutdown taint not written, tried again");
                 }
                 Err(error)
             }

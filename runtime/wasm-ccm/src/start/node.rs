@@ -15,7 +15,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
         first_list: nodes.first_list(),
         keys: nodes.subscribe(),
         lookups: shared.lookups.clone(),
-        recoveries: shared.providers.iter().flat_map(|provider| provider.recoveries()).collect(),
+        recoveries: shared.providers.iter().flat_map(|(provider, _)| provider.recoveries()).collect(),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.node.clone(),
         queue_metrics: shared.metrics.queue.clone(),

@@ -8,6 +8,7 @@
 //! | `order` | writes: their order, their number, Events, batches (2.3, 2.11) |
 //! | `labels` | pairs of old and new labels (2.9, 7.3) |
 //! | `refresh` | addresses ever after (2.10, 7.4, 7.6) |
+//! | `node_lifecycle` | Nodes whose machine is gone or switched off (3, 7.8, 7.9, A-18 to A-21) |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
@@ -38,9 +39,11 @@ mod hostile;
 mod initialise;
 mod inspect;
 mod labels;
+mod leader;
 mod look;
 mod metrics;
 mod mistakes;
+mod node_lifecycle;
 mod order;
 mod provided_ip;
 mod refresh;

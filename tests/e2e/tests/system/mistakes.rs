@@ -102,6 +102,11 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
         ("empty list", vec![flag("providers", file("empty.yaml", b"[]"))], vec!["--providers", "is empty"]),
         ("list and flag", vec![provider.clone(), flag("providers", file("both.yaml", b"[]"))], vec!["--provider"]),
         (
+            "times of an election",
+            vec![provider.clone(), "--leader-elect-lease-duration=5s".to_owned()],
+            vec!["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=10s", "must be longer"],
+        ),
+        (
             "certificate without key",
             vec![provider.clone(), flag("tls-cert-file", file("tls.crt", b""))],
             vec!["--tls-private-key-file"],

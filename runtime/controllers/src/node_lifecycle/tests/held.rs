@@ -97,3 +97,24 @@ async fn a_deletion_that_fails_costs_nothing_of_the_limit() {
     assert_eq!(all(&bench, 2, 5).await, 1);
     assert!(bench.api.has("n00"));
 }
+
+/// Proofs of Nodes that exist after all once held another one for a minute.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waits_for_the_decision_about_others_is_not_held() {
+    let budget = DeletionBudget { percent: 0, min: 1, ..DeletionBudget::default() };
+    let settings = NodeLifecycleSettings { budget, ..NodeLifecycleSettings::default() };
+    let mut bench = Bench::of(crate::testing::FakeCloud::slow(Duration::from_secs(1)), settings);
+    bench.cloud.answer("a", [Finding::Absent, found(|_| ())]);
+    bench.cloud.answer("b", [Finding::Absent]);
+    bench.add(lost("a"));
+    bench.add(lost("b"));
+    tokio::join!(bench.sync("a"), bench.sync("b"));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    tokio::join!(bench.sync("a"), bench.sync("b"));
+    assert_eq!((bench.cloud.calls().len(), bench.scraped("held_nodes")), (2, 0.0));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    bench.sync("b").await;
+    assert_eq!((bench.api.has("a"), bench.api.has("b")), (true, false));
+    let events = bench.events().await;
+    assert_eq!(events, ["Normal DeletingNode: Deleting node b because it does not exist in the cloud provider"]);
+}

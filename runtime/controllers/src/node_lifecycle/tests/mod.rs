@@ -45,7 +45,6 @@ struct Bench<C: Instances = FakeCloud> {
     api: FakeApi,
     cloud: Arc<C>,
     syncer: Syncer,
-    metrics: Metrics,
     registry: Registry,
     store: Writer<Node>,
     events: Option<EventWriter>,
@@ -106,7 +105,7 @@ impl<C: Instances> Bench<C> {
             metrics: metrics.node_lifecycle.clone(),
             settings,
         };
-        Self { api, cloud, syncer, metrics, registry, store, events: Some(events), _lookups: lookups }
+        Self { api, cloud, syncer, registry, store, events: Some(events), _lookups: lookups }
     }
 
     /// Creates a Node, in the API server and in the store.

@@ -1,26 +1,30 @@
-//! `./just demo`: a cluster whose nodes wait for their cloud, before and after the provider. `--keep` leaves it running.
+//! `./just demo`: a cluster whose nodes and Services wait for their cloud, before and after the provider, and what becomes of
+//! nodes whose machines go. `--keep` leaves it running.
+
+mod machine;
+mod picture;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_cluster::{
-    ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, await_node, register_nodes,
+    ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, await_node, await_object, register_nodes,
 };
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
 use ccm_e2e::manifest;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use kube::api::{ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// Longest wait for anything.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -56,23 +60,27 @@ async fn demo(flags: &[String]) -> Result<()> {
     deploy(&client).await?;
     let why = scheduling_failure(&client).await?;
     say("BEFORE  three kubelets have registered, no cloud controller manager runs\n")?;
-    say(&picture(&client).await?)?;
+    say(&picture::of_all(&client).await?)?;
     say(&format!("The scheduler says: {why}\n"))?;
 
     manifest::apply(&client, "base/rbac.yaml").await?;
     let provider = component("providers/cloudlycke.wasm")?;
     let size = manifest::put_component(&client, namespace, "cloudlycke", &provider).await?;
     say(&format!("The provider goes into a ConfigMap: kube-system/cloudlycke, {} KB gzipped.", size / 1000))?;
-    say("wasm-ccm run --cloud-provider=cloudlycke --provider=configmap:kube-system/cloudlycke\n")?;
+    // A Node must be a minute old before it may go, for which nobody wants to wait here.
+    let flags =
+        ["--cloud-provider=cloudlycke", "--provider=configmap:kube-system/cloudlycke", "--node-deletion-min-age=0s"];
+    say(&format!("wasm-ccm run {}\n", flags.join(" ")))?;
     let start = Instant::now();
-    let flags = ["--cloud-provider=cloudlycke", "--provider=configmap:kube-system/cloudlycke"];
     let mut host = Host::start(cluster.kubeconfig_of(&name)?, flags)?;
     let happened = Box::pin(follow(&client, &host, start)).await;
     let times = happened.with_context(|| format!("the host's log:\n{}", host.log_text()))?;
 
     say("AFTER\n")?;
-    say(&picture(&client).await?)?;
+    say(&picture::of_all(&client).await?)?;
     say(&times)?;
+    let happened = Box::pin(lose_machines(&client)).await;
+    happened.with_context(|| format!("the host's log:\n{}", host.log_text()))?;
     if keep {
         say(&format!(
             "Left running until Ctrl-C. Look around with:\n\n    export KUBECONFIG={}\n",
@@ -99,7 +107,25 @@ async fn deploy(client: &Client) -> Result<()> {
         },
     }))?;
     Api::default_namespaced(client.clone()).create(&PostParams::default(), &deployment).await?;
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {"type": "LoadBalancer", "selector": {"app": "nginx-demo"}, "ports": [{"port": 80}]},
+    }))?;
+    Api::default_namespaced(client.clone()).create(&PostParams::default(), &service).await?;
     Ok(())
+}
+
+/// One machine is switched off, one is deleted, each with before and after.
+async fn lose_machines(client: &Client) -> Result<()> {
+    let (stopped, deleted) = ("node-c2-1", "node-c2-2");
+    say(&format!("NEXT    the machine of {stopped} is switched off, its kubelet is silent\n"))?;
+    let time = machine::stop(client, stopped).await?;
+    say(&picture::nodes(client).await?)?;
+    say(&format!("  {:>6.2} s  the scheduler keeps away from it; the Node stays\n", time.as_secs_f64()))?;
+    say(&format!("NEXT    the machine of {deleted} is deleted in the cloud\n"))?;
+    let (time, event) = machine::delete(client, deleted).await?;
+    say(&picture::nodes(client).await?)?;
+    say(&format!("  {:>6.2} s  asked twice, five seconds apart, then: {event}\n", time.as_secs_f64()))
 }
 
 /// Waits until the scheduler has given up on all three pods; returns what it says.
@@ -120,60 +146,27 @@ async fn follow(client: &Client, host: &Host, start: Instant) -> Result<String> 
     let taken = start.elapsed();
     let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
     for node in nodes {
-        let node = await_node(client, &node.name_any(), LIMIT, |node| !is_tainted(node)).await?;
+        let node =
+            await_node(client, &node.name_any(), LIMIT, |node| !picture::has_taint(node, UNINITIALIZED_TAINT)).await?;
         ensure!(is_complete(&node), "{} lost its taint without having all that the cloud knows", node.name_any());
     }
     let untainted = start.elapsed();
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    let all_run = |pods: &BTreeMap<String, Pod>| pods.len() == 3 && pods.values().all(|pod| phase(pod) == "Running");
+    let all_run =
+        |pods: &BTreeMap<String, Pod>| pods.len() == 3 && pods.values().all(|pod| picture::phase(pod) == "Running");
     await_all(&pods, watcher::Config::default(), LIMIT, all_run).await?;
     let running = start.elapsed();
+    let services: Api<Service> = Api::default_namespaced(client.clone());
+    await_object(&services, "web", LIMIT, |service| picture::address(service).is_some()).await?;
+    let addressed = start.elapsed();
     let row = |what: &str, time: Duration| format!("  {:>6.2} s  {what}\n", time.as_secs_f64());
     Ok([
         row("provider read from the ConfigMap, checked, compiled and taken", taken),
         row("last taint gone: every node has its provider ID, zone, type and addresses", untainted),
         row("all pods Running", running),
+        row("Service web has its address", addressed),
     ]
     .concat())
-}
-
-/// Nodes and pods as a person would ask kubectl for them.
-async fn picture(client: &Client) -> Result<String> {
-    let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
-    let mut out = String::new();
-    writeln!(out, "  {:11}  {:13}  {:19}  {:10}  {:16}  ADDRESSES", "NODE", "TAINT", "PROVIDER ID", "ZONE", "TYPE")?;
-    for node in &nodes {
-        let label = |name: &str| node.labels().get(name).map_or("-", String::as_str);
-        let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or("-");
-        let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
-        // An address counts once for each of its kinds: `192.168.20.10 (InternalIP, ExternalIP)`.
-        let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for address in addresses {
-            kinds.entry(&address.address).or_default().push(&address.type_);
-        }
-        let addresses: Vec<String> =
-            kinds.iter().map(|(address, kinds)| format!("{address} ({})", kinds.join(", "))).collect();
-        writeln!(
-            out,
-            "  {:11}  {:13}  {id:19}  {:10}  {:16}  {}",
-            node.name_any(),
-            if is_tainted(node) { "uninitialized" } else { "-" },
-            label("topology.kubernetes.io/zone"),
-            label("node.kubernetes.io/instance-type"),
-            addresses.first().map_or("-", String::as_str),
-        )?;
-    }
-    let pods: Vec<Pod> = Api::default_namespaced(client.clone()).list(&ListParams::default()).await?.items;
-    writeln!(out, "\n  {:30}  PHASE", "POD")?;
-    for pod in &pods {
-        writeln!(out, "  {:30}  {}", pod.name_any(), phase(pod))?;
-    }
-    Ok(out)
-}
-
-fn is_tainted(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
 }
 
 /// Whether the Node has all that the demo promises.
@@ -185,10 +178,6 @@ fn is_complete(node: &Node) -> bool {
             .iter()
             .all(|label| has(label))
         && ["InternalIP", "ExternalIP", "Hostname"].iter().all(|kind| addresses.iter().any(|a| a.type_ == *kind))
-}
-
-fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("-")
 }
 
 fn say(text: &str) -> Result<()> {

@@ -1,0 +1,306 @@
+//! Load balancers that exist only here: addresses out of a pool, and lists of members.
+//!
+//! Addresses of a documentation network are enough to watch everything work: kube-proxy takes traffic to every address in
+//! `status.loadBalancer` on every node, so that a client in the cluster reaches the Service, although nobody outside routes
+//! there.
+//!
+//! Whoever allocates holds the lock [`POOL_LOCK`], so that what is read of the state is still true when it is written.
+
+mod allocate;
+mod name;
+mod state;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ccm_sdk::load_balancers::Outcome;
+use ccm_sdk::types::{AddressType, Backend, Failure, Ingress, Problem, Reaction, Service};
+
+pub(crate) use self::name::name;
+use self::state::Record;
+pub(crate) use self::state::{State, Store};
+pub(crate) use self::wanted::Mode;
+use self::wanted::{Wanted, family_of, pool_of};
+use crate::config::LoadBalancers;
+use crate::descriptor::{LB_FAIL, LB_READY_AT};
+
+/// Held by every call that may take an address.
+pub(crate) const POOL_LOCK: &str = "cloudlycke/pool";
+
+/// Longest time until the host looks again at a load balancer that is being made.
+const MAX_LOOK: Duration = Duration::from_secs(10);
+
+/// The cloud, as far as it has load balancers.
+pub(crate) struct Balancers<'a> {
+    pub(crate) config: &'a LoadBalancers,
+    pub(crate) state: State<'a>,
+    /// Since 1970.
+    pub(crate) now: Duration,
+}
+
+/// What a call has come to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) outcome: Outcome,
+    /// For people who did not ask: Events.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) members: usize,
+    pub(crate) added: Vec<String>,
+    pub(crate) removed: Vec<String>,
+}
+
+impl Done {
+    fn new() -> Self {
+        Self { outcome: Outcome::gone(), warnings: vec![], members: 0, added: vec![], removed: vec![] }
+    }
+
+    /// Nothing was even tried.
+    pub(crate) fn failed(failure: Failure) -> Self {
+        Self::new().ended(Err(failure))
+    }
+
+    fn changed(&mut self, what: String) {
+        self.outcome.changes.push(what);
+    }
+
+    fn ended(mut self, result: Result<(), Failure>) -> Self {
+        self.outcome.failure = result.err();
+        self
+    }
+
+    /// The outcome in a word.
+    pub(crate) fn decision(&self) -> &'static str {
+        match &self.outcome.failure {
+            Some(failure) if failure.reaction == Reaction::Pending => "pending",
+            Some(_) => "failed",
+            None if self.outcome.changes.is_empty() => "unchanged",
+            None => "changed",
+        }
+    }
+
+    /// Why, in a sentence.
+    pub(crate) fn reason(&self) -> String {
+        let failure = self.outcome.failure.as_ref().map(|failure| failure.message.clone());
+        failure.unwrap_or_else(|| self.outcome.changes.join("; "))
+    }
+}
+
+impl Balancers<'_> {
+    /// Things that only one call at a time may change.
+    pub(crate) fn locks(&self, service: &Service) -> Vec<String> {
+        match Mode::of(self.config, service) {
+            Mode::Pool => vec![POOL_LOCK.to_owned()],
+            Mode::Nodes | Mode::Hostname => vec![],
+        }
+    }
+
+    /// Where clients reach it. One that is being made is there, and reached nowhere.
+    pub(crate) fn get(&self, service: &Service) -> Option<Vec<Ingress>> {
+        match self.known(service, vec![]) {
+            Some(record) => Some(record.ingress()),
+            None => service.annotation(LB_READY_AT).map(|_| vec![]),
+        }
+    }
+
+    pub(crate) fn ensure(&self, service: &Service, backends: &[Backend]) -> Done {
+        let mut done = Done::new();
+        let result = self.try_ensure(service, backends, &mut done);
+        done.ended(result)
+    }
+
+    fn try_ensure(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
+        simulated(service)?;
+        let wanted = Wanted::of(self.config, service)?;
+        let members = members(backends);
+        let known = self.known(service, members.clone());
+        if known.is_none() {
+            self.wait(service, &wanted, done)?;
+        }
+        self.forget_namesake(service, done);
+        let ips = match wanted.mode {
+            Mode::Pool => self.allocate(service, &wanted, known.as_ref(), done)?,
+            Mode::Nodes => node_addresses(backends, &wanted)?,
+            Mode::Hostname => vec![],
+        };
+        let next = Record { ips, pooled: wanted.mode == Mode::Pool, hostname: wanted.hostname, members };
+        self.settle(service, known.as_ref(), &next, done);
+        Ok(())
+    }
+
+    /// Changes the members, and addresses only where they are the members' own.
+    pub(crate) fn update(&self, service: &Service, backends: &[Backend]) -> Done {
+        let mut done = Done::new();
+        let result = self.try_update(service, backends, &mut done);
+        done.ended(result)
+    }
+
+    fn try_update(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
+        simulated(service)?;
+        let wanted = Wanted::of(self.config, service)?;
+        let members = members(backends);
+        let Some(known) = self.known(service, members.clone()) else {
+            if service.annotation(LB_READY_AT).is_some() {
+                self.wait(service, &wanted, done)?;
+            }
+            let message = format!("there is no load balancer of {}; it must be made first", service.full_name());
+            return Err(Failure::conflict(message));
+        };
+        if let Some(taken) = known.held().iter().find_map(|ip| self.taken(*ip, service)) {
+            return Err(Failure::conflict(taken));
+        }
+        let ips = match (wanted.mode, known.pooled) {
+            (Mode::Nodes, false) => node_addresses(backends, &wanted)?,
+            _ => known.ips.clone(),
+        };
+        let next = Record { ips, members, ..known.clone() };
+        self.settle(service, Some(&known), &next, done);
+        Ok(())
+    }
+
+    /// Works whatever the Service asks for: it must always be possible to get rid of one.
+    pub(crate) fn delete(&self, service: &Service) -> Done {
+        let mut done = Done::new();
+        self.forget_namesake(service, &mut done);
+        let recorded = self.state.record(&service.uid).map(|record| record.held().to_vec()).unwrap_or_default();
+        let ips: BTreeSet<_> = recorded.into_iter().chain(addresses(service)).collect();
+        for ip in ips {
+            if self.state.release(ip, &service.uid) {
+                done.changed(format!("address {ip} released"));
+            }
+        }
+        self.state.forget(service);
+        if service.annotation(LB_READY_AT).is_some() {
+            done.outcome = done.outcome.unannotate(LB_READY_AT);
+        }
+        done
+    }
+
+    /// What is wrong with the Service. An address that somebody else has is the cloud's word.
+    pub(crate) fn validate(&self, service: &Service, online: bool) -> Vec<Problem> {
+        let (wanted, mut problems) = wanted::read(self.config, service);
+        if let (true, Mode::Pool, Some(requested)) = (online, wanted.mode, &wanted.requested) {
+            let taken = self.taken(requested.ip, service);
+            problems.extend(taken.map(|message| Problem::fatal(&requested.field, message)));
+        }
+        problems
+    }
+
+    /// The load balancer as it is remembered, or as the Service's status shows it. Nobody remembers the members of one that
+    /// is only in the status: they are taken to be `members`.
+    fn known(&self, service: &Service, members: Vec<String>) -> Option<Record> {
+        self.state.record(&service.uid).or_else(|| self.shown(service, members))
+    }
+
+    fn shown(&self, service: &Service, members: Vec<String>) -> Option<Record> {
+        let ips: Vec<_> = addresses(service).collect();
+        let hostname = service.ingress.iter().find_map(|place| place.hostname.clone());
+        let of_pool: Vec<_> =
+            ips.iter().copied().filter(|ip| pool_of(self.config, family_of(*ip)).contains(*ip)).collect();
+        if !of_pool.is_empty() {
+            return Some(Record { ips: of_pool, pooled: true, hostname, members });
+        }
+        let is_own = match Mode::of(self.config, service) {
+            // Somebody else's.
+            Mode::Pool => false,
+            Mode::Nodes => !ips.is_empty(),
+            Mode::Hostname => hostname.is_some(),
+        };
+        is_own.then_some(Record { ips, pooled: false, hostname, members })
+    }
+
+    /// New ones are being made for a while. The end of it stands on the Service, where a restart finds it.
+    fn wait(&self, service: &Service, wanted: &Wanted, done: &mut Done) -> Result<(), Failure> {
+        let latest = self.now.saturating_add(wanted.delay);
+        let noted = service.annotation(LB_READY_AT).and_then(|text| text.parse().ok()).map(Duration::from_millis);
+        // A delay that was made shorter counts.
+        let ready = noted.filter(|ready| *ready <= latest).unwrap_or(latest);
+        let left = ready.saturating_sub(self.now);
+        if left.is_zero() {
+            return Ok(());
+        }
+        if noted != Some(ready) {
+            let outcome = std::mem::replace(&mut done.outcome, Outcome::gone());
+            done.outcome = outcome.annotate(LB_READY_AT, ready.as_millis().to_string());
+        }
+        let seconds = left.as_millis().div_ceil(1_000);
+        Err(Failure::pending(format!("provisioning, ready in {seconds} s")).after(left.min(MAX_LOOK)))
+    }
+
+    /// Frees what the Service that had this name before left behind.
+    fn forget_namesake(&self, service: &Service, done: &mut Done) {
+        let Some((uid, record)) = self.state.namesake(service) else { return };
+        for ip in record.iter().flat_map(Record::held) {
+            if self.state.release(*ip, &uid) {
+                done.changed(format!("address {ip} released, which the former {} had", service.full_name()));
+            }
+        }
+        self.state.forget_record(&uid);
+    }
+
+    /// Why this Service cannot have the address.
+    fn taken(&self, ip: IpAddr, service: &Service) -> Option<String> {
+        let other = self.state.other_holder(ip, service)?;
+        Some(format!("address {ip} is in use by {other}"))
+    }
+
+    /// Writes down what the load balancer is now, and tells what is different.
+    fn settle(&self, service: &Service, known: Option<&Record>, next: &Record, done: &mut Done) {
+        let before: &[IpAddr] = known.map_or(&[], Record::held);
+        for ip in before.iter().filter(|ip| !next.held().contains(ip)) {
+            if self.state.release(*ip, &service.uid) {
+                done.changed(format!("address {ip} released"));
+            }
+        }
+        for ip in next.held() {
+            self.state.hold(*ip, service);
+            if !before.contains(ip) {
+                done.changed(format!("address {ip} taken"));
+            }
+        }
+        let old: &[String] = known.map_or(&[], |record| &record.members);
+        done.members = next.members.len();
+        done.added = next.members.iter().filter(|name| !old.contains(name)).cloned().collect();
+        done.removed = old.iter().filter(|name| !next.members.contains(name)).cloned().collect();
+        for (names, what) in [(&done.added, "members added"), (&done.removed, "members removed")] {
+            if !names.is_empty() {
+                done.outcome.changes.push(format!("{what}: {}", names.join(", ")));
+            }
+        }
+        self.state.keep(service, next);
+        done.outcome.ingress = next.ingress();
+    }
+}
+
+/// The failure that somebody asked for.
+fn simulated(service: &Service) -> Result<(), Failure> {
+    service.annotation(LB_FAIL).map_or(Ok(()), |text| Err(Failure::retry(text)))
+}
+
+/// Addresses in the Service's status.
+fn addresses(service: &Service) -> impl Iterator<Item = IpAddr> {
+    service.ingress.iter().filter_map(|place| place.ip.as_ref()?.parse().ok())
+}
+
+/// Names of the Nodes, sorted, each once.
+fn members(backends: &[Backend]) -> Vec<String> {
+    let names: BTreeSet<_> = backends.iter().map(|backend| backend.name.clone()).collect();
+    names.into_iter().collect()
+}
+
+/// The Nodes' internal addresses of the families that are asked for, sorted, each once.
+fn node_addresses(backends: &[Backend], wanted: &Wanted) -> Result<Vec<IpAddr>, Failure> {
+    let internal = backends.iter().flat_map(|backend| backend.addresses_of(AddressType::InternalIp));
+    let ips: BTreeSet<IpAddr> =
+        internal.filter_map(|text| text.parse().ok()).filter(|ip| wanted.families.contains(&family_of(*ip))).collect();
+    if ips.is_empty() {
+        return Err(Failure::retry(
+            "no Node of the load balancer has an internal address of the Service's IP families",
+        ));
+    }
+    Ok(ips.into_iter().collect())
+}

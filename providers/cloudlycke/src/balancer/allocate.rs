@@ -1,0 +1,64 @@
+//! Which addresses a load balancer gets.
+
+use std::net::IpAddr;
+
+use ccm_sdk::types::{Failure, IpFamily, Service};
+
+use super::state::Record;
+use super::wanted::{Wanted, family_of, pool_of};
+use super::{Balancers, Done, name};
+
+/// Most addresses that are looked at for a free one. More are never in use: the host's cache does not hold so many.
+const MAX_LOOKS: u128 = 1 << 16;
+
+impl Balancers<'_> {
+    /// One address per family, none of them taken yet: a Service that cannot have them all takes none.
+    pub(super) fn allocate(
+        &self,
+        service: &Service,
+        wanted: &Wanted,
+        known: Option<&Record>,
+        done: &mut Done,
+    ) -> Result<Vec<IpAddr>, Failure> {
+        wanted.families.iter().map(|family| self.address(service, wanted, *family, known, done)).collect()
+    }
+
+    /// The chosen one, else the one that it has, else a free one.
+    fn address(
+        &self,
+        service: &Service,
+        wanted: &Wanted,
+        family: IpFamily,
+        known: Option<&Record>,
+        done: &mut Done,
+    ) -> Result<IpAddr, Failure> {
+        if let Some(requested) = wanted.requested_of(family) {
+            return match self.taken(requested.ip, service) {
+                Some(taken) => Err(Failure::conflict(taken).field(&requested.field)),
+                None => Ok(requested.ip),
+            };
+        }
+        let pool = pool_of(self.config, family);
+        let mut own = known.map_or(&[][..], Record::held).iter().copied();
+        let Some(own) = own.find(|ip| family_of(*ip) == family && pool.contains(*ip)) else {
+            return self.free(service, family);
+        };
+        // Both had it when the cache forgot them; whoever came first keeps it.
+        let Some(taken) = self.taken(own, service) else { return Ok(own) };
+        let ip = self.free(service, family)?;
+        done.warnings.push(format!("{taken}; {} gets {ip} instead", service.full_name()));
+        Ok(ip)
+    }
+
+    /// Where the search begins depends on the Service alone, so that a pool with room gives it the same address again.
+    fn free(&self, service: &Service, family: IpFamily) -> Result<IpAddr, Failure> {
+        let pool = pool_of(self.config, family);
+        let (size, looks) = (pool.size(), pool.size().min(MAX_LOOKS));
+        let start = name::place(&service.uid, size);
+        let places = (0..looks).map(|step| start.checked_add(step).unwrap_or(step) % size.max(1));
+        let mut addresses = places.filter_map(|place| pool.nth(place));
+        addresses
+            .find(|ip| self.state.holder(*ip).is_none())
+            .ok_or_else(|| Failure::quota(format!("address pool exhausted ({looks} in use)")))
+    }
+}

@@ -1,0 +1,30 @@
+//! The name of a load balancer.
+
+use ccm_sdk::types::Service;
+use sha2::{Digest as _, Sha256};
+
+/// Longest name: it is a label of a host name.
+const MAX_LENGTH: usize = 63;
+/// Hex digits behind a name that is cut.
+const DIGITS: usize = 8;
+
+/// Namespace and name, cut where it would be too long. What tells two cut names apart is of namespace and name with a slash
+/// between them: the halves cannot be confused.
+pub(crate) fn name(service: &Service) -> String {
+    let full = format!("{}-{}", service.namespace, service.name);
+    if full.len() <= MAX_LENGTH {
+        return full;
+    }
+    let digest = Sha256::digest(service.full_name());
+    let digits: String = digest.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
+    // Names of Kubernetes objects are ASCII.
+    let start: String = full.chars().take(MAX_LENGTH - DIGITS - 1).collect();
+    format!("{start}-{digits}")
+}
+
+/// Where the search for a free address begins.
+pub(crate) fn place(uid: &str, size: u128) -> u128 {
+    let digest = Sha256::digest(uid);
+    let number = digest.iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+    number.checked_rem(size).unwrap_or(0)
+}

@@ -1,0 +1,170 @@
+//! Calls about Services: the configuration, the state and the clock go in, lines of the log and Events come out.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use ccm_sdk::events::{self, Severity};
+use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
+use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Protocol, Service, ServicePort, Subject};
+use ccm_sdk::{cache, clock, log};
+
+use crate::balancer::{self, Balancers, Done, State, Store};
+use crate::config::{BalancerMode, Config};
+use crate::{Cloudlycke, read_config};
+
+/// Reason of the Event that tells of an address which a Service had to leave.
+const MOVED: &str = "LoadBalancerAddressMoved";
+
+/// The host's cache.
+struct Cache;
+
+impl Store for Cache {
+    fn get(&self, key: &str) -> Option<Vec<u8>> {
+        cache::get(key)
+    }
+
+    fn put(&self, key: &str, value: &[u8]) {
+        cache::put(key, value, Duration::MAX);
+    }
+
+    fn forget(&self, key: &str) {
+        cache::forget(key);
+    }
+}
+
+/// The configuration, if it has load balancers.
+fn config() -> Result<Config, Failure> {
+    let config = read_config().usable()?;
+    match config.load_balancers.mode {
+        BalancerMode::Pool | BalancerMode::Nodes => Ok(config),
+        BalancerMode::None => Err(Failure::unsupported("loadBalancer.mode in the cloud-config is `none`")),
+    }
+}
+
+fn balancers(config: &Config) -> Balancers<'_> {
+    Balancers { config: &config.load_balancers, state: State(&Cache), now: clock::since_epoch() }
+}
+
+/// Makes a change, and tells of it.
+fn change(
+    method: &str,
+    service: &Service,
+    config: Result<Config, Failure>,
+    work: impl FnOnce(&Balancers<'_>) -> Done,
+) -> Outcome {
+    let done = match config {
+        Ok(config) => work(&balancers(&config)),
+        Err(failure) => Done::failed(failure),
+    };
+    let ports: Vec<_> = service.ports.iter().map(port).collect();
+    let addresses: Vec<_> = done.outcome.ingress.iter().map(place).collect();
+    log::info(
+        "load balancer",
+        &[
+            ("method", &method),
+            ("service", &service.full_name()),
+            ("name", &balancer::name(service)),
+            ("decision", &done.decision()),
+            ("reason", &done.reason()),
+            ("addresses", &addresses.join(",")),
+            ("ports", &ports.join(",")),
+            ("members", &done.members),
+            ("added", &done.added.join(",")),
+            ("removed", &done.removed.join(",")),
+        ],
+    );
+    for warning in &done.warnings {
+        log::warn("an address is given to another Service", &[("method", &method), ("why", warning)]);
+        events::emit(&Subject::Call, Severity::Warning, MOVED, warning);
+    }
+    done.outcome
+}
+
+/// `80/TCP>30080`: port, protocol, port at the Nodes.
+fn port(port: &ServicePort) -> String {
+    let protocol = match port.protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+        Protocol::Sctp => "SCTP",
+    };
+    let node_port = port.node_port.map(|port| format!(">{port}")).unwrap_or_default();
+    format!("{}/{protocol}{node_port}", port.port)
+}
+
+fn place(place: &Ingress) -> String {
+    let parts: Vec<_> = [&place.ip, &place.hostname].into_iter().flatten().map(String::as_str).collect();
+    parts.join("=")
+}
+
+/// The line about a call that changes nothing.
+fn looked(method: &str, service: &Service, decision: &dyn Display) {
+    log::debug("load balancer", &[("method", &method), ("service", &service.full_name()), ("decision", decision)]);
+}
+
+impl load_balancers::Guest for Cloudlycke {
+    fn name(service: Service) -> String {
+        let name = balancer::name(&service);
+        looked("load-balancers.name", &service, &name);
+        name
+    }
+
+    /// Without a configuration nothing will be changed, and nothing needs a lock.
+    fn locks(service: Service) -> Vec<String> {
+        let locks = config().map(|config| balancers(&config).locks(&service)).unwrap_or_default();
+        looked("load-balancers.locks", &service, &locks.join(","));
+        locks
+    }
+
+    fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
+        let ingress = balancers(&config()?).get(&service);
+        let decision = match &ingress {
+            Some(ingress) if ingress.is_empty() => "being made",
+            Some(_) => "found",
+            None => "absent",
+        };
+        looked("load-balancers.get", &service, &decision);
+        Ok(ingress)
+    }
+
+    fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
+        change("load-balancers.ensure", &service, config(), |balancers| balancers.ensure(&service, &backends))
+    }
+
+    fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
+        change("load-balancers.update-backends", &service, config(), |balancers| balancers.update(&service, &backends))
+    }
+
+    /// Also under a configuration that is wrong, or that has no load balancers any more: nothing of it is needed.
+    fn delete(service: Service) -> Outcome {
+        change("load-balancers.delete", &service, Ok(read_config().config), |balancers| balancers.delete(&service))
+    }
+
+    fn validate(service: Service, _before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
+        let problems = balancers(&config()?).validate(&service, online);
+        looked("load-balancers.validate", &service, &problems.len());
+        Ok(problems)
+    }
+}
+
+impl load_balancer_survey::Guest for Cloudlycke {
+    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
+        let standings = match config() {
+            Ok(config) => balancers(&config).survey(&backends, &wishes),
+            Err(failure) => wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect(),
+        };
+        let count = |is: fn(&Standing) -> bool| standings.iter().filter(|standing| is(standing)).count();
+        log::info(
+            "load balancers surveyed",
+            &[
+                ("method", &"load-balancer-survey.survey"),
+                ("services", &wishes.len()),
+                ("in_step", &count(|standing| matches!(standing, Standing::InStep(_)))),
+                ("differ", &count(|standing| matches!(standing, Standing::Differs(_)))),
+                ("missing", &count(|standing| matches!(standing, Standing::Missing))),
+                ("unknown", &count(|standing| matches!(standing, Standing::Unknown(_)))),
+            ],
+        );
+        standings
+    }
+}

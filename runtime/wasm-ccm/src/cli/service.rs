@@ -1,0 +1,87 @@
+//! Flags of the service controller.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use ccm_controllers::ServiceSettings;
+use clap::Args;
+
+use crate::duration::{parse, parse_period};
+
+/// How load balancers are looked after.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load balancers")]
+pub(crate) struct ServiceArgs {
+    /// Most Services for which the cloud is asked at the same time.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
+    pub(crate) concurrent_service_syncs: NonZeroUsize,
+    /// How long a change of Nodes waits for others that come with it.
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse)]
+    pub(crate) load_balancer_node_debounce: Duration,
+    /// How often all load balancers are compared with the cloud, give or take a third; 0s never does.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse)]
+    pub(crate) load_balancer_verify_period: Duration,
+    /// How long Services wait at the start for the survey of all load balancers; 0s leaves it out.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
+    pub(crate) load_balancer_survey_timeout: Duration,
+    /// Shortest delay after a failure, which doubles with each further one.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
+    pub(crate) load_balancer_min_backoff: Duration,
+    /// Longest such delay.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
+    pub(crate) load_balancer_max_backoff: Duration,
+}
+
+impl ServiceArgs {
+    /// As the controller takes them.
+    pub(crate) fn settings(&self) -> ServiceSettings {
+        let mut settings = ServiceSettings {
+            concurrent_syncs: self.concurrent_service_syncs,
+            node_debounce: self.load_balancer_node_debounce,
+            verify_period: self.load_balancer_verify_period,
+            start_survey_timeout: self.load_balancer_survey_timeout,
+            ..ServiceSettings::default()
+        };
+        settings.queue.min_backoff = self.load_balancer_min_backoff;
+        settings.queue.max_backoff = self.load_balancer_max_backoff;
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ServiceArgs,
+    }
+
+    fn settings(flags: &[&str]) -> ServiceSettings {
+        Cli::try_parse_from(["x"].iter().chain(flags)).unwrap().args.settings()
+    }
+
+    #[test]
+    fn without_flags_everything_is_as_the_controller_has_it() {
+        assert_eq!(settings(&[]), ServiceSettings::default());
+    }
+
+    #[test]
+    fn each_flag_sets_its_own_value() {
+        let set = settings(&[
+            "--concurrent-service-syncs=7",
+            "--load-balancer-node-debounce=1s",
+            "--load-balancer-verify-period=0s",
+            "--load-balancer-survey-timeout=2s",
+            "--load-balancer-min-backoff=3s",
+            "--load-balancer-max-backoff=4s",
+        ]);
+        let seconds = Duration::from_secs;
+        assert_eq!((set.concurrent_syncs.get(), set.node_debounce), (7, seconds(1)));
+        assert_eq!((set.verify_period, set.start_survey_timeout), (Duration::ZERO, seconds(2)));
+        assert_eq!((set.queue.min_backoff, set.queue.max_backoff), (seconds(3), seconds(4)));
+    }
+}

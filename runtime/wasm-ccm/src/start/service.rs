@@ -1,0 +1,43 @@
+//! The service controller.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Capability, LoadBalancers};
+use ccm_controllers::{LoadBalancerMember, ReflectorHandle, ServiceController, ServiceControllerParts};
+use k8s_openapi::api::core::v1::Service;
+
+use super::Shared;
+use crate::tasks::Tasks;
+
+/// Starts the service controller, if a provider makes load balancers.
+pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
+    let able = || shared.providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
+    let members: Vec<LoadBalancerMember> = able()
+        .map(|(provider, classes)| LoadBalancerMember {
+            provider: Arc::clone(provider) as Arc<dyn LoadBalancers>,
+            classes: classes.clone(),
+        })
+        .collect();
+    if members.is_empty() {
+        tracing::info!("no provider offers load balancers with its configuration: Services are left alone");
+        return;
+    }
+    let nodes = &shared.stores.nodes;
+    let controller = ServiceController::new(ServiceControllerParts {
+        gate: shared.gate.clone(),
+        services: services.reader(),
+        services_listed: services.first_list(),
+        service_keys: services.subscribe(),
+        nodes: nodes.reader(),
+        nodes_listed: nodes.first_list(),
+        node_keys: nodes.subscribe(),
+        members,
+        recoveries: able().flat_map(|(provider, _)| provider.recoveries()).collect(),
+        exchanges: vec![],
+        recorder: shared.recorder.clone(),
+        metrics: shared.metrics.service.clone(),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: shared.args.service.settings(),
+    });
+    tasks.spawn_controller("service controller", controller.run(tasks.stop.clone()));
+}

@@ -1,0 +1,362 @@
+//! Leader election: several hosts, one of which writes. Who wrote what, the API server's audit log tells: each host logs in
+//! as another user.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::time::Duration;
+
+use ccm_cluster::{NodeFixture, Settings, User, Write, poll_until, register_nodes};
+use ccm_e2e::host::{Host, component};
+use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::look::{await_all_untainted, await_untainted, is_tainted, nodes, patch};
+use crate::stage::{LIMIT, Stage, cloudlycke};
+
+/// Times of an election that a test can wait for.
+const SHORT: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+/// With the flags' defaults.
+const DEFAULT: [&str; 1] = ["--leader-elect=true"];
+/// The other user, who may do what `manifests/base` allows.
+const RIVAL: &str = "rival";
+
+/// A cluster with a record of writes, and two users for hosts.
+struct Arena(Stage);
+
+impl Deref for Arena {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
+}
+
+impl Arena {
+    async fn new() -> Self {
+        let settings = Settings { audit: true, ..Settings::default() };
+        let stage = Stage::with(settings.user(User::new(RIVAL))).await;
+        let client = stage.client();
+        let subjects = Some(vec![Subject {
+            api_group: Some("rbac.authorization.k8s.io".into()),
+            kind: "User".into(),
+            name: RIVAL.into(),
+            namespace: None,
+        }]);
+        let all: Api<ClusterRoleBinding> = Api::all(client.clone());
+        let mut binding = all.get("wasm-ccm").await.unwrap();
+        (binding.metadata, binding.subjects) = (json_named(RIVAL), subjects.clone());
+        all.create(&PostParams::default(), &binding).await.unwrap();
+        for namespace in ["kube-system", "default"] {
+            let all: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+            let mut binding = all.get("wasm-ccm").await.unwrap();
+            (binding.metadata, binding.subjects) = (json_named(RIVAL), subjects.clone());
+            all.create(&PostParams::default(), &binding).await.unwrap();
+        }
+        Self(stage)
+    }
+
+    /// The hosts' users: that of the manifest, and the rival.
+    fn users(&self) -> [String; 2] {
+        [self.user().to_owned(), RIVAL.to_owned()]
+    }
+
+    fn host(&self, user: &str, flags: &[&str]) -> Host {
+        self.host_with(user, &cloudlycke(), flags)
+    }
+
+    fn host_with(&self, user: &str, provider: &Path, flags: &[&str]) -> Host {
+        let provider = format!("--provider={}", provider.display());
+        let flags = [provider.as_str()].into_iter().chain(flags.iter().copied());
+        Host::start(self.cluster.kubeconfig_of(user).unwrap(), flags).unwrap()
+    }
+
+    /// Writes of a user that are not about the election itself.
+    fn work_of(&self, user: &str) -> Vec<Write> {
+        let mut writes = self.cluster.writes().unwrap();
+        writes.retain(|write| write.user == user && write.resource != "leases" && write.namespace != "kube-system");
+        writes
+    }
+
+    async fn register(&self, name: &str) {
+        NodeFixture::new(name).internal_ip("10.0.0.1").register(self.client()).await.unwrap();
+    }
+}
+
+fn json_named(name: &str) -> kube::core::ObjectMeta {
+    kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() }
+}
+
+async fn lease(client: &Client) -> LeaseSpec {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
+    leases.get("cloud-controller-manager").await.unwrap().spec.unwrap()
+}
+
+/// Texts of the Events about the Lease, and who said them.
+async fn election_events(client: &Client) -> Vec<(String, String)> {
+    let all: Api<Event> = Api::namespaced(client.clone(), "kube-system");
+    let mut all = all.list(&ListParams::default()).await.unwrap().items;
+    all.retain(|event| event.regarding.as_ref().is_some_and(|about| about.kind.as_deref() == Some("Lease")));
+    all.sort_by_key(|event| event.event_time.clone());
+    let told = |event: Event| {
+        let words = (event.type_.as_deref(), event.reason.as_deref(), event.reporting_controller.as_deref());
+        assert_eq!(words, (Some("Normal"), Some("LeaderElection"), Some("cloud-controller-manager")));
+        let about = event.regarding.unwrap();
+        assert!(about.name.as_deref() == Some("cloud-controller-manager") && about.uid.is_some());
+        (event.reporting_instance.unwrap(), event.note.unwrap())
+    };
+    all.into_iter().map(told).collect()
+}
+
+async fn leads(host: &Host) -> bool {
+    host.count("leader_election_master_status", &["name=\"cloud-controller-manager\""]).await.unwrap_or_default() == 1.0
+}
+
+/// Waits until the host leads, and says how long that took.
+async fn await_leader(host: &Host, limit: Duration) -> Duration {
+    let begun = Instant::now();
+    host.await_log(limit, &["this process leads"]).await.unwrap();
+    assert!(leads(host).await);
+    begun.elapsed()
+}
+
+async fn await_standby(host: &Host) {
+    let page = host.await_page("/readyz", 200, LIMIT).await.unwrap();
+    assert!(page.contains("[+]nodes ok") && page.contains("stands by"), "{page}");
+    // A look at the Lease tells who leads.
+    host.await_log(LIMIT, &["leader, as the Lease says"]).await.unwrap();
+    assert!(!leads(host).await);
+}
+
+#[tokio::test]
+async fn of_two_hosts_one_writes_and_the_other_is_ready_and_writes_nothing() {
+    const COUNT: usize = 20;
+    let arena = Arena::new().await;
+    let client = arena.client();
+    let [first, second] = arena.users();
+    let mut leader = arena.host(&first, &DEFAULT);
+    await_leader(&leader, LIMIT).await;
+    let mut standby = arena.host(&second, &DEFAULT);
+    await_standby(&standby).await;
+
+    let fixtures = (0..COUNT).map(|i| NodeFixture::new(format!("n{i}")).internal_ip(&format!("10.0.0.{}", i + 1)));
+    register_nodes(client, fixtures).await.unwrap();
+    await_all_untainted(client, COUNT).await;
+    // It sees all that happens.
+    standby.await_count("ccm_store_objects", &["kind=\"Node\""], LIMIT, |n| n == COUNT as f64).await.unwrap();
+
+    let record = lease(client).await;
+    let identity = record.holder_identity.unwrap();
+    let (host, uuid) = identity.rsplit_once('_').unwrap();
+    assert!(!host.is_empty() && uuid.len() == 36, "{identity}");
+    assert_eq!((record.lease_duration_seconds, record.lease_transitions), (Some(15), Some(0)));
+    let page = standby.page("/readyz").await.unwrap().1;
+    assert!(page.contains(&format!("leader: {identity}; this process, ")), "{page}");
+    let page = leader.await_page("/readyz", 200, LIMIT).await.unwrap();
+    assert!(page.contains(&format!("leader: this process, {identity}")), "{page}");
+    for host in [&leader, &standby] {
+        assert_eq!(host.page("/healthz/leaderElection").await.unwrap(), (200, "ok".to_owned()));
+        let (status, page) = host.page("/healthz?verbose").await.unwrap();
+        assert!(status == 200 && page.contains("[+]leaderElection ok"), "{page}");
+    }
+
+    assert!(standby.terminate().await.unwrap().success());
+    let log = standby.log_text();
+    assert!(!log.contains("ERROR") && !log.contains("forbidden"), "{log}");
+    assert_eq!(lease(client).await.holder_identity, Some(identity.clone()), "that of the leader is left alone");
+    assert!(leader.terminate().await.unwrap().success());
+    assert_eq!(lease(client).await.holder_identity.as_deref(), Some(""));
+    let told = |what: &str| (identity.clone(), format!("{identity} {what}"));
+    assert_eq!(election_events(client).await, [told("became leader"), told("stopped leading")]);
+
+    assert!(arena.work_of(&first).len() >= 3 * COUNT);
+    let writes = arena.cluster.writes().unwrap();
+    let by_standby: Vec<&Write> = writes.iter().filter(|write| write.user == second).collect();
+    assert_eq!(by_standby, Vec::<&Write>::new());
+}
+
+#[tokio::test]
+async fn a_leader_that_is_killed_is_followed_when_its_lease_has_ended_and_nothing_is_left_undone() {
+    let arena = Arena::new().await;
+    let client = arena.client();
+    let [first, second] = arena.users();
+    let mut leader = arena.host(&first, &SHORT);
+    await_leader(&leader, LIMIT).await;
+    arena.register("before").await;
+    await_untainted(client, "before").await;
+    let standby = arena.host(&second, &SHORT);
+    await_standby(&standby).await;
+
+    leader.signal("KILL").await.unwrap();
+    leader.wait(LIMIT).await.unwrap();
+    // Before anybody leads: the watch of the standby has told nobody of it.
+    arena.register("between").await;
+    let waited = await_leader(&standby, LIMIT).await;
+    // Its last renewal is up to a period old, and was seen up to two periods after it was made.
+    let (least, most) = (Duration::from_millis(2_000), Duration::from_millis(3_000 + 1_000 + 1_500));
+    assert!((least..most).contains(&waited), "{waited:?}");
+    await_untainted(client, "between").await;
+    arena.register("after").await;
+    await_untainted(client, "after").await;
+    assert_eq!(lease(client).await.lease_transitions, Some(1));
+    let patched = arena.work_of(&second);
+    assert!(patched.iter().all(|write| write.name != "before"), "what was done is not done again: {patched:?}");
+}
+
+/// Upstream leaves the Lease as it is, so that nobody leads for 15 s after each rollout (QUIRK-28).
+#[tokio::test]
+async fn a_leader_that_is_told_to_stop_finishes_and_the_next_one_leads_at_once() {
+    const COUNT: usize = 100;
+    let arena = Arena::new().await;
+    let client = arena.client();
+    let [first, second] = arena.users();
+    let mut leader = arena.host(&first, &[DEFAULT[0], "--concurrent-node-syncs=1"]);
+    await_leader(&leader, LIMIT).await;
+    let standby = arena.host(&second, &DEFAULT);
+    await_standby(&standby).await;
+    let fixtures = (0..COUNT).map(|i| NodeFixture::new(format!("n{i}")).internal_ip(&format!("10.0.0.{}", i + 1)));
+    register_nodes(client, fixtures).await.unwrap();
+
+    let begun = Instant::now();
+    assert!(leader.terminate().await.unwrap().success());
+    let stopped = begun.elapsed();
+    let waited = await_leader(&standby, LIMIT).await;
+    assert!(waited < Duration::from_secs(5), "{waited:?} after an end of {stopped:?}");
+    await_all_untainted(client, COUNT).await;
+    assert!(leader.log_text().contains("Lease released"), "{}", leader.log_text());
+    let (old, new) = (arena.work_of(&first), arena.work_of(&second));
+    assert!(!old.is_empty() && !new.is_empty());
+    assert!(old.last().unwrap().received < new[0].received, "{:?} {:?}", old.last(), new[0]);
+}
+
+/// A process that is stopped in the middle of its work, and wakes when another one leads: not one of the writes that it was
+/// about to send may arrive.
+#[tokio::test]
+async fn a_leader_that_sleeps_past_its_lease_writes_nothing_after_the_first_write_of_the_next_one() {
+    const COUNT: usize = 60;
+    const ROUNDS: usize = 4;
+    let arena = Arena::new().await;
+    let client = arena.client();
+    let users = arena.users();
+    let fixtures = (0..COUNT).map(|i| NodeFixture::new(format!("n{i}")).internal_ip(&format!("10.0.0.{}", i + 1)));
+    register_nodes(client, fixtures).await.unwrap();
+    // Always something to write: whoever is done is made undone.
+    let unrest = async {
+        loop {
+            let all = nodes(client).list(&ListParams::default()).await.unwrap().items;
+            let done: Vec<Node> = all.into_iter().filter(|node| !is_tainted(node)).collect();
+            let taint = json!({ "spec": { "taints": [{
+                "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule",
+            }] } });
+            let undo = |node: Node| {
+                let taint = taint.clone();
+                async move { patch(client, &node.name_any(), &taint).await }
+            };
+            futures::stream::iter(done).map(undo).buffer_unordered(8).collect::<Vec<_>>().await;
+        }
+    };
+    let rounds = async {
+        let mut leader = arena.host(&users[0], &SHORT);
+        await_leader(&leader, LIMIT).await;
+        for round in 0..ROUNDS {
+            let [old, new] = [&users[round % 2], &users[(round + 1) % 2]];
+            let standby = arena.host(new, &SHORT);
+            await_standby(&standby).await;
+            let before = arena.work_of(new).len();
+            let busy = async || arena.work_of(old).len();
+            let so_far = busy().await;
+            poll_until("writes of the leader", LIMIT, || arena.work_of(old).len() > so_far + 20).await.unwrap();
+
+            leader.signal("STOP").await.unwrap();
+            await_leader(&standby, LIMIT).await;
+            poll_until("writes of the next", LIMIT, || arena.work_of(new).len() > before + 20).await.unwrap();
+            leader.signal("CONT").await.unwrap();
+            let woken = Instant::now();
+            let ended = leader.wait(LIMIT).await.unwrap();
+            assert_eq!(ended.code(), Some(1), "round {round}: {}", leader.log_text());
+            assert!(woken.elapsed() < Duration::from_secs(8), "{:?}", woken.elapsed());
+            let log = leader.log_text();
+            assert!(log.contains("leadership lost, nothing more is written") && log.contains("was not renewed within 2s"));
+            // What might still be on its way.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+
+            let first_of_new = arena.work_of(new)[before].clone();
+            let late: Vec<Write> =
+                arena.work_of(old).into_iter().filter(|write| write.received >= first_of_new.received).collect();
+            assert_eq!(late, [], "round {round}: after {first_of_new:?}; log of the old leader:\n{log}");
+            leader = standby;
+        }
+        assert!(leads(&leader).await);
+        assert_eq!(lease(client).await.lease_transitions, Some(i32::try_from(ROUNDS).unwrap()));
+    };
+    tokio::select! {
+        () = unrest => unreachable!(),
+        () = rounds => {}
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_ends_and_a_standby_waits_for_the_api_server() {
+    let arena = Arena::new().await;
+    let [first, second] = arena.users();
+    let mut leader = arena.host(&first, &SHORT);
+    await_leader(&leader, LIMIT).await;
+    let mut standby = arena.host(&second, &SHORT);
+    await_standby(&standby).await;
+    arena.cluster.stop_api_server().await.unwrap();
+    let begun = Instant::now();
+    let ended = leader.wait(LIMIT).await.unwrap();
+    // The Event cannot be written, and has two seconds.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert_eq!(ended.code(), Some(1));
+    let log = leader.log_text();
+    assert!(log.contains("error: leadership lost: the Lease was not renewed within 2s: cannot "), "{log}");
+    assert!(standby.pid().is_ok());
+    arena.cluster.start_api_server().await.unwrap();
+    await_leader(&standby, LIMIT).await;
+    arena.register("later").await;
+    await_untainted(arena.client(), "later").await;
+    assert!(standby.terminate().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_for_less_than_the_renew_deadline_ends_no_leadership() {
+    let arena = Arena::new().await;
+    let [first, _] = arena.users();
+    let patient = [
+        "--leader-elect-lease-duration=150s",
+        "--leader-elect-renew-deadline=120s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut leader = arena.host(&first, &patient);
+    await_leader(&leader, LIMIT).await;
+    arena.cluster.stop_api_server().await.unwrap();
+    leader.await_count("ccm_leader_election_renew_failures_total", &[], LIMIT, |n| n >= 2.0).await.unwrap();
+    arena.cluster.start_api_server().await.unwrap();
+    leader.await_log(LIMIT, &["leader election goes on"]).await.unwrap();
+    arena.register("later").await;
+    await_untainted(arena.client(), "later").await;
+    assert!(leader.terminate().await.unwrap().success());
+    assert_eq!(lease(arena.client()).await.lease_transitions, Some(0));
+}
+
+/// It could do nothing, and would keep others from doing it.
+#[tokio::test]
+async fn a_host_whose_provider_is_refused_does_not_become_the_leader() {
+    let arena = Arena::new().await;
+    let [first, second] = arena.users();
+    let name = "--cloud-provider=another";
+    let broken = arena.host_with(&first, &component("providers/cloudlycke.wasm").unwrap(), &[DEFAULT[0], name]);
+    broken.await_log(LIMIT, &["provider not taken"]).await.unwrap();
+    let good = arena.host(&second, &DEFAULT);
+    await_leader(&good, LIMIT).await;
+    assert!(!leads(&broken).await);
+    assert_eq!(arena.cluster.writes().unwrap().iter().filter(|write| write.user == first).count(), 0);
+}
