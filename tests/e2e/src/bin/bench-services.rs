@@ -28,7 +28,7 @@ const SERVICES: usize = 200;
 const NODES: u32 = 3;
 /// Requests that create Services, at a time.
 const CREATE_AT_ONCE: usize = 64;
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(120);
 /// Whom a new Node has not reached by then it never reaches.
 const JOIN_LIMIT: Duration = Duration::from_secs(60);
 /// How long a host that has nothing to do is watched after its start.
