@@ -80,6 +80,12 @@ impl FirstList {
         Self(watch::channel(Ok(())).1)
     }
 
+    /// As a test says.
+    #[cfg(test)]
+    pub(crate) fn of(state: watch::Receiver<Result<(), String>>) -> Self {
+        Self(state)
+    }
+
     /// Waits for the first complete list. False when the reflector ended before.
     pub async fn complete(mut self) -> bool {
         self.0.wait_for(Result::is_ok).await.is_ok()
