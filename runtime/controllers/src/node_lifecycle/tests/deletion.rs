@@ -142,6 +142,22 @@ async fn a_node_that_was_created_again_under_its_name_stays() {
     assert_eq!(bench.events().await, [""; 0]);
 }
 
+/// The cloud was asked by name; now there is a machine that it can be asked about.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_its_provider_id_right_before_its_delete_stays() {
+    let upstream = NodeLifecycleSettings { delete_without_provider_id: true, ..NodeLifecycleSettings::default() };
+    let mut bench = Bench::with(upstream);
+    bench.cloud.answer("node0", [Finding::Absent]);
+    bench.add(node("node0").aged(super::OLD).ready("False"));
+    bench.api.script(DELETE, |api| {
+        api.edit("node0", &json!({ "spec": { "providerID": "fake://1" } }));
+        None
+    });
+    bench.syncs("node0", 2).await;
+    assert_eq!(bench.api.lines(), [DELETE, GET]);
+    assert!(bench.api.has("node0"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_writes_all_the_time_does_not_keep_its_node() {
     let bench = bench();
