@@ -283,7 +283,9 @@ async fn a_leader_that_sleeps_past_its_lease_writes_nothing_after_the_first_writ
             assert_eq!(ended.code(), Some(1), "round {round}: {}", leader.log_text());
             assert!(woken.elapsed() < Duration::from_secs(8), "{:?}", woken.elapsed());
             let log = leader.log_text();
-            assert!(log.contains("leadership lost, nothing more is written") && log.contains("was not renewed within 2s"));
+            assert!(
+                log.contains("leadership lost, nothing more is written") && log.contains("was not renewed within 2s")
+            );
             // What might still be on its way.
             tokio::time::sleep(Duration::from_millis(500)).await;
 
