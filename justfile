@@ -4,7 +4,7 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 
 # Components that `build-providers` makes, and their limit: a ConfigMap holds 1 MiB, and the smaller, the sooner loaded.
 providers := "cloudlycke"
-provider_limit := "200000"
+provider_limit := "260000"
 cargo_deny := "0.20.2"
 cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
 # Where cargo puts what it builds in providers/.

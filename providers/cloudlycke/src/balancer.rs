@@ -14,7 +14,6 @@ mod survey;
 mod tests;
 mod wanted;
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -167,8 +166,7 @@ impl Balancers<'_> {
         let mut done = Done::new();
         self.forget_namesake(service, &mut done);
         let recorded = self.state.record(&service.uid).map(|record| record.held().to_vec()).unwrap_or_default();
-        let ips: BTreeSet<_> = recorded.into_iter().chain(addresses(service)).collect();
-        for ip in ips {
+        for ip in sorted(recorded.into_iter().chain(addresses(service))) {
             if self.state.release(ip, &service.uid) {
                 done.changed(format!("address {ip} released"));
             }
@@ -233,8 +231,8 @@ impl Balancers<'_> {
 
     /// Frees what the Service that had this name before left behind.
     fn forget_namesake(&self, service: &Service, done: &mut Done) {
-        let Some((uid, record)) = self.state.namesake(service) else { return };
-        for ip in record.iter().flat_map(Record::held) {
+        let Some(uid) = self.state.namesake(service) else { return };
+        for ip in self.state.record(&uid).iter().flat_map(Record::held) {
             if self.state.release(*ip, &uid) {
                 done.changed(format!("address {ip} released, which the former {} had", service.full_name()));
             }
@@ -264,8 +262,8 @@ impl Balancers<'_> {
         }
         let old: &[String] = known.map_or(&[], |record| &record.members);
         done.members = next.members.len();
-        done.added = next.members.iter().filter(|name| !old.contains(name)).cloned().collect();
-        done.removed = old.iter().filter(|name| !next.members.contains(name)).cloned().collect();
+        done.added = next.members.iter().filter(|name| old.binary_search(name).is_err()).cloned().collect();
+        done.removed = old.iter().filter(|name| next.members.binary_search(name).is_err()).cloned().collect();
         for (names, what) in [(&done.added, "members added"), (&done.removed, "members removed")] {
             if !names.is_empty() {
                 done.outcome.changes.push(format!("{what}: {}", names.join(", ")));
@@ -288,19 +286,29 @@ fn addresses(service: &Service) -> impl Iterator<Item = IpAddr> {
 
 /// Names of the Nodes, sorted, each once.
 fn members(backends: &[Backend]) -> Vec<String> {
-    let names: BTreeSet<_> = backends.iter().map(|backend| backend.name.clone()).collect();
-    names.into_iter().collect()
+    sorted(backends.iter().map(|backend| backend.name.clone()))
+}
+
+/// In order, each once. The thousands that there may be come mostly in order, and a real sort would be 5 KB for each type.
+fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list: Vec<T> = vec![];
+    for item in items {
+        if let Err(place) = list.binary_search(&item) {
+            list.insert(place, item);
+        }
+    }
+    list
 }
 
 /// The Nodes' internal addresses of the families that are asked for, sorted, each once.
 fn node_addresses(backends: &[Backend], wanted: &Wanted) -> Result<Vec<IpAddr>, Failure> {
     let internal = backends.iter().flat_map(|backend| backend.addresses_of(AddressType::InternalIp));
-    let ips: BTreeSet<IpAddr> =
-        internal.filter_map(|text| text.parse().ok()).filter(|ip| wanted.families.contains(&family_of(*ip))).collect();
+    let ips = internal.filter_map(|text| text.parse().ok()).filter(|ip| wanted.families.contains(&family_of(*ip)));
+    let ips = sorted(ips);
     if ips.is_empty() {
         return Err(Failure::retry(
             "no Node of the load balancer has an internal address of the Service's IP families",
         ));
     }
-    Ok(ips.into_iter().collect())
+    Ok(ips)
 }

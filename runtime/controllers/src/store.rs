@@ -82,10 +82,10 @@ impl FirstList {
         Self(watch::channel(Ok(())).1)
     }
 
-    /// As the test says.
+    /// As a test says.
     #[cfg(test)]
-    pub(crate) fn of(state: &watch::Sender<Result<(), String>>) -> Self {
-        Self(state.subscribe())
+    pub(crate) fn of(state: watch::Receiver<Result<(), String>>) -> Self {
+        Self(state)
     }
 
     /// Waits for the first complete list. False when the reflector ended before.

@@ -1,7 +1,7 @@
 //! Where calls take their memory from: places that are mapped once, when the engine starts.
 //!
 //! A call gets a fresh instance, in a place that was cleared after the call before. Mapping memory anew for each call costs
-//! every thread of the process a pause (docs/decisions/0013-pooled-instances.md).
+//! every thread of the process a pause (docs/decisions/0014-pooled-instances.md).
 
 use std::num::NonZeroU32;
 

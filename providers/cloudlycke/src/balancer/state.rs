@@ -12,11 +12,12 @@
 use std::net::IpAddr;
 
 use ccm_sdk::types::{Ingress, Service};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-/// Values of another schema read as if they were not there.
-const SCHEMA: u32 = 1;
+/// First line of every value. Values of another schema read as if they were not there.
+const SCHEMA: &str = "1";
+
+/// Tells that addresses are of the pool.
+const POOLED: &str = "pool";
 
 /// Bytes by key. Behind it is the host's cache, or a map in tests.
 pub(crate) trait Store {
@@ -26,7 +27,7 @@ pub(crate) trait Store {
 }
 
 /// A load balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) ips: Vec<IpAddr>,
     /// Whether its addresses are of the pool.
@@ -48,6 +49,24 @@ impl Record {
         ingress
     }
 
+    /// What of it is kept: a line each for the kind of its addresses, host name, addresses and members. A parser of JSON for
+    /// this would be a tenth of the component.
+    fn lines(&self) -> [String; 4] {
+        let ips: Vec<_> = self.ips.iter().map(ToString::to_string).collect();
+        let kind = if self.pooled { POOLED } else { "" };
+        [kind.to_owned(), self.hostname.clone().unwrap_or_default(), ips.join(" "), self.members.join(" ")]
+    }
+
+    fn read(lines: &[String]) -> Option<Self> {
+        let [kind, hostname, ips, members] = lines else { return None };
+        Some(Self {
+            ips: ips.split_whitespace().map(|ip| ip.parse().ok()).collect::<Option<_>>()?,
+            pooled: kind == POOLED,
+            hostname: Some(hostname.clone()).filter(|name| !name.is_empty()),
+            members: members.split_whitespace().map(str::to_owned).collect(),
+        })
+    }
+
     /// Addresses that nobody else may have.
     pub(crate) fn held(&self) -> &[IpAddr] {
         if self.pooled { &self.ips } else { &[] }
@@ -55,17 +74,11 @@ impl Record {
 }
 
 /// Who has an address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) uid: String,
     /// `NAMESPACE/NAME`
     pub(crate) service: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Versioned<T> {
-    schema: u32,
-    value: T,
 }
 
 /// What is known of load balancers.
@@ -74,34 +87,36 @@ pub(crate) struct State<'s>(pub(crate) &'s dyn Store);
 
 impl State<'_> {
     pub(crate) fn record(&self, uid: &str) -> Option<Record> {
-        self.get(&record_key(uid))
+        Record::read(&self.get(&record_key(uid))?)
     }
 
     /// Keeps the load balancer of a Service. Its addresses are taken one by one, with [`hold`](Self::hold).
     pub(crate) fn keep(&self, service: &Service, record: &Record) {
-        self.put(&record_key(&service.uid), record);
-        self.put(&service_key(service), &service.uid);
+        self.put(&record_key(&service.uid), &record.lines());
+        self.put(&service_key(service), std::slice::from_ref(&service.uid));
     }
 
+    /// Forgets the load balancer of a Service, but not its addresses.
     pub(crate) fn forget(&self, service: &Service) {
-        self.0.forget(&record_key(&service.uid));
-        if self.get::<String>(&service_key(service)).as_ref() == Some(&service.uid) {
+        self.forget_record(&service.uid);
+        if self.namesake(service).is_none() {
             self.0.forget(&service_key(service));
         }
-    }
-
-    /// The Service that had the name of this one before: UID and load balancer. That one was deleted while nobody looked.
-    pub(crate) fn namesake(&self, service: &Service) -> Option<(String, Option<Record>)> {
-        let uid: String = self.get(&service_key(service))?;
-        (uid != service.uid).then(|| (uid.clone(), self.record(&uid)))
     }
 
     pub(crate) fn forget_record(&self, uid: &str) {
         self.0.forget(&record_key(uid));
     }
 
+    /// UID of the Service that had the name of this one before: it was deleted while nobody looked.
+    pub(crate) fn namesake(&self, service: &Service) -> Option<String> {
+        let [uid]: [String; 1] = self.get(&service_key(service))?.try_into().ok()?;
+        Some(uid).filter(|uid| *uid != service.uid)
+    }
+
     pub(crate) fn holder(&self, ip: IpAddr) -> Option<Holder> {
-        self.get(&address_key(ip))
+        let [uid, service]: [String; 2] = self.get(&address_key(ip))?.try_into().ok()?;
+        Some(Holder { uid, service })
     }
 
     /// Who has the address, if it is not this Service.
@@ -110,7 +125,7 @@ impl State<'_> {
     }
 
     pub(crate) fn hold(&self, ip: IpAddr, service: &Service) {
-        self.put(&address_key(ip), &Holder { uid: service.uid.clone(), service: service.full_name() });
+        self.put(&address_key(ip), &[service.uid.clone(), service.full_name()]);
     }
 
     /// Gives an address back, if the Service of this UID has it.
@@ -122,26 +137,23 @@ impl State<'_> {
         is_held
     }
 
-    fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        let versioned: Versioned<T> = serde_json::from_slice(&self.0.get(key)?).ok()?;
-        (versioned.schema == SCHEMA).then_some(versioned.value)
+    fn get(&self, key: &str) -> Option<Vec<String>> {
+        let text = String::from_utf8(self.0.get(key)?).ok()?;
+        let mut lines = text.split('\n').map(str::to_owned);
+        (lines.next()? == SCHEMA).then(|| lines.collect())
     }
 
-    fn put<T: Serialize>(&self, key: &str, value: &T) {
-        match serde_json::to_vec(&Versioned { schema: SCHEMA, value }) {
-            Ok(bytes) => self.0.put(key, &bytes),
-            // Nothing is better than what was true before.
-            Err(_) => self.0.forget(key),
-        }
+    fn put(&self, key: &str, lines: &[String]) {
+        self.0.put(key, [SCHEMA, &lines.join("\n")].join("\n").as_bytes());
     }
 }
 
 fn record_key(uid: &str) -> String {
-    format!("lb/{uid}")
+    ["lb/", uid].concat()
 }
 
 fn service_key(service: &Service) -> String {
-    format!("service/{}", service.full_name())
+    ["service/", &service.full_name()].concat()
 }
 
 fn address_key(ip: IpAddr) -> String {

@@ -1,11 +1,14 @@
 //! Files that operators write, as the host delivers them.
 
+use std::time::Duration;
+
 use ccm_sdk::types::{Address, AddressType, Failure, Problem, Reaction};
 use serde_json::json;
 
 use super::machine::{Machine, State};
-use super::{Config, Mode, Reading, read};
+use super::{BalancerMode, Config, LoadBalancers, Mode, Reading, read};
 use crate::label::LabelValue;
+use crate::pool::{Cidr, Pool};
 
 fn read_json(file: &serde_json::Value) -> Reading {
     read(Some(&file.to_string()))
@@ -20,6 +23,13 @@ fn defaults() -> Config {
         adopt_foreign: false,
         report_external_ip: true,
         machines: [].into(),
+        load_balancers: LoadBalancers {
+            mode: BalancerMode::Pool,
+            pool4: Pool::literal("203.0.113.0/24"),
+            pool6: Pool::literal("2001:db8:c10d::/120"),
+            provision_delay: Duration::ZERO,
+            hostname_suffix: None,
+        },
         names: [].into(),
     }
 }
@@ -84,6 +94,7 @@ fn every_key_about_instances_arrives() {
         adopt_foreign: true,
         report_external_ip: false,
         machines: [("db".to_owned(), db), ("node-c3-1".to_owned(), worker)].into(),
+        load_balancers: defaults().load_balancers,
         names: [
             ("cloudlycke://m-17".to_owned(), "db".to_owned()),
             ("cloudlycke://n-c3-1".to_owned(), "node-c3-1".to_owned()),
@@ -157,7 +168,6 @@ fn every_mistake_is_found_at_once() {
         "cloud-config:loadBalancer.hostnameSuffix: must be a domain name in lower case like `lb.example.com`, not \
          \"LB.example.com\"",
         "cloud-config:loadBalancer.pool: no such key; here can be: mode, pool4, pool6, provisionDelay, hostnameSuffix",
-        "cloud-config:loadBalancer: has no effect: this version serves no load balancers",
         "cloud-config:routes.enabled: must be `true` or `false`, not a text",
         "cloud-config:routes.seed[0].cidr: is missing",
         "cloud-config:routes.seed[1].cidr: \"10.0.0.0\" is not a network in CIDR notation; `203.0.113.0/24` or \
@@ -171,39 +181,62 @@ fn every_mistake_is_found_at_once() {
 }
 
 #[test]
+fn every_key_about_load_balancers_arrives() {
+    let reading = read_json(&json!({ "loadBalancer": {
+        "mode": "nodes",
+        "pool4": ["198.51.100.0/30", "192.0.2.0/24"],
+        "pool6": "2001:db8::/128",
+        "provisionDelay": "1m30s",
+        "hostnameSuffix": "lb.example.com",
+    } }));
+    let networks = |list: &[&str]| Pool::new(list.iter().map(|text| Cidr::parse(text).expect("a network")).collect());
+    let load_balancers = LoadBalancers {
+        mode: BalancerMode::Nodes,
+        pool4: networks(&["198.51.100.0/30", "192.0.2.0/24"]),
+        pool6: networks(&["2001:db8::/128"]),
+        provision_delay: Duration::from_secs(90),
+        hostname_suffix: Some("lb.example.com".to_owned()),
+    };
+    assert_eq!(reading, Reading { config: Config { load_balancers, ..defaults() }, problems: vec![] });
+
+    let none =
+        read_json(&json!({ "loadBalancer": { "mode": "none", "pool4": [], "pool6": [], "hostnameSuffix": "" } }));
+    let load_balancers = LoadBalancers {
+        mode: BalancerMode::None,
+        pool4: networks(&[]),
+        pool6: networks(&[]),
+        ..defaults().load_balancers
+    };
+    assert_eq!(none, Reading { config: Config { load_balancers, ..defaults() }, problems: vec![] });
+}
+
+#[test]
 fn what_this_version_does_not_serve_is_said_and_stops_nothing() {
     let reading = read_json(&json!({
-        "loadBalancer": {
-            "mode": "pool",
-            "pool4": "203.0.113.0/30",
-            "pool6": ["2001:db8::/128", "::/0"],
-            "provisionDelay": "1m30s",
-            "hostnameSuffix": "lb.example.com",
-        },
+        "loadBalancer": { "pool6": ["2001:db8::/128", "::/0"] },
         "routes": { "seed": [{ "cidr": "10.244.7.0/24" }, { "cidr": "fd00::/64", "node": "a" }] },
         "clusterName": "kubernetes",
     }));
     let problems = vec![
         Problem::fatal("cloud-config:loadBalancer.pool6[1]", "overlaps with pool6[0]"),
-        Problem::harmless("cloud-config:loadBalancer", "has no effect: this version serves no load balancers"),
         Problem::harmless("cloud-config:routes", "has no effect: this version serves no routes"),
         Problem::harmless(
             "cloud-config:clusterName",
             "has no effect: the cluster's name is what the host was given with `--cluster-name`",
         ),
     ];
-    assert_eq!(reading, Reading { config: defaults(), problems });
+    assert_eq!(reading.problems, problems);
 }
 
 #[test]
-fn load_balancers_and_routes_that_are_switched_off_are_no_problem() {
-    let reading = read_json(&json!({ "loadBalancer": { "mode": "none" }, "routes": { "enabled": false, "seed": [] } }));
-    assert_eq!(reading.problems, vec![]);
+fn routes_that_are_switched_off_are_no_problem() {
+    let reading = read_json(&json!({ "routes": { "enabled": false, "seed": [] } }));
+    assert_eq!(reading, Reading { config: defaults(), problems: vec![] });
 }
 
 #[test]
 fn a_harmless_problem_leaves_the_configuration_usable() {
-    let reading = read_json(&json!({ "loadBalancer": { "mode": "pool" }, "zone": "desk" }));
+    let reading = read_json(&json!({ "clusterName": "kubernetes", "zone": "desk" }));
     assert_eq!(reading.usable(), Ok(Config { zone: LabelValue::literal("desk"), ..defaults() }));
 }
 

@@ -1,5 +1,7 @@
 //! Nodes and Events behind `tower_test::mock`: merge patches, resource versions, conflicts, and answers by script.
 
+mod services;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ type Act = Box<dyn FnOnce(&mut State) -> Option<u16> + Send>;
 #[derive(Default)]
 pub(crate) struct State {
     nodes: BTreeMap<String, Value>,
+    /// By `namespace/name`.
+    services: BTreeMap<String, Value>,
     events: BTreeMap<String, Value>,
     version: u64,
     calls: Vec<Call>,
@@ -94,6 +98,9 @@ impl State {
                 self.nodes.remove(*name);
                 (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "details": details }))
             }
+            (verb, ["api", "v1", "namespaces", namespace, "services", name, ..]) => {
+                self.answer_service(verb, &format!("{namespace}/{name}"), call)
+            }
             ("POST", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
                 let name = call.body["metadata"]["name"].as_str().unwrap().to_owned();
                 if self.events.contains_key(&name) {
@@ -117,7 +124,7 @@ impl State {
 }
 
 /// RFC 7396.
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;

@@ -1,6 +1,7 @@
 //! What the tests of this crate stand on: an API server of a few dozen lines, and a cloud written in plain Rust.
 
 mod api;
+mod balancers;
 mod cloud;
 mod log;
 mod objects;
@@ -14,6 +15,7 @@ pub(crate) fn scraped(registry: &prometheus_client::registry::Registry, series: 
 }
 
 pub(crate) use api::FakeApi;
+pub(crate) use balancers::{FakeBalancers, annotation};
 pub(crate) use cloud::FakeCloud;
 pub(crate) use log::Log;
-pub(crate) use objects::{Draft, address, found, node};
+pub(crate) use objects::{Draft, address, found, node, service};

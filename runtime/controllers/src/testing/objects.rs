@@ -21,6 +21,21 @@ pub(crate) fn node(name: &str) -> Draft {
     }))
 }
 
+/// A Service of type LoadBalancer with one port.
+pub(crate) fn service(name: &str) -> Draft {
+    let created = Timestamp::now() - SignedDuration::from_secs(AGE);
+    let uid = format!("uid-{name}");
+    Draft(json!({
+        "metadata": { "name": name, "namespace": "default", "uid": uid, "creationTimestamp": created },
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [{ "name": "http", "protocol": "TCP", "port": 80, "nodePort": 30_080 }],
+            "ipFamilies": ["IPv4"],
+        },
+        "status": { "loadBalancer": {} },
+    }))
+}
+
 impl Draft {
     /// As a kubelet registers it.
     pub(crate) fn tainted(self) -> Self {
@@ -80,7 +95,13 @@ impl Draft {
         self
     }
 
-    pub(crate) fn object(self) -> k8s_openapi::api::core::v1::Node {
+    /// As another writer would change it.
+    pub(crate) fn patched(mut self, patch: &Value) -> Self {
+        super::api::merge(&mut self.0, patch);
+        self
+    }
+
+    pub(crate) fn object<K: serde::de::DeserializeOwned>(self) -> K {
         serde_json::from_value(self.0).unwrap()
     }
 }

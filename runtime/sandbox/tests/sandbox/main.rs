@@ -15,6 +15,7 @@ mod canary;
 mod capture;
 #[path = "../../../egress/src/network/tests/cloud.rs"]
 mod cloud;
+mod cloudlycke;
 mod cluster;
 mod configuration;
 mod denials;

@@ -17,19 +17,19 @@ pub(crate) struct ServiceArgs {
     pub(crate) concurrent_service_syncs: NonZeroUsize,
     /// How long a change of Nodes waits for others that come with it.
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse)]
-    pub(crate) load_balancer_node_debounce: Duration,
+    pub(crate) service_node_debounce: Duration,
     /// How often all load balancers are compared with the cloud, give or take a third; 0s never does.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse)]
-    pub(crate) load_balancer_verify_period: Duration,
+    pub(crate) service_verify_period: Duration,
     /// How long Services wait at the start for the survey of all load balancers; 0s leaves it out.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
-    pub(crate) load_balancer_survey_timeout: Duration,
+    pub(crate) service_survey_timeout: Duration,
     /// Shortest delay after a failure, which doubles with each further one.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
-    pub(crate) load_balancer_min_backoff: Duration,
+    pub(crate) service_min_backoff: Duration,
     /// Longest such delay.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
-    pub(crate) load_balancer_max_backoff: Duration,
+    pub(crate) service_max_backoff: Duration,
 }
 
 impl ServiceArgs {
@@ -37,13 +37,13 @@ impl ServiceArgs {
     pub(crate) fn settings(&self) -> ServiceSettings {
         let mut settings = ServiceSettings {
             concurrent_syncs: self.concurrent_service_syncs,
-            node_debounce: self.load_balancer_node_debounce,
-            verify_period: self.load_balancer_verify_period,
-            start_survey_timeout: self.load_balancer_survey_timeout,
+            node_debounce: self.service_node_debounce,
+            verify_period: self.service_verify_period,
+            start_survey_timeout: self.service_survey_timeout,
             ..ServiceSettings::default()
         };
-        settings.queue.min_backoff = self.load_balancer_min_backoff;
-        settings.queue.max_backoff = self.load_balancer_max_backoff;
+        settings.queue.min_backoff = self.service_min_backoff;
+        settings.queue.max_backoff = self.service_max_backoff;
         settings
     }
 }
@@ -73,11 +73,11 @@ mod tests {
     fn each_flag_sets_its_own_value() {
         let set = settings(&[
             "--concurrent-service-syncs=7",
-            "--load-balancer-node-debounce=1s",
-            "--load-balancer-verify-period=0s",
-            "--load-balancer-survey-timeout=2s",
-            "--load-balancer-min-backoff=3s",
-            "--load-balancer-max-backoff=4s",
+            "--service-node-debounce=1s",
+            "--service-verify-period=0s",
+            "--service-survey-timeout=2s",
+            "--service-min-backoff=3s",
+            "--service-max-backoff=4s",
         ]);
         let seconds = Duration::from_secs;
         assert_eq!((set.concurrent_syncs.get(), set.node_debounce), (7, seconds(1)));

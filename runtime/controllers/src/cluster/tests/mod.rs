@@ -123,7 +123,7 @@ impl Bench {
         let controller = ClusterController::new(ClusterControllerParts {
             nodes: node_store,
             services: service_store,
-            first_lists: [FirstList::of(&lists[0]), FirstList::of(&lists[1])],
+            first_lists: [FirstList::of(lists[0].subscribe()), FirstList::of(lists[1].subscribe())],
             node_keys,
             service_keys,
             members: vec![ClusterMember {

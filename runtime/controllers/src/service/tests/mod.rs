@@ -1,1 +1,212 @@
+//! The numbers in names and rows are those of the behaviour reference's cases.
 
+mod fan_out;
+mod faults;
+mod helpers;
+mod one_sync;
+mod pending;
+mod predicates;
+mod processing;
+mod restart;
+mod whole;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Failure, Reaction};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::runtime::reflector::{self, ObjectRef, store::Writer};
+use kube::runtime::watcher::Event;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::backends::{Backends, Current};
+use super::locks::Locks;
+use super::memory::{Key, Memory};
+use super::sync::Syncer;
+use super::write::ServiceWriter;
+use super::{LoadBalancerMember, ServiceSettings, verify, wake};
+use crate::events::{EventRecorder, EventSettings, EventWriter};
+use crate::metrics::Metrics;
+use crate::queue::Verdict;
+use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
+use crate::write_gate::{WriteGate, WriteGateSettings};
+
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+const ENSURED: &str = "wasm-ccm.io/ensured";
+const STATUS: &str = "PATCH /api/v1/namespaces/default/services/web/status";
+
+/// One service controller without its queue and its watches: the test says what the stores have and when to sync.
+struct Bench {
+    api: FakeApi,
+    cloud: Arc<FakeBalancers>,
+    syncer: Arc<Syncer>,
+    metrics: Metrics,
+    registry: Registry,
+    store: Writer<Service>,
+    events: Option<EventWriter>,
+    settings: ServiceSettings,
+}
+
+/// A Service whose finalizer is there already.
+fn finalized(name: &str) -> Draft {
+    service(name).with("/metadata", "finalizers", json!([FINALIZER]))
+}
+
+fn failure(reaction: Reaction, message: &str) -> Failure {
+    Failure::new(reaction, message)
+}
+
+fn backends(nodes: impl IntoIterator<Item = Draft>) -> Backends {
+    let nodes: Vec<Arc<Node>> = nodes.into_iter().map(|node| Arc::new(node.object())).collect();
+    Backends::select(&nodes)
+}
+
+fn key(name: &str) -> Key {
+    ObjectRef::new(name).within("default")
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(FakeBalancers::default(), ServiceSettings::default())
+    }
+
+    fn with(cloud: FakeBalancers, settings: ServiceSettings) -> Self {
+        Self::start(FakeApi::new(), Arc::new(cloud), settings)
+    }
+
+    fn start(api: FakeApi, cloud: Arc<FakeBalancers>, settings: ServiceSettings) -> Self {
+        let provider = Arc::clone(&cloud);
+        Self::serving(api, cloud, vec![LoadBalancerMember { provider, classes: vec![] }], settings)
+    }
+
+    fn serving(
+        api: FakeApi,
+        cloud: Arc<FakeBalancers>,
+        members: Vec<LoadBalancerMember>,
+        settings: ServiceSettings,
+    ) -> Self {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let (reader, mut store) = reflector::store::<Service>();
+        store.apply_watcher_event(&Event::Init);
+        store.apply_watcher_event(&Event::InitDone);
+        let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+        let syncer = Arc::new(Syncer {
+            store: reader,
+            members,
+            backends: Current::new(backends([node("n0"), node("n1")])),
+            locks: Locks::default(),
+            width: Semaphore::new(settings.width()),
+            writer: ServiceWriter::new(gate),
+            recorder,
+            memory: Memory::new(metrics.service.pending.clone()),
+            metrics: metrics.service.clone(),
+            settings,
+        });
+        let mut bench = Self { api, cloud, syncer, metrics, registry, store, events: Some(events), settings };
+        bench.catch_up();
+        bench
+    }
+
+    /// The process ends and another one starts: the same cluster, the same cloud, the same Nodes, and nothing in memory.
+    fn restart(self) -> Self {
+        let nodes = self.syncer.backends.get();
+        let bench = Self::start(self.api, self.cloud, self.settings);
+        bench.syncer.backends.replace(Backends { list: Arc::clone(&nodes.list), digest: nodes.digest });
+        bench
+    }
+
+    /// Creates a Service, in the API server and in the store.
+    fn add(&mut self, service: Draft) {
+        self.api.add_service(service.0);
+        self.catch_up();
+    }
+
+    /// Another writer changes a Service; the store sees it.
+    fn edit(&mut self, name: &str, patch: &Value) {
+        self.api.edit_service(name, patch);
+        self.catch_up();
+    }
+
+    fn delete(&mut self, name: &str) {
+        self.api.delete_service(name);
+        self.catch_up();
+    }
+
+    /// The store gets the newest state of all Services.
+    fn catch_up(&mut self) {
+        let newest = self.api.services();
+        for old in self.syncer.store.state() {
+            if !newest.iter().any(|new| new.metadata.name == old.metadata.name) {
+                self.store.apply_watcher_event(&Event::Delete(Service::clone(&old)));
+            }
+        }
+        for service in newest {
+            self.store.apply_watcher_event(&Event::Apply(service));
+        }
+    }
+
+    /// One run, after which the store has what it wrote.
+    async fn sync(&mut self, name: &str) -> Verdict {
+        let verdict = self.syncer.sync(&key(name)).await;
+        self.catch_up();
+        verdict
+    }
+
+    /// The Nodes are now these: one pass, with the syncs that it leads to. Returns their verdicts.
+    async fn pass(&mut self, nodes: impl IntoIterator<Item = Draft>) -> Vec<Verdict> {
+        let keys = wake::fan_out(&self.syncer, backends(nodes));
+        let mut verdicts = Vec::new();
+        for key in keys {
+            verdicts.push(self.syncer.sync(&key).await);
+        }
+        self.catch_up();
+        verdicts
+    }
+
+    async fn survey(&self) {
+        verify::at_start(&self.syncer).await;
+    }
+
+    fn json(&self, name: &str) -> Value {
+        self.api.service(name).unwrap()
+    }
+
+    /// The condition without its time.
+    fn condition(&self, name: &str) -> Value {
+        let mut condition = self.json(name)["status"]["conditions"][0].clone();
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("lastTransitionTime");
+        }
+        condition
+    }
+
+    /// Writes to Services since the last time.
+    fn patches(&self) -> usize {
+        self.api.count("PATCH /api/v1/namespaces/default/services/")
+    }
+
+    fn scraped(&self, series: &str) -> f64 {
+        scraped(&self.registry, series)
+    }
+
+    /// Writes the Events that wait and returns all.
+    async fn events(&mut self) -> Vec<String> {
+        if let Some(writer) = self.events.take() {
+            let now = CancellationToken::new();
+            now.cancel();
+            writer.run(now).await;
+        }
+        self.api.events()
+    }
+
+    /// Reasons of all Events, in order.
+    async fn reasons(&mut self) -> Vec<String> {
+        let events = self.events().await;
+        events.iter().map(|event| event.split([' ', ':']).nth(1).unwrap().to_owned()).collect()
+    }
+}

@@ -1,0 +1,172 @@
+//! A process that ends at any moment, other writers, a cloud and an API server that fail.
+
+use ccm_cloud::Reaction;
+use serde_json::json;
+
+use super::*;
+
+/// Lets a sync go on for `turns` of the scheduler, then drops it: the process was killed.
+async fn killed_after(bench: &Bench, turns: usize) -> Option<Verdict> {
+    let clock = async {
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = clock => None,
+        verdict = bench.syncer.sync(&key("web")) => Some(verdict),
+    }
+}
+
+async fn until_done(bench: &mut Bench) {
+    for _ in 0..20 {
+        match bench.sync("web").await {
+            Verdict::Done => return,
+            Verdict::After(delay) => tokio::time::advance(delay).await,
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("no end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_killed_at_any_step_of_an_ensure_leaves_one_load_balancer_and_its_finalizer() {
+    let mut killed = 0;
+    for turns in 0..60 {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        let ended = killed_after(&bench, turns).await;
+        killed += usize::from(ended.is_none());
+        if !bench.cloud.balancers().is_empty() {
+            assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]), "killed after {turns} turns");
+        }
+        let mut bench = bench.restart();
+        until_done(&mut bench).await;
+        assert_eq!(bench.cloud.balancers().len(), 1, "killed after {turns} turns");
+        assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+        let calls = bench.cloud.count("ensure");
+        assert!(calls <= 2, "killed after {turns} turns: {calls} calls");
+    }
+    assert!((5..60).contains(&killed), "{killed} of 60 were killed on the way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_killed_at_any_step_of_a_deletion_leaves_nothing() {
+    let mut killed = 0;
+    for turns in 0..60 {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        until_done(&mut bench).await;
+        bench.delete("web");
+        killed += usize::from(killed_after(&bench, turns).await.is_none());
+        if !bench.cloud.balancers().is_empty() {
+            assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]), "killed after {turns} turns");
+        }
+        let mut bench = bench.restart();
+        until_done(&mut bench).await;
+        assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None), "killed after {turns} turns");
+    }
+    assert!((5..60).contains(&killed), "{killed} of 60 were killed on the way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_on_every_write_put_it_off_and_break_nothing() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.api.refuse(STATUS, 409, 6);
+    until_done(&mut bench).await;
+    assert_eq!(bench.cloud.balancers().len(), 1);
+    assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+    bench.delete("web");
+    // More than the attempts of one run.
+    bench.api.refuse(STATUS, 422, 7);
+    until_done(&mut bench).await;
+    assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_the_api_server_that_is_lost_is_no_harm() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    for _ in 0..2 {
+        bench.api.lose_answer(STATUS);
+    }
+    until_done(&mut bench).await;
+    assert_eq!(
+        (bench.cloud.balancers().len(), bench.json("web")["metadata"]["finalizers"].clone()),
+        (1, json!([FINALIZER]))
+    );
+    bench.delete("web");
+    bench.api.lose_answer(STATUS);
+    until_done(&mut bench).await;
+    assert_eq!((bench.cloud.balancers().len(), bench.api.service("web"), bench.syncer.memory.len()), (0, None, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_deleted_while_it_is_ensured_ends_without_load_balancer() {
+    let cloud = FakeBalancers { delay: Duration::from_secs(2), ..FakeBalancers::default() };
+    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    bench.add(service("web"));
+    let deletion = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.api.delete_service("web");
+    };
+    let web = key("web");
+    let (verdict, ()) = tokio::join!(bench.syncer.sync(&web), deletion);
+    assert_eq!(verdict, Verdict::Done);
+    bench.catch_up();
+    until_done(&mut bench).await;
+    assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1", "delete web"]);
+}
+
+/// The name is taken by another Service while the old one's load balancer is being made: nothing is written to the new one.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_created_anew_during_an_ensure_keeps_what_it_has() {
+    let cloud = FakeBalancers { delay: Duration::from_secs(2), ..FakeBalancers::default() };
+    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    bench.add(finalized("web"));
+    let replacement = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.api.destroy_service("web");
+        bench.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    };
+    let web = key("web");
+    let (verdict, ()) = tokio::join!(bench.syncer.sync(&web), replacement);
+    assert!(matches!(verdict, Verdict::After(_)), "{verdict:?}");
+    assert_eq!(bench.json("web")["status"], json!({ "loadBalancer": {} }));
+    bench.catch_up();
+    until_done(&mut bench).await;
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1", "delete web", "ensure web: n0 n1"]);
+    assert_eq!(bench.cloud.balancers().keys().collect::<Vec<_>>(), ["web another"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_without_an_answer_ends_at_the_time_limit() {
+    let cloud = FakeBalancers { delay: Duration::from_secs(3_600), ..FakeBalancers::default() };
+    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    bench.add(service("web"));
+    let begun = tokio::time::Instant::now();
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    assert_eq!(begun.elapsed().as_secs(), 300);
+    assert!(bench.condition("web")["message"].as_str().unwrap().contains("no answer within 300s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_that_cannot_be_learnt_are_a_failure_like_others() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("locks", "web", [failure(Reaction::Unauthorized, "who are you?")]);
+    assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(60)));
+    assert_eq!(bench.cloud.calls(), [""; 0]);
+    assert_eq!(bench.condition("web")["reason"], "CredentialsRefused");
+}
+
+/// Thousands wait for the cloud or for their turn at the same time.
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_waits_is_small() {
+    let bench = Bench::new();
+    let bytes = size_of_val(&bench.syncer.sync(&key("web")));
+    assert!(bytes < 4_096, "{bytes} bytes");
+}

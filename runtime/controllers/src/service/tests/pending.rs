@@ -1,0 +1,187 @@
+//! Why is it pending? Events and the condition, in the same words for every provider.
+
+use ccm_cloud::{Failure, Outcome, Reaction};
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_tells_each_reaction_with_what_comes_next() {
+    let rows = [
+        (Reaction::Retry, "CloudFailed", "tried again with back-off"),
+        (Reaction::Throttled, "CloudThrottled", "tried again when the cloud takes calls again"),
+        (Reaction::Pending, "CloudPending", "looked at again until the cloud is done"),
+        (Reaction::Unauthorized, "CredentialsRefused", "tried again slowly, and at once with other credentials"),
+        (Reaction::Invalid, "InvalidService", "not tried again before the Service changes"),
+        (Reaction::Conflict, "CloudConflict", "tried again with back-off"),
+        (Reaction::Quota, "QuotaExceeded", "tried again slowly"),
+        (Reaction::Unsupported, "Unsupported", "tried again slowly"),
+    ];
+    for (reaction, reason, next) in rows {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        let field = Some("metadata.annotations[fake.io/mode]".to_owned());
+        bench.cloud.fail("ensure", "web", [Failure { field, ..failure(reaction, "the cloud said no") }]);
+        bench.sync("web").await;
+        let told = format!(
+            "failed to ensure load balancer: metadata.annotations[fake.io/mode]: the cloud said no ({}): {next}",
+            reaction.as_str()
+        );
+        let wanted = json!({ "type": "LoadBalancerReady", "status": "False", "reason": reason, "message": told });
+        assert_eq!(bench.condition("web"), wanted);
+        let events = bench.events().await;
+        assert_eq!(events[0], "Normal EnsuringLoadBalancer: Ensuring load balancer");
+        let warning = format!("Warning SyncLoadBalancerFailed: Error syncing load balancer: {told}");
+        assert_eq!(events.get(1), Some(&warning).filter(|_| reaction != Reaction::Pending), "{reaction:?}");
+        assert_eq!(bench.scraped("ccm_services_pending"), 1.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_takes_its_time_costs_two_events_and_no_warning() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let pending = Failure { retry_after: Some(Duration::from_secs(5)), ..failure(Reaction::Pending, "job 7 runs") };
+    let annotations = vec![("fake.io/job-7".to_owned(), Some("runs".to_owned()))];
+    bench.cloud.script("ensure", "web", vec![Outcome { annotations, ..Outcome::failed(pending) }; 10]);
+    for _ in 0..10 {
+        assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(5)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        // Its own write, or anything else that does not matter, wakes it.
+        assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(4)));
+        tokio::time::advance(Duration::from_secs(4)).await;
+    }
+    assert_eq!(bench.patches(), 2, "the finalizer, and once why it waits");
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!((bench.cloud.count("ensure"), bench.patches()), (11, 3));
+    assert_eq!(bench.condition("web")["reason"], "Ensured");
+    assert_eq!(bench.reasons().await, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(bench.scraped("ccm_service_address_delay_seconds_count"), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_the_cloud_works_is_what_counts() {
+    let pending = || Failure { retry_after: Some(Duration::from_secs(60)), ..failure(Reaction::Pending, "creating") };
+    let rows: [(Value, &[&str]); 3] = [
+        (json!({ "spec": { "ports": [{ "port": 443, "nodePort": 30_443 }] } }), &["ensure web: n0 n1"]),
+        (json!({ "spec": { "type": "ClusterIP" } }), &["delete web"]),
+        (json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }), &["delete web"]),
+    ];
+    for (change, calls) in rows {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        bench.cloud.fail("ensure", "web", [pending()]);
+        bench.sync("web").await;
+        bench.cloud.take_calls();
+        bench.edit("web", &change);
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{change}");
+        assert_eq!(bench.cloud.calls(), calls, "{change}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_service_is_told_once_and_tried_when_it_changes() {
+    let mut bench = Bench::new();
+    bench.add(service("web").with("/spec", "loadBalancerSourceRanges", json!(["10.0.0.0/8", "ten"])));
+    for _ in 0..3 {
+        assert_eq!(bench.sync("web").await, Verdict::Change);
+    }
+    assert_eq!((bench.cloud.calls().len(), bench.patches()), (0, 1));
+    let condition = bench.condition("web");
+    assert_eq!(
+        condition["message"],
+        "failed to read the Service: spec.loadBalancerSourceRanges[1]: \"ten\" is no range of addresses: 10.0.0.0/8 or \
+         2001:db8::/32 would be (invalid): not tried again before the Service changes"
+    );
+    bench.edit("web", &json!({ "spec": { "loadBalancerSourceRanges": ["10.0.0.0/8", "eleven"] } }));
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    assert!(bench.condition("web")["message"].as_str().unwrap().contains("eleven"), "another mistake is news");
+    bench.edit("web", &json!({ "spec": { "loadBalancerSourceRanges": ["10.0.0.0/8"] } }));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_the_provider_finds_wrong_waits_for_a_change() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Invalid, "no SCTP here")]);
+    for _ in 0..3 {
+        assert_eq!(bench.sync("web").await, Verdict::Change);
+    }
+    assert_eq!(bench.cloud.count("ensure"), 1);
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": "slow" } } }));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+}
+
+/// A broken Service can still be deleted.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_cannot_be_read_can_be_deleted() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.sync("web").await;
+    bench.edit("web", &json!({ "spec": { "ports": [], "loadBalancerSourceRanges": ["ten"] } }));
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    assert_eq!(bench.cloud.balancers()["web uid-web"].ports, [80], "nothing was wiped");
+    bench.delete("web");
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_warning_is_not_given_at_every_try() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", vec![failure(Reaction::Throttled, "slow down"); 8]);
+    for _ in 0..8 {
+        let Verdict::After(delay) = bench.sync("web").await else { panic!("no retry") };
+        tokio::time::advance(delay.min(Duration::from_secs(60))).await;
+        bench.syncer.memory.wake_failed();
+    }
+    assert_eq!(bench.patches(), 2);
+    let reasons = bench.reasons().await;
+    assert_eq!(reasons, ["EnsuringLoadBalancer", "SyncLoadBalancerFailed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_another_each_time_is_not_written_each_time() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let pending = |percent| Failure {
+        retry_after: Some(Duration::from_secs(5)),
+        ..failure(Reaction::Pending, &format!("{percent} % done"))
+    };
+    bench.cloud.fail("ensure", "web", (0..13).map(|step| pending(step * 5)));
+    for _ in 0..13 {
+        bench.sync("web").await;
+        tokio::time::advance(Duration::from_secs(5)).await;
+    }
+    // A minute: at 0 s, 30 s and 60 s; and the finalizer.
+    assert_eq!(bench.patches(), 4);
+    assert!(bench.condition("web")["message"].as_str().unwrap().contains("60 % done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_keeps_the_time_of_its_last_change_and_those_of_others() {
+    let mut bench = Bench::new();
+    let others = json!([{ "type": "Theirs", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+    bench.add(service("web").with("/status", "conditions", others.clone()));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Throttled, "slow"), failure(Reaction::Quota, "used up")]);
+    bench.sync("web").await;
+    let mut first = bench.json("web")["status"]["conditions"].clone();
+    assert_eq!(first[0], others[0]);
+    // It was long ago.
+    first[1]["lastTransitionTime"] = json!("2026-01-02T00:00:00Z");
+    bench.edit("web", &json!({ "status": { "conditions": first } }));
+    bench.syncer.memory.wake_failed();
+    bench.sync("web").await;
+    let second = bench.json("web")["status"]["conditions"].clone();
+    assert_eq!(second[1]["reason"], "QuotaExceeded");
+    assert_eq!(second[1]["lastTransitionTime"], first[1]["lastTransitionTime"]);
+    assert_eq!(second.as_array().unwrap().len(), 2);
+    bench.syncer.memory.wake_failed();
+    bench.sync("web").await;
+    let third = bench.json("web")["status"]["conditions"].clone();
+    assert_eq!((&third[0], &third[1]["status"]), (&others[0], &json!("True")));
+    assert_ne!(third[1]["lastTransitionTime"], first[1]["lastTransitionTime"]);
+}

@@ -1,0 +1,217 @@
+//! What a new process does with Services that an old one, or another manager, has served.
+
+use ccm_cloud::{Reaction, Standing};
+use serde_json::json;
+
+use super::*;
+use crate::service::fingerprint::Record;
+
+/// Three Services that are served.
+async fn three(cloud: FakeBalancers) -> Bench {
+    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    for name in ["a", "b", "c"] {
+        bench.add(service(name));
+        assert_eq!(bench.sync(name).await, Verdict::Done);
+    }
+    bench.cloud.take_calls();
+    bench
+}
+
+fn surveying() -> FakeBalancers {
+    FakeBalancers { surveys: true, ..FakeBalancers::default() }
+}
+
+async fn sync_all(bench: &mut Bench) -> Vec<String> {
+    for name in ["a", "b", "c"] {
+        assert_eq!(bench.sync(name).await, Verdict::Done, "{name}");
+    }
+    bench.cloud.take_calls()
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchanged_services_cost_nothing_after_a_restart() {
+    let mut bench = three(FakeBalancers::default()).await.restart();
+    let before = bench.patches();
+    bench.survey().await;
+    assert_eq!(sync_all(&mut bench).await, [""; 0]);
+    assert_eq!(bench.patches(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchanged_services_cost_one_survey_where_there_is_one() {
+    let mut bench = three(surveying()).await.restart();
+    let before = bench.patches();
+    bench.survey().await;
+    assert_eq!(bench.cloud.take_calls(), ["survey 3"]);
+    assert_eq!(sync_all(&mut bench).await, [""; 0]);
+    assert_eq!(bench.patches(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_survey_is_asked_in_pieces() {
+    let settings =
+        ServiceSettings { survey_size: std::num::NonZeroUsize::new(2).unwrap(), ..ServiceSettings::default() };
+    let mut bench = three(surveying()).await;
+    bench.settings = settings;
+    let bench = bench.restart();
+    bench.survey().await;
+    assert_eq!(bench.cloud.take_calls(), ["survey 2", "survey 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_while_nobody_watched_is_found_and_nothing_else_is_touched() {
+    let bench = three(FakeBalancers::default()).await;
+    bench.api.edit_service("a", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
+    bench.syncer.backends.replace(backends([node("n0"), node("n1"), node("n2")]));
+    let mut bench = bench.restart();
+    let calls = sync_all(&mut bench).await;
+    assert_eq!(calls, ["ensure a: n0 n1 n2", "update b: n0 n1 n2", "update c: n0 n1 n2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_in_the_cloud_is_found_by_the_survey_told_and_mended() {
+    let bench = three(surveying()).await;
+    bench.cloud.lose("a");
+    bench.cloud.change("b", |balancer| balancer.hosts = vec!["n9".into()]);
+    let mut bench = bench.restart();
+    bench.survey().await;
+    bench.cloud.take_calls();
+    assert_eq!(sync_all(&mut bench).await, ["ensure a: n0 n1", "ensure b: n0 n1"]);
+    assert_eq!(sync_all(&mut bench).await, [""; 0]);
+    assert_eq!(bench.scraped("ccm_load_balancers_drifted_total"), 2.0);
+    let events = bench.events().await;
+    let drift: Vec<_> = events.iter().filter(|event| event.contains("Drifted")).collect();
+    assert_eq!(
+        drift,
+        [
+            "Warning LoadBalancerDrifted: the cloud has no such load balancer any more",
+            "Warning LoadBalancerDrifted: the cloud differs from the Service: hosts [\"n9\"] and ports [80]",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_address_that_the_survey_finds_goes_into_the_status_without_a_call() {
+    let bench = three(surveying()).await;
+    bench.cloud.change("c", |balancer| balancer.ip = "198.51.100.7".into());
+    let mut bench = bench.restart();
+    bench.survey().await;
+    bench.cloud.take_calls();
+    assert_eq!(sync_all(&mut bench).await, [""; 0]);
+    assert_eq!(bench.json("c")["status"]["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
+}
+
+/// A Go manager leaves a finalizer and a status, and no record of ours. Where the survey finds all well, nothing is ensured.
+#[tokio::test(start_paused = true)]
+async fn the_load_balancers_of_another_manager_are_adopted_by_a_survey_else_ensured() {
+    let strange = ["nonsense", "v0:fake:1:2", "v1:another:00000000000000000000000000000000:-", ""];
+    for record in strange {
+        for (cloud, calls) in [(surveying(), vec![]), (FakeBalancers::default(), vec!["ensure a: n0 n1"])] {
+            let bench = three(cloud).await;
+            let annotations = if record.is_empty() { json!(null) } else { json!({ ENSURED: record }) };
+            bench.api.edit_service("a", &json!({ "metadata": { "annotations": annotations } }));
+            let mut bench = bench.restart();
+            bench.survey().await;
+            bench.cloud.take_calls();
+            assert_eq!(sync_all(&mut bench).await, calls, "{record}");
+            let bench = bench.restart();
+            let now = Record::of(&serde_json::from_value(bench.json("a")).unwrap()).unwrap();
+            assert!(now.provider == "fake" && now.spec.is_some() && now.backends.is_some(), "{now}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_survey_that_fails_or_takes_too_long_stops_nobody() {
+    let slow = FakeBalancers { surveys: true, delay: Duration::from_secs(3_600), ..FakeBalancers::default() };
+    let mut bench = Bench::with(slow, ServiceSettings::default());
+    bench.add(finalized("a"));
+    let begun = tokio::time::Instant::now();
+    bench.survey().await;
+    assert_eq!((bench.cloud.take_calls(), begun.elapsed().as_secs()), (vec!["survey 1".to_owned()], 5));
+
+    let mut bench = three(surveying()).await.restart();
+    bench.cloud.fail("survey", "", [failure(Reaction::Retry, "down")]);
+    bench.survey().await;
+    bench.cloud.take_calls();
+    assert_eq!(sync_all(&mut bench).await, [""; 0], "what is recorded holds");
+    // One standing too few is no answer: this script says none at all.
+    bench.cloud.script("survey", "", [ccm_cloud::Outcome::default()]);
+    bench.survey().await;
+    assert_eq!(bench.syncer.memory.with(&key("a"), |entry| entry.standing.is_none()), Some(true));
+    let none = ServiceSettings { start_survey_timeout: Duration::ZERO, ..ServiceSettings::default() };
+    bench.settings = none;
+    let bench = bench.restart();
+    bench.cloud.take_calls();
+    bench.survey().await;
+    assert_eq!(bench.cloud.take_calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_configuration_or_revision_ensures_once_more() {
+    let mut bench = three(FakeBalancers::default()).await;
+    for (configuration, revision) in [("other", ""), ("other", "2")] {
+        bench.cloud.configure(configuration, revision);
+        assert_eq!(sync_all(&mut bench).await, ["ensure a: n0 n1", "ensure b: n0 n1", "ensure c: n0 n1"]);
+        assert_eq!(sync_all(&mut bench).await, [""; 0]);
+    }
+}
+
+/// `kubectl get -o yaml` into another cluster, or a restored backup: the record belongs to the Service that it was written for.
+#[tokio::test(start_paused = true)]
+async fn a_copied_record_is_not_believed() {
+    let mut bench = three(FakeBalancers::default()).await;
+    let mut copy = bench.json("a");
+    copy["metadata"]["uid"] = json!("copied");
+    bench.api.destroy_service("a");
+    bench.syncer.memory.forget(&key("a"));
+    bench.add(Draft(copy));
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["ensure a: n0 n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_took_out_of_the_status_comes_back() {
+    let mut bench = three(FakeBalancers::default()).await;
+    bench.edit("a", &json!({ "status": { "loadBalancer": null } }));
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.json("a")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+    bench.edit("a", &json!({ "metadata": { "finalizers": null } }));
+    bench.cloud.take_calls();
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.json("a")["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(bench.cloud.take_calls(), [""; 0], "a finalizer needs no call");
+}
+
+/// A Service goes to `b` and back to `a`, and the way to `b` failed half-way: what was recorded for `a` does not hold any more.
+#[tokio::test(start_paused = true)]
+async fn a_record_does_not_outlive_a_try_at_something_else() {
+    for lose_memory in [false, true] {
+        let mut bench = three(FakeBalancers::default()).await;
+        bench.cloud.fail("ensure", "a", [failure(Reaction::Throttled, "half-way")]);
+        bench.edit("a", &json!({ "metadata": { "annotations": { "fake.io/mode": "b" } } }));
+        bench.sync("a").await;
+        bench.edit("a", &json!({ "metadata": { "annotations": { "fake.io/mode": null } } }));
+        if lose_memory {
+            bench = bench.restart();
+        }
+        bench.cloud.take_calls();
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), ["ensure a: n0 n1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_survey_said_about_another_state_does_not_count() {
+    let mut bench = three(surveying()).await.restart();
+    bench.survey().await;
+    bench.syncer.memory.with(&key("a"), |entry| {
+        let (target, _) = entry.standing.take().unwrap();
+        entry.standing = Some((target, Standing::Missing));
+    });
+    bench.edit("a", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
+    bench.cloud.take_calls();
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.cloud.take_calls(), ["ensure a: n0 n1"]);
+    assert_eq!(bench.scraped("ccm_load_balancers_drifted_total"), 0.0);
+}

@@ -1,0 +1,374 @@
+//! The whole controller: lists, passes, queue, calls, writes.
+
+use std::num::NonZeroUsize;
+
+use ccm_cloud::Reaction;
+use kube::runtime::reflector::store::Writer;
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::*;
+use crate::service::{ServiceController, ServiceControllerParts};
+use crate::store::FirstList;
+
+/// How far the watches are behind.
+const LAG: Duration = Duration::from_millis(10);
+
+/// A cluster and a cloud in which a controller runs.
+struct World {
+    api: FakeApi,
+    cloud: Arc<FakeBalancers>,
+    settings: ServiceSettings,
+    nodes: Writer<Node>,
+    node_keys: Option<mpsc::Sender<ObjectRef<Node>>>,
+    recovered: watch::Sender<u64>,
+    exchanged: watch::Sender<u64>,
+    services_listed: FirstList,
+    nodes_listed: FirstList,
+}
+
+impl World {
+    fn new(cloud: FakeBalancers) -> Self {
+        let mut nodes = Writer::<Node>::default();
+        nodes.apply_watcher_event(&Event::Init);
+        nodes.apply_watcher_event(&Event::InitDone);
+        Self {
+            api: FakeApi::new(),
+            cloud: Arc::new(cloud),
+            settings: ServiceSettings { verify_period: Duration::ZERO, ..ServiceSettings::default() },
+            nodes,
+            node_keys: None,
+            recovered: watch::Sender::new(0),
+            exchanged: watch::Sender::new(0),
+            services_listed: FirstList::there(),
+            nodes_listed: FirstList::there(),
+        }
+    }
+
+    fn service(self, draft: Draft) -> Self {
+        self.api.add_service(draft.0);
+        self
+    }
+
+    async fn node(&mut self, draft: Draft) {
+        let node: Node = draft.object();
+        let key = ObjectRef::new(node.metadata.name.as_deref().unwrap());
+        self.nodes.apply_watcher_event(&Event::Apply(node));
+        if let Some(keys) = &self.node_keys {
+            keys.send(key).await.unwrap();
+        }
+    }
+
+    /// Runs a controller while `story` goes on, then stops it.
+    async fn run(&mut self, story: impl AsyncFnOnce(&mut Self)) -> Metrics {
+        let metrics = Metrics::register(&mut Registry::default());
+        let gate = WriteGate::new(self.api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
+        let (services, mut store) = reflector::store::<Service>();
+        for service in self.api.services() {
+            store.apply_watcher_event(&Event::Apply(service));
+        }
+        let (service_sender, service_keys) = mpsc::channel(1_024);
+        let (node_sender, node_keys) = mpsc::channel(1_024);
+        self.node_keys = Some(node_sender);
+        let controller = ServiceController::new(ServiceControllerParts {
+            gate,
+            services,
+            services_listed: self.services_listed.clone(),
+            service_keys,
+            nodes: self.nodes.as_reader(),
+            nodes_listed: self.nodes_listed.clone(),
+            node_keys,
+            members: vec![LoadBalancerMember { provider: Arc::clone(&self.cloud) as _, classes: vec![] }],
+            recoveries: vec![self.recovered.subscribe()],
+            exchanges: vec![self.exchanged.subscribe()],
+            recorder,
+            metrics: metrics.service.clone(),
+            queue_metrics: metrics.queue.clone(),
+            settings: self.settings,
+        });
+        let stop = CancellationToken::new();
+        let services = self.api.watched();
+        let watching = async move {
+            let mut known: std::collections::BTreeMap<String, Service> = std::collections::BTreeMap::new();
+            loop {
+                tokio::time::sleep(LAG).await;
+                let newest = services();
+                let gone: Vec<String> = known.keys().filter(|name| !newest.contains_key(*name)).cloned().collect();
+                for name in gone {
+                    store.apply_watcher_event(&Event::Delete(known.remove(&name).unwrap()));
+                    service_sender.send(key(&name)).await.unwrap();
+                }
+                for (name, service) in newest {
+                    if known.get(&name) != Some(&service) {
+                        store.apply_watcher_event(&Event::Apply(service.clone()));
+                        service_sender.send(key(&name)).await.unwrap();
+                        known.insert(name, service);
+                    }
+                }
+            }
+        };
+        let story = async {
+            story(self).await;
+            stop.cancel();
+        };
+        let watching = stop.run_until_cancelled(watching);
+        tokio::join!(controller.run(stop.clone()), watching, story);
+        self.node_keys = None;
+        metrics
+    }
+
+    /// Waits until all of these Services have an address.
+    async fn addressed(&self, names: &[String]) -> Duration {
+        let begun = Instant::now();
+        let has_address =
+            |name: &String| self.api.service(name).unwrap()["status"]["loadBalancer"]["ingress"].is_array();
+        while !names.iter().all(has_address) {
+            tokio::time::sleep(LAG).await;
+            assert!(begun.elapsed() < Duration::from_secs(600), "no address");
+        }
+        begun.elapsed()
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        let mut hosts: Vec<String> = self.cloud.balancers().values().map(|balancer| balancer.hosts.join(" ")).collect();
+        hosts.dedup();
+        hosts
+    }
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|i| format!("s{i:02}")).collect()
+}
+
+async fn seconds(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn slow(millis: u64) -> FakeBalancers {
+    FakeBalancers { delay: Duration::from_millis(millis), ..FakeBalancers::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_services_are_served_side_by_side_get_each_new_node_once_and_cost_nothing_after_a_restart() {
+    let mut world = World::new(slow(1_000));
+    for name in names(50) {
+        world = world.service(service(&name));
+    }
+    world.node(node("n0")).await;
+    world
+        .run(async |world: &mut World| {
+            let took = world.addressed(&names(50)).await;
+            assert!(took < Duration::from_millis(2_500), "{took:?}: two rounds of 32");
+            assert_eq!(world.cloud.take_calls().len(), 50);
+            assert_eq!(world.cloud.most(), 32);
+            assert_eq!(world.api.count("PATCH"), 100);
+            // Three Nodes join at about the same time.
+            for name in ["n1", "n2", "n3"] {
+                world.node(node(name)).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            seconds(4).await;
+            let calls = world.cloud.take_calls();
+            assert_eq!(calls.len(), 50, "{calls:?}");
+            assert!(calls.iter().all(|call| call.starts_with("update") && call.ends_with(": n0 n1 n2 n3")));
+            assert_eq!(world.hosts(), ["n0 n1 n2 n3"]);
+        })
+        .await;
+    let patches = world.api.count("PATCH");
+    world
+        .run(async |world: &mut World| {
+            seconds(30).await;
+            world.api.add_service(service("new").0);
+            world.addressed(&["new".into()]).await;
+        })
+        .await;
+    assert_eq!(world.cloud.calls(), ["ensure new: n0 n1 n2 n3"]);
+    assert_eq!(world.api.count("PATCH") - patches, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_load_balancer_gets_the_node_although_half_of_the_updates_fail_first() {
+    let mut world = World::new(slow(50));
+    for name in names(50) {
+        world = world.service(service(&name));
+    }
+    world.node(node("n0")).await;
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&names(50)).await;
+            for name in names(50).iter().step_by(2) {
+                world.cloud.fail(
+                    "update",
+                    name,
+                    [failure(Reaction::Retry, "down"), failure(Reaction::Throttled, "slow down")],
+                );
+            }
+            world.node(node("n1")).await;
+            seconds(60).await;
+            assert_eq!(world.hosts(), ["n0 n1"]);
+            assert_eq!((world.cloud.count("update"), world.cloud.count("ensure")), (25 + 25 * 3, 50));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cases_148_and_149_nothing_is_done_before_both_lists_are_complete() {
+    let (services, services_listed) = watch::channel(Err("not yet".to_owned()));
+    let (nodes, nodes_listed) = watch::channel(Err("not yet".to_owned()));
+    let mut world = World::new(FakeBalancers::default()).service(service("web"));
+    world.services_listed = FirstList::of(services_listed);
+    world.nodes_listed = FirstList::of(nodes_listed);
+    world
+        .run(async |world: &mut World| {
+            seconds(60).await;
+            services.send_replace(Ok(()));
+            seconds(60).await;
+            // More keys than the channels hold: whoever waits must keep reading.
+            for i in 0..2_000 {
+                world.node(node(&format!("n{}", i % 2))).await;
+            }
+            assert_eq!((world.cloud.calls().len(), world.api.count("PATCH")), (0, 0));
+            nodes.send_replace(Ok(()));
+            world.addressed(&["web".into()]).await;
+            assert_eq!(world.cloud.calls(), ["ensure web: n0 n1"]);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_matter_wakes_nobody() {
+    let mut world = World::new(FakeBalancers::default()).service(service("web"));
+    world.node(node("n0")).await;
+    let metrics = world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+            seconds(1).await;
+            for i in 0..100 {
+                world.node(node("n0").label("heartbeat", &i.to_string())).await;
+                seconds(1).await;
+            }
+            // Deliberate: draining relies on health checks.
+            world.node(node("n0").taint("ToBeDeletedByClusterAutoscaler")).await;
+            seconds(10).await;
+            assert_eq!(world.cloud.take_calls(), ["ensure web: n0"]);
+            // Something else causes a pass, which sees it.
+            world.node(node("n1")).await;
+            seconds(1).await;
+            assert_eq!(world.cloud.take_calls(), ["update web: n1"]);
+        })
+        .await;
+    assert_eq!(metrics.service.updates.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_with_a_lock_in_common_are_handled_one_after_another() {
+    let cloud = FakeBalancers { locks: vec!["network".into(), "router".into()], ..slow(1_000) };
+    let mut world = World::new(cloud);
+    for name in names(5) {
+        world = world.service(service(&name));
+    }
+    world
+        .run(async |world: &mut World| {
+            let took = world.addressed(&names(5)).await;
+            assert_eq!((took.as_secs(), world.cloud.most()), (5, 1));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_services_are_worked_on_than_set_and_those_that_wait_for_the_cloud_do_not_count() {
+    let mut world = World::new(slow(1_000));
+    world.settings.concurrent_syncs = NonZeroUsize::new(2).unwrap();
+    for name in names(4) {
+        world = world.service(service(&name));
+    }
+    let pending =
+        ccm_cloud::Failure { retry_after: Some(Duration::from_secs(600)), ..failure(Reaction::Pending, "busy") };
+    for name in &names(4)[..2] {
+        world.cloud.fail("ensure", name, [pending.clone()]);
+    }
+    world
+        .run(async |world: &mut World| {
+            let took = world.addressed(&names(4)[2..]).await;
+            assert_eq!((took.as_secs(), world.cloud.most()), (2, 2));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_answers_again_wakes_what_failed_and_a_new_provider_wakes_all() {
+    let mut world = World::new(FakeBalancers::default()).service(service("web")).service(service("fine"));
+    world.cloud.fail("ensure", "web", [failure(Reaction::Quota, "used up"), failure(Reaction::Invalid, "not this")]);
+    world.settings.slow_retry = Duration::from_secs(600);
+    world
+        .run(async |world: &mut World| {
+            seconds(5).await;
+            assert_eq!(world.cloud.count("ensure web"), 1);
+            world.recovered.send_replace(1);
+            seconds(1).await;
+            assert_eq!(world.cloud.count("ensure web"), 2);
+            world.recovered.send_replace(2);
+            seconds(1).await;
+            assert_eq!(world.cloud.count("ensure web"), 2, "what is wrong stays wrong");
+            world.exchanged.send_replace(1);
+            world.addressed(&["web".into()]).await;
+            assert_eq!((world.cloud.count("ensure web"), world.cloud.count("ensure fine")), (3, 1));
+            world.cloud.configure("another", "");
+            world.exchanged.send_replace(2);
+            seconds(1).await;
+            assert_eq!((world.cloud.count("ensure web"), world.cloud.count("ensure fine")), (4, 2));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_found_within_four_thirds_of_the_period_with_and_without_a_survey() {
+    for (surveys, calls) in [(true, "survey 2"), (false, "get web")] {
+        let cloud = FakeBalancers { surveys, ..FakeBalancers::default() };
+        let mut world = World::new(cloud).service(service("web")).service(service("fine"));
+        world.settings.verify_period = Duration::from_secs(3_600);
+        let metrics = world
+            .run(async |world: &mut World| {
+                world.addressed(&["web".into(), "fine".into()]).await;
+                // Past the first look around, which finds nothing to verify yet.
+                seconds(2 * 3_600).await;
+                world.cloud.take_calls();
+                world.cloud.lose("web");
+                seconds(2 * 4_800).await;
+                assert_eq!(world.cloud.count("ensure web"), 1, "{:?}", world.cloud.calls());
+                assert!(world.cloud.count(calls) >= 1, "{:?}", world.cloud.calls());
+                let asked = world.cloud.calls().len();
+                assert!(asked < 12, "{:?}", world.cloud.calls());
+            })
+            .await;
+        assert_eq!(metrics.service.drifted.get(), 1);
+        assert!(metrics.service.last_verification.get() > 0.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_goes_with_its_load_balancer() {
+    let mut world = World::new(slow(100)).service(service("web"));
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+            world.api.delete_service("web");
+            seconds(2).await;
+            assert_eq!((world.api.service("web"), world.cloud.balancers().len()), (None, 0));
+            assert_eq!(world.cloud.calls().len(), 2, "{:?}", world.cloud.calls());
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_controller_ends_with_its_reflectors() {
+    let mut world = World::new(FakeBalancers::default()).service(service("web"));
+    let (listed, never) = watch::channel(Err("not yet".to_owned()));
+    world.nodes_listed = FirstList::of(never);
+    drop(listed);
+    let run = world.run(async |_: &mut World| seconds(1).await);
+    tokio::time::timeout(Duration::from_secs(5), run).await.unwrap();
+    assert_eq!(world.cloud.calls(), [""; 0]);
+}

@@ -1,0 +1,282 @@
+//! A cloud in plain Rust behind `LoadBalancers`: real enough to have load balancers, with answers by script and a log.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{
+    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Outcome, Problem, Reaction, Service,
+    Standing, ValueKind, Wish,
+};
+use parking_lot::Mutex;
+
+/// A load balancer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Balancer {
+    pub(crate) ip: String,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By `name uid`.
+    balancers: BTreeMap<String, Balancer>,
+    made: usize,
+    calls: Vec<String>,
+    seen: Vec<Service>,
+    scripts: BTreeMap<String, VecDeque<Outcome>>,
+    running: Vec<String>,
+    most: usize,
+    configuration: String,
+    revision: String,
+}
+
+pub(crate) struct FakeBalancers {
+    pub(crate) name: &'static str,
+    pub(crate) surveys: bool,
+    /// What an operation on each load balancer takes.
+    pub(crate) delay: Duration,
+    /// What `locks` says for all Services.
+    pub(crate) locks: Vec<String>,
+    state: Mutex<State>,
+}
+
+impl Default for FakeBalancers {
+    fn default() -> Self {
+        Self { name: "fake", surveys: false, delay: Duration::ZERO, locks: vec![], state: Mutex::default() }
+    }
+}
+
+pub(crate) fn annotation(name: &str, written: bool) -> Annotation {
+    let (name, purpose) = (name.to_owned(), String::new());
+    Annotation { name, purpose, kind: ValueKind::Text, default: None, allowed: vec![], written }
+}
+
+/// Ends an operation, also one that is dropped.
+struct Running<'a>(&'a FakeBalancers, String);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        let place = state.running.iter().position(|running| *running == self.1).unwrap();
+        state.running.remove(place);
+    }
+}
+
+impl FakeBalancers {
+    /// Answers of the next calls of `operation` for the Service called `name`, without any effect.
+    pub(crate) fn script(&self, operation: &str, name: &str, outcomes: impl IntoIterator<Item = Outcome>) {
+        self.state.lock().scripts.entry(format!("{operation} {name}")).or_default().extend(outcomes);
+    }
+
+    pub(crate) fn fail(&self, operation: &str, name: &str, failures: impl IntoIterator<Item = Failure>) {
+        self.script(operation, name, failures.into_iter().map(Outcome::failed));
+    }
+
+    /// `ensure web: n0 n1`, without `locks`.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.state.lock().calls.clone()
+    }
+
+    /// Calls since the last time.
+    pub(crate) fn take_calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().calls)
+    }
+
+    pub(crate) fn count(&self, operation: &str) -> usize {
+        self.calls().iter().filter(|call| call.starts_with(operation)).count()
+    }
+
+    /// The Services as the last calls had them.
+    pub(crate) fn seen(&self) -> Vec<Service> {
+        self.state.lock().seen.clone()
+    }
+
+    pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
+        self.state.lock().balancers.clone()
+    }
+
+    pub(crate) fn lose(&self, name: &str) {
+        self.state.lock().balancers.retain(|key, _| !key.starts_with(&format!("{name} ")));
+    }
+
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Balancer)) {
+        let mut state = self.state.lock();
+        let (_, balancer) = state.balancers.iter_mut().find(|(key, _)| key.starts_with(&format!("{name} "))).unwrap();
+        change(balancer);
+    }
+
+    /// Most operations that ran at the same time.
+    pub(crate) fn most(&self) -> usize {
+        self.state.lock().most
+    }
+
+    pub(crate) fn configure(&self, configuration: &str, revision: &str) {
+        let mut state = self.state.lock();
+        (state.configuration, state.revision) = (configuration.into(), revision.into());
+    }
+
+    fn begin(&self, operation: &str, service: &Service, hosts: &[String]) -> Running<'_> {
+        let mut state = self.state.lock();
+        let told = format!("{operation} {}", service.name);
+        let told = if hosts.is_empty() { told } else { format!("{told}: {}", hosts.join(" ")) };
+        state.calls.push(told);
+        state.seen.push(service.clone());
+        let key = key(service);
+        assert!(!state.running.contains(&key), "two operations on {key} at the same time");
+        state.running.push(key.clone());
+        state.most = state.most.max(state.running.len());
+        Running(self, key)
+    }
+
+    fn scripted(&self, operation: &str, name: &str) -> Option<Outcome> {
+        self.state.lock().scripts.get_mut(&format!("{operation} {name}"))?.pop_front()
+    }
+}
+
+fn key(service: &Service) -> String {
+    format!("{} {}", service.name, service.uid)
+}
+
+fn names(backends: &[Backend]) -> Vec<String> {
+    backends.iter().map(|backend| backend.name.clone()).collect()
+}
+
+fn ingress(balancer: &Balancer) -> Vec<Ingress> {
+    vec![Ingress { ip: Some(balancer.ip.clone()), ..Ingress::default() }]
+}
+
+fn wanted(service: &Service, hosts: Vec<String>, ip: String) -> Balancer {
+    Balancer { ip, ports: service.ports.iter().map(|port| port.port).collect(), hosts }
+}
+
+impl LoadBalancers for FakeBalancers {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        Arc::new(Descriptor {
+            name: self.name.into(),
+            version: "1.0.0".into(),
+            revision: self.state.lock().revision.clone(),
+            provider_id_schemes: vec![],
+            files: vec![],
+            endpoints: vec![],
+            credentials: vec![],
+            settings: vec![],
+            annotations: vec![
+                annotation("fake.io/mode", false),
+                annotation("fake.io/id", true),
+                annotation("fake.io/job-*", true),
+            ],
+            more: Default::default(),
+        })
+    }
+
+    fn configuration(&self) -> String {
+        self.state.lock().configuration.clone()
+    }
+
+    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+        Box::pin(async move { Ok(service.name) })
+    }
+
+    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            match self.scripted("locks", &service.name).and_then(|outcome| outcome.failure) {
+                Some(failure) => Err(failure),
+                None => Ok(self.locks.clone()),
+            }
+        })
+    }
+
+    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+        Box::pin(async move {
+            let _running = self.begin("get", &service, &[]);
+            if let Some(outcome) = self.scripted("get", &service.name) {
+                return outcome.failure.map_or(Ok(Some(outcome.ingress)), Err);
+            }
+            Ok(self.state.lock().balancers.get(&key(&service)).map(ingress))
+        })
+    }
+
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let hosts = names(&backends);
+            let _running = self.begin("ensure", &service, &hosts);
+            tokio::time::sleep(self.delay).await;
+            if let Some(outcome) = self.scripted("ensure", &service.name) {
+                return outcome;
+            }
+            let mut state = self.state.lock();
+            let key = key(&service);
+            let ip = state.balancers.get(&key).map(|balancer| balancer.ip.clone());
+            let ip = ip.unwrap_or_else(|| {
+                state.made += 1;
+                format!("192.0.2.{}", state.made)
+            });
+            let balancer = wanted(&service, hosts, ip);
+            state.balancers.insert(key, balancer.clone());
+            Outcome { ingress: ingress(&balancer), ..Outcome::default() }
+        })
+    }
+
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let hosts = names(&backends);
+            let _running = self.begin("update", &service, &hosts);
+            tokio::time::sleep(self.delay).await;
+            if let Some(outcome) = self.scripted("update", &service.name) {
+                return outcome;
+            }
+            match self.state.lock().balancers.get_mut(&key(&service)) {
+                Some(balancer) => {
+                    balancer.hosts = hosts;
+                    Outcome { ingress: ingress(balancer), ..Outcome::default() }
+                }
+                None => Outcome::failed(Failure::new(Reaction::Conflict, "there is no such load balancer")),
+            }
+        })
+    }
+
+    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let _running = self.begin("delete", &service, &[]);
+            tokio::time::sleep(self.delay).await;
+            if let Some(outcome) = self.scripted("delete", &service.name) {
+                return outcome;
+            }
+            self.state.lock().balancers.remove(&key(&service));
+            Outcome::default()
+        })
+    }
+
+    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+        Box::pin(async { Ok(vec![]) })
+    }
+
+    fn surveys(&self) -> bool {
+        self.surveys
+    }
+
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+        Box::pin(async move {
+            self.state.lock().calls.push(format!("survey {}", wishes.len()));
+            tokio::time::sleep(self.delay).await;
+            if let Some(outcome) = self.scripted("survey", "") {
+                return outcome.failure.map_or(Ok(vec![]), Err);
+            }
+            let standing = |wish: Wish| {
+                let hosts = wish.backends.iter().map(|index| backends[*index as usize].name.clone()).collect();
+                match self.state.lock().balancers.get(&key(&wish.service)) {
+                    None => Standing::Missing,
+                    Some(found) if *found == wanted(&wish.service, hosts, found.ip.clone()) => {
+                        Standing::InStep(ingress(found))
+                    }
+                    Some(found) => {
+                        Standing::Differs(vec![format!("hosts {:?} and ports {:?}", found.hosts, found.ports)])
+                    }
+                }
+            };
+            Ok(wishes.into_iter().map(standing).collect())
+        })
+    }
+}

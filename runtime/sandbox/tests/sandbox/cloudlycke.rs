@@ -1,0 +1,117 @@
+//! Cloudlycke's load balancers in their component: what its own tests take for granted of the host.
+
+use std::time::Duration;
+
+use ccm_cloud::{
+    Capability, Failure, Ingress, LoadBalancers as _, Outcome, Reaction, Service, ServicePort, ServiceType, Standing,
+    Wish,
+};
+use ccm_egress::Door;
+use ccm_egress::cache::Cache;
+use ccm_egress::settings::Settings;
+use ccm_sandbox::{Limits, Provider, Sandbox};
+use serde_json::{Value, json};
+
+use crate::rig::{CLOUDLYCKE, at, backends, component, map, service};
+
+const ADDRESS: &str = "cloudlycke.io/lb-address";
+const DELAY: &str = "cloudlycke.io/lb-delay";
+const READY_AT: &str = "cloudlycke.io/lb-ready-at";
+
+/// A provider that remembers nothing.
+async fn start(cloud_config: &Value) -> Provider {
+    let component = Sandbox::try_new().unwrap().load(component(CLOUDLYCKE), Limits::default(), true).await.unwrap();
+    let settings = Settings { files: map(&[("cloud-config", &cloud_config.to_string())]), ..Settings::default() };
+    let cache = Cache::new(Cache::DEFAULT_BYTES);
+    let provider = component.into_provider(Door { settings, cache, ..Door::closed() }, None, None);
+    assert_eq!(provider.check(true).await.unwrap(), Ok(vec![]));
+    provider.offers().await.unwrap().unwrap();
+    provider
+}
+
+fn balanced(name: &str) -> Service {
+    let port = ServicePort { port: 80, ..ServicePort::default() };
+    Service { kind: ServiceType::LoadBalancer, ports: vec![port], ..service(name) }
+}
+
+fn annotated(mut service: Service, name: &str, value: &str) -> Service {
+    service.annotations.insert(name.to_owned(), value.to_owned());
+    service
+}
+
+async fn ensured(provider: &Provider, service: &Service) -> Vec<Ingress> {
+    let outcome = provider.ensure(service.clone(), backends(&["a", "b"])).await;
+    assert_eq!(outcome.failure, None);
+    outcome.ingress
+}
+
+#[tokio::test]
+async fn an_address_is_remembered_between_calls_and_found_again_after_a_restart() {
+    let provider = start(&json!({})).await;
+    assert!(provider.has(Capability::LoadBalancers) && provider.surveys());
+    assert_eq!(provider.locks(balanced("web")).await, Ok(vec!["cloudlycke/pool".to_owned()]));
+    assert_eq!(provider.name(balanced("web")).await, Ok("default-web".to_owned()));
+    assert_eq!(provider.get(balanced("web")).await, Ok(None));
+    let ingress = ensured(&provider, &balanced("web")).await;
+    assert_eq!(provider.get(balanced("web")).await, Ok(Some(ingress.clone())));
+    let address = ingress[0].ip.clone().unwrap();
+    assert!(address.starts_with("203.0.113."), "{address}");
+
+    let restarted = start(&json!({})).await;
+    assert_eq!(restarted.configuration(), provider.configuration());
+    let known = Service { ingress: ingress.clone(), ..balanced("web") };
+    let wishes = vec![
+        Wish { service: known.clone(), backends: vec![0] },
+        Wish { service: Service { ingress: ingress.clone(), ..balanced("copy") }, backends: vec![0] },
+        Wish { service: balanced("new"), backends: vec![] },
+    ];
+    let said = format!("address {address} is in use by default/web");
+    let standings = [Standing::InStep(ingress.clone()), Standing::Differs(vec![said.clone()]), Standing::Missing];
+    assert_eq!(restarted.survey(backends(&["a"]), wishes).await, Ok(standings.to_vec()));
+
+    let wants_it = annotated(balanced("api"), ADDRESS, &address);
+    let failure =
+        Failure { field: Some(format!("metadata.annotations[{ADDRESS}]")), ..Failure::new(Reaction::Conflict, said) };
+    assert_eq!(restarted.ensure(wants_it.clone(), backends(&[])).await, Outcome::failed(failure));
+    let updated = restarted.update_backends(known.clone(), backends(&["a", "c"])).await;
+    assert_eq!((updated.ingress, updated.changes), (ingress.clone(), vec!["members added: c".to_owned()]));
+    let deleted = restarted.delete(known).await;
+    assert_eq!((deleted.failure, deleted.changes), (None, vec![format!("address {address} released")]));
+    assert_eq!(ensured(&restarted, &wants_it).await, [at(&address)]);
+}
+
+#[tokio::test]
+async fn the_end_of_a_delay_stands_on_the_service() {
+    let provider = start(&json!({})).await;
+    let web = annotated(balanced("web"), DELAY, "1h");
+    let outcome = provider.ensure(web.clone(), backends(&[])).await;
+    let failure = outcome.failure.unwrap();
+    assert_eq!((failure.reaction, failure.retry_after), (Reaction::Pending, Some(Duration::from_secs(10))));
+    let [(name, Some(ready_at))] = outcome.annotations.as_slice() else { panic!("{:?}", outcome.annotations) };
+    assert_eq!(name, READY_AT);
+    // Another process, an hour later.
+    let past = (ready_at.parse::<u64>().unwrap() - 3_600_000).to_string();
+    let restarted = start(&json!({})).await;
+    assert_eq!(ensured(&restarted, &annotated(web, READY_AT, &past)).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_cloud_without_load_balancers_offers_none_and_lets_those_of_before_go() {
+    let provider = start(&json!({ "loadBalancer": { "mode": "none" } })).await;
+    assert!(!provider.has(Capability::LoadBalancers));
+    let outcome = provider.ensure(balanced("web"), backends(&[])).await;
+    assert_eq!(outcome.failure.map(|failure| failure.reaction), Some(Reaction::Unsupported));
+    let had = Service { ingress: vec![at("203.0.113.7")], ..balanced("web") };
+    assert_eq!(provider.delete(had).await, Outcome::default());
+}
+
+/// The whole of a large pool is looked through within the computing time of a call, and with what the cache holds.
+#[tokio::test]
+async fn a_thousand_services_find_their_addresses() {
+    let provider = start(&json!({ "loadBalancer": { "pool4": "10.128.0.0/22" } })).await;
+    let mut given = std::collections::BTreeSet::new();
+    for number in 0..1_000 {
+        let ingress = ensured(&provider, &balanced(&format!("s{number}"))).await;
+        assert!(given.insert(ingress[0].ip.clone()), "service {number} got {ingress:?}, which another one has");
+    }
+}
