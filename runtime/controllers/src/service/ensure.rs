@@ -229,7 +229,9 @@ impl Syncer {
         if let Some(record) = record {
             annotations.insert(ENSURED.into(), Some(record.to_string()));
         }
-        let young = condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
+        // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
+        let is_tried = error.reaction() != Reaction::Invalid.as_str();
+        let young = is_tried && condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,

@@ -98,9 +98,9 @@ impl Syncer {
     pub(crate) async fn sync(&self, key: &Key) -> Verdict {
         // Whoever measures the pass waits until this ends, whichever way.
         let _pass = self.memory.with(key, |entry| entry.pass.take());
-        let Some(seen) = self.store.get(key) else { return self.gone(key).await };
+        let Some(seen) = self.store.get(key) else { return Box::pin(self.gone(key)).await };
         if let Some((old, member)) = self.memory.predecessor(key, &seen) {
-            let verdict = self.delete_gone(key, &old, member).await;
+            let verdict = Box::pin(self.delete_gone(key, &old, member)).await;
             if verdict != Verdict::Done {
                 return verdict;
             }
@@ -116,7 +116,7 @@ impl Syncer {
             Work::Cleanup(member) => {
                 self.memory.enter(key, &service, member, true);
                 self.memory.waits(key, false);
-                self.cleanup(key, member).await
+                Box::pin(self.cleanup(key, member)).await
             }
             Work::Nothing => {
                 self.memory.waits(key, false);
@@ -200,7 +200,7 @@ impl Syncer {
         };
         let _turn = match turn {
             Ok(turn) => turn,
-            Err(error) => return self.not_served(key, &job, error).await,
+            Err(error) => return Box::pin(self.not_served(key, &job, error)).await,
         };
         // Waiting has taken its time. What holds now is what counts; another target waits for its own turn.
         let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
@@ -212,7 +212,7 @@ impl Syncer {
             Step::Update => Box::pin(self.update(key, now)).await,
             Step::Ensure { drift } => {
                 if let Some(drift) = drift {
-                    self.drifted(&now.service, drift).await;
+                    Box::pin(self.drifted(&now.service, drift)).await;
                 }
                 Box::pin(self.ensure(key, now)).await
             }
