@@ -9,6 +9,7 @@
 //! | `labels` | pairs of old and new labels (2.9, 7.3) |
 //! | `refresh` | addresses ever after (2.10, 7.4, 7.6) |
 //! | `node_lifecycle` | Nodes whose machine is gone or switched off (3, 7.8, 7.9, A-18 to A-21) |
+//! | `whole_cluster` | a firewall that follows Services and Nodes |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
@@ -51,3 +52,4 @@ mod refused;
 mod sources;
 mod stage;
 mod waiting;
+mod whole_cluster;
