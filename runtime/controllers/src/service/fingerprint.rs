@@ -130,3 +130,48 @@ pub(crate) fn backends(backends: &[Backend]) -> Digest {
     };
     Digest::of(&backends.iter().map(backend).collect::<Vec<_>>())
 }
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::{Address, AddressKind, LoadBalancers as _};
+
+    use super::*;
+    use crate::service::view::cloud_service;
+    use crate::testing::{FakeBalancers, service};
+
+    /// Other digests would ensure every load balancer of every cluster once more: then [`VERSION`] must be another one too.
+    #[test]
+    fn digests_are_the_same_in_every_release() {
+        let (view, _) = cloud_service(&service("web").object());
+        let addresses = vec![Address::new(AddressKind::InternalIp, "10.0.0.1")];
+        let hosts = [Backend { name: "n0".into(), provider_id: Some("fake://0".into()), addresses }];
+        let digests = [spec(&view, None, &FakeBalancers::default().descriptor(), "c"), backends(&hosts)];
+        assert_eq!(
+            digests.map(|digest| digest.to_string()),
+            ["9a52b61a5dd212f7a91976cd54f4b9d2", "c7923ea9c8e65c0f22094e43af79f5d9"]
+        );
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let digest = Some(Digest::of(&1));
+        for (spec, backends) in [(None, None), (digest, None), (digest, digest)] {
+            let record = Record { provider: "fake".into(), spec, backends };
+            assert_eq!(record.to_string().parse(), Ok(record));
+        }
+        let zeros = "0".repeat(32);
+        let strange = [
+            String::new(),
+            "v1".into(),
+            "v1::-:-".into(),
+            "v1:fake:-".into(),
+            "v1:fake:-:-:-".into(),
+            "v2:fake:-:-".into(),
+            format!("v1:fake:{zeros}:+{}", &zeros[1..]),
+            format!("v1:fake:{zeros}0:-"),
+        ];
+        for text in strange {
+            assert_eq!(text.parse::<Record>(), Err(NotARecord), "{text}");
+        }
+    }
+}

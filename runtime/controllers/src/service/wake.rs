@@ -128,7 +128,9 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
         return vec![];
     }
     let has_others = |service: &&Arc<Service>| {
-        is_load_balancer(service) && Record::of(service).is_none_or(|record| record.backends != Some(digest))
+        is_load_balancer(service)
+            && Record::of(service).is_none_or(|record| record.backends != Some(digest))
+            && matches!(syncer.work(&key(service), service), Work::Serve(_))
     };
     let keys: Vec<Key> = syncer.store.state().iter().filter(has_others).map(|service| key(service)).collect();
     for key in &keys {

@@ -164,11 +164,9 @@ impl ServiceWriter {
             // A test that does not hold is refused as unprocessable.
             let Some(delay) = delays.next().filter(|_| is_stale(&error)) else { return Err(error) };
             tokio::time::sleep(delay).await;
-            let api = self.api(service);
-            match self.0.read(GET, api.get(&service.name_any())).await {
-                Ok(newest) if newest.metadata.uid == service.metadata.uid => live = Some(newest),
-                Ok(_) | Err(ApiError::NotFound) => return Ok(Written::Gone),
-                Err(error) => return Err(error),
+            live = self.live(service).await?;
+            if live.is_none() {
+                return Ok(Written::Gone);
             }
         }
     }
@@ -183,6 +181,17 @@ impl ServiceWriter {
         match self.0.write(PATCH, api.patch_status(&name, &params, &patch)).await {
             Ok(written) => Ok(Written::Changed(Box::new(trimmed(written)))),
             Err(ApiError::NotFound) => Ok(Written::Gone),
+            // Another UID is refused, as other things are.
+            Err(error) if is_stale(&error) && self.live(service).await?.is_none() => Ok(Written::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The Service as the API server has it; none when it is gone, or another one has its name.
+    async fn live(&self, service: &Service) -> Result<Option<Service>, ApiError> {
+        match self.0.read(GET, self.api(service).get(&service.name_any())).await {
+            Ok(live) => Ok(Some(trimmed(live)).filter(|live| live.metadata.uid == service.metadata.uid)),
+            Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }

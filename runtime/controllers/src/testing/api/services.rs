@@ -53,7 +53,8 @@ fn strategic(mut service: Value, mut patch: Value) -> Result<Value, u16> {
     patch.as_object_mut().unwrap().remove("spec");
     if let Some(metadata) = patch["metadata"].as_object_mut() {
         if metadata.remove("uid").is_some_and(|uid| uid != service["metadata"]["uid"]) {
-            return Err(409);
+            // The field is immutable.
+            return Err(422);
         }
         metadata.remove("$setElementOrder/finalizers");
         for finalizer in metadata.remove("finalizers").iter().flat_map(|list| list.as_array().unwrap()) {
