@@ -1,5 +1,6 @@
 //! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md`, made of `docs/cases.yaml` and of
 //! the names of all tests.
+#![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
