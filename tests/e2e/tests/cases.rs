@@ -1,6 +1,8 @@
 //! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md`, made of `docs/cases.yaml` and of
 //! the names of all tests.
 
+#![expect(clippy::unwrap_used, reason = "clippy.toml allows it in test functions, but not in their helpers")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
