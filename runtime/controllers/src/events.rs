@@ -34,7 +34,7 @@ use crate::series::{Occurrence, Series, SeriesKey};
 use crate::write_gate::{ApiError, Purpose, WriteGate};
 
 /// Namespace of Events about objects that have none, as upstream.
-const DEFAULT_NAMESPACE: &str = "default";
+pub(crate) const NODE_EVENTS: &str = "default";
 /// Most bytes of a note; the API server refuses longer ones.
 const MAX_NOTE: usize = 1_024;
 /// Most bytes of a reason, an action and a reporting instance.
@@ -287,7 +287,7 @@ impl Publisher {
     /// `unanswered` is the name of an Event whose creation failed, perhaps only seemingly: the same name is tried again, so
     /// that there are never two.
     async fn write(&self, request: &EventRequest, unanswered: &mut Option<String>) -> Result<(), ApiError> {
-        let namespace = request.about.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+        let namespace = request.about.namespace.as_deref().unwrap_or(NODE_EVENTS);
         let api = Api::<Event>::namespaced(self.gate.client(), namespace);
         let key = SeriesKey::of(request);
         let before = self.series.lock().occurrence(&key, Instant::now());

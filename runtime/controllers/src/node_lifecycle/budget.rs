@@ -34,7 +34,7 @@ impl DeletionBudget {
     }
 }
 
-/// Counts deletions of this process.
+/// Counts deletions of this process, and those of the last one that are known.
 pub(crate) struct Budget {
     settings: DeletionBudget,
     state: Mutex<State>,
@@ -103,6 +103,11 @@ impl Budget {
         }
         state.reserved = state.reserved.saturating_add(1);
         Ok(Grant { budget: self, kind: Kind::Counted(uid.to_owned()) })
+    }
+
+    /// Counts deletions from before the start, the oldest first.
+    pub(crate) fn recall(&self, deletions: Vec<(Instant, String)>) {
+        self.state.lock().spent.extend(deletions);
     }
 
     pub(crate) const fn settings(&self) -> &DeletionBudget {

@@ -24,6 +24,7 @@
 mod budget;
 mod decision;
 mod deletion;
+mod history;
 mod memory;
 mod sync;
 mod taint;
@@ -165,6 +166,7 @@ impl NodeLifecycleController {
             let names = &syncer.settings.confirmed;
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
         }
+        syncer.recall().await;
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);

@@ -14,6 +14,7 @@ use super::NodeLifecycleSettings;
 use super::budget::{Budget, Grant, Refusal};
 use super::decision::{Identity, ShutdownTaint, Standing, age, corrected_taints, standing};
 use super::deletion::Deletion;
+use super::history::{self, DELETING};
 use super::memory::{Memory, Step, Topic};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::metrics::NodeLifecycleMetrics;
@@ -45,6 +46,17 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
+    /// Counts what was deleted before the start.
+    pub(crate) async fn recall(&self) {
+        match history::deletions(&self.writer.gate, self.settings.budget.period).await {
+            Ok(deletions) => self.budget.recall(deletions),
+            Err(error) => tracing::warn!(
+                %error,
+                "deletions of Nodes from before the start cannot be read (list events in the namespace default): the budget begins untouched"
+            ),
+        }
+    }
+
     /// Works on the Node called `name`.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(node) = self.store.get(&ObjectRef::new(name)) else {
@@ -302,7 +314,7 @@ impl Syncer {
         let name = node.name_any();
         if self.memory.is_news(&name, Topic::Deleting, "deleting", now) {
             let message = format!("Deleting node {name} because it does not exist in the cloud provider");
-            self.record(node, Severity::Normal, "DeletingNode", message).await;
+            self.record(node, Severity::Normal, DELETING, message).await;
         }
     }
 

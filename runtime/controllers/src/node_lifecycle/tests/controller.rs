@@ -108,3 +108,36 @@ async fn a_machine_that_stops_later_gets_its_taint_at_a_later_look() {
     assert_eq!(api.json("n")["spec"]["taints"], taint);
     assert_eq!(api.calls().iter().filter(|call| call.line.starts_with("PATCH")).count(), 1);
 }
+
+/// It once was forgotten: a process that crashed again and again could have deleted every Node.
+#[tokio::test(start_paused = true)]
+async fn a_restart_knows_what_was_deleted_before_it_for_as_long_as_that_counts() {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
+    for i in 0..9 {
+        cloud.answer(&format!("n{i}"), [Finding::Absent]);
+        api.add(lost(&format!("n{i}")).0);
+    }
+    let left = || (0..9).filter(|i| api.has(&format!("n{i}"))).count();
+    let minute = Duration::from_secs(60);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 6);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 6, "a restart brought a new budget");
+    // Somebody else's Events do not count, and old ones neither.
+    api.with(|state| state.edit_events(&json!({ "reportingController": "somebody" })));
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 3);
+    api.with(|state| state.edit_events(&json!({ "eventTime": "2020-01-01T00:00:00.000000Z" })));
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_read_events_nodes_are_deleted_all_the_same() {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
+    cloud.answer("node0", [Finding::Absent]);
+    api.add(lost("node0").0);
+    api.refuse("GET /apis/events.k8s.io/v1/namespaces/default/events", 403, 1);
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
+    assert!(!api.has("node0"));
+}
