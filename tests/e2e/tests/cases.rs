@@ -2,6 +2,8 @@
 //! the names of all tests.
 #![cfg(test)]
 
+#![expect(clippy::unwrap_used, reason = "clippy.toml allows it in test functions, but not in their helpers")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
