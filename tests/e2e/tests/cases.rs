@@ -1,6 +1,5 @@
 //! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md`, made of `docs/cases.yaml` and of
 //! the names of all tests.
-#![cfg(test)]
 
 #![expect(clippy::unwrap_used, reason = "clippy.toml allows it in test functions, but not in their helpers")]
 
