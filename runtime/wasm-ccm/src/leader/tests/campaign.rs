@@ -110,7 +110,7 @@ fn start(config: Config, timing: Timing) -> (Campaign, Arc<Fence>) {
         fence: Arc::clone(&fence),
         api_metrics: all.api.clone(),
         event_metrics: all.events.clone(),
-        standing: watch::Sender::new(Standing::Standby { holder: String::new() }),
+        standing: watch::Sender::new(Standing::Standby { holder: String::new(), trouble: None }),
     });
     (campaign.unwrap(), fence)
 }

@@ -45,7 +45,7 @@ impl Process {
         let mut registry = Registry::default();
         let metrics = LeaderMetrics::register(&mut registry, &settings.name);
         let fence = Arc::new(Fence::new(timing));
-        let (standing, seen) = watch::channel(Standing::Standby { holder: String::new() });
+        let (standing, seen) = watch::channel(Standing::Standby { holder: String::new(), trouble: None });
         let mut election = Election::new(api.client(), settings, Arc::clone(&fence), metrics, standing);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -181,7 +181,7 @@ async fn a_renewal_begins_the_wait_anew_and_a_label_does_not() {
         }
         assert!(!one.leads() && !one.fence.may_write(), "after {second} s");
     }
-    assert_eq!(*one.standing.borrow(), Standing::Standby { holder: "other".into() });
+    assert_eq!(*one.standing.borrow(), Standing::Standby { holder: "other".into(), trouble: None });
     for _ in 0..5 {
         sleep(2 * S).await;
         api.label();
@@ -384,4 +384,22 @@ async fn a_candidate_that_won_and_did_not_hear_of_it_finds_out() {
     let api = FakeLeases::new();
     api.put(&record("one", "2020-01-01T00:00:00.000000Z"));
     assert!(Process::start(&api, "one").elected().await < S);
+}
+
+/// It once was ready all the same: a rollout of replicas that may not read the Lease went through, and nobody led.
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_could_not_lead_says_why_until_it_could() {
+    let api = FakeLeases::new();
+    api.put(&record("other", "2020-01-01T00:00:00.000000Z"));
+    let one = Process::start(&api, "one");
+    let seen = crate::leader::Seen { identity: "one".into(), standing: one.standing.clone() };
+    sleep(3 * S).await;
+    assert_eq!(seen.trouble(), None);
+    api.is(Mood::Refuses(403));
+    sleep(5 * S).await;
+    let why = seen.trouble().unwrap_or_default();
+    assert!(why.contains("manifests/base/rbac.yaml"), "{why}");
+    api.is(Mood::Answers(S / 20));
+    sleep(5 * S).await;
+    assert_eq!(seen.trouble(), None);
 }
