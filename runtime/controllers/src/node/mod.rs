@@ -39,7 +39,7 @@ pub use selector::NodeLabels;
 
 use crate::events::EventRecorder;
 use crate::metrics::{NodeMetrics, QueueMetrics};
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use memory::Memory;
@@ -160,7 +160,11 @@ impl NodeController {
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
-    pub async fn run(self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, first_list, keys, recoveries, queue_metrics } = self;
         let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone());
         let settings = syncer.settings.queue;
@@ -171,10 +175,11 @@ impl NodeController {
         // The refresh ends together with the queue, whichever way the queue ended.
         let stop = shutdown.child_token();
         let queue = async {
-            queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
             stop.cancel();
+            ended
         };
         let merging = stop.run_until_cancelled(merging);
-        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop));
+        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop)).0
     }
 }

@@ -48,7 +48,7 @@ pub use budget::DeletionBudget;
 use crate::events::EventRecorder;
 use crate::metrics::{NodeLifecycleMetrics, QueueMetrics};
 use crate::node::write::NodeWriter;
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::write_gate::WriteGate;
 use budget::Budget;
 use memory::Memory;
@@ -160,7 +160,11 @@ impl NodeLifecycleController {
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
-    pub async fn run(self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, keys, queue_metrics } = self;
         if !syncer.settings.confirmed.is_empty() {
             let names = &syncer.settings.confirmed;
@@ -172,6 +176,6 @@ impl NodeLifecycleController {
             let syncer = Arc::clone(&syncer);
             async move { syncer.sync(&key.name).await }
         };
-        queue::run(keys, reconcile, settings, queue_metrics.of("NodeLifecycle"), shutdown).await;
+        queue::run(keys, reconcile, settings, queue_metrics.of("NodeLifecycle"), shutdown).await
     }
 }

@@ -229,6 +229,16 @@ async fn a_provider_without_an_answer_is_given_up_and_tried_again() {
     assert_eq!(bench.scraped("ccm_cluster_syncs_total{provider=\"fake\",outcome=\"retry\"}"), 1.0);
 }
 
+/// SIGTERM while the cloud takes its time.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_end_after_the_stop_signal_is_told_to_the_owner() {
+    for (takes, is_well) in [(9, true), (30, false)] {
+        let mut bench = Bench::new(Setup { takes: Duration::from_secs(takes), ..Setup::default() });
+        let ended = bench.play_to_end(async |bench| bench.listed().await).await;
+        assert_eq!((ended.is_ok(), bench.calls()), (is_well, vec![0]), "{takes} s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_cannot_be_read_is_left_out_and_said_and_one_without_ports_is_not() {
     let mut bench = Bench::new(Setup::default());

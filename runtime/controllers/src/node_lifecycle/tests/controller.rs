@@ -41,7 +41,7 @@ async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSetti
     let (controller, nodes) = (sendable(controller.run(stop.clone())), sendable(nodes.run(stop.clone())));
     let events = sendable(events.run(stop_events.clone()));
     let work = async {
-        tokio::join!(controller, nodes);
+        drop(tokio::join!(controller, nodes).0);
         stop_events.cancel();
     };
     let timer = async {
