@@ -18,7 +18,7 @@ mod refresh;
 mod selector;
 mod sync;
 pub(crate) mod view;
-mod wake;
+pub(crate) mod wake;
 pub(crate) mod write;
 
 #[cfg(test)]
@@ -44,6 +44,7 @@ use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use memory::Memory;
 use sync::Syncer;
+use view::is_uninitialized;
 use write::{NodeWriter, Order};
 
 /// How the node controller works.
@@ -166,7 +167,7 @@ impl NodeController {
     /// Not all of them did.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, first_list, keys, recoveries, queue_metrics } = self;
-        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone());
+        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_uninitialized);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);
