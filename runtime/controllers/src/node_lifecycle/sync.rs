@@ -73,7 +73,7 @@ impl Syncer {
                 Verdict::Done
             }
             Standing::Ready => {
-                self.memory.forget(name);
+                self.memory.forget_machine(name);
                 match self.set_taint(&node, ShutdownTaint::Away).await {
                     Ok(()) => Verdict::Done,
                     Err(_) => Verdict::Backoff,
@@ -173,7 +173,7 @@ impl Syncer {
             InstanceState::Other => ("other", None),
         };
         self.metrics.looked(word);
-        let wait = self.memory.not_absent(&node.name_any(), word, Duration::ZERO, Instant::now());
+        let wait = self.memory.found(&node.name_any(), word, Instant::now());
         if let Some(taint) = taint
             && let Err(error) = self.set_taint(node, taint).await
         {
@@ -193,7 +193,7 @@ impl Syncer {
             Verdict::Done | Verdict::Backoff => Duration::ZERO,
         };
         let now = Instant::now();
-        let wait = self.memory.not_absent(&name, word, at_least, now);
+        let wait = self.memory.unknown(&name, word, at_least, now);
         if failure.reaction != Reaction::Elsewhere && self.memory.is_news(&name, Topic::Unknown, word, now) {
             tracing::warn!(
                 node = name,
@@ -320,14 +320,19 @@ impl Syncer {
 
     /// Corrects the shutdown taint, where the store says that it must be.
     async fn set_taint(&self, node: &Arc<Node>, wanted: ShutdownTaint) -> Result<(), WriteError> {
+        let name = node.name_any();
         if corrected_taints(node, wanted).is_none() {
+            self.memory.taint_is_right(&name);
             return Ok(());
         }
-        let name = node.name_any();
         let _permit = self.writes.acquire().await;
         match Box::pin(self.writer.set_shutdown_taint(Arc::clone(node), wanted)).await {
-            Ok(false) => Ok(()),
+            Ok(false) => {
+                self.memory.taint_is_right(&name);
+                Ok(())
+            }
             Ok(true) => {
+                self.memory.taint_is_right(&name);
                 let change = if wanted == ShutdownTaint::There { "added" } else { "removed" };
                 self.metrics.tainted(change);
                 tracing::info!(node = name, "shutdown taint {change}");
@@ -336,7 +341,7 @@ impl Syncer {
             Err(error) => {
                 self.metrics.tainted("failed");
                 let outcome = error.api().map_or("invalid", ApiError::outcome);
-                if self.memory.is_news(&name, Topic::TaintFailed, outcome, Instant::now()) {
+                if self.memory.is_taint_news(&name, outcome, Instant::now()) {
                     tracing::warn!(node = name, %error, "shutdown taint not written, tried again");
                 }
                 Err(error)

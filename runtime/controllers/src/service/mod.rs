@@ -47,7 +47,7 @@ pub use metrics::ServiceMetrics;
 
 use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use backends::{Backends, Current};
@@ -194,7 +194,11 @@ impl ServiceController {
 
     /// Works until `shutdown`, or until a reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
-    pub async fn run(self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, sources, queue_metrics } = self;
         let (sender, keys) = mpsc::channel(BOUND);
         let (ready, is_ready) = watch::channel(false);
@@ -206,14 +210,15 @@ impl ServiceController {
         // All ends together with the queue, whichever way that ended; and the queue with what wakes.
         let stop = shutdown.child_token();
         let queue = async {
-            queue::run(keys, reconcile, settings, queue_metrics.of("service"), stop.clone()).await;
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("service"), stop.clone()).await;
             stop.cancel();
+            ended
         };
         let waking = async {
             stop.run_until_cancelled(sources.run(&syncer, sender.clone(), ready)).await;
             stop.cancel();
         };
         let verifying = stop.run_until_cancelled(verify::run(&syncer, sender.clone(), is_ready));
-        tokio::join!(queue, waking, verifying);
+        tokio::join!(queue, waking, verifying).0
     }
 }

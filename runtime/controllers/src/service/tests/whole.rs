@@ -113,7 +113,7 @@ impl World {
             stop.cancel();
         };
         let watching = stop.run_until_cancelled(watching);
-        tokio::join!(controller.run(stop.clone()), watching, story);
+        drop(tokio::join!(controller.run(stop.clone()), watching, story).0);
         self.node_keys = None;
         metrics
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::Leadership as _;
-use ccm_controllers::Metrics;
+use ccm_controllers::{GivenUp, Metrics};
 use kube::Config;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -19,6 +19,8 @@ use super::super::fence::Fence;
 use super::super::metrics::LeaderMetrics;
 use super::super::settings::Settings;
 use super::super::timing::Timing;
+use crate::run::retire;
+use crate::tasks::Tasks;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -134,6 +136,21 @@ async fn whatever_hangs_elsewhere_the_lease_is_renewed_and_the_end_is_told_and_h
     let stored = stored.lock();
     assert_eq!(stored.lease.as_ref().unwrap()["spec"]["holderIdentity"], json!(""));
     assert_eq!(stored.notes, ["one became leader", "one stopped leading"]);
+}
+
+/// The Lease was released while a request to the cloud was under way: the next leader could have done the same once more.
+#[tokio::test]
+async fn a_leader_that_gave_work_up_leaves_its_lease_to_end_by_itself() {
+    for (ended, holder) in [(Ok(()), ""), (Err(GivenUp { queue: "service", runs: 1 }), "one")] {
+        let (config, stored) = api_server();
+        let (mut campaign, _) = start(config, Timing::try_new(15_000 * MS, 10_000 * MS, 2_000 * MS).unwrap());
+        tokio::time::timeout(10_000 * MS, campaign.elected()).await.unwrap().unwrap();
+        let mut tasks = Tasks::default();
+        let is_well = ended.is_ok();
+        tasks.spawn_controller("service controller", async { ended });
+        assert_eq!(retire(tasks, Some(campaign)).await.is_ok(), is_well);
+        assert_eq!(stored.lock().lease.as_ref().unwrap()["spec"]["holderIdentity"], json!(holder));
+    }
 }
 
 /// Nothing listens there: it stands by, and ends at once when it is told to.
