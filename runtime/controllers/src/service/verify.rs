@@ -9,6 +9,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ConstantBuilder};
 use ccm_cloud::{Standing, Wish};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
@@ -50,11 +51,13 @@ pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: wa
     if syncer.settings.verify_period.is_zero() || ready.wait_for(|ready| *ready).await.is_err() {
         return;
     }
+    // When each member's were last all compared, in seconds since the epoch; 0 for never.
+    let verified = Mutex::new(vec![0.0_f64; syncer.members.len()]);
     let members = 0..syncer.members.len();
-    join_all(members.map(|member| verify(syncer, member, &queue))).await;
+    join_all(members.map(|member| verify(syncer, member, &queue, &verified))).await;
 }
 
-async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
+async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>, verified: &Mutex<Vec<f64>>) {
     let period = syncer.settings.verify_period;
     // Two thirds to four thirds of a time, so that several managers drift apart.
     let mut shares =
@@ -92,7 +95,12 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
             }
         }
         if is_complete {
-            syncer.metrics.last_verification.set(now_seconds());
+            let mut verified = verified.lock();
+            if let Some(last) = verified.get_mut(member) {
+                *last = now_seconds();
+            }
+            // One that answers must not hide one that does not.
+            syncer.metrics.last_verification.set(verified.iter().copied().fold(f64::INFINITY, f64::min));
         }
     }
 }

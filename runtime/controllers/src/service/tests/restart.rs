@@ -249,3 +249,31 @@ async fn a_verification_that_fails_is_none() {
         assert_eq!(verified, [false, false, false, true], "{operation}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_verification_by_one_provider_does_not_hide_that_another_gives_no_answer() {
+    let clouds = ["red", "blue"].map(|name| Arc::new(FakeBalancers { name, ..FakeBalancers::default() }));
+    let member = |cloud: &Arc<FakeBalancers>| LoadBalancerMember {
+        provider: Arc::clone(cloud) as _,
+        classes: vec![format!("{}.io/lb", cloud.name)],
+    };
+    let settings = ServiceSettings { verify_period: Duration::from_secs(60), ..ServiceSettings::default() };
+    let members = clouds.iter().map(member).collect();
+    let mut bench = Bench::serving(FakeApi::new(), Arc::clone(&clouds[0]), members, settings);
+    for cloud in &clouds {
+        bench.add(service(cloud.name).with("/spec", "loadBalancerClass", json!(format!("{}.io/lb", cloud.name))));
+        bench.sync(cloud.name).await;
+    }
+    clouds[1].fail("get", "blue", vec![failure(Reaction::Retry, "down"); 3]);
+    let (queue, _keys) = tokio::sync::mpsc::channel(64);
+    let (_ready, is_ready) = tokio::sync::watch::channel(true);
+    let mut verifying = Box::pin(verify::run(&bench.syncer, queue, is_ready));
+    for rounds in 1..=4 {
+        while clouds[1].count("get") < rounds {
+            assert!(tokio::time::timeout(Duration::from_secs(1), &mut verifying).await.is_err());
+        }
+        let told = bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0;
+        assert_eq!(told, rounds == 4 && clouds[0].count("get") > 0, "{rounds}");
+    }
+    assert!(clouds[0].count("get") > 1);
+}

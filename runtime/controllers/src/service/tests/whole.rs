@@ -391,6 +391,23 @@ async fn a_service_that_was_seen_with_a_class_of_somebody_else_is_theirs_until_t
         .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_services_of_others_are_forgotten_when_they_are_gone_or_created_anew() {
+    let mut bench = Bench::new();
+    let theirs = || finalized("web").with("/spec", "loadBalancerClass", json!("other.io/lb"));
+    bench.add(theirs());
+    bench.syncer.notice(&key("web"));
+    let seen = bench.syncer.store.get(&key("web")).unwrap();
+    assert!(bench.syncer.memory.is_theirs(&key("web"), &seen));
+    // Another one of the same name, as a manager before a migration left it.
+    bench.api.destroy_service("web");
+    bench.add(finalized("web").with("/spec", "type", json!("ClusterIP")).with("/metadata", "uid", json!("another")));
+    bench.syncer.notice(&key("web"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["delete web"]);
+    assert!(!bench.syncer.memory.is_theirs(&key("web"), &seen));
+}
+
 /// The limit of a run is about work: of many that wait for one lock, the last ones would never get it.
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_for_a_lock_or_a_place_longer_than_a_run_may_take_is_served_in_turn() {
