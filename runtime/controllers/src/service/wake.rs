@@ -17,8 +17,9 @@ use super::backends::{Backends, Watched};
 use super::fingerprint::Record;
 use super::memory::Key;
 use super::metrics::PassTimer;
+use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
-use super::sync::{Syncer, Work};
+use super::sync::Syncer;
 use super::verify;
 use crate::store::FirstList;
 
@@ -148,6 +149,7 @@ fn all(syncer: &Syncer) -> Vec<Key> {
 
 /// Whether there may be anything to do about a Service: most of a cluster's have nothing to do with load balancers.
 fn is_concerned(syncer: &Syncer, key: &Key) -> bool {
+    syncer.notice(key);
     let known = syncer.memory.with(key, |_| ()).is_some();
     known
         || syncer.store.get(key).is_some_and(|service| {

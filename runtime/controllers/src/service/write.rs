@@ -132,9 +132,19 @@ impl ServiceWriter {
             patch.insert("$setElementOrder/finalizers".into(), json!(order));
         }
         if let (Some(patch), None) = (patch.as_object_mut(), Record::of(service)) {
-            patch.insert("annotations".into(), json!({ ENSURED: record.to_string() }));
+            patch.insert("annotations".into(), json!({ ENSURED: record.text(service) }));
         }
         self.patch(service, json!({ "metadata": patch })).await
+    }
+
+    /// Whether the API server says that the Service is gone, or another one has its name. Nothing but metadata is read, so a
+    /// Service that cannot be decoded is there.
+    pub(crate) async fn is_gone(&self, service: &Service) -> Result<bool, ApiError> {
+        match self.0.read(GET, self.api(service).get_metadata(&service.name_any())).await {
+            Ok(live) => Ok(live.metadata.uid != service.metadata.uid),
+            Err(ApiError::NotFound) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes what differs.

@@ -71,6 +71,44 @@ async fn a_process_that_is_killed_at_any_step_of_a_deletion_leaves_nothing() {
     assert!((4..60).contains(&killed), "{killed} of 60 were killed on the way");
 }
 
+/// The record of the old state would say of a half-changed load balancer that all is well.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_killed_at_any_step_and_then_taken_back_is_undone() {
+    let mut killed = 0;
+    for turns in 0..60 {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        until_done(&mut bench).await;
+        let before = json!({ "spec": bench.json("web")["spec"] });
+        bench.edit("web", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
+        killed += usize::from(killed_after(&bench, turns).await.is_none());
+        bench.edit("web", &before);
+        let mut bench = bench.restart();
+        until_done(&mut bench).await;
+        assert_eq!(bench.cloud.balancers()["web uid-web"].ports, [80], "killed after {turns} turns");
+    }
+    assert!((4..60).contains(&killed), "{killed} of 60 were killed on the way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_without_an_end_ends_at_the_limit_of_a_run() {
+    let cloud = FakeBalancers { delay: Duration::from_secs(3_600), ..FakeBalancers::default() };
+    let mut settings = ServiceSettings { call_timeout: Duration::from_secs(7_200), ..ServiceSettings::default() };
+    settings.queue.max_run = Duration::from_secs(900);
+    let mut bench = Bench::with(cloud, settings);
+    bench.add(service("web"));
+    for deletes in [false, true] {
+        if deletes {
+            bench.delete("web");
+        }
+        let begun = tokio::time::Instant::now();
+        assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+        assert_eq!(begun.elapsed().as_secs(), 900);
+        let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
+        assert!(told.contains("was not done within 900s"), "{told}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn conflicts_on_every_write_put_it_off_and_break_nothing() {
     let mut bench = Bench::new();

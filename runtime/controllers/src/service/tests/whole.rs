@@ -349,6 +349,85 @@ async fn drift_is_found_within_four_thirds_of_the_period_with_and_without_a_surv
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_address_is_found_by_the_verification_without_a_survey_and_written_without_a_change() {
+    let mut world = World::new(FakeBalancers::default()).service(service("web"));
+    world.settings.verify_period = Duration::from_secs(60);
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+            world.cloud.change("web", |balancer| balancer.ip = "198.51.100.7".into());
+            seconds(2 * 80).await;
+            let status = world.api.service("web").unwrap()["status"].clone();
+            assert_eq!(status["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
+            assert_eq!(world.cloud.count("ensure"), 1);
+            // It is there, and has none any more: only the provider can say why.
+            world.cloud.script("get", "web", [ccm_cloud::Outcome::default()]);
+            seconds(2 * 80).await;
+            assert_eq!(world.cloud.count("ensure"), 2);
+        })
+        .await;
+}
+
+/// QUIRK-19 by way of another type, which takes the class away.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_was_seen_with_a_class_of_somebody_else_is_theirs_until_they_let_go() {
+    let theirs = finalized("web").with("/spec", "loadBalancerClass", json!("other.io/lb"));
+    let mut world = World::new(FakeBalancers::default()).service(theirs);
+    world
+        .run(async |world: &mut World| {
+            seconds(1).await;
+            world.api.edit_service("web", &json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } }));
+            seconds(5).await;
+            assert_eq!((world.cloud.calls().len(), world.api.count("PATCH")), (0, 0));
+            // They have cleaned up; from now on it is a Service like any other.
+            world.api.edit_service("web", &json!({ "metadata": { "finalizers": null } }));
+            seconds(1).await;
+            world.api.edit_service("web", &json!({ "spec": { "type": "LoadBalancer" } }));
+            world.addressed(&["web".into()]).await;
+            world.api.edit_service("web", &json!({ "spec": { "type": "ClusterIP" } }));
+            seconds(5).await;
+            assert_eq!(world.cloud.calls(), ["ensure web", "delete web"]);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_services_of_others_are_forgotten_when_they_are_gone_or_created_anew() {
+    let mut bench = Bench::new();
+    let theirs = || finalized("web").with("/spec", "loadBalancerClass", json!("other.io/lb"));
+    bench.add(theirs());
+    bench.syncer.notice(&key("web"));
+    let seen = bench.syncer.store.get(&key("web")).unwrap();
+    assert!(bench.syncer.memory.is_theirs(&key("web"), &seen));
+    // Another one of the same name, as a manager before a migration left it.
+    bench.api.destroy_service("web");
+    bench.add(finalized("web").with("/spec", "type", json!("ClusterIP")).with("/metadata", "uid", json!("another")));
+    bench.syncer.notice(&key("web"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["delete web"]);
+    assert!(!bench.syncer.memory.is_theirs(&key("web"), &seen));
+}
+
+/// The limit of a run is about work: of many that wait for one lock, the last ones would never get it.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_lock_or_a_place_longer_than_a_run_may_take_is_served_in_turn() {
+    for locks in [vec!["network".to_owned()], vec![]] {
+        let mut world = World::new(FakeBalancers { locks, ..slow(1_000) });
+        world.settings.queue.max_run = Duration::from_millis(2_500);
+        world.settings.concurrent_syncs = NonZeroUsize::MIN;
+        for name in names(6) {
+            world = world.service(service(&name));
+        }
+        world
+            .run(async |world: &mut World| {
+                let took = world.addressed(&names(6)).await;
+                assert_eq!((took.as_secs(), world.cloud.calls().len()), (6, 6));
+            })
+            .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deleted_service_goes_with_its_load_balancer() {
     let mut world = World::new(slow(100)).service(service("web"));
     world
