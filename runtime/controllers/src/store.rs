@@ -292,7 +292,10 @@ where
                 vec![]
             }
             watcher::Event::InitApply(guard) => {
-                if let Some(object) = self.decoded(guard) {
+                let key = key(&guard);
+                // It exists: whoever takes it for deleted would delete what belongs to it.
+                let object = self.decoded(guard).or_else(|| self.reader.get(&key).map(|old| K::clone(&old)));
+                if let Some(object) = object {
                     self.writer.apply_watcher_event(&watcher::Event::InitApply(object));
                 }
                 vec![]
