@@ -116,7 +116,10 @@ impl Syncer {
             Work::Cleanup(member) => {
                 self.memory.enter(key, &service, member, true);
                 self.memory.waits(key, false);
-                self.cleanup(key, member).await
+                let verdict = self.cleanup(key, member).await;
+                // Another provider may be to have it.
+                let has_moved = is_load_balancer(&service) && !is_deleting(&service);
+                if has_moved && verdict == Verdict::Done { Verdict::After(Duration::ZERO) } else { verdict }
             }
             Work::Nothing => {
                 self.memory.waits(key, false);
@@ -135,11 +138,16 @@ impl Syncer {
     /// nobody serves here is not touched, unless it says itself that one of these providers has its load balancer.
     pub(crate) fn work(&self, key: &Key, service: &Service) -> Work {
         let by_class = self.by_class(class(service));
-        if is_load_balancer(service) && !is_deleting(service) {
-            return by_class.map_or(Work::Nothing, Work::Serve);
-        }
         let recorded = Record::of(service).and_then(|record| self.by_name(&record.provider));
         let remembered = self.memory.with(key, |entry| entry.owned.then_some(entry.member)).flatten();
+        if is_load_balancer(service) && !is_deleting(service) {
+            let Some(member) = by_class else { return Work::Nothing };
+            // With its class it has changed its provider: the old one goes first, or nobody would ever find what it has.
+            return match remembered.or(recorded) {
+                Some(old) if old != member => Work::Cleanup(old),
+                _ => Work::Serve(member),
+            };
+        }
         let finalized = by_class.filter(|_| needs_cleanup(service));
         recorded.or(remembered).or(finalized).map_or(Work::Nothing, Work::Cleanup)
     }
