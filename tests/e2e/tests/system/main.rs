@@ -9,6 +9,10 @@
 //! | `labels` | pairs of old and new labels (2.9, 7.3) |
 //! | `refresh` | addresses ever after (2.10, 7.4, 7.6) |
 //! | `node_lifecycle` | Nodes whose machine is gone or switched off (3, 7.8, 7.9, A-18 to A-21) |
+//! | `services` | whose Services are served, what people are told, restarts that cost nothing (4) |
+//! | `service_faults` | Services, clouds and API servers that change, fail and go in the middle of it |
+//! | `crash_points` | a process that is killed at every step of what it does for a Service |
+//! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
 //! | `whole_cluster` | a firewall that follows Services and Nodes |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
@@ -32,6 +36,7 @@
 mod acceptance;
 mod bytes;
 mod cloud;
+mod crash_points;
 mod credentials;
 mod faults;
 mod flags;
@@ -49,7 +54,11 @@ mod order;
 mod provided_ip;
 mod refresh;
 mod refused;
+mod service_faults;
+mod service_look;
+mod services;
 mod sources;
 mod stage;
 mod waiting;
+mod walkthrough;
 mod whole_cluster;

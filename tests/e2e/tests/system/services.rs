@@ -1,0 +1,333 @@
+//! 4: whose Services are served and by whom, what people are told, and that what is as it should be costs nothing.
+
+use std::time::Duration;
+
+use ccm_cluster::{Settings, await_absent};
+use ccm_e2e::balancer_cloud::{Act, BalancerCloud, Fault, Kind, Requests, When};
+use ccm_e2e::host::component;
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::look::await_event;
+use crate::service_look::{
+    FINALIZER, QUICK, annotated, assert_one_each, await_reason, await_served, await_service, balancing, change,
+    change_unchecked, cloud, delete, ips, is_bare, is_served, owned, readiness, serve, services, the, told, two_nodes,
+};
+use crate::stage::{Actor, LIMIT, Stage, cloudlycke};
+
+/// The class that the second provider serves.
+const SECOND: &str = "cloudlycke.io/second";
+
+fn of_class(class: &str) -> Value {
+    json!({ "spec": { "loadBalancerClass": class } })
+}
+
+/// A host with two providers: that of the cloud that counts first, Cloudlycke for a class.
+fn two_providers(stage: &Stage, cloud: &BalancerCloud) -> Actor {
+    let flags = cloud.flags();
+    let after = |prefix: &str| flags.iter().find_map(|flag| flag.strip_prefix(prefix)).unwrap();
+    let file = stage.file(
+        "providers.yaml",
+        json!([
+            {
+                "source": component("guests/balancer.wasm").unwrap(),
+                "grants": {
+                    "endpoints": { "api": after("--endpoint=api=") },
+                    "allowHttp": true,
+                    "allowLoopback": true,
+                },
+                "credentials": { "token": after("--credential=token=") },
+            },
+            { "source": cloudlycke(), "loadBalancerClasses": [SECOND] },
+        ])
+        .to_string(),
+    );
+    let providers = format!("--providers={}", file.display());
+    stage.start([providers.as_str()].into_iter().chain(QUICK))
+}
+
+/// A Service, a fault of the cloud that it meets, and what it then says: reason, what is in the cloud's words, what in ours.
+struct Case {
+    name: &'static str,
+    differs: Value,
+    status: Option<u16>,
+    reason: &'static str,
+    said: &'static str,
+    ours: &'static str,
+}
+
+impl Case {
+    fn new(name: &'static str, differs: Value, reason: &'static str, said: &'static str, ours: &'static str) -> Self {
+        Self { name, differs, status: None, reason, said, ours }
+    }
+
+    fn answer(self, status: u16) -> Self {
+        Self { status: Some(status), ..self }
+    }
+}
+
+const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+const PENDING: &str = " (pending): looked at again until the cloud is done";
+const RETRY: &str = " (retry): tried again with back-off";
+const INVALID: &str = " (invalid): not tried again before the Service changes";
+const CONFLICT: &str = " (conflict): tried again with back-off";
+const QUOTA: &str = " (quota): tried again slowly";
+const REFUSED: &str = " (unauthorized): tried again slowly, and at once with other credentials";
+
+#[tokio::test]
+async fn two_providers_share_the_services_by_class_and_say_in_the_same_words_why_one_waits() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    two_nodes(client).await;
+    // Nothing is ever built in this cloud.
+    let cloud = cloud(Duration::from_secs(3_600)).await;
+    let host = two_providers(&stage, &cloud);
+    host.ready().await;
+
+    let second = |differs: Value| {
+        let mut differs = differs;
+        differs["spec"]["loadBalancerClass"] = json!(SECOND);
+        differs
+    };
+    let first = Case::new;
+    let plain = || json!({});
+    let idle = "balancer.example/idle-seconds";
+    let cases = [
+        first("building", plain(), "CloudPending", "lb-000001 is being built", PENDING),
+        first("failing", plain(), "CloudFailed", "planned", RETRY).answer(500),
+        first("poor", plain(), "QuotaExceeded", "planned", QUOTA).answer(402),
+        first("refused", plain(), "CredentialsRefused", "planned", REFUSED).answer(401),
+        first(
+            "idle",
+            annotated([(idle, "soon")]),
+            "InvalidService",
+            "metadata.annotations[balancer.example/idle-seconds]: \"soon\" is not a whole number of seconds",
+            INVALID,
+        ),
+        first(
+            "second-building",
+            second(annotated([("cloudlycke.io/lb-delay", "1h")])),
+            "CloudPending",
+            "provisioning, ready in ",
+            PENDING,
+        ),
+        first(
+            "second-failing",
+            second(annotated([("cloudlycke.io/lb-fail", "the cloud is upset")])),
+            "CloudFailed",
+            "the cloud is upset",
+            RETRY,
+        ),
+        first(
+            "second-outside",
+            second(annotated([("cloudlycke.io/lb-address", "192.0.2.1")])),
+            "InvalidService",
+            "metadata.annotations[cloudlycke.io/lb-address]: address 192.0.2.1 is outside the pool",
+            INVALID,
+        ),
+    ];
+    for Case { name, differs, status, reason, said, ours } in cases {
+        if let Some(status) = status {
+            let of = Requests::Of(Kind::Create);
+            cloud.plan(Fault { of, nth: 1, when: When::Before, act: Act::Answer(status) });
+        }
+        serve(client, name, differs).await;
+        let message = await_reason(client, name, reason).await;
+        assert!(message.contains(said) && message.ends_with(ours), "{name}: {message}");
+        if reason == "CloudPending" {
+            let told = told(client, name).await;
+            assert!(told.iter().all(|line| line.starts_with("Normal ")), "{name}: {told:?}");
+        } else {
+            let event = await_event(client, name, "Warning", "SyncLoadBalancerFailed", &[said, ours]).await;
+            assert_eq!(event, format!("Error syncing load balancer: {message}"), "{name}");
+        }
+        // Also what waits for a minute, or for its owner.
+        delete(client, name).await;
+        await_absent(&services(client), name, LIMIT).await.unwrap();
+    }
+
+    // Found before anybody is asked, and what is there stays.
+    for (name, differs) in [("ranges", plain()), ("second-ranges", second(plain()))] {
+        serve(client, name, differs).await;
+        await_service(client, name, |service| readiness(service).is_some()).await;
+        change_unchecked(client, name, &annotated([(RANGES, "10.0.0.0/8,soon")])).await;
+        let message = await_reason(client, name, "InvalidService").await;
+        let said = format!(
+            "failed to read the Service: metadata.annotations[{RANGES}]: \"soon\" is no range of addresses: 10.0.0.0/8 or \
+             2001:db8::/32 would be{INVALID}"
+        );
+        assert_eq!(message, said, "{name}");
+        await_event(client, name, "Warning", "SyncLoadBalancerFailed", &[&said]).await;
+    }
+    assert_eq!(owned(&cloud, &the(client, "ranges").await).len(), 1);
+    assert_eq!(ips(&the(client, "second-ranges").await).len(), 1);
+    for name in ["ranges", "second-ranges"] {
+        delete(client, name).await;
+        await_absent(&services(client), name, LIMIT).await.unwrap();
+    }
+
+    // An address that somebody has.
+    serve(client, "holder", second(annotated([("cloudlycke.io/lb-address", "203.0.113.7")]))).await;
+    assert_eq!(ips(&await_served(client, "holder").await), ["203.0.113.7"]);
+    serve(client, "late", second(annotated([("cloudlycke.io/lb-address", "203.0.113.7")]))).await;
+    let message = await_reason(client, "late", "CloudConflict").await;
+    assert!(message.contains("in use by default/holder") && message.ends_with(CONFLICT), "{message}");
+
+    // Nobody's class is nobody's Service.
+    let strange = serve(client, "strange", of_class("another.example/class")).await;
+    serve(client, "plain", plain()).await;
+    await_reason(client, "plain", "CloudPending").await;
+    let owners: Vec<String> = cloud.balancers().into_iter().map(|balancer| balancer.spec.owner).collect();
+    assert_eq!(owners, [the(client, "plain").await.uid().unwrap()], "those of the class never came here");
+    assert_eq!(the(client, "strange").await, strange);
+    assert_eq!(told(client, "strange").await, [""; 0]);
+    host.end().await;
+}
+
+/// What was there at the start of a process: the versions of all Services, and what the cloud was asked for.
+struct Before {
+    services: Vec<Service>,
+    reads: usize,
+    writes: usize,
+}
+
+impl Before {
+    async fn now(stage: &Stage, cloud: &BalancerCloud) -> Self {
+        let services = services(stage.client()).list(&Default::default()).await.unwrap().items;
+        Self { services, reads: cloud.reads(), writes: cloud.write_requests() }
+    }
+}
+
+#[tokio::test]
+async fn a_restart_with_nothing_changed_writes_nothing_and_does_not_hold_up_a_new_service() {
+    let stage = Stage::with(Settings { audit: true, ..Settings::default() }).await;
+    let client = stage.client();
+    two_nodes(client).await;
+    let cloud = cloud(Duration::ZERO).await;
+    let first = balancing(&stage, &cloud, &[]);
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        serve(client, name, json!({ "spec": { "externalTrafficPolicy": "Local" } })).await;
+    }
+    for name in names {
+        await_served(client, name).await;
+    }
+    assert_eq!(cloud.write_requests(), names.len(), "one write per load balancer");
+    first.end().await;
+
+    // Without a survey, which not every provider has, nothing is asked either.
+    for (round, flags, reads) in [("surveyed", &[][..], 1), ("not surveyed", &["--service-survey-timeout=0s"], 0)] {
+        let before = Before::now(&stage, &cloud).await;
+        let host = balancing(&stage, &cloud, flags);
+        host.ready().await;
+        let new = format!("new-{reads}");
+        serve(client, &new, json!({})).await;
+        await_served(client, &new).await;
+        // All the others were in the queue before it, and have been looked at when nothing is left there.
+        let idle = |waiting: f64| waiting == 0.0;
+        host.await_count("workqueue_depth", &["name=\"service\""], LIMIT, idle).await.unwrap();
+        host.events_written().await;
+        host.end().await;
+        assert_eq!(cloud.write_requests() - before.writes, 1, "{round}: only the new one is made");
+        // The online check of the provider, the survey, and what the new one asks.
+        assert!(cloud.reads() - before.reads <= reads + 2, "{round}: {} reads", cloud.reads() - before.reads);
+        for service in &before.services {
+            assert_eq!(the(client, &service.name_any()).await, *service, "{round}");
+        }
+    }
+    let written = stage.cluster.writes().unwrap();
+    let about = |name: &str| {
+        let of_host = written.iter().filter(|write| write.user == stage.user() && write.name == name);
+        of_host.filter(|write| write.resource.starts_with("services")).count()
+    };
+    // The finalizer; then address, record and condition in one.
+    assert_eq!(names.map(about), [2; 5]);
+    assert_one_each(client, &cloud).await;
+}
+
+/// QUIRK-19: upstream takes the finalizer from whatever has it.
+#[tokio::test]
+async fn a_service_of_another_classs_controller_keeps_its_finalizer_and_its_status() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    two_nodes(client).await;
+    let cloud = cloud(Duration::ZERO).await;
+    let host = balancing(&stage, &cloud, &[]);
+    let mut foreign = of_class("another.example/class");
+    foreign["metadata"] = json!({ "finalizers": [FINALIZER] });
+    let mut kept = vec![];
+    for name in ["stays", "goes", "turns"] {
+        serve(client, name, foreign.clone()).await;
+        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.9" }] } } });
+        let patch = Patch::Merge(&status);
+        services(client).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+    delete(client, "goes").await;
+    change(client, "turns", &json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
+    for name in ["stays", "goes"] {
+        kept.push(the(client, name).await);
+    }
+    // Whoever has the finalizer and no class is upstream's, and ours.
+    serve(client, "own", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
+    await_served(client, "own").await;
+    delete(client, "own").await;
+    await_absent(&services(client), "own", LIMIT).await.unwrap();
+    await_service(client, "turns", is_bare).await;
+    host.events_written().await;
+    for service in &kept {
+        assert_eq!(the(client, &service.name_any()).await, *service);
+        assert_eq!(told(client, &service.name_any()).await, [""; 0]);
+    }
+    assert_eq!(cloud.balancers().len(), 0);
+    host.end().await;
+}
+
+/// The class of a Service cannot be changed, but its type can, and back. A process that sees nothing of the moment between once
+/// let the new provider overwrite what the old one's load balancer is found by.
+#[tokio::test]
+async fn a_service_that_changes_its_class_while_nobody_looks_leaves_nothing_at_the_provider_that_had_it() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    two_nodes(client).await;
+    let cloud = cloud(Duration::ZERO).await;
+    let mut host = two_providers(&stage, &cloud);
+    let of_second = |service: &Service| ips(service).iter().any(|ip| ip.starts_with("203.0.113."));
+    for restarts in [false, true] {
+        let name = |what: &str| format!("{what}-{}", if restarts { "restart" } else { "sleep" });
+        let names = ["to-second", "from-second", "to-nobody"].map(name);
+        for (name, class) in names.iter().zip([None, Some(SECOND), None]) {
+            serve(client, name, class.map_or(json!({}), of_class)).await;
+        }
+        for name in &names {
+            await_served(client, name).await;
+        }
+        assert_eq!(cloud.balancers().len(), 2);
+        host.signal(if restarts { "KILL" } else { "STOP" }).await.unwrap();
+        for (name, class) in names.iter().zip([json!(SECOND), json!(null), json!("another.example/class")]) {
+            change(client, name, &json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
+            change(client, name, &json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } })).await;
+        }
+        if restarts {
+            host.wait(LIMIT).await.unwrap();
+            host = two_providers(&stage, &cloud);
+        } else {
+            host.signal("CONT").await.unwrap();
+        }
+        let [to_second, from_second, to_nobody] = &names;
+        await_service(client, to_second, |service| is_served(service) && of_second(service)).await;
+        let back = await_service(client, from_second, |service| is_served(service) && !of_second(service)).await;
+        // What nobody serves here may be an operator's mistake: its load balancer goes with it, not before.
+        let kept = the(client, to_nobody).await;
+        cloud.await_balancers(LIMIT, |all| all.len() == 2).await.unwrap();
+        assert_eq!((owned(&cloud, &back).len(), owned(&cloud, &kept).len()), (1, 1));
+        for name in &names {
+            delete(client, name).await;
+            await_absent(&services(client), name, LIMIT).await.unwrap();
+        }
+        assert_eq!(cloud.balancers().len(), 0);
+    }
+    host.end().await;
+}
