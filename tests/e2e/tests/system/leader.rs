@@ -5,11 +5,12 @@ use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
-use ccm_cluster::{NodeFixture, Settings, User, Write, poll_until, register_nodes};
+use ccm_cluster::{NodeFixture, Settings, User, Write, await_object, poll_until, register_nodes};
+use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Kind, Requests, When};
 use ccm_e2e::host::{Host, component};
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
 use kube::api::{ListParams, PostParams};
@@ -55,12 +56,10 @@ impl Arena {
         let mut binding = all.get("wasm-ccm").await.unwrap();
         (binding.metadata, binding.subjects) = (named(RIVAL), subjects.clone());
         all.create(&PostParams::default(), &binding).await.unwrap();
-        for namespace in ["kube-system", "default"] {
-            let all: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-            let mut binding = all.get("wasm-ccm").await.unwrap();
-            (binding.metadata, binding.subjects) = (named(RIVAL), subjects.clone());
-            all.create(&PostParams::default(), &binding).await.unwrap();
-        }
+        let all: Api<RoleBinding> = Api::namespaced(client.clone(), "kube-system");
+        let mut binding = all.get("wasm-ccm").await.unwrap();
+        (binding.metadata, binding.subjects) = (named(RIVAL), subjects);
+        all.create(&PostParams::default(), &binding).await.unwrap();
         Self(stage)
     }
 
@@ -235,6 +234,46 @@ async fn a_leader_that_is_told_to_stop_finishes_and_the_next_one_leads_at_once()
     let (old, new) = (arena.work_of(&first), arena.work_of(&second));
     assert!(!old.is_empty() && !new.is_empty());
     assert!(old.last().unwrap().received < new[0].received, "{:?} {:?}", old.last(), new[0]);
+}
+
+/// The Lease was released although the cloud could still carry out what was under way.
+#[tokio::test]
+async fn a_leader_whose_cloud_is_slow_when_it_is_told_to_stop_leaves_its_lease_to_end_by_itself() {
+    let arena = Arena::new().await;
+    let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
+    let (client, provider) = (arena.client(), component("guests/balancer.wasm").unwrap());
+    let flags = cloud.flags();
+    // With shorter times the end of the Lease, not of the controllers, would end the request.
+    let flags: Vec<&str> = DEFAULT.into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let [first, second] = arena.users();
+    arena.register("n1").await;
+    let mut leader = arena.host_with(&first, &provider, &flags);
+    await_leader(&leader, LIMIT).await;
+    let standby = arena.host_with(&second, &provider, &flags);
+    await_standby(&standby).await;
+    let created = Fault { of: Requests::Of(Kind::Create), nth: 1, when: When::After, act: Act::Hold };
+    let mut created = cloud.plan(created);
+    let web = json!({
+        "metadata": { "name": "web" },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }], "selector": { "app": "web" } },
+    });
+    let services: Api<Service> = Api::namespaced(client.clone(), "default");
+    services.create(&PostParams::default(), &serde_json::from_value(web).unwrap()).await.unwrap();
+    created.reached(LIMIT).await.unwrap();
+
+    let code = leader.terminate().await.unwrap().code();
+    assert_eq!(code, Some(1), "{}", leader.log_text());
+    let waited = await_leader(&standby, LIMIT).await;
+    assert!(waited > Duration::from_secs(8), "{waited:?}");
+    let log = leader.log_text();
+    assert!(log.contains("the Lease is not released") && !log.contains("Lease released"), "{log}");
+    assert!(log.contains("service controller: queue service: 1 runs were given up before they had ended"), "{log}");
+    let has_address = |web: &Service| {
+        let status = web.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+        status.is_some_and(|ingress| !ingress.is_empty())
+    };
+    await_object(&services, "web", LIMIT, has_address).await.unwrap();
+    assert_eq!(cloud.balancers().len(), 1, "the next leader found it");
 }
 
 /// Lets the thread of the election run only when no other thread of the machine's first core wants to, and all threads of
