@@ -134,3 +134,40 @@ fn answers_are_checked() {
         "no headers"
     );
 }
+
+/// The table of `openapi/README.md`: each is against the official document, and allowed here.
+#[test]
+fn every_deviation_is_needed_and_does_what_it_says() {
+    let official = Document::read(OFFICIAL, "[]").unwrap();
+    let rule = r#"{"entry_protocol":"tcp","entry_port":80,"target_protocol":"tcp","target_port":80}"#;
+    let balancer = |region: &str, rest: &str| {
+        format!(r#"{{"name":"a","region":"{region}","droplet_ids":[1],"forwarding_rules":[{rule}]{rest}}}"#)
+    };
+    let subnet = r#","subnet_uuid":"c33931f2-a26a-4e61-b85c-4e95a2ec431b""#;
+    let icmp = r#"[{"protocol":"icmp","destinations":{"addresses":["::/0"]}}]"#;
+    let tagged = r#"{"resources":[{"resource_id":"x","resource_type":"load_balancer"}]}"#;
+    for (deviation, method, path, query, body) in [
+        ("P1", "POST", "/v2/load_balancers", "", balancer("nyc3", r#","tags":["k8s:x"]"#)),
+        ("P1", "PUT", "/v2/load_balancers/x", "", balancer("nyc3", r#","tags":["k8s:x"]"#)),
+        ("P1", "POST", "/v2/load_balancers", "", balancer("nyc3", r#","validate_only":true"#)),
+        ("P1", "POST", "/v2/load_balancers", "", balancer("nyc3", subnet)),
+        ("P1", "POST", "/v2/load_balancers", "", balancer("nyc3", r#","health_check":{"proxy_protocol":true}"#)),
+        ("P2", "POST", "/v2/load_balancers", "", balancer("nyc3", r#","ip":"192.0.2.1""#)),
+        ("P3", "POST", "/v2/load_balancers", "", balancer("atl1", "")),
+        ("P4", "GET", "/v2/load_balancers", "names=a&names=b&uuids=x", String::new()),
+        ("P5", "POST", "/v2/firewalls", "", format!(r#"{{"name":"fw","tags":["a"],"outbound_rules":{icmp}}}"#)),
+        ("P6", "POST", "/v2/tags/k8s:x/resources", "", tagged.to_owned()),
+    ] {
+        let asked = |document: &Document| {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let asked = document.asked(&method, path, query, &json_headers(), body.as_bytes()).unwrap();
+            [asked.refused, asked.strangers].concat()
+        };
+        assert!(!asked(&official).is_empty(), "{deviation} {body}: the document allows it");
+        assert_eq!(asked(&document()), [""; 0], "{deviation} {body}");
+    }
+    let tcp =
+        r#"{"name":"fw","tags":["a"],"outbound_rules":[{"protocol":"tcp","destinations":{"addresses":["::/0"]}}]}"#;
+    assert!(!ask("POST", "/v2/firewalls", "", tcp).unwrap().refused.is_empty(), "P5 is for icmp alone");
+    assert!(!ask("POST", "/v2/tags", "", r#"{"name":"a b"}"#).unwrap().refused.is_empty(), "P7");
+}
