@@ -187,6 +187,6 @@ _tools:
 
     # Any Go from 1.21 on fetches the version that go.mod names.
     if [ -z "${KUBEBUILDER_ASSETS:-}" ] && ! (cd tests/cluster/control-plane && go version) >/dev/null 2>&1; then
-        missing "Go 1.26, which builds the control plane of the tests" "install it (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok"
+        missing "Go 1.26, which builds the control plane of the tests, and runs clients of vendors" "install it (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok"
     fi
     exit "$missing"
