@@ -292,6 +292,9 @@ pub(crate) fn ids_by_name<'a>(names: impl Iterator<Item = &'a str>) -> Result<BT
 
 /// The regions of these droplets in order, each once; for [`crate::region`].
 pub(crate) fn regions_of(names: &[String]) -> Result<Vec<String>, Failure> {
+    if names.is_empty() {
+        return Ok(vec![]);
+    }
     let listing = Listing::of(droplets::all(SHARE)?);
     let region = |name: &String| match listing.named(name) {
         Some(Answered::Found(droplet)) => Some(droplet.region.slug),

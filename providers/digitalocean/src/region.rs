@@ -32,6 +32,14 @@ pub(crate) fn of_new(config: &Config, droplets: &[u64]) -> Result<String, Failur
     })
 }
 
+/// That of the cluster's droplets, where it is one and can be asked.
+pub(crate) fn of_nodes(nodes: &[String]) -> Option<String> {
+    match find::regions_of(nodes).ok()?.as_slice() {
+        [region] => Some(region.clone()),
+        _ => None,
+    }
+}
+
 /// What is wrong with the setting, or with leaving it out.
 ///
 /// # Errors

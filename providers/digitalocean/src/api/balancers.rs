@@ -165,6 +165,9 @@ pub(crate) struct Balancer {
     pub(crate) network: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) network_stack: String,
+    /// `None` where the cloud does not tell.
+    #[serde(default)]
+    pub(crate) tags: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
