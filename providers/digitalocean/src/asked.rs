@@ -4,7 +4,7 @@
 
 mod reader;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use ccm_sdk::types::{self, Failure, Problem, Service, TrafficPolicy};
 
