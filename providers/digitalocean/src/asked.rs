@@ -94,16 +94,6 @@ pub(crate) enum HealthTarget {
 const KUBE_PROXY: u16 = 10_256;
 const HEALTH_PATH: &str = "/healthz";
 
-impl Asked {
-    /// # Errors
-    ///
-    /// All that is wrong, in one failure about the first.
-    pub(crate) fn of(service: &Service) -> Result<Self, Failure> {
-        let (asked, problems) = read(service);
-        refusal(problems).map_or(Ok(asked), Err)
-    }
-}
-
 /// One failure for all that is fatal.
 pub(crate) fn refusal(problems: Vec<Problem>) -> Option<Failure> {
     let mut fatal = problems.into_iter().filter(|problem| problem.fatal);

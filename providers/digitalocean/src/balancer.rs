@@ -115,7 +115,7 @@ fn make(config: &Config, service: &Service, backends: &[Backend], done: &mut Don
     note(service, &balancer, done);
     let work = Work { config, service, asked: &asked };
     let plan = work.plan(&balancer, &backends::members(backends)?, done)?;
-    work.change(balancer, &plan, wanted::differences, done)
+    work.change(&balancer, &plan, wanted::differences, done)
 }
 
 fn follow_nodes(
@@ -134,7 +134,7 @@ fn follow_nodes(
     let droplets = |has: &Balancer, wants: &Spec| {
         if wanted::members_differ(has, wants) { vec!["droplets".to_owned()] } else { vec![] }
     };
-    work.change(balancer, &plan, droplets, done)
+    work.change(&balancer, &plan, droplets, done)
 }
 
 /// All that can be said without the cloud.
@@ -252,14 +252,14 @@ impl Work<'_> {
 
     fn change(
         &self,
-        balancer: Balancer,
+        balancer: &Balancer,
         plan: &Spec,
         differences: impl Fn(&Balancer, &Spec) -> Vec<String>,
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Failure> {
-        let differences = differences(&balancer, plan);
+        let differences = differences(balancer, plan);
         if balancer.status != "active" || differences.is_empty() {
-            return settled(&balancer, self.asked, done);
+            return settled(balancer, self.asked, done);
         }
         let Some(changed) = balancers::replace(&balancer.id, plan)? else {
             // A 404 may be about the certificate.
@@ -363,7 +363,7 @@ fn standing(config: &Config, all: &[Balancer], members: &[Member], wish: &Wish) 
         Ok(asked) => asked,
         Err(failure) => return Standing::Unknown(failure),
     };
-    let Some(balancer) = lookup::among(all, &wish.service, &asked) else { return Standing::Missing };
+    let Some(balancer) = among(all, &wish.service, &asked) else { return Standing::Missing };
     let work = Work { config, service: &wish.service, asked: &asked };
     let plan = match work.plan(balancer, &members, &mut done) {
         Ok(plan) => plan,

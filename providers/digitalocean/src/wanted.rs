@@ -13,7 +13,7 @@ use crate::api::balancers::{Balancer, HealthCheck, Rule, Spec, Sticky};
 use crate::asked::Asked;
 use crate::backends::{self, Chosen};
 use crate::config::Config;
-use crate::kind::{Kind, Network, Stack};
+use crate::kind::{self, Kind, Network, Stack};
 
 /// What cannot be changed once it is made, but for what the load balancer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         name: asked.name.clone(),
         algorithm: asked.algorithm,
         region: fixed.region.clone(),
-        size: asked.size.map(crate::kind::Size::text),
+        size: asked.size.map(kind::Size::text),
         size_unit: asked.size_unit,
         kind: fixed.kind.text(),
         forwarding_rules,
@@ -129,11 +129,11 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         },
         sticky_sessions: match &asked.cookie {
             Some(cookie) => Sticky {
-                kind: "cookies".to_owned(),
+                kind: kind::Sticky::Cookies.text().to_owned(),
                 cookie_name: cookie.name.clone(),
                 cookie_ttl_seconds: Some(cookie.ttl_seconds),
             },
-            None => Sticky { kind: "none".to_owned(), ..Sticky::default() },
+            None => Sticky { kind: kind::Sticky::None.text().to_owned(), ..Sticky::default() },
         },
         droplet_ids: nodes.map(|nodes| nodes.ids.clone()).unwrap_or_default(),
         tags: vec![],
@@ -219,7 +219,8 @@ fn health_differs(has: &HealthCheck, wants: &HealthCheck) -> bool {
 }
 
 fn sticky(sticky: &Sticky) -> Option<(&str, i64)> {
-    (sticky.kind == "cookies").then(|| (sticky.cookie_name.as_str(), sticky.cookie_ttl_seconds.unwrap_or(0)))
+    (sticky.kind == kind::Sticky::Cookies.text())
+        .then(|| (sticky.cookie_name.as_str(), sticky.cookie_ttl_seconds.unwrap_or(0)))
 }
 
 /// DigitalOcean's default.

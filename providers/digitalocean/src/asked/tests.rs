@@ -4,6 +4,14 @@ use ccm_sdk::types::{ServicePort, ServiceType};
 
 use super::*;
 
+impl Asked {
+    /// As `ensure` reads it.
+    pub(crate) fn of(service: &Service) -> Result<Self, Failure> {
+        let (asked, problems) = read(service);
+        refusal(problems).map_or(Ok(asked), Err)
+    }
+}
+
 /// A TCP port of 80 on node port 30000.
 pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
     Service {

@@ -46,7 +46,7 @@ pub(crate) fn changed(id: &str, changes: Value) -> Value {
     balancer
 }
 
-pub(crate) fn one(balancer: Value) -> Reply {
+pub(crate) fn one(balancer: &Value) -> Reply {
     Reply::json(200, json!({ "load_balancer": balancer }).to_string())
 }
 
@@ -111,7 +111,7 @@ fn do_040_041_one_is_found_by_the_name_asked_for_or_by_the_default_name_and_rena
     let named = service(&[(names::NAME, "my-lb")]);
     let _cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"name": "my-lb"}))]));
     assert_eq!(addresses(&ensure(&config(), &named, &nodes())), both());
-    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&balancer("lb-1")));
     let done = ensure(&config(), &named, &nodes());
     assert_eq!(done.outcome.changes, ["changed lb-1: name"]);
     assert_eq!(body(&cloud, 1)["name"], "my-lb");
@@ -119,7 +119,7 @@ fn do_040_041_one_is_found_by_the_name_asked_for_or_by_the_default_name_and_rena
 
 #[test]
 fn do_042_046_with_an_id_one_question_is_enough() {
-    let cloud = FakeCloud::new().on(GET, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
     assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
     assert_eq!(routes(&cloud), [GET]);
 }
@@ -141,7 +141,7 @@ fn do_047_141_142_a_new_one_is_made_once_and_its_id_written_at_once() {
     let config = Config { tag: Some("k8s:c-1".to_owned()), vpc: Some("v-1".to_owned()), ..config() };
     let cloud = FakeCloud::new()
         .on(LIST, many(&[]))
-        .on(POST, one(changed("lb-1", json!({"status": "new", "ip": "", "ipv6": null}))));
+        .on(POST, one(&changed("lb-1", json!({"status": "new", "ip": "", "ipv6": null}))));
     let done = ensure(&config, &service(&[]), &nodes());
     assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
     assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
@@ -178,9 +178,9 @@ fn do_132_to_140_everything_that_is_asked_for_is_sent() {
         (names::DENY_RULES, "ip:1.2.3.4"),
     ];
     let mut service = service(&annotations);
-    service.ports = vec![crate::asked::tests::port(80, 30_080), crate::asked::tests::port(443, 30_443)];
+    service.ports = vec![asked::tests::port(80, 30_080), asked::tests::port(443, 30_443)];
     service.source_ranges = vec!["1.2.0.0/16".to_owned()];
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
     let done = ensure(&config(), &service, &nodes());
     assert_eq!(done.warnings, []);
     let sent = body(&cloud, 1);
@@ -209,14 +209,14 @@ fn do_132_to_140_everything_that_is_asked_for_is_sent() {
         assert_eq!(sent[field], expected, "{field}");
     }
     let slug = [(names::SIZE_SLUG, "lb-medium")];
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(balancer("lb-1")));
-    ensure(&config(), &crate::asked::tests::service(&slug), &nodes());
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
+    ensure(&config(), &asked::tests::service(&slug), &nodes());
     assert_eq!(body(&cloud, 1)["size"], "lb-medium");
 }
 
 #[test]
 fn do_048_one_that_is_gone_is_made_again_and_people_are_told_of_the_new_address() {
-    let cloud = FakeCloud::new().on(GET, not_found()).on(LIST, many(&[])).on(POST, one(balancer("lb-2")));
+    let cloud = FakeCloud::new().on(GET, not_found()).on(LIST, many(&[])).on(POST, one(&balancer("lb-2")));
     let done = ensure(&config(), &settled_service(&[]), &nodes());
     assert_eq!(routes(&cloud), [GET, LIST, POST]);
     assert_eq!(written(&done), [(names::ID, Some("lb-2"))]);
@@ -244,12 +244,12 @@ fn a_creation_whose_answer_was_lost_is_found_by_its_name_and_made_no_second_time
 #[test]
 fn do_052_053_054_an_address_of_ones_own_is_for_a_new_one_and_a_subnet_for_all() {
     let own = [(names::IP, " 203.0.113.5"), (names::SUBNET, "s-1")];
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
     ensure(&config(), &service(&own), &nodes());
     let sent = body(&cloud, 1);
     assert_eq!((&sent["ip"], &sent["subnet_uuid"]), (&json!("203.0.113.5"), &json!("s-1")));
     let cloud =
-        FakeCloud::new().on(GET, one(changed("lb-1", json!({"droplet_ids": []})))).on(PUT, one(balancer("lb-1")));
+        FakeCloud::new().on(GET, one(&changed("lb-1", json!({"droplet_ids": []})))).on(PUT, one(&balancer("lb-1")));
     ensure(&config(), &settled_service(&own), &nodes());
     let sent = body(&cloud, 1);
     assert_eq!((sent.get("ip"), &sent["subnet_uuid"]), (None, &json!("s-1")));

@@ -26,6 +26,9 @@ fn built(kind: Kind, annotations: &[(&str, &str)], ports: &[ServicePort]) -> Res
     Ok(rules.iter().map(text).collect())
 }
 
+/// Number, annotations, ports, rules.
+type Case = (u16, Vec<(&'static str, &'static str)>, Vec<ServicePort>, Vec<&'static str>);
+
 #[test]
 fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
     let p80 = port(80, 30_000);
@@ -39,7 +42,7 @@ fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
     let cookies = [(names::STICKY_TYPE, "cookies"), (names::STICKY_NAME, "c"), (names::STICKY_TTL, "300")];
     let with_cookies = |more: &[(&'static str, &'static str)]| [&cookies[..], more].concat();
     let secured = ["http 80 http 30000", "https 443 http 30001 c-1"];
-    let cases: Vec<(u16, Vec<(&str, &str)>, Vec<ServicePort>, Vec<&str>)> = vec![
+    let cases: Vec<Case> = vec![
         (82, vec![], vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
         (83, vec![http], vec![p80.clone()], vec!["http 80 http 30000"]),
         (84, vec![http2, CERT], vec![p80.clone()], vec!["http2 80 http 30000 c-1"]),

@@ -24,10 +24,8 @@ fn after(asked: &[(&str, &str)], has: &str, known: &[(&str, &str, &str)]) -> Vec
     for change in [ensure, update_backends] {
         let mut differs = secured(has);
         differs["droplet_ids"] = json!([]);
-        let mut cloud = FakeCloud::new()
-            .always(GET, one(differs.clone()))
-            .always(LIST, many(&[differs]))
-            .on(PUT, one(secured("any")));
+        let mut cloud =
+            FakeCloud::new().always(GET, one(&differs)).always(LIST, many(&[differs])).on(PUT, one(&secured("any")));
         for id in ["c-1", "c-2"] {
             let found = known.iter().find(|(known, _, _)| *known == id);
             let reply = found.map_or_else(not_found, |(id, name, kind)| certificate(id, name, kind));
@@ -48,13 +46,17 @@ fn after(asked: &[(&str, &str)], has: &str, known: &[(&str, &str, &str)]) -> Vec
     written
 }
 
+/// Number, annotations, what the load balancer has, certificates that exist, what it has then.
+type Case =
+    (u16, Vec<(&'static str, &'static str)>, &'static str, Vec<(&'static str, &'static str, &'static str)>, Value);
+
 #[test]
 fn do_181_to_190_the_certificate_of_a_load_balancer() {
     const LE: &str = "lets_encrypt";
     let tls = (names::TLS_PORTS, "80");
     let one = (names::CERTIFICATE_ID, "c-1");
     let name = (names::CERTIFICATE_NAME, "web");
-    let cases: Vec<(u16, Vec<(&str, &str)>, &str, Vec<(&str, &str, &str)>, Value)> = vec![
+    let cases: Vec<Case> = vec![
         (181, vec![tls, one], "c-1", vec![("c-1", "web", LE)], json!("c-1")),
         (182, vec![tls, one], "c-2", vec![("c-1", "web", LE), ("c-2", "web", LE)], json!("c-2")),
         (183, vec![tls, one], "c-2", vec![("c-2", "web", LE)], json!("c-2")),
@@ -75,7 +77,7 @@ fn do_181_to_190_the_certificate_of_a_load_balancer() {
 fn a_name_that_no_certificate_has_is_told_and_nothing_is_written() {
     let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_NAME, "web")];
     let cloud = FakeCloud::new()
-        .on(GET, one(secured("c-2")))
+        .on(GET, one(&secured("c-2")))
         .on("api GET /v2/certificates", Reply::json(200, r#"{"certificates": [], "meta": {"total": 0}}"#));
     let told = ensure(&config(), &settled_service(&asked), &nodes()).outcome.failure.expect("it is missing");
     assert!(told.message.contains("certificate with name: \"web\" not found"), "{}", told.message);
@@ -86,7 +88,7 @@ fn a_name_that_no_certificate_has_is_told_and_nothing_is_written() {
 #[test]
 fn a_certificate_that_cannot_be_asked_for_stops_the_change() {
     let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
-    let cloud = FakeCloud::new().on(GET, one(secured("c-2"))).on("api GET /v2/certificates/c-2", Reply::status(500));
+    let cloud = FakeCloud::new().on(GET, one(&secured("c-2"))).on("api GET /v2/certificates/c-2", Reply::status(500));
     assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())).0, Reaction::Retry);
     assert_eq!(cloud.lines().len(), 2);
 }

@@ -20,7 +20,7 @@ fn a_difference_is_one_write_of_the_whole() {
         (json!({"firewall": {"allow": ["ip:1.2.3.4"]}}), "who is let in"),
         (json!({"firewall": {"deny": ["ip:1.2.3.4"]}}), "who is kept out"),
     ] {
-        let cloud = FakeCloud::new().on(GET, one(changed("lb-1", has))).on(PUT, one(balancer("lb-1")));
+        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has))).on(PUT, one(&balancer("lb-1")));
         let done = ensure(&config(), &settled_service(&[]), &nodes());
         assert_eq!((addresses(&done), &done.outcome.changes), (both(), &vec![format!("changed lb-1: {what}")]));
         assert_eq!(routes(&cloud), [GET, PUT]);
@@ -39,7 +39,7 @@ fn what_the_cloud_does_not_tell_or_tells_otherwise_does_not_differ() {
             "response_timeout_seconds": 5, "healthy_threshold": 5, "unhealthy_threshold": 3}}),
         json!({"vpc_uuid": "v-1", "network_stack": "IPV4", "project_id": "p"}),
     ] {
-        let cloud = FakeCloud::new().on(GET, one(changed("lb-1", has)));
+        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has)));
         assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
         assert_eq!(routes(&cloud), [GET]);
     }
@@ -54,7 +54,7 @@ fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
     ] {
         let has = changed("lb-1", json!({"status": status, "ip": "", "ipv6": "", "droplet_ids": []}));
         for change in [ensure, update_backends] {
-            let cloud = FakeCloud::new().always(GET, one(has.clone())).always(LIST, many(&[has.clone()]));
+            let cloud = FakeCloud::new().always(GET, one(&has)).always(LIST, many(std::slice::from_ref(&has)));
             let done = change(&config(), &settled_service(&[]), &nodes());
             assert_eq!(failure(&done), expected, "{status}");
             assert_eq!(done.warnings.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), warned);
@@ -62,8 +62,8 @@ fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
         }
     }
     let _cloud = FakeCloud::new()
-        .on(GET, one(changed("lb-1", json!({"droplet_ids": []}))))
-        .on(PUT, one(changed("lb-1", json!({"status": "new"}))));
+        .on(GET, one(&changed("lb-1", json!({"droplet_ids": []}))))
+        .on(PUT, one(&changed("lb-1", json!({"status": "new"}))));
     let done = ensure(&config(), &settled_service(&[]), &nodes());
     assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
 }
@@ -76,7 +76,7 @@ fn those_that_wait_for_an_address_share_one_listing() {
     assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
     assert_eq!((routes(&cloud), cloud.requests()[0].share_ms), (vec![LIST.to_owned()], 1_000));
     // Made a moment ago, and not in the listing yet.
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(GET, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(GET, one(&balancer("lb-1")));
     assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
     assert_eq!(routes(&cloud), [LIST, GET]);
 }
@@ -86,7 +86,7 @@ fn do_273_a_busy_one_is_looked_at_again_without_alarm() {
     let busy =
         r#"{"id": "forbidden", "message": "Load Balancer can't be updated while it processes previous actions"}"#;
     let _cloud =
-        FakeCloud::new().on(GET, one(changed("lb-1", json!({"droplet_ids": []})))).on(PUT, Reply::json(403, busy));
+        FakeCloud::new().on(GET, one(&changed("lb-1", json!({"droplet_ids": []})))).on(PUT, Reply::json(403, busy));
     let done = ensure(&config(), &settled_service(&[]), &nodes());
     assert_eq!((failure(&done), done.warnings), ((Reaction::Pending, Some(15_000)), vec![]));
 }
@@ -95,7 +95,7 @@ fn do_273_a_busy_one_is_looked_at_again_without_alarm() {
 fn do_274_a_missing_certificate_is_no_missing_load_balancer() {
     let with = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-9")];
     let has = changed("lb-1", json!({"type": "REGIONAL"}));
-    let cloud = FakeCloud::new().always(GET, one(has)).on(PUT, not_found());
+    let cloud = FakeCloud::new().always(GET, one(&has)).on(PUT, not_found());
     let done = ensure(&config(), &settled_service(&with), &nodes());
     let told = done.outcome.failure.expect("it is missing");
     assert!(told.message.contains("certificate c-9"), "{}", told.message);
@@ -109,7 +109,7 @@ fn do_274_a_missing_certificate_is_no_missing_load_balancer() {
 #[test]
 fn one_that_goes_between_look_and_change_is_a_conflict() {
     let _cloud = FakeCloud::new()
-        .on(GET, one(changed("lb-1", json!({"droplet_ids": []}))))
+        .on(GET, one(&changed("lb-1", json!({"droplet_ids": []}))))
         .on(PUT, not_found())
         .on(GET, not_found());
     assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Conflict);
@@ -117,7 +117,7 @@ fn one_that_goes_between_look_and_change_is_a_conflict() {
 
 #[test]
 fn do_049_276_what_cannot_be_changed_is_told_and_the_annotation_stays() {
-    let cloud = FakeCloud::new().on(GET, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
     let asked = [(names::TYPE, "REGIONAL"), (names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "IPV4")];
     let config = Config { vpc: Some("v-2".to_owned()), ..config() };
     let done = ensure(&config, &settled_service(&asked), &nodes());
@@ -135,21 +135,21 @@ fn do_277_the_type_of_an_old_one_counts_before_the_default() {
         json!({"type": "REGIONAL", "droplet_ids": [1], "network_stack": "IPV4",
         "forwarding_rules": [{"entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 30000}]}),
     );
-    let _cloud = FakeCloud::new().on(GET, one(has));
+    let _cloud = FakeCloud::new().on(GET, one(&has));
     let done = ensure(&config(), &settled_service(&[]), &[backend(1, &["i4"])]);
     assert_eq!((addresses(&done), done.warnings), (both(), vec![]));
 }
 
 #[test]
 fn a_global_one_is_not_taken() {
-    let _cloud = FakeCloud::new().on(GET, one(changed("lb-1", json!({"type": "GLOBAL"}))));
+    let _cloud = FakeCloud::new().on(GET, one(&changed("lb-1", json!({"type": "GLOBAL"}))));
     assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Conflict);
 }
 
 #[test]
 fn do_260_nodes_without_address_yet_leave_the_droplets_as_they_are() {
     for change in [ensure, update_backends] {
-        let cloud = FakeCloud::new().always(GET, one(balancer("lb-1"))).always(LIST, many(&[balancer("lb-1")]));
+        let cloud = FakeCloud::new().always(GET, one(&balancer("lb-1"))).always(LIST, many(&[balancer("lb-1")]));
         let done = change(&config(), &settled_service(&[]), &[backend(100, &[]), backend(9, &["i4"])]);
         assert_eq!((addresses(&done), cloud.lines().len()), (both(), 1));
         assert_eq!(done.warnings[0].0, CONFIG_ERROR);
@@ -159,7 +159,7 @@ fn do_260_nodes_without_address_yet_leave_the_droplets_as_they_are() {
 #[test]
 fn without_nodes_a_load_balancer_becomes_empty() {
     let empty = changed("lb-1", json!({"droplet_ids": []}));
-    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(empty));
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&empty));
     let done = update_backends(&config(), &settled_service(&[]), &[]);
     assert_eq!(addresses(&done), both());
     assert_eq!(body(&cloud, 1)["droplet_ids"], json!([]));
@@ -167,7 +167,7 @@ fn without_nodes_a_load_balancer_becomes_empty() {
 
 #[test]
 fn nodes_that_come_and_go_are_one_write_and_nothing_else_is_compared() {
-    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(balancer("lb-1")));
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&balancer("lb-1")));
     let mut more = nodes();
     more.push(backend(102, &["e4"]));
     let done = update_backends(&config(), &settled_service(&[]), &more);
@@ -199,10 +199,8 @@ fn every_request_of_a_change_may_fail_and_the_next_call_mends_it() {
         Reply::lost(ccm_sdk::http::TransportReason::Timeout, true),
     ] {
         for at in [GET, PUT] {
-            let _cloud = FakeCloud::new()
-                .on(at, reply.clone())
-                .always(GET, one(differs.clone()))
-                .always(PUT, one(balancer("lb-1")));
+            let _cloud =
+                FakeCloud::new().on(at, reply.clone()).always(GET, one(&differs)).always(PUT, one(&balancer("lb-1")));
             let done = ensure(&config(), &settled_service(&[]), &nodes());
             assert!(matches!(failure(&done).0, Reaction::Retry | Reaction::Throttled), "{at}: {reply:?}");
             assert_eq!((written(&done), &done.outcome.changes), (vec![], &vec![]));
