@@ -2,10 +2,10 @@
 //!
 //! | Nodes | asked |
 //! |---|---|
-//! | a few | each by ID, or by name where it has no provider ID |
+//! | a few | each by ID, or by name where it has no provider ID; answers are shared |
 //! | more | one listing, shared with others that ask at the same time |
 //! | not in the listing | a listing of those with GPUs, then each by ID |
-//! | before a Node is deleted | by ID, and whether the token still sees the account |
+//! | that are said to be gone | once more by ID, in this call, and whether the token still sees the account |
 //!
 //! Only a 404 to a question by ID says that a droplet is gone.
 
@@ -154,35 +154,49 @@ fn by_id(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
             open.push((*id, answer));
         }
     }
+    // Nodes in trouble are asked about every few seconds; what is there need not be asked for as often.
+    if need != Need::Proof {
+        let requests = open.iter().map(|(id, _)| droplets::get(*id).share(SHARE)).collect();
+        let mut gone = vec![];
+        for ((id, answer), reply) in open.into_iter().zip(send_all(requests)) {
+            match reply.and_then(droplets::one) {
+                Ok(None) => gone.push((id, answer)),
+                reply => *answer = Some(answered(id, reply)),
+            }
+        }
+        open = gone;
+    }
     if open.is_empty() {
         return;
     }
+    // That one is gone must be said in this very call, to a token that sees droplets.
     let mut requests: Vec<_> = open.iter().map(|(id, _)| droplets::get(*id)).collect();
-    if need == Need::Proof {
-        requests.push(droplets::look());
-    }
+    requests.push(droplets::look());
     let mut replies = send_all(requests);
-    let sees =
-        if need == Need::Proof { replies.pop().map_or(Ok(()), |look| look.and_then(Answer::done)) } else { Ok(()) };
+    let sees = replies.pop().map_or(Ok(()), |look| look.and_then(Answer::done));
     for ((id, answer), reply) in open.into_iter().zip(replies) {
-        *answer = Some(match reply.and_then(droplets::one) {
-            Ok(Some(droplet)) if droplet.id == id => Answered::Found(droplet),
-            Ok(Some(droplet)) => {
-                let message = format!("asked for droplet {id}, the answer is about droplet {}", droplet.id);
-                Answered::Unknown(Failure::retry(message))
-            }
-            Ok(None) => match &sees {
-                Ok(()) => Answered::Absent,
-                Err(failure) => Answered::Unknown(Failure {
-                    message: format!(
-                        "the token sees no droplets any more, so a missing one proves nothing: {}",
-                        failure.message
-                    ),
-                    ..failure.clone()
-                }),
-            },
-            Err(failure) => Answered::Unknown(failure),
+        *answer = Some(match (answered(id, reply.and_then(droplets::one)), &sees) {
+            (Answered::Absent, Err(failure)) => Answered::Unknown(Failure {
+                message: format!(
+                    "the token sees no droplets any more, so a missing one proves nothing: {}",
+                    failure.message
+                ),
+                ..failure.clone()
+            }),
+            (answered, _) => answered,
         });
+    }
+}
+
+fn answered(id: u64, reply: Result<Option<Droplet>, Failure>) -> Answered {
+    match reply {
+        Ok(Some(droplet)) if droplet.id == id => Answered::Found(droplet),
+        Ok(Some(droplet)) => {
+            let message = format!("asked for droplet {id}, the answer is about droplet {}", droplet.id);
+            Answered::Unknown(Failure::retry(message))
+        }
+        Ok(None) => Answered::Absent,
+        Err(failure) => Answered::Unknown(failure),
     }
 }
 
