@@ -29,7 +29,7 @@ impl Syncer {
             let Some(error) = error else { return Verdict::After(Duration::ZERO) };
             // With what the provider wants to be written: that alone is no reason for another try.
             let purpose = self.deletion(key, &service, member);
-            self.note(key, &service, &error).await;
+            self.note(key, &service, purpose, &error).await;
             let verdict = self.later(key, purpose, None, &error);
             self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
             return verdict;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, ENSURED, Record, Target, is_copy};
-use super::memory::{Doubt, Key, Unsaid};
+use super::memory::{Doubt, Key, Purpose, Unsaid};
 use super::predicates::has_finalizer;
 use super::sync::{Job, Syncer, set};
 use super::write::{Changes, Written};
@@ -105,8 +105,11 @@ impl Syncer {
     /// `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
     async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
         let descriptor = self.descriptor(job)?;
-        let begun = Record::begun(&descriptor.name);
-        let is_certain = Record::of(&job.service).is_some_and(|record| record.spec.is_some());
+        let record = Record::of(&job.service);
+        let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
+        let addresses = record.and_then(|record| record.addresses);
+        let addresses = addresses.unwrap_or_else(|| fingerprint::addresses(&job.view.ingress));
+        let begun = Record::begun(&descriptor.name, Some(addresses));
         let mut annotations = BTreeMap::new();
         if is_copy(&job.service) {
             let names = job.service.metadata.annotations.iter().flatten().map(|(name, _)| name);
@@ -189,7 +192,7 @@ impl Syncer {
 
     async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
         let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
-        self.note(key, &job.service, &error).await;
+        self.note(key, &job.service, job.purpose(), &error).await;
         let verdict = self.later(key, job.purpose(), is_update.then_some(job.target.backends), &error);
         let (reason, what) = if is_update {
             log_names(&job, &error);
@@ -211,7 +214,9 @@ impl Syncer {
         descriptor: &Descriptor,
     ) -> Verdict {
         let Target { spec, backends } = job.target;
-        let record = Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends) };
+        let addresses = Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress)));
+        let record =
+            Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends), addresses };
         annotations.insert(ENSURED.into(), Some(record.text(&job.service)));
         let changes = Changes { annotations, ingress, readiness: Some(Readiness::ensured()) };
         match self.writer.set(&job.service, &changes).await {
@@ -229,6 +234,9 @@ impl Syncer {
         self.memory.with(key, |entry| {
             entry.succeeded();
             entry.unwritten.clear();
+            if job.is_repair {
+                entry.repaired = Some(Instant::now());
+            }
         });
         if self.memory.waits(key, false) {
             self.got_address(&job.service);
@@ -249,7 +257,7 @@ impl Syncer {
 
     /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
     /// in memory until it can.
-    pub(crate) async fn note(&self, key: &Key, service: &Service, error: &SyncError) {
+    pub(crate) async fn note(&self, key: &Key, service: &Service, purpose: Purpose, error: &SyncError) {
         let Some(readiness) = Readiness::failed(error) else { return };
         let Some((mut annotations, doubt, condition, owned)) =
             self.memory.with(key, |entry| (entry.unwritten.clone(), entry.doubt, entry.condition, entry.owned))
@@ -260,14 +268,15 @@ impl Syncer {
         let record = Record::of(service).filter(|_| owned).and_then(|record| match doubt {
             Doubt::None => None,
             Doubt::Backends => Some(Record { backends: None, ..record }),
-            Doubt::All => Some(Record::begun(&record.provider)),
+            Doubt::All => Some(Record { spec: None, backends: None, ..record }),
         });
         if let Some(record) = record {
             annotations.insert(ENSURED.into(), Some(record.text(service)));
         }
         // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
         let is_tried = error.reaction() != Reaction::Invalid.as_str();
-        let young = is_tried && condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
+        let young = is_tried
+            && condition.is_some_and(|(of, at)| of == purpose && at.elapsed() < self.settings.condition_interval);
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,
@@ -284,7 +293,7 @@ impl Syncer {
                 self.memory.with(key, |entry| {
                     entry.unwritten.clear();
                     if is_news {
-                        entry.condition = Some(Instant::now());
+                        entry.condition = Some((purpose, Instant::now()));
                     }
                 });
             }

@@ -78,8 +78,10 @@ pub(crate) struct Entry {
     pub(crate) standing: Option<(Target, Standing)>,
     pub(crate) unsaid: Option<Unsaid>,
     pub(crate) warnings: Warnings,
-    /// When the condition was written last.
-    pub(crate) condition: Option<Instant>,
+    /// When the condition was written last, and what was to be reached then.
+    pub(crate) condition: Option<(Purpose, Instant)>,
+    /// When a status that somebody else had changed was put right last.
+    pub(crate) repaired: Option<Instant>,
     /// The pass that waits for this Service.
     pub(crate) pass: Option<Arc<PassTimer>>,
     /// The provider said that somebody else takes care of it.
@@ -102,6 +104,7 @@ impl Entry {
             unsaid: None,
             warnings: Warnings::default(),
             condition: None,
+            repaired: None,
             pass: None,
             is_elsewhere: false,
             attempt: None,
@@ -119,6 +122,13 @@ impl Entry {
             // Nodes that come and go must not hurry what waits for the cloud.
             false => Some(Verdict::After(left)),
         }
+    }
+
+    /// When the status was put right less than `pause` ago: how long that lasts. Another writer that does not give in must not
+    /// cost a call each time.
+    pub(crate) fn must_not_repair(&self, pause: Duration) -> Option<Verdict> {
+        let left = pause.checked_sub(self.repaired?.elapsed()).filter(|left| !left.is_zero())?;
+        Some(Verdict::After(left))
     }
 
     /// A try has failed, `backends` if those are to blame. Returns when the next one is.

@@ -214,3 +214,17 @@ async fn the_condition_keeps_the_time_of_its_last_change_and_those_of_others() {
     assert_eq!((&third[0], &third[1]["status"]), (&others[0], &json!("True")));
     assert_ne!(third[1]["lastTransitionTime"], first[1]["lastTransitionTime"]);
 }
+
+/// What the user reads must be about what the user wrote.
+#[tokio::test(start_paused = true)]
+async fn another_text_for_another_state_of_the_service_is_written_at_once() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    for text in ["text 1", "text 2"] {
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": text } } }));
+        bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, text)]);
+        bench.sync("web").await;
+        let message = bench.condition("web")["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(text), "{message}");
+    }
+}
