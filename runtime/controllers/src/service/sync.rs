@@ -33,6 +33,9 @@ use crate::reaction::{self, MIN_SLOW_RETRY};
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "service-controller";
 
+/// Reason and beginning of the usual warning, as upstream.
+pub(crate) const NOT_SYNCED: (&str, &str) = ("SyncLoadBalancerFailed", "Error syncing load balancer");
+
 /// Everything that a sync uses, shared by all of them.
 pub(crate) struct Syncer {
     pub(crate) store: Store<Service>,
@@ -203,6 +206,7 @@ impl Syncer {
         }
         if job.step == Step::Nothing && has_finalizer(&job.service) {
             self.memory.with(key, |entry| entry.succeeded());
+            self.memory.not_ready(key, None);
             return Verdict::Done;
         }
         let turn = match &job.wrong {
@@ -294,9 +298,28 @@ impl Syncer {
 
     /// A try to serve a Service has failed: says so in Events, and when the next one is.
     pub(crate) async fn not_served(&self, key: &Key, job: &Job, error: SyncError) -> Verdict {
-        self.note(key, &job.service, job.purpose(), &error).await;
-        let verdict = self.later(key, job.purpose(), None, &error);
-        self.warn(key, &job.service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
+        self.report(key, &job.service, job.purpose(), None, NOT_SYNCED, &error).await
+    }
+
+    /// A try has failed, or the cloud is still at work: says so on the Service and in Events, and when the next one is.
+    /// `backends` are those that are to blame, if they are; a `warning` is its reason and what has failed.
+    pub(crate) async fn report(
+        &self,
+        key: &Key,
+        service: &Service,
+        purpose: Purpose,
+        backends: Option<fingerprint::Digest>,
+        warning: (&str, &str),
+        error: &SyncError,
+    ) -> Verdict {
+        let is_noted = self.note(key, service, purpose, error).await;
+        let verdict = self.later(key, purpose, backends, error);
+        // The condition does not stand in what `kubectl describe` shows of a Service.
+        if is_noted && error.is_pending() && self.is_news(key, &condition::told(error, "")) {
+            let message = condition::told(error, &format!("looked at again{}", after(verdict)));
+            self.tell(service, Severity::Normal, "LoadBalancerPending", message).await;
+        }
+        self.warn(key, service, warning, error.next_try(), error, verdict).await;
         verdict
     }
 
@@ -325,30 +348,35 @@ impl Syncer {
         self.memory.with(key, |entry| entry.failed(purpose, backends, verdict, queue)).unwrap_or(verdict)
     }
 
-    /// Warns of a failure, unless the same was said lately.
-    pub(crate) async fn warn(&self, key: &Key, service: &Service, reason: &str, what: &str, error: &SyncError) {
-        let usual = || reaction::describe(error.verdict(self.settings.slow_retry));
-        let next = error.next_try().map_or_else(usual, ToOwned::to_owned);
-        self.warn_of(key, service, reason, (what, &next), error).await;
-    }
-
-    /// As [`warn`](Self::warn): `what` has failed, and what comes next in other words than the usual ones.
-    pub(crate) async fn warn_of(
+    /// Warns of a failure, unless the same was said lately: `next` says what comes next in words that are the same each time,
+    /// `verdict` when.
+    pub(crate) async fn warn(
         &self,
         key: &Key,
         service: &Service,
-        reason: &str,
-        (what, next): (&str, &str),
+        (reason, what): (&str, &str),
+        next: Option<&str>,
         error: &SyncError,
+        verdict: Verdict,
     ) {
         if !error.deserves_warning() {
             return;
         }
-        let message = format!("{what}: {}", condition::told(error, next));
-        if self.is_news(key, &message) {
-            tracing::warn!(error = message, "load balancer not synced");
-            self.tell(service, Severity::Warning, reason, message).await;
+        let usual = || reaction::describe(error.verdict(self.settings.slow_retry));
+        if !self
+            .is_news(key, &format!("{what}: {}", condition::told(error, &next.map_or_else(usual, ToOwned::to_owned))))
+        {
+            return;
         }
+        let next = match (next, verdict) {
+            (Some(next), Verdict::After(_)) => format!("{next}, next{}", after(verdict)),
+            (None, Verdict::After(_)) => format!("tried again{}", after(verdict)),
+            (next, _) => next.map_or_else(usual, ToOwned::to_owned),
+        };
+        let message = format!("{what}: {}", condition::told(error, &next));
+        let retry_in = if let Verdict::After(delay) = verdict { Some(delay) } else { None };
+        tracing::warn!(error = message, ?retry_in, "load balancer not synced");
+        self.tell(service, Severity::Warning, reason, message).await;
     }
 
     /// Whether a warning was not given lately.
@@ -422,6 +450,14 @@ fn step(
         (true, true) => Step::Adopt(ingress.to_vec()),
         (true, false) => Step::Update,
         (false, _) => Step::Ensure { drift: None },
+    }
+}
+
+/// When something is done again, for people.
+fn after(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::After(delay) => format!(" in {:.0} s", delay.as_secs_f64().ceil()),
+        _ => String::new(),
     }
 }
 
