@@ -1,10 +1,11 @@
 //! Cases 130 to 156: what a change of the Nodes leads to.
 
-use ccm_cloud::Reaction;
+use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
 
 use super::*;
 use crate::service::backends::Watched;
+use crate::testing::Log;
 
 /// Services with these names, all ensured for `n0` and `n1`.
 async fn serving(names: &[&str]) -> Bench {
@@ -236,4 +237,18 @@ async fn a_pass_is_measured_until_its_last_service_was_tried() {
     assert_eq!(bench.scraped(count), 1.0);
     assert_eq!(bench.scraped("service_controller_nodesync_latency_seconds_sum"), 3.0);
     bench.catch_up();
+}
+
+/// Five hundred load balancers must not be five hundred lines whenever a Node joins.
+#[tokio::test(start_paused = true)]
+async fn a_pass_is_one_line_of_the_log() {
+    let mut bench = serving(&["a", "b", "c"]).await;
+    let changed = || Outcome { changes: vec!["members of pool-1".into()], ..Outcome::default() };
+    for name in ["a", "b", "c"] {
+        bench.cloud.script("update", name, [changed()]);
+    }
+    let log = Log::start();
+    bench.pass(nodes(&["n0"])).await;
+    let lines = log.lines("INFO");
+    assert!(lines.len() == 1 && lines[0].contains("hosts=1 services=3"), "{lines:?}");
 }
