@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use ccm_cloud::{Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
-use tokio::time::Duration;
+use tokio::time::{Duration, Instant};
 
 use super::ensure::is_written;
 use super::error::{SLOWLY, SyncError, Task};
 use super::fingerprint::{self, Digest, ENSURED};
 use super::memory::{Doubt, Key, Purpose};
 use super::ownership::Work;
-use super::sync::Syncer;
+use super::sync::{NOT_SYNCED, Syncer};
 use super::write::Written;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
@@ -29,10 +29,7 @@ impl Syncer {
             let Some(error) = error else { return Verdict::After(Duration::ZERO) };
             // With what the provider wants to be written: that alone is no reason for another try.
             let purpose = self.deletion(key, &service, member);
-            self.note(key, &service, &error).await;
-            let verdict = self.later(key, purpose, None, &error);
-            self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
-            return verdict;
+            return self.report(key, &service, purpose, None, NOT_SYNCED, &error).await;
         }
         // Annotations may have been written meanwhile.
         let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
@@ -44,7 +41,7 @@ impl Syncer {
             Err(error) => {
                 let error = SyncError::Api { task: Task::RemoveFinalizer, error };
                 let verdict = self.later(key, purpose, None, &error);
-                self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
+                self.warn(key, &service, NOT_SYNCED, None, &error, verdict).await;
                 return verdict;
             }
         };
@@ -52,7 +49,9 @@ impl Syncer {
             entry.succeeded();
             entry.owned = false;
             entry.unwritten.clear();
+            entry.wanted = Some(Instant::now());
         });
+        self.memory.not_ready(key, None);
         self.tell(&service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
         match written {
             // The store is behind until it has this.
@@ -106,17 +105,17 @@ impl Syncer {
             Err(None) => Verdict::After(Duration::ZERO),
             Err(Some(error)) => {
                 let purpose = self.deletion(key, service, member);
-                let (reason, what) = ("DeleteLoadBalancerFailed", "Error deleting load balancer");
+                let warning = ("DeleteLoadBalancerFailed", "Error deleting load balancer");
                 match error.verdict(slow) {
                     // Nobody can change it any more, and one of the same name may wait.
                     Verdict::Change => {
                         let verdict = self.later_at(key, purpose, None, &error, Verdict::After(slow));
-                        self.warn_of(key, service, reason, (what, SLOWLY), &error).await;
+                        self.warn(key, service, warning, Some(SLOWLY), &error, verdict).await;
                         verdict
                     }
                     _ => {
                         let verdict = self.later(key, purpose, None, &error);
-                        self.warn(key, service, reason, what, &error).await;
+                        self.warn(key, service, warning, error.next_try(), &error, verdict).await;
                         verdict
                     }
                 }

@@ -16,6 +16,18 @@ pub(crate) const READY: &str = "LoadBalancerReady";
 /// Most bytes of a failure, which leaves room for what is done about it: the same text goes into an Event.
 const MAX_ERROR: usize = 800;
 
+/// Reasons of a Service that is not ready.
+pub(crate) const REASONS: [&str; 8] = [
+    "CloudFailed",
+    "CloudThrottled",
+    "CloudPending",
+    "CredentialsRefused",
+    "InvalidService",
+    "CloudConflict",
+    "QuotaExceeded",
+    "Unsupported",
+];
+
 /// What the condition should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Readiness {
@@ -79,8 +91,11 @@ pub(crate) enum Difference {
     Other,
 }
 
-/// The error, its reaction and the next try.
+/// The error, its reaction and the next try; or that the cloud is at work, which is no error.
 pub(crate) fn told(error: &SyncError, next: &str) -> String {
+    if let (true, SyncError::Cloud { failure, .. }) = (error.is_pending(), error) {
+        return format!("the cloud is at work: {}: {next}", cut(&failure.to_string(), MAX_ERROR));
+    }
     format!("{} ({}): {next}", cut(&error.to_string(), MAX_ERROR), error.reaction())
 }
 

@@ -7,16 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::Instant;
 
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, ENSURED, Record, Target, is_copy};
-use super::memory::{Doubt, Key, Unsaid};
+use super::memory::{Doubt, Key, Purpose, Unsaid};
 use super::predicates::has_finalizer;
-use super::sync::{Job, Syncer, set};
+use super::sync::{Job, NOT_SYNCED, Syncer, set};
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
 use crate::write_gate::ApiError;
@@ -105,8 +104,11 @@ impl Syncer {
     /// `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
     async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
         let descriptor = self.descriptor(job)?;
-        let begun = Record::begun(&descriptor.name);
-        let is_certain = Record::of(&job.service).is_some_and(|record| record.spec.is_some());
+        let record = Record::of(&job.service);
+        let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
+        let addresses = record.and_then(|record| record.addresses);
+        let addresses = addresses.unwrap_or_else(|| fingerprint::addresses(&job.view.ingress));
+        let begun = Record::begun(&descriptor.name, Some(addresses));
         let mut annotations = BTreeMap::new();
         if is_copy(&job.service) {
             let names = job.service.metadata.annotations.iter().flatten().map(|(name, _)| name);
@@ -146,8 +148,11 @@ impl Syncer {
     /// A call has ended, or need not be made: writes down what has come of it.
     async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
         let Some(descriptor) = self.descriptor(&job) else { return Verdict::Backoff };
-        if !outcome.changes.is_empty() {
-            tracing::info!(changes = ?outcome.changes, "changed in the cloud");
+        match task {
+            _ if outcome.changes.is_empty() => {}
+            // The pass has a line for all of them.
+            Task::Update => tracing::debug!(changes = ?outcome.changes, "changed in the cloud"),
+            _ => tracing::info!(changes = ?outcome.changes, "changed in the cloud"),
         }
         let annotations = self.remember(key, &descriptor, outcome.annotations);
         for (name, value) in &annotations {
@@ -182,6 +187,7 @@ impl Syncer {
     async fn elsewhere(&self, key: &Key, job: &Job, failure: &Failure, task: Task) -> Verdict {
         tracing::debug!(%failure, "left to another controller");
         self.memory.with(key, |entry| entry.is_elsewhere = true);
+        self.memory.not_ready(key, None);
         self.memory.waits(key, false);
         let error = SyncError::Cloud { task, failure: failure.clone() };
         self.later(key, job.purpose(), None, &error)
@@ -189,16 +195,14 @@ impl Syncer {
 
     async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
         let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
-        self.note(key, &job.service, &error).await;
-        let verdict = self.later(key, job.purpose(), is_update.then_some(job.target.backends), &error);
-        let (reason, what) = if is_update {
+        let warning = if is_update {
             log_names(&job, &error);
             ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
         } else {
-            ("SyncLoadBalancerFailed", "Error syncing load balancer")
+            NOT_SYNCED
         };
-        self.warn(key, &job.service, reason, what, &error).await;
-        verdict
+        let backends = is_update.then_some(job.target.backends);
+        self.report(key, &job.service, job.purpose(), backends, warning, &error).await
     }
 
     async fn done(
@@ -211,7 +215,9 @@ impl Syncer {
         descriptor: &Descriptor,
     ) -> Verdict {
         let Target { spec, backends } = job.target;
-        let record = Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends) };
+        let addresses = Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress)));
+        let record =
+            Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends), addresses };
         annotations.insert(ENSURED.into(), Some(record.text(&job.service)));
         let changes = Changes { annotations, ingress, readiness: Some(Readiness::ensured()) };
         match self.writer.set(&job.service, &changes).await {
@@ -229,9 +235,14 @@ impl Syncer {
         self.memory.with(key, |entry| {
             entry.succeeded();
             entry.unwritten.clear();
+            if job.is_repair {
+                entry.repaired = Some(Instant::now());
+            }
         });
-        if self.memory.waits(key, false) {
-            self.got_address(&job.service);
+        self.memory.not_ready(key, None);
+        self.memory.waits(key, false);
+        if let Some(wanted) = self.memory.with(key, |entry| entry.wanted.take()).flatten() {
+            self.metrics.address_delay.observe(wanted.elapsed().as_secs_f64());
         }
         match task {
             Task::Update if job.backends.list.is_empty() => self.no_backends(key, &job.service).await,
@@ -248,26 +259,28 @@ impl Syncer {
     }
 
     /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
-    /// in memory until it can.
-    pub(crate) async fn note(&self, key: &Key, service: &Service, error: &SyncError) {
-        let Some(readiness) = Readiness::failed(error) else { return };
+    /// in memory until it can. Returns whether the Service says something new now.
+    pub(crate) async fn note(&self, key: &Key, service: &Service, purpose: Purpose, error: &SyncError) -> bool {
+        let Some(readiness) = Readiness::failed(error) else { return false };
+        self.memory.not_ready(key, Some(readiness.reason));
         let Some((mut annotations, doubt, condition, owned)) =
             self.memory.with(key, |entry| (entry.unwritten.clone(), entry.doubt, entry.condition, entry.owned))
         else {
-            return;
+            return false;
         };
         // What failed half-way is not what was recorded, even if the Service goes back to that.
         let record = Record::of(service).filter(|_| owned).and_then(|record| match doubt {
             Doubt::None => None,
             Doubt::Backends => Some(Record { backends: None, ..record }),
-            Doubt::All => Some(Record::begun(&record.provider)),
+            Doubt::All => Some(Record { spec: None, backends: None, ..record }),
         });
         if let Some(record) = record {
             annotations.insert(ENSURED.into(), Some(record.text(service)));
         }
         // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
         let is_tried = error.reaction() != Reaction::Invalid.as_str();
-        let young = is_tried && condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
+        let young = is_tried
+            && condition.is_some_and(|(of, at)| of == purpose && at.elapsed() < self.settings.condition_interval);
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,
@@ -276,7 +289,7 @@ impl Syncer {
         let is_news = readiness.is_some();
         let changes = Changes { annotations, ingress: None, readiness };
         match self.writer.set(service, &changes).await {
-            Ok(Written::Gone) => {}
+            Ok(Written::Gone) => false,
             Ok(written) => {
                 if let Written::Changed(written) = written {
                     drop(self.memory.wrote(key, *written));
@@ -284,11 +297,15 @@ impl Syncer {
                 self.memory.with(key, |entry| {
                     entry.unwritten.clear();
                     if is_news {
-                        entry.condition = Some(Instant::now());
+                        entry.condition = Some((purpose, Instant::now()));
                     }
                 });
+                is_news
             }
-            Err(error) => tracing::warn!(%error, "cannot write why the load balancer is not ready"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot write why the load balancer is not ready");
+                false
+            }
         }
     }
 
@@ -325,13 +342,6 @@ impl Syncer {
         let message = "There are no available nodes for LoadBalancer";
         if self.is_news(key, message) {
             self.tell(service, Severity::Warning, "UnAvailableLoadBalancer", message.into()).await;
-        }
-    }
-
-    fn got_address(&self, service: &Service) {
-        if let Some(created) = &service.metadata.creation_timestamp {
-            let age = Timestamp::now().duration_since(created.0).as_secs_f64();
-            self.metrics.address_delay.observe(age.max(0.0));
         }
     }
 }

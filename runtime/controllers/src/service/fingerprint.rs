@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use ccm_cloud::{Backend, Descriptor, Service, ServiceType};
+use ccm_cloud::{Backend, Descriptor, Ingress, Service, ServiceType};
 use k8s_openapi::api::core::v1 as core;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -56,12 +56,19 @@ pub(crate) struct Record {
     pub(crate) provider: String,
     pub(crate) spec: Option<Digest>,
     pub(crate) backends: Option<Digest>,
+    /// The addresses that were written, or stood there when the Service was taken. None: an older release wrote the record.
+    pub(crate) addresses: Option<Digest>,
 }
 
 impl Record {
-    /// Of a load balancer about which nothing is certain.
-    pub(crate) fn begun(provider: &str) -> Self {
-        Self { provider: provider.to_owned(), spec: None, backends: None }
+    /// Of a load balancer about which nothing is certain but that the status has these `addresses`.
+    pub(crate) fn begun(provider: &str, addresses: Option<Digest>) -> Self {
+        Self { provider: provider.to_owned(), spec: None, backends: None, addresses }
+    }
+
+    /// Whether the addresses of the status may be ours.
+    pub(crate) fn confirms(&self, ingress: &[Ingress]) -> bool {
+        self.addresses.is_none_or(|known| known == addresses(ingress))
     }
 
     /// The record of a Service; none where there is none, another version wrote it, or it was written for another Service
@@ -73,7 +80,9 @@ impl Record {
     /// The record as it stands in this Service.
     pub(crate) fn text(&self, service: &core::Service) -> String {
         let text = |digest: Option<Digest>| digest.map_or_else(|| UNKNOWN.to_owned(), |digest| digest.to_string());
-        format!("{VERSION}:{}:{}:{}:{}", self.provider, owner(service), text(self.spec), text(self.backends))
+        let addresses = self.addresses.map(|digest| format!(":{digest}")).unwrap_or_default();
+        let (owner, spec, backends) = (owner(service), text(self.spec), text(self.backends));
+        format!("{VERSION}:{}:{owner}:{spec}:{backends}{addresses}", self.provider)
     }
 }
 
@@ -90,15 +99,19 @@ fn owner(service: &core::Service) -> Digest {
 
 fn read(service: &core::Service) -> Option<(Digest, Record)> {
     let mut parts = service.metadata.annotations.as_ref()?.get(ENSURED)?.split(':');
-    let (Some(VERSION), Some(provider), Some(owner), Some(spec), Some(backends), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+    let (Some(VERSION), Some(provider), Some(owner), Some(spec), Some(backends)) =
+        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return None;
     };
-    if provider.is_empty() {
+    let addresses = match parts.next() {
+        Some(text) => Some(digest(text)?),
+        None => None,
+    };
+    if provider.is_empty() || parts.next().is_some() {
         return None;
     }
-    let record = Record { provider: provider.to_owned(), spec: part(spec)?, backends: part(backends)? };
+    let record = Record { provider: provider.to_owned(), spec: part(spec)?, backends: part(backends)?, addresses };
     Some((digest(owner)?, record))
 }
 
@@ -134,6 +147,13 @@ pub(crate) fn deletion(service: &Service, wrong: Option<&str>, descriptor: &Desc
     Digest::of(&(spec, service.kind == ServiceType::LoadBalancer, service.deleting))
 }
 
+/// The digest of addresses and names of hosts. The rest of an entry does not count: an API server that does not know a field
+/// leaves it out, and would never have what was written.
+pub(crate) fn addresses(ingress: &[Ingress]) -> Digest {
+    let part = |part: &Option<String>| part.clone().filter(|part| !part.is_empty());
+    Digest::of(&ingress.iter().map(|entry| (part(&entry.ip), part(&entry.hostname))).collect::<Vec<_>>())
+}
+
 /// The digest of the backends, which are in order of their names.
 pub(crate) fn backends(backends: &[Backend]) -> Digest {
     let backend = |backend: &Backend| {
@@ -157,10 +177,19 @@ mod tests {
         let (view, _) = cloud_service(&service("web").object());
         let addresses = vec![Address::new(AddressKind::InternalIp, "10.0.0.1")];
         let hosts = [Backend { name: "n0".into(), provider_id: Some("fake://0".into()), addresses }];
-        let digests = [spec(&view, None, &FakeBalancers::default().descriptor(), "c"), backends(&hosts)];
+        let written = [Ingress { ip: Some("192.0.2.1".into()), ..Ingress::default() }];
+        let digests = [
+            spec(&view, None, &FakeBalancers::default().descriptor(), "c"),
+            backends(&hosts),
+            super::addresses(&written),
+        ];
         assert_eq!(
             digests.map(|digest| digest.to_string()),
-            ["9a52b61a5dd212f7a91976cd54f4b9d2", "c7923ea9c8e65c0f22094e43af79f5d9"]
+            [
+                "9a52b61a5dd212f7a91976cd54f4b9d2",
+                "c7923ea9c8e65c0f22094e43af79f5d9",
+                "1726202422b457a27e3ff202c6170839"
+            ]
         );
     }
 
@@ -172,8 +201,9 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_nothing_else_is_one() {
         let digest = Some(Digest::of(&1));
         let web: core::Service = service("web").object();
-        for (spec, backends) in [(None, None), (digest, None), (digest, digest)] {
-            let record = Record { provider: "fake".into(), spec, backends };
+        let rows = [(None, None, None), (digest, None, None), (digest, digest, None), (None, None, digest)];
+        for (spec, backends, addresses) in rows {
+            let record = Record { provider: "fake".into(), spec, backends, addresses };
             let service = recorded(&record.text(&web));
             assert_eq!((Record::of(&service), is_copy(&service)), (Some(record), false));
         }
@@ -186,6 +216,7 @@ mod tests {
             format!("v1::{owner}:-:-"),
             format!("v1:fake:{owner}:-"),
             format!("v1:fake:{owner}:-:-:-"),
+            format!("v1:fake:{owner}:-:-:{zeros}:"),
             format!("v2:fake:{owner}:-:-"),
             format!("v1:fake:{owner}:{zeros}:+{}", &zeros[1..]),
             format!("v1:fake:{owner}:{zeros}0:-"),

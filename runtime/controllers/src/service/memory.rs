@@ -10,13 +10,16 @@ use ccm_cloud::{Ingress, Standing};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::error::Task;
 use super::fingerprint::{Digest, Target};
-use super::metrics::PassTimer;
+use super::metrics::{PassTimer, ReasonLabel, ServiceMetrics};
 use super::predicates::version;
+use super::view::ingress;
+use crate::metrics::now_seconds;
 use crate::queue::{QueueSettings, Verdict};
 use crate::warnings::Warnings;
 
@@ -78,12 +81,18 @@ pub(crate) struct Entry {
     pub(crate) standing: Option<(Target, Standing)>,
     pub(crate) unsaid: Option<Unsaid>,
     pub(crate) warnings: Warnings,
-    /// When the condition was written last.
-    pub(crate) condition: Option<Instant>,
+    /// When the condition was written last, and what was to be reached then.
+    pub(crate) condition: Option<(Purpose, Instant)>,
+    /// When a status that somebody else had changed was put right last.
+    pub(crate) repaired: Option<Instant>,
     /// The pass that waits for this Service.
     pub(crate) pass: Option<Arc<PassTimer>>,
     /// The provider said that somebody else takes care of it.
     pub(crate) is_elsewhere: bool,
+    /// Since when it wants its first address, if this process saw that.
+    pub(crate) wanted: Option<Instant>,
+    /// Why it is not as it should be.
+    not_ready: Option<&'static str>,
     attempt: Option<Attempt>,
     delays: Option<ExponentialBackoff>,
     waits: bool,
@@ -91,7 +100,11 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn new(newest: Arc<Service>, member: usize, owned: bool) -> Self {
+        // Whoever was served before has a finalizer, or an address.
+        let is_first = !owned && ingress(&newest).is_empty();
         Self {
+            wanted: is_first.then(Instant::now),
+            not_ready: None,
             newest,
             member,
             owned,
@@ -102,6 +115,7 @@ impl Entry {
             unsaid: None,
             warnings: Warnings::default(),
             condition: None,
+            repaired: None,
             pass: None,
             is_elsewhere: false,
             attempt: None,
@@ -119,6 +133,13 @@ impl Entry {
             // Nodes that come and go must not hurry what waits for the cloud.
             false => Some(Verdict::After(left)),
         }
+    }
+
+    /// When the status was put right less than `pause` ago: how long that lasts. Another writer that does not give in must not
+    /// cost a call each time.
+    pub(crate) fn must_not_repair(&self, pause: Duration) -> Option<Verdict> {
+        let left = pause.checked_sub(self.repaired?.elapsed()).filter(|left| !left.is_zero())?;
+        Some(Verdict::After(left))
     }
 
     /// A try has failed, `backends` if those are to blame. Returns when the next one is.
@@ -182,11 +203,17 @@ pub(crate) struct Memory {
     theirs: Mutex<HashMap<Key, Option<String>>>,
     /// How many wait for an address.
     waiting: Gauge,
+    /// How many are not as they should be, by the reason.
+    not_ready: Family<ReasonLabel, Gauge>,
+    /// When each member's load balancers were last all compared with the cloud, in seconds since the epoch.
+    compared: Mutex<HashMap<usize, f64>>,
 }
 
 impl Memory {
-    pub(crate) fn new(waiting: Gauge) -> Self {
-        Self { services: Mutex::default(), theirs: Mutex::default(), waiting }
+    pub(crate) fn new(metrics: &ServiceMetrics) -> Self {
+        let (waiting, not_ready) = (metrics.pending.clone(), metrics.not_ready.clone());
+        let (services, theirs, compared) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { services, theirs, waiting, not_ready, compared }
     }
 
     /// Looks at an entry, or changes it; none when there is none.
@@ -268,6 +295,29 @@ impl Memory {
         changed
     }
 
+    /// Why a Service is not as it should be; none when it is.
+    pub(crate) fn not_ready(&self, key: &Key, reason: Option<&'static str>) {
+        let before = self.with(key, |entry| std::mem::replace(&mut entry.not_ready, reason));
+        if let Some(before) = before {
+            self.count(reason, before);
+        }
+    }
+
+    fn count(&self, now: Option<&'static str>, before: Option<&'static str>) {
+        let gauge = |reason| self.not_ready.get_or_create_owned(&ReasonLabel { reason });
+        now.map(|reason| gauge(reason).inc());
+        before.map(|reason| gauge(reason).dec());
+    }
+
+    /// All load balancers of a member were compared with the cloud now. Returns when that was for the one of `members` that is
+    /// furthest behind: one that answers must not hide one that does not. 0 is never.
+    pub(crate) fn compared(&self, member: usize, members: usize) -> f64 {
+        let mut compared = self.compared.lock();
+        compared.insert(member, now_seconds());
+        let times = (0..members).map(|member| compared.get(&member).copied().unwrap_or(0.0));
+        times.fold(f64::INFINITY, f64::min)
+    }
+
     /// Services whose last try failed, and that wait for a time and not for a change. They need not wait any longer.
     pub(crate) fn wake_failed(&self) -> Vec<Key> {
         let mut failed = Vec::new();
@@ -293,9 +343,11 @@ impl Memory {
     }
 
     fn removed(&self, entry: Option<Entry>) {
-        if entry.is_some_and(|entry| entry.waits) {
+        let Some(entry) = entry else { return };
+        if entry.waits {
             self.waiting.dec();
         }
+        self.count(None, entry.not_ready);
     }
 
     #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What operators see of the service controller.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::Failure;
@@ -12,12 +13,18 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use super::condition::REASONS;
 use crate::metrics::FloatGauge;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
     operation: &'static str,
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ReasonLabel {
+    pub(crate) reason: &'static str,
 }
 
 /// What the service controller does: upstream's four, and `ccm_` ones.
@@ -30,6 +37,7 @@ pub struct ServiceMetrics {
     operations: Family<OperationLabels, Counter>,
     duration: Family<OperationLabels, Histogram, fn() -> Histogram>,
     pub(crate) pending: Gauge,
+    pub(crate) not_ready: Family<ReasonLabel, Gauge>,
     pub(crate) address_delay: Histogram,
     pub(crate) drifted: Counter,
     pub(crate) last_verification: FloatGauge,
@@ -56,6 +64,7 @@ impl ServiceMetrics {
             operations: Family::default(),
             duration: Family::new_with_constructor(call_histogram),
             pending: Gauge::default(),
+            not_ready: Family::default(),
             address_delay: long_histogram(),
             drifted: Counter::default(),
             last_verification: FloatGauge::default(),
@@ -75,7 +84,12 @@ impl ServiceMetrics {
         registry.register("ccm_load_balancer_operation_duration_seconds", help, this.duration.clone());
         let help = "Services that want a load balancer and have no address yet";
         registry.register("ccm_services_pending", help, this.pending.clone());
-        let help = "From the creation of a Service until it had an address";
+        for reason in REASONS {
+            drop(this.not_ready.get_or_create(&ReasonLabel { reason }));
+        }
+        let help = "Services whose load balancer is not as they ask for, by the reason of their condition";
+        registry.register("ccm_services_not_ready", help, this.not_ready.clone());
+        let help = "From when a Service was first seen to want an address until it had one";
         registry.register("ccm_service_address_delay_seconds", help, this.address_delay.clone());
         let help = "Load balancers that were found to be other than they were made";
         registry.register("ccm_load_balancers_drifted", help, this.drifted.clone());
@@ -102,16 +116,28 @@ impl ServiceMetrics {
 pub(crate) struct PassTimer {
     begun: Instant,
     latency: Histogram,
+    hosts: usize,
+    services: AtomicUsize,
 }
 
 impl PassTimer {
-    pub(crate) fn start(metrics: &ServiceMetrics) -> Arc<Self> {
-        Arc::new(Self { begun: Instant::now(), latency: metrics.pass_latency.clone() })
+    pub(crate) fn start(metrics: &ServiceMetrics, hosts: usize) -> Arc<Self> {
+        let (begun, latency) = (Instant::now(), metrics.pass_latency.clone());
+        Arc::new(Self { begun, latency, hosts, services: AtomicUsize::new(0) })
+    }
+
+    /// How many Services have a part in it.
+    pub(crate) fn concerns(&self, services: usize) {
+        self.services.store(services, Ordering::Relaxed);
     }
 }
 
 impl Drop for PassTimer {
     fn drop(&mut self) {
-        self.latency.observe(self.begun.elapsed().as_secs_f64());
+        let (took, services) = (self.begun.elapsed(), self.services.load(Ordering::Relaxed));
+        self.latency.observe(took.as_secs_f64());
+        if services > 0 {
+            tracing::info!(hosts = self.hosts, services, ?took, "the hosts of load balancers have changed: all tried");
+        }
     }
 }

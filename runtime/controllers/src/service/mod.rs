@@ -82,7 +82,8 @@ pub struct ServiceSettings {
     /// How often all load balancers are compared with the cloud, give or take a third. Default 1 h; 0 never does.
     pub verify_period: Duration,
     /// When to try again what people have to repair: refused credentials, limits of an account, requests that the API
-    /// server refuses. Default 1 min; less than 30 s counts as 30 s.
+    /// server refuses. It is also the shortest time between two repairs of a status that others change. Default 1 min; less
+    /// than 30 s counts as 30 s.
     pub slow_retry: Duration,
     /// When the same warning about the same Service is given again. Default 10 min.
     pub repeat_warning: Duration,
@@ -190,7 +191,7 @@ impl ServiceController {
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
             recorder,
-            memory: Memory::new(metrics.pending.clone()),
+            memory: Memory::new(&metrics),
             metrics,
             settings,
         };

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Duration, Instant, timeout};
 
 use super::backends::{Backends, Current};
-use super::condition;
+use super::condition::{self, Difference, Readiness};
 use super::ensure::is_written;
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Record, Target, is_copy};
@@ -28,10 +28,13 @@ use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings};
 use crate::events::{EventRecorder, EventRequest, service_reference};
 use crate::queue::Verdict;
-use crate::reaction;
+use crate::reaction::{self, MIN_SLOW_RETRY};
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "service-controller";
+
+/// Reason and beginning of the usual warning, as upstream.
+pub(crate) const NOT_SYNCED: (&str, &str) = ("SyncLoadBalancerFailed", "Error syncing load balancer");
 
 /// Everything that a sync uses, shared by all of them.
 pub(crate) struct Syncer {
@@ -73,6 +76,8 @@ pub(crate) struct Job {
     pub(crate) backends: Arc<Backends>,
     pub(crate) target: Target,
     pub(crate) step: Step,
+    /// It is the Service's status that is wrong: all is recorded as ensured.
+    pub(crate) is_repair: bool,
 }
 
 impl Job {
@@ -150,14 +155,25 @@ impl Syncer {
         let target = Target { spec, backends: backends.digest };
         let record = Record::of(&service).filter(|record| record.provider == descriptor.name);
         let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
+        let is_told = Readiness::ensured().differs(&service) == Difference::None
+            && record.as_ref().is_some_and(|record| record.addresses.is_some());
+        let is_recorded = doubt == Doubt::None
+            && record
+                .as_ref()
+                .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(backends.digest)));
+        let is_known = standing.is_none() && unsaid.is_none();
         let step = match unsaid.filter(|unsaid| unsaid.target == target) {
             Some(unsaid) => Step::Adopt(unsaid.ingress),
-            None => step(record.as_ref(), doubt, target, standing, &view.ingress),
+            None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
-        Some(Job { member, service, view, wrong, backends, target, step })
+        let is_repair = is_recorded && is_known && step != Step::Nothing;
+        Some(Job { member, service, view, wrong, backends, target, step, is_repair })
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
+    ///
+    /// Addresses that somebody else wrote, or that came from another Service, are left out: a provider that goes by them would
+    /// lose the true ones. Without a record, as after another manager, those of the status count.
     pub(crate) fn view(
         &self,
         key: &Key,
@@ -167,6 +183,9 @@ impl Syncer {
         let (mut view, wrong) = cloud_service(service);
         if is_copy(service) {
             view.annotations.retain(|name, _| !is_written(descriptor, name));
+        }
+        if is_copy(service) || Record::of(service).is_some_and(|record| !record.confirms(&view.ingress)) {
+            view.ingress.clear();
         }
         for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
@@ -179,8 +198,15 @@ impl Syncer {
         if let Some(wait) = self.must_wait(key, &job) {
             return wait;
         }
+        if job.is_repair {
+            let pause = self.settings.slow_retry.max(MIN_SLOW_RETRY);
+            if let Some(wait) = self.memory.with(key, |entry| entry.must_not_repair(pause)).flatten() {
+                return wait;
+            }
+        }
         if job.step == Step::Nothing && has_finalizer(&job.service) {
             self.memory.with(key, |entry| entry.succeeded());
+            self.memory.not_ready(key, None);
             return Verdict::Done;
         }
         let turn = match &job.wrong {
@@ -272,9 +298,28 @@ impl Syncer {
 
     /// A try to serve a Service has failed: says so in Events, and when the next one is.
     pub(crate) async fn not_served(&self, key: &Key, job: &Job, error: SyncError) -> Verdict {
-        self.note(key, &job.service, &error).await;
-        let verdict = self.later(key, job.purpose(), None, &error);
-        self.warn(key, &job.service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
+        self.report(key, &job.service, job.purpose(), None, NOT_SYNCED, &error).await
+    }
+
+    /// A try has failed, or the cloud is still at work: says so on the Service and in Events, and when the next one is.
+    /// `backends` are those that are to blame, if they are; a `warning` is its reason and what has failed.
+    pub(crate) async fn report(
+        &self,
+        key: &Key,
+        service: &Service,
+        purpose: Purpose,
+        backends: Option<fingerprint::Digest>,
+        warning: (&str, &str),
+        error: &SyncError,
+    ) -> Verdict {
+        let is_noted = self.note(key, service, purpose, error).await;
+        let verdict = self.later(key, purpose, backends, error);
+        // The condition does not stand in what `kubectl describe` shows of a Service.
+        if is_noted && error.is_pending() && self.is_news(key, &condition::told(error, "")) {
+            let message = condition::told(error, &format!("looked at again{}", after(verdict)));
+            self.tell(service, Severity::Normal, "LoadBalancerPending", message).await;
+        }
+        self.warn(key, service, warning, error.next_try(), error, verdict).await;
         verdict
     }
 
@@ -303,30 +348,35 @@ impl Syncer {
         self.memory.with(key, |entry| entry.failed(purpose, backends, verdict, queue)).unwrap_or(verdict)
     }
 
-    /// Warns of a failure, unless the same was said lately.
-    pub(crate) async fn warn(&self, key: &Key, service: &Service, reason: &str, what: &str, error: &SyncError) {
-        let usual = || reaction::describe(error.verdict(self.settings.slow_retry));
-        let next = error.next_try().map_or_else(usual, ToOwned::to_owned);
-        self.warn_of(key, service, reason, (what, &next), error).await;
-    }
-
-    /// As [`warn`](Self::warn): `what` has failed, and what comes next in other words than the usual ones.
-    pub(crate) async fn warn_of(
+    /// Warns of a failure, unless the same was said lately: `next` says what comes next in words that are the same each time,
+    /// `verdict` when.
+    pub(crate) async fn warn(
         &self,
         key: &Key,
         service: &Service,
-        reason: &str,
-        (what, next): (&str, &str),
+        (reason, what): (&str, &str),
+        next: Option<&str>,
         error: &SyncError,
+        verdict: Verdict,
     ) {
         if !error.deserves_warning() {
             return;
         }
-        let message = format!("{what}: {}", condition::told(error, next));
-        if self.is_news(key, &message) {
-            tracing::warn!(error = message, "load balancer not synced");
-            self.tell(service, Severity::Warning, reason, message).await;
+        let usual = || reaction::describe(error.verdict(self.settings.slow_retry));
+        if !self
+            .is_news(key, &format!("{what}: {}", condition::told(error, &next.map_or_else(usual, ToOwned::to_owned))))
+        {
+            return;
         }
+        let next = match (next, verdict) {
+            (Some(next), Verdict::After(_)) => format!("{next}, next{}", after(verdict)),
+            (None, Verdict::After(_)) => format!("tried again{}", after(verdict)),
+            (next, _) => next.map_or_else(usual, ToOwned::to_owned),
+        };
+        let message = format!("{what}: {}", condition::told(error, &next));
+        let retry_in = if let Verdict::After(delay) = verdict { Some(delay) } else { None };
+        tracing::warn!(error = message, ?retry_in, "load balancer not synced");
+        self.tell(service, Severity::Warning, reason, message).await;
     }
 
     /// Whether a warning was not given lately.
@@ -369,13 +419,15 @@ impl Syncer {
     }
 }
 
-/// What serving comes to. `ingress` is what the status says.
+/// What serving comes to. `ingress` is what the status says, as far as it was written here; `is_told` whether it says besides that
+/// all is well.
 fn step(
     record: Option<&Record>,
     doubt: Doubt,
     target: Target,
     standing: Option<Standing>,
     ingress: &[ccm_cloud::Ingress],
+    is_told: bool,
 ) -> Step {
     let same_spec = doubt < Doubt::All && record.is_some_and(|record| record.spec == Some(target.spec));
     let same_backends =
@@ -392,11 +444,20 @@ fn step(
         Some(Standing::InStep(_) | Standing::Unknown(_)) | None => {}
     }
     match (same_spec, same_backends) {
-        // Whatever was ensured has an address: somebody took it out of the status.
+        // Whatever was ensured has an address: somebody took it out of the status, or wrote another one.
         _ if ingress.is_empty() => Step::Ensure { drift: None },
-        (true, true) => Step::Nothing,
+        (true, true) if is_told => Step::Nothing,
+        (true, true) => Step::Adopt(ingress.to_vec()),
         (true, false) => Step::Update,
         (false, _) => Step::Ensure { drift: None },
+    }
+}
+
+/// When something is done again, for people.
+fn after(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::After(delay) => format!(" in {:.0} s", delay.as_secs_f64().ceil()),
+        _ => String::new(),
     }
 }
 

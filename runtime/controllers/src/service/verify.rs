@@ -9,7 +9,6 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ConstantBuilder};
 use ccm_cloud::{Standing, Wish};
 use futures::future::join_all;
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
@@ -20,7 +19,6 @@ use super::predicates::has_finalizer;
 use super::sync::{Job, Step, Syncer};
 use super::view::as_stored;
 use super::wake::key;
-use crate::metrics::now_seconds;
 
 /// Most indexes of backends in one survey, 4 bytes each, so that many Services times many Nodes stay a few megabytes.
 const MAX_INDEXES: usize = 1 << 20;
@@ -37,7 +35,9 @@ pub(super) async fn at_start(syncer: &Syncer) {
             let is_old = |job: &Job| {
                 has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty()
             };
-            survey(syncer, member, is_old).await;
+            if survey(syncer, member, is_old).await.is_complete {
+                compared(syncer, member);
+            }
         }
     };
     match timeout(syncer.settings.start_survey_timeout, surveyed).await {
@@ -51,13 +51,11 @@ pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: wa
     if syncer.settings.verify_period.is_zero() || ready.wait_for(|ready| *ready).await.is_err() {
         return;
     }
-    // When each member's were last all compared, in seconds since the epoch; 0 for never.
-    let verified = Mutex::new(vec![0.0_f64; syncer.members.len()]);
     let members = 0..syncer.members.len();
-    join_all(members.map(|member| verify(syncer, member, &queue, &verified))).await;
+    join_all(members.map(|member| verify(syncer, member, &queue))).await;
 }
 
-async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>, verified: &Mutex<Vec<f64>>) {
+async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     let period = syncer.settings.verify_period;
     // Two thirds to four thirds of a time, so that several managers drift apart.
     let mut shares =
@@ -95,14 +93,13 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>, verif
             }
         }
         if is_complete {
-            let mut verified = verified.lock();
-            if let Some(last) = verified.get_mut(member) {
-                *last = now_seconds();
-            }
-            // One that answers must not hide one that does not.
-            syncer.metrics.last_verification.set(verified.iter().copied().fold(f64::INFINITY, f64::min));
+            compared(syncer, member);
         }
     }
+}
+
+fn compared(syncer: &Syncer, member: usize) {
+    syncer.metrics.last_verification.set(syncer.memory.compared(member, syncer.members.len()));
 }
 
 /// Asks about one load balancer, and notes when there is none or its address is another one: no more can be seen without a

@@ -123,8 +123,8 @@ impl Sources {
 
 /// One pass: takes the Nodes as they are for all Services, and returns those whose load balancers have others.
 pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
-    let timer = PassTimer::start(&syncer.metrics);
     let (digest, hosts) = (backends.digest, backends.list.len());
+    let timer = PassTimer::start(&syncer.metrics, hosts);
     if !syncer.backends.replace(backends) {
         return vec![];
     }
@@ -134,6 +134,7 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
             && matches!(syncer.work(&key(service), service), Work::Serve(_))
     };
     let keys: Vec<Key> = syncer.store.state().iter().filter(has_others).map(|service| key(service)).collect();
+    timer.concerns(keys.len());
     for key in &keys {
         syncer.memory.with(key, |entry| entry.pass = Some(Arc::clone(&timer)));
     }

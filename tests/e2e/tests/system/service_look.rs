@@ -128,7 +128,7 @@ pub(crate) fn readiness(service: &Service) -> Option<(&str, &str, &str)> {
 
 /// Finalizer, one address, a record of what was ensured that is complete, and the condition that says so.
 pub(crate) fn is_served(service: &Service) -> bool {
-    let record = service.annotations().get(ENSURED).is_some_and(|record| !record.ends_with('-'));
+    let record = service.annotations().get(ENSURED).is_some_and(|record| !record.contains(":-"));
     let is_ready = readiness(service).is_some_and(|ready| (ready.0, ready.1) == ("True", "Ensured"));
     has_finalizer(service) && ips(service).len() == 1 && record && is_ready
 }

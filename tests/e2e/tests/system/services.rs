@@ -70,7 +70,7 @@ impl Case {
 
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-const PENDING: &str = " (pending): looked at again until the cloud is done";
+const PENDING: &str = ": looked at again until the cloud is done";
 const RETRY: &str = " (retry): tried again with back-off";
 const INVALID: &str = " (invalid): not tried again before the Service changes";
 const CONFLICT: &str = " (conflict): tried again with back-off";
@@ -140,9 +140,11 @@ async fn two_providers_share_the_services_by_class_and_say_in_the_same_words_why
         if reason == "CloudPending" {
             let told = told(client, name).await;
             assert!(told.iter().all(|line| line.starts_with("Normal ")), "{name}: {told:?}");
+            await_event(client, name, "Normal", "LoadBalancerPending", &["the cloud is at work: ", said]).await;
         } else {
             let event = await_event(client, name, "Warning", "SyncLoadBalancerFailed", &[said, ours]).await;
-            assert_eq!(event, format!("Error syncing load balancer: {message}"), "{name}");
+            assert!(event.starts_with(&format!("Error syncing load balancer: {message}")), "{name}: {event}");
+            assert_eq!(event.ends_with(" s"), ours != INVALID, "when the next try is: {event}");
         }
         // Also what waits for a minute, or for its owner.
         delete(client, name).await;

@@ -14,7 +14,7 @@ const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 #[tokio::test(start_paused = true)]
 async fn cases_199_and_203_a_finalizer_is_added_once_beside_those_of_others() {
     let bench = Bench::new();
-    let record = Record::begun("fake");
+    let record = Record::begun("fake", None);
     let there = bench.api.add_service(finalized("web").0);
     assert!(matches!(bench.syncer.writer.add_finalizer(&there, &record).await, Ok(Written::Nothing)), "199");
     let absent = bench.api.add_service(service("web").with("/metadata", "finalizers", json!(["foo"])).0);

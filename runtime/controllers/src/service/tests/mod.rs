@@ -104,7 +104,7 @@ impl Bench {
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
             recorder,
-            memory: Memory::new(metrics.service.pending.clone()),
+            memory: Memory::new(&metrics.service),
             metrics: metrics.service.clone(),
             settings,
         });
@@ -210,4 +210,10 @@ impl Bench {
         let events = self.events().await;
         events.iter().map(|event| event.split([' ', ':']).nth(1).unwrap().to_owned()).collect()
     }
+}
+
+/// For texts that end in a time that is left to chance.
+#[track_caller]
+fn assert_starts(text: &str, start: &str) {
+    assert!(text.starts_with(start), "{text}");
 }

@@ -23,22 +23,28 @@ async fn a_condition_tells_each_reaction_with_what_comes_next() {
         let field = Some("metadata.annotations[fake.io/mode]".to_owned());
         bench.cloud.fail("ensure", "web", [Failure { field, ..failure(reaction, "the cloud said no") }]);
         bench.sync("web").await;
-        let told = format!(
-            "failed to ensure load balancer: metadata.annotations[fake.io/mode]: the cloud said no ({}): {next}",
-            reaction.as_str()
-        );
+        let said = "metadata.annotations[fake.io/mode]: the cloud said no";
+        let told = match reaction {
+            Reaction::Pending => format!("the cloud is at work: {said}: {next}"),
+            _ => format!("failed to ensure load balancer: {said} ({}): {next}", reaction.as_str()),
+        };
         let wanted = json!({ "type": "LoadBalancerReady", "status": "False", "reason": reason, "message": told });
         assert_eq!(bench.condition("web"), wanted);
         let events = bench.events().await;
         assert_eq!(events[0], "Normal EnsuringLoadBalancer: Ensuring load balancer");
-        let warning = format!("Warning SyncLoadBalancerFailed: Error syncing load balancer: {told}");
-        assert_eq!(events.get(1), Some(&warning).filter(|_| reaction != Reaction::Pending), "{reaction:?}");
+        let about = match reaction {
+            Reaction::Pending => format!("Normal LoadBalancerPending: the cloud is at work: {said}: looked at again"),
+            _ => format!("Warning SyncLoadBalancerFailed: Error syncing load balancer: {told}"),
+        };
+        let next = events[1].strip_prefix(&about).unwrap_or_else(|| panic!("{events:?}"));
+        assert_eq!(next.ends_with(" s"), reaction != Reaction::Invalid, "{events:?}");
+        assert_eq!(bench.scraped(&format!("ccm_services_not_ready{{reason=\"{reason}\"}}")), 1.0);
         assert_eq!(bench.scraped("ccm_services_pending"), 1.0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_takes_its_time_costs_two_events_and_no_warning() {
+async fn a_load_balancer_that_takes_its_time_costs_three_events_and_no_warning() {
     let mut bench = Bench::new();
     bench.add(service("web"));
     let pending = Failure { retry_after: Some(Duration::from_secs(5)), ..failure(Reaction::Pending, "job 7 runs") };
@@ -55,7 +61,14 @@ async fn a_load_balancer_that_takes_its_time_costs_two_events_and_no_warning() {
     assert_eq!(bench.sync("web").await, Verdict::Done);
     assert_eq!((bench.cloud.count("ensure"), bench.patches()), (11, 3));
     assert_eq!(bench.condition("web")["reason"], "Ensured");
-    assert_eq!(bench.reasons().await, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(
+        bench.events().await,
+        [
+            "Normal EnsuringLoadBalancer: Ensuring load balancer",
+            "Normal LoadBalancerPending: the cloud is at work: job 7 runs: looked at again in 5 s",
+            "Normal EnsuredLoadBalancer: Ensured load balancer",
+        ]
+    );
     assert_eq!(bench.scraped("ccm_service_address_delay_seconds_count"), 1.0);
 }
 
@@ -213,4 +226,71 @@ async fn the_condition_keeps_the_time_of_its_last_change_and_those_of_others() {
     let third = bench.json("web")["status"]["conditions"].clone();
     assert_eq!((&third[0], &third[1]["status"]), (&others[0], &json!("True")));
     assert_ne!(third[1]["lastTransitionTime"], first[1]["lastTransitionTime"]);
+}
+
+/// What the user reads must be about what the user wrote.
+#[tokio::test(start_paused = true)]
+async fn another_text_for_another_state_of_the_service_is_written_at_once() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    for text in ["text 1", "text 2"] {
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": text } } }));
+        bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, text)]);
+        bench.sync("web").await;
+        let message = bench.condition("web")["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(text), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_are_not_as_they_should_be_are_counted_by_reason_until_they_are_or_go() {
+    let mut bench = Bench::new();
+    let reasons = ["CloudPending", "CloudFailed", "InvalidService"];
+    let count =
+        |bench: &Bench| reasons.map(|reason| bench.scraped(&format!("ccm_services_not_ready{{reason=\"{reason}\"}}")));
+    for name in ["web", "api"] {
+        bench.add(service(name));
+        let reactions = [Reaction::Pending, Reaction::Retry, Reaction::Invalid];
+        bench.cloud.fail("ensure", name, reactions.map(|reaction| failure(reaction, "not now")));
+    }
+    for wanted in [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]] {
+        for name in ["web", "api"] {
+            bench.sync(name).await;
+        }
+        bench.syncer.memory.wake_failed();
+        assert_eq!(count(&bench), wanted);
+    }
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": "right" } } }));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(count(&bench), [0.0, 0.0, 1.0]);
+    bench.delete("api");
+    bench.sync("api").await;
+    bench.sync("api").await;
+    assert_eq!(count(&bench), [0.0; 3]);
+}
+
+/// A repaired Service is as old as it is, and had its address all the time.
+#[tokio::test(start_paused = true)]
+async fn only_the_first_address_counts_and_only_from_when_it_was_wanted() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Throttled, "slow")]);
+    bench.sync("web").await;
+    tokio::time::advance(Duration::from_secs(100)).await;
+    bench.sync("web").await;
+    let told = |bench: &Bench| {
+        ["count", "sum"].map(|part| bench.scraped(&format!("ccm_service_address_delay_seconds_{part}")))
+    };
+    let first = told(&bench);
+    assert!(first[0] == 1.0 && (100.0..101.0).contains(&first[1]), "{first:?}");
+    bench.edit("web", &json!({ "status": { "loadBalancer": null } }));
+    bench.sync("web").await;
+    assert_eq!(told(&bench), first);
+    bench.edit("web", &json!({ "status": { "loadBalancer": null } }));
+    let mut bench = bench.restart();
+    bench.sync("web").await;
+    assert_eq!(
+        (bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"].clone(), told(&bench)[0]),
+        (json!("192.0.2.1"), 0.0)
+    );
 }

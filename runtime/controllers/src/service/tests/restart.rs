@@ -43,6 +43,7 @@ async fn unchanged_services_cost_one_survey_where_there_is_one() {
     let before = bench.patches();
     bench.survey().await;
     assert_eq!(bench.cloud.take_calls(), ["survey 3"]);
+    assert!(bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0, "all were compared");
     assert_eq!(sync_all(&mut bench).await, [""; 0]);
     assert_eq!(bench.patches(), before);
 }
@@ -133,6 +134,7 @@ async fn a_survey_that_fails_or_takes_too_long_stops_nobody() {
     let mut bench = three(surveying()).await.restart();
     bench.cloud.fail("survey", "", [failure(Reaction::Retry, "down")]);
     bench.survey().await;
+    assert_eq!(bench.scraped("ccm_load_balancer_verification_timestamp_seconds"), 0.0);
     bench.cloud.take_calls();
     assert_eq!(sync_all(&mut bench).await, [""; 0], "what is recorded holds");
     // One standing too few is no answer: this script says none at all.
@@ -276,4 +278,94 @@ async fn a_verification_by_one_provider_does_not_hide_that_another_gives_no_answ
         assert_eq!(told, rounds == 4 && clouds[0].count("get") > 0, "{rounds}");
     }
     assert!(clouds[0].count("get") > 1);
+}
+
+/// An address that is wrong sends people's traffic elsewhere; and a provider that learns its addresses from its Services would
+/// give the true one to somebody else.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_address_in_the_status_is_put_right_and_no_provider_is_told_it() {
+    let wrong = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
+    for (lose_memory, surveys) in [(false, false), (true, false), (true, true)] {
+        let mut bench = three(FakeBalancers { surveys, ..FakeBalancers::default() }).await;
+        bench.edit("a", &wrong);
+        if lose_memory {
+            bench = bench.restart();
+        }
+        bench.survey().await;
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.json("a")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+        assert_eq!(bench.cloud.count("ensure"), usize::from(!surveys), "a survey knows the address");
+        assert!(
+            bench
+                .cloud
+                .seen()
+                .iter()
+                .all(|seen| seen.ingress.iter().all(|entry| entry.ip.as_deref() != Some("1.2.3.4")))
+        );
+        bench.cloud.take_calls();
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), [""; 0]);
+    }
+}
+
+/// The record is taken back before the ensure: what it said about the addresses still counts.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_address_is_not_believed_after_a_failure_either() {
+    let mut bench = three(FakeBalancers::default()).await;
+    bench.edit("a", &json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } }));
+    bench.cloud.fail("ensure", "a", [failure(Reaction::Retry, "down")]);
+    assert!(matches!(bench.sync("a").await, Verdict::After(_)));
+    let mut bench = bench.restart();
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.cloud.seen().last().unwrap().ingress, []);
+    assert_eq!(bench.json("a")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+}
+
+/// Before a migration the status is all that there is, and a record of an older release says nothing about addresses.
+#[tokio::test(start_paused = true)]
+async fn without_a_record_of_addresses_those_of_the_status_count() {
+    for record in [json!(null), json!("")] {
+        let mut bench = three(FakeBalancers::default()).await;
+        let annotations = json!({ ENSURED: if record.is_null() { record.clone() } else {
+            let now = bench.json("a")["metadata"]["annotations"][ENSURED].as_str().unwrap().to_owned();
+            json!(now.rsplit_once(':').unwrap().0)
+        } });
+        bench.edit("a", &json!({ "metadata": { "annotations": annotations } }));
+        let mut bench = bench.restart();
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.cloud.count("ensure"), usize::from(record.is_null()));
+        if record.is_null() {
+            assert_eq!(bench.cloud.seen().last().unwrap().ingress[0].ip.as_deref(), Some("192.0.2.1"));
+        }
+        let now = Record::of(&serde_json::from_value(bench.json("a")).unwrap()).unwrap();
+        assert!(now.spec.is_some() && now.addresses.is_some(), "{now:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_somebody_removed_or_garbled_is_repaired_without_a_call() {
+    let ready = json!([{
+        "type": "LoadBalancerReady", "status": "False", "reason": "Garbled", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    for conditions in [json!(null), ready] {
+        let mut bench = three(FakeBalancers::default()).await;
+        let before = bench.condition("a");
+        bench.edit("a", &json!({ "status": { "conditions": conditions } }));
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!((bench.condition("a"), bench.cloud.take_calls()), (before, vec![]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_does_not_give_in_costs_one_call_a_minute() {
+    let mut bench = three(FakeBalancers::default()).await;
+    let wrong = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
+    let mut calls = Vec::new();
+    for _ in 0..12 {
+        bench.edit("a", &wrong);
+        bench.sync("a").await;
+        calls.push(bench.cloud.count("ensure"));
+        tokio::time::advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(calls, [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
 }
