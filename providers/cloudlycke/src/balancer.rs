@@ -4,7 +4,8 @@
 //! `status.loadBalancer` on every node, so that a client in the cluster reaches the Service, although nobody outside routes
 //! there.
 //!
-//! Whoever allocates holds the lock [`POOL_LOCK`], so that what is read of the state is still true when it is written.
+//! Whoever may take or release an address of the pool holds the lock [`POOL_LOCK`], so that what is read of the state is
+//! still true when it is written.
 
 mod allocate;
 mod name;
@@ -28,11 +29,17 @@ use self::wanted::{Wanted, family_of, pool_of};
 use crate::config::LoadBalancers;
 use crate::descriptor::{LB_FAIL, LB_READY_AT};
 
-/// Held by every call that may take an address.
+/// Held by every call that may take or release an address of the pool.
 pub(crate) const POOL_LOCK: &str = "cloudlycke/pool";
 
 /// Longest time until the host looks again at a load balancer that is being made.
 const MAX_LOOK: Duration = Duration::from_secs(10);
+
+/// Things that only one call at a time may change. The same in every mode: a load balancer that leaves the pool gives back
+/// what it had there, and a new Service what the former one of its name had.
+pub(crate) fn locks() -> Vec<String> {
+    vec![POOL_LOCK.to_owned()]
+}
 
 /// The cloud, as far as it has load balancers.
 pub(crate) struct Balancers<'a> {
@@ -90,14 +97,6 @@ impl Done {
 }
 
 impl Balancers<'_> {
-    /// Things that only one call at a time may change.
-    pub(crate) fn locks(&self, service: &Service) -> Vec<String> {
-        match Mode::of(self.config, service) {
-            Mode::Pool => vec![POOL_LOCK.to_owned()],
-            Mode::Nodes | Mode::Hostname => vec![],
-        }
-    }
-
     /// Where clients reach it. One that is being made is there, and reached nowhere.
     pub(crate) fn get(&self, service: &Service) -> Option<Vec<Ingress>> {
         match self.known(service, vec![]) {

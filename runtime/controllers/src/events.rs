@@ -1,8 +1,8 @@
 //! Kubernetes Events: queued, so that nobody waits for them, and written by a few workers.
 //!
-//! Senders wait when the queue is full, so none is lost; Events of providers are the exception, since [`EventSink::emit`]
-//! cannot wait: they are counted when there is no room. The same Event about the same object again raises the count of the
-//! first one.
+//! Senders wait when the queue is full, so that a burst loses none, but not for long: who reports may hold a lock, and work
+//! goes before the news of it. Events of providers are the exception, since [`EventSink::emit`] cannot wait. What finds no
+//! room is counted. The same Event about the same object again raises the count of the first one.
 //!
 //! `kube::runtime::events::Recorder` is not used: its cache ignores the message, so that a new text about an old problem
 //! would be written as a repetition of the old text, and it does not come back from the expiry of an Event.
@@ -26,6 +26,7 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +35,7 @@ use crate::series::{Occurrence, Series, SeriesKey};
 use crate::write_gate::{ApiError, Purpose, WriteGate};
 
 /// Namespace of Events about objects that have none, as upstream.
-const DEFAULT_NAMESPACE: &str = "default";
+pub(crate) const NODE_EVENTS: &str = "default";
 /// Most bytes of a note; the API server refuses longer ones.
 const MAX_NOTE: usize = 1_024;
 /// Most bytes of a reason, an action and a reporting instance.
@@ -58,6 +59,9 @@ pub struct EventSettings {
     /// Most Events that wait. Default 4,096: one for each of 4,000 nodes that register at once, about 1 MiB. More
     /// than a million counts as a million.
     pub queue: usize,
+    /// How long who reports waits when the queue is full. Default 2 s: a queue that moves has room for all who work at the
+    /// same time by then. After that the Event is counted as dropped, and so is each further one at once until there is room.
+    pub room_timeout: Duration,
     /// Most Events that are being written at the same time. Default 1: Events leave the API server to the writes that
     /// matter, and stay in order; a few hundred a second are more than a person reads.
     pub concurrency: usize,
@@ -73,6 +77,7 @@ impl Default for EventSettings {
     fn default() -> Self {
         Self {
             queue: 4_096,
+            room_timeout: Duration::from_secs(2),
             concurrency: 1,
             drain_timeout: Duration::from_secs(5),
             instance: "wasm-ccm".into(),
@@ -104,6 +109,9 @@ pub struct EventRecorder {
     queue: mpsc::Sender<EventRequest>,
     metrics: EventMetrics,
     provider_subject: Option<Arc<ObjectReference>>,
+    room_timeout: Duration,
+    /// Somebody waited for room in vain, and there was none since.
+    is_stuck: Arc<AtomicBool>,
 }
 
 /// Reference to a Node, as Events carry it.
@@ -130,7 +138,13 @@ impl EventRecorder {
     pub fn new(gate: WriteGate, metrics: EventMetrics, settings: EventSettings) -> (Self, EventWriter) {
         let (queue, requests) = mpsc::channel(settings.queue.clamp(1, MAX_QUEUE));
         let provider_subject = settings.provider_subject.clone().map(Arc::new);
-        let recorder = Self { queue, metrics: metrics.clone(), provider_subject };
+        let recorder = Self {
+            queue,
+            metrics: metrics.clone(),
+            provider_subject,
+            room_timeout: settings.room_timeout,
+            is_stuck: Arc::default(),
+        };
         let publisher = Publisher {
             gate,
             metrics,
@@ -142,15 +156,35 @@ impl EventRecorder {
         (recorder, EventWriter { requests, publisher })
     }
 
-    /// Queues an Event; waits while the queue is full.
+    /// Queues an Event. While the queue is full it waits, for [`EventSettings::room_timeout`] at most; then the Event is
+    /// dropped.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, the Event may be lost.
     pub async fn record(&self, request: EventRequest) {
         self.metrics.waiting.inc();
-        if self.queue.send(request).await.is_err() {
-            self.lost("the host is stopping");
+        let request = match self.queue.try_send(request) {
+            Ok(()) => return self.is_stuck.store(false, Ordering::Relaxed),
+            Err(TrySendError::Closed(_)) => return self.lost("the host is stopping"),
+            Err(TrySendError::Full(_)) if self.is_stuck.load(Ordering::Relaxed) => {
+                return self.lost("the queue is full");
+            }
+            Err(TrySendError::Full(request)) => request,
+        };
+        match self.queue.send_timeout(request, self.room_timeout).await {
+            Ok(()) => {}
+            Err(SendTimeoutError::Closed(_)) => self.lost("the host is stopping"),
+            Err(SendTimeoutError::Timeout(_)) => {
+                if !self.is_stuck.swap(true, Ordering::Relaxed) {
+                    let waited = self.room_timeout;
+                    tracing::warn!(
+                        ?waited,
+                        "Events cannot be written in time: they are dropped until there is room again"
+                    );
+                }
+                self.lost("the queue is full");
+            }
         }
     }
 
@@ -287,7 +321,7 @@ impl Publisher {
     /// `unanswered` is the name of an Event whose creation failed, perhaps only seemingly: the same name is tried again, so
     /// that there are never two.
     async fn write(&self, request: &EventRequest, unanswered: &mut Option<String>) -> Result<(), ApiError> {
-        let namespace = request.about.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+        let namespace = request.about.namespace.as_deref().unwrap_or(NODE_EVENTS);
         let api = Api::<Event>::namespaced(self.gate.client(), namespace);
         let key = SeriesKey::of(request);
         let before = self.series.lock().occurrence(&key, Instant::now());

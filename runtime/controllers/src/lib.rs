@@ -34,7 +34,7 @@ pub use metrics::{
 };
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
-pub use queue::QueueSettings;
+pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
 pub use store::{FirstList, Reflector, ReflectorHandle, Trim, causes};

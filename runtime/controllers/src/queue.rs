@@ -60,6 +60,16 @@ impl Default for QueueSettings {
     }
 }
 
+/// Runs were given up when the controller stopped: what they had sent, to a cloud for example, may still take effect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("queue {queue}: {runs} runs were given up before they had ended, and what they sent may still take effect")]
+pub struct GivenUp {
+    /// Name of the queue.
+    pub queue: &'static str,
+    /// How many.
+    pub runs: usize,
+}
+
 /// What is to be done with a key after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -92,13 +102,18 @@ struct Queue<K> {
 
 /// Runs `reconcile` for the keys that come in, until `shutdown` or until `keys` ends. Runs under way then have
 /// [`QueueSettings::stop_timeout`] to end.
+///
+/// # Errors
+///
+/// Not all of them did.
 pub(crate) async fn run<K, R, F>(
     mut keys: mpsc::Receiver<K>,
     reconcile: R,
     settings: QueueSettings,
     meters: QueueMeters,
     shutdown: CancellationToken,
-) where
+) -> Result<(), GivenUp>
+where
     K: Clone + Eq + Hash + Display + Send + 'static,
     R: Fn(K) -> F,
     F: Future<Output = Verdict> + Send + 'static,
@@ -146,11 +161,23 @@ pub(crate) async fn run<K, R, F>(
             keys_of_tasks.insert(task.id(), key);
         }
     }
-    let stop = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(settings.stop_timeout, stop).await.is_err() {
-        tracing::warn!(queue = queue.meters.name, running = tasks.len(), "stopped before all work had ended");
-        tasks.shutdown().await;
+    let mut runs = 0_usize;
+    let stop = async {
+        while let Some(ended) = tasks.join_next().await {
+            // Dropped at its own limit, or in a panic: it may have sent something all the same.
+            runs += usize::from(!matches!(ended, Ok(Ok(_))));
+        }
+    };
+    // The time is over either way.
+    drop(tokio::time::timeout(settings.stop_timeout, stop).await);
+    runs = runs.saturating_add(tasks.len());
+    tasks.shutdown().await;
+    if runs == 0 {
+        return Ok(());
     }
+    let queue = queue.meters.name;
+    tracing::warn!(queue, runs, "stopped before all work had ended");
+    Err(GivenUp { queue, runs })
 }
 
 type Ended = Result<(Id, Result<Verdict, tokio::time::error::Elapsed>), JoinError>;

@@ -2,8 +2,8 @@
 //!
 //! Controllers read the [`Store`] and get the keys of changed objects through [`ReflectorHandle::subscribe`]; a key is told
 //! after the store has the change. Whoever subscribes late gets the keys of all objects first, so a reflector can run while
-//! nobody works yet. Objects that cannot be decoded are left out: one odd object must not blind the process. What
-//! nobody reads is dropped before an object is stored.
+//! nobody works yet. Objects that cannot be decoded are left out, or stay as they were when they could be: one odd object must not
+//! blind the process. What nobody reads is dropped before an object is stored.
 
 #[cfg(test)]
 mod tests;
@@ -292,10 +292,8 @@ where
                 vec![]
             }
             watcher::Event::InitApply(guard) => {
-                let key = key(&guard);
-                // It exists: whoever takes it for deleted would delete what belongs to it.
-                let object = self.decoded(guard).or_else(|| self.reader.get(&key).map(|old| K::clone(&old)));
-                if let Some(object) = object {
+                let last_good = self.last_good(&guard);
+                if let Some(object) = self.decoded(guard).or(last_good) {
                     self.writer.apply_watcher_event(&watcher::Event::InitApply(object));
                 }
                 vec![]
@@ -310,6 +308,14 @@ where
         };
         self.meters.objects.set(i64::try_from(self.reader.len()).unwrap_or(i64::MAX));
         told
+    }
+
+    /// For an object that cannot be decoded, its state when it could be. In a list, whatever is missing is gone, and what
+    /// belongs to it in the cloud would go too.
+    fn last_good(&self, guard: &DeserializeGuard<K>) -> Option<K> {
+        let Err(invalid) = &guard.0 else { return None };
+        let old = self.reader.get(&key(guard))?;
+        (old.meta().uid == invalid.metadata.uid).then(|| K::clone(&old))
     }
 
     /// The object, trimmed. Says once per object that it is left out, and once that it is back.

@@ -110,6 +110,8 @@ impl From<kube::Error> for ApiError {
                 let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
                 Self::Unavailable { code, message, retry_after }
             }
+            // Mostly an upgrade with the rights of the version before.
+            403 => Self::Refused { code, reason, message: message + "; manifests/base/rbac.yaml has the rights" },
             _ => Self::Refused { code, reason, message },
         }
     }

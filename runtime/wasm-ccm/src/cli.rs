@@ -66,7 +66,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_write_timeout: Duration,
 
-    /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins.
+    /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins. There are cloud-node, cloud-node-lifecycle,
+    /// service and cloud-cluster.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
     pub(crate) controllers: Vec<String>,
     /// Most Nodes that are written at the same time.
@@ -163,7 +164,7 @@ pub(crate) struct ProviderArgs {
     #[arg(long, value_enum)]
     pub(crate) wasi: Option<Wasi>,
     /// A load balancer class whose Services it serves beside those without one; may be given several times.
-    #[arg(long, value_name = "CLASS")]
+    #[arg(long, value_name = "CLASS", value_parser = class)]
     pub(crate) load_balancer_class: Vec<String>,
 
     #[command(flatten)]
@@ -201,6 +202,22 @@ fn pair(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not NAME=VALUE")),
     }
+}
+
+/// A label key, as the API server takes it for `spec.loadBalancerClass`.
+pub(crate) fn class(text: &str) -> Result<String, String> {
+    let part = |text: &str, max: usize| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        text.len() <= max
+            && ends(text.chars().next())
+            && ends(text.chars().last())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    if part(name, 63) && prefix.is_none_or(|prefix| part(prefix, 253)) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is no load balancer class, such as `internal` or `example.com/internal`"))
 }
 
 fn cidr(text: &str) -> Result<String, String> {
@@ -270,6 +287,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_load_balancer_class_is_what_the_api_server_takes() {
+        for good in ["internal", "example.com/internal", "a", "a.b/c_d-e.F1"] {
+            assert_eq!(class(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "Not Valid!", "/internal", "example.com/", "-a", "a/b/c", &"a".repeat(64)] {
+            assert!(class(bad).is_err(), "{bad:?}");
+        }
     }
 
     /// What stands in the wrong place may be a secret.

@@ -64,7 +64,7 @@ impl Selection {
             }
             let (name, on) = entry.strip_prefix('-').map_or((entry.as_str(), true), |name| (name, false));
             let controller = Controller::named(name).ok_or_else(|| {
-                let known = Controller::ALL.map(Controller::name).join(", ");
+                let known = Controller::ALL.map(|one| format!("{} ({})", one.name(), one.alias())).join(", ");
                 format!("there is no controller {name:?}; there are {known}")
             })?;
             Ok((Some(controller), on))

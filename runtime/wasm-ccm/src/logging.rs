@@ -34,7 +34,7 @@ pub(crate) fn start(format: LogFormat, verbosity: u8) {
     };
     // An error means that a logger is installed already, which then goes on.
     drop(if json {
-        base.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        base.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
     } else {
         base.with_ansi(terminal).try_init()
     });

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cli::class as class_name;
 use crate::door::Files;
 use crate::grants::{CredentialPlace, GrantSettings, places};
 use crate::limits::{LimitSettings, ProviderLimits};
@@ -86,6 +87,9 @@ impl ProviderRecord {
     pub(crate) fn check(self) -> Result<ProviderConfig> {
         let source: source::Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
         let limits = self.limits.resolve().context("limits")?;
+        for class in &self.load_balancer_classes {
+            drop(class_name(class).map_err(anyhow::Error::msg).context("loadBalancerClasses")?);
+        }
         drop(self.grants.operator().context("grants")?);
         let credentials = places(&self.credentials)?;
         for (name, place) in &credentials {

@@ -196,18 +196,22 @@ async fn assemble(
         Ok(None) => Ok(()),
         Err(error) => Err(error),
     };
-    retire(tasks, campaign).await.and(ended)
+    let retired = retire(tasks, campaign).await;
+    ended.and(retired)
 }
 
 /// Ends everything in order, and hands the Lease on last.
-async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
+pub(crate) async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
     let Some(mut campaign) = campaign else { return tasks.stop().await };
     let stopped = tokio::select! {
         lost = campaign.lost() => Err(lost),
         stopped = tasks.stop() => match stopped {
             Ok(()) => Ok(()),
-            // Something still works: the Lease has to end by itself.
-            Err(error) => return Err(error),
+            Err(error) => {
+                // What was begun may still take effect: the next one has to wait.
+                tracing::warn!(error = format!("{error:#}"), "the Lease is not released: it has to end by itself");
+                return Err(error);
+            }
         },
     };
     campaign.end().await;

@@ -80,9 +80,13 @@ impl Pages {
                 page(status, TEXT, text)
             }
             "/readyz" => {
-                let (ready, mut text) = self.readiness.report();
-                // Whoever stands by is ready.
+                let (mut ready, mut text) = self.readiness.report();
+                // Whoever stands by is ready, unless it never could lead: a rollout of such must not look like a good one.
                 if let Some(leader) = &self.leader {
+                    if let Some(why) = leader.trouble() {
+                        ready = false;
+                        text += &format!("[-]leader election not ready: {why}\n");
+                    }
                     text += &format!("{}\n", leader.line());
                 }
                 page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)

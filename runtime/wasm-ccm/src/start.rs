@@ -66,12 +66,12 @@ impl Reflectors {
     pub(crate) fn start(self, tasks: &mut Tasks, readiness: &Readiness) {
         let stop = tasks.stop.clone();
         let mut known = vec![follow(NODES, self.nodes.first_list(), readiness.clone())];
-        tasks.spawn_controller("reflector of Nodes", self.nodes.run(stop.clone()));
+        tasks.spawn_reader("reflector of Nodes", self.nodes.run(stop.clone()));
         if let Some(services) = self.services {
             known.push(follow(SERVICES, services.first_list(), readiness.clone()));
-            tasks.spawn_controller("reflector of Services", services.run(stop.clone()));
+            tasks.spawn_reader("reflector of Services", services.run(stop.clone()));
         }
-        tasks.spawn_controller("readiness of stores", async move {
+        tasks.spawn_reader("readiness of stores", async move {
             stop.run_until_cancelled(join_all(known)).await;
             stop.cancelled().await;
         });

@@ -7,8 +7,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ccm_controllers::GivenUp;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// How long everything may take to end after the signal; Kubernetes kills after 30 s.
@@ -19,9 +20,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Default)]
 pub(crate) struct Tasks {
     /// End when `stop` is cancelled.
-    controllers: JoinSet<&'static str>,
+    controllers: JoinSet<(&'static str, Result<(), GivenUp>)>,
     /// End later, or not by themselves.
     background: JoinSet<&'static str>,
+    /// Controllers that ended before all of their work had.
+    unfinished: Vec<String>,
     /// The signal came, or a task ended: no more work is begun.
     pub(crate) stop: CancellationToken,
     /// The controllers have ended: what they left to write is written.
@@ -32,12 +35,27 @@ pub(crate) struct Tasks {
 pub(crate) const EVENT_WRITER: &str = "event writer";
 
 impl Tasks {
-    pub(crate) fn spawn_controller(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        spawn(&mut self.controllers, name, work);
+    pub(crate) fn spawn_controller(
+        &mut self,
+        name: &'static str,
+        work: impl Future<Output = Result<(), GivenUp>> + Send + 'static,
+    ) {
+        self.controllers.spawn(async move { (name, work.await) });
+    }
+
+    /// Ends together with the controllers, and writes nothing.
+    pub(crate) fn spawn_reader(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_controller(name, async move {
+            work.await;
+            Ok(())
+        });
     }
 
     pub(crate) fn spawn_background(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        spawn(&mut self.background, name, work);
+        self.background.spawn(async move {
+            work.await;
+            name
+        });
     }
 
     /// Stops on SIGTERM and SIGINT.
@@ -61,7 +79,7 @@ impl Tasks {
         let ended = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(None),
-            Some(ended) = self.controllers.join_next() => ended,
+            Some(ended) = self.controllers.join_next() => self.ended(ended),
             Some(ended) = self.background.join_next() => ended,
             result = work => return Ok(Some(result)),
         };
@@ -72,10 +90,16 @@ impl Tasks {
     }
 
     /// Lets everything end in order: controllers first, then what they left to write.
+    ///
+    /// # Errors
+    ///
+    /// Something did not end in time, or a controller gave work up, also before: what that sent may still take effect.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         let orderly = async {
-            while self.controllers.join_next().await.is_some() {}
+            while let Some(ended) = self.controllers.join_next().await {
+                drop(self.ended(ended));
+            }
             self.drain.cancel();
             while let Some(ended) = self.background.join_next().await {
                 if matches!(ended, Ok(EVENT_WRITER)) {
@@ -86,14 +110,24 @@ impl Tasks {
         if tokio::time::timeout(STOP_TIMEOUT, orderly).await.is_err() {
             bail!("not everything ended within {STOP_TIMEOUT:?}");
         }
+        if !self.unfinished.is_empty() {
+            bail!("stopped before all work had ended: {}", self.unfinished.join("; "));
+        }
         tracing::info!("stopped");
         Ok(())
     }
-}
 
-fn spawn(set: &mut JoinSet<&'static str>, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-    set.spawn(async move {
-        work.await;
-        name
-    });
+    /// Remembers how a controller ended.
+    fn ended(
+        &mut self,
+        ended: Result<(&'static str, Result<(), GivenUp>), JoinError>,
+    ) -> Result<&'static str, JoinError> {
+        match &ended {
+            Ok((_, Ok(()))) => {}
+            Ok((name, Err(error))) => self.unfinished.push(format!("{name}: {error}")),
+            // Its work was dropped with it.
+            Err(panic) => self.unfinished.push(panic.to_string()),
+        }
+        ended.map(|(name, _)| name)
+    }
 }

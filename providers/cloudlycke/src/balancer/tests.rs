@@ -15,7 +15,7 @@ use ccm_sdk::types::{
 };
 use serde_json::{Value, json};
 
-use super::{Balancers, Done, POOL_LOCK, State, Store, name};
+use super::{Balancers, Done, POOL_LOCK, State, Store, locks, name};
 use crate::config::{self, Config};
 use crate::descriptor::{LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT};
 
@@ -311,17 +311,21 @@ fn c_33_no_call_changes_what_it_is_given() {
     let (web_before, nodes_before) = (web.clone(), nodes.clone());
     let balancers = cloud.balancers();
     drop((balancers.ensure(&web, &nodes), balancers.update(&web, &nodes), balancers.delete(&web)));
-    drop((balancers.get(&web), balancers.validate(&web, true), balancers.locks(&web)));
+    drop((balancers.get(&web), balancers.validate(&web, true)));
     assert_eq!((web, nodes), (web_before, nodes_before));
 }
 
+/// Only calls in mode `pool` once held the lock.
 #[test]
-fn calls_that_take_addresses_hold_a_lock_in_common_and_others_none() {
-    let cloud = Cloud::new(&json!({ "hostnameSuffix": "lb.example.com" }));
-    for (mode, locks) in [("pool", vec![POOL_LOCK.to_owned()]), ("nodes", vec![]), ("hostname", vec![])] {
-        assert_eq!(cloud.balancers().locks(&annotated(service("web"), LB_MODE, mode)), locks, "{mode}");
+fn every_call_holds_the_lock_since_one_in_another_mode_may_give_addresses_back() {
+    for mode in ["nodes", "hostname"] {
+        let cloud = Cloud::new(&json!({ "hostnameSuffix": "lb.example.com" }));
+        let mut web = service("web");
+        let taken = cloud.ips(&mut web);
+        let done = cloud.balancers().ensure(&annotated(web, LB_MODE, mode), &[backend("a", &["10.0.0.9"])]);
+        assert_eq!(done.outcome.changes[0], format!("address {} released", taken[0]), "{mode}");
     }
-    assert_eq!(cloud.balancers().locks(&annotated(service("web"), LB_MODE, "magic")), [POOL_LOCK]);
+    assert_eq!(locks(), [POOL_LOCK]);
 }
 
 /// What ensure would refuse, the validation says, all at once, and ensure says the first of it.

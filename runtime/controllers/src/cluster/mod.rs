@@ -31,7 +31,7 @@ pub use metrics::ClusterMetrics;
 
 use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::FirstList;
 use sync::{Member, Syncer};
 use wake::{Changes, Waking};
@@ -154,7 +154,11 @@ impl ClusterController {
     /// Works until `shutdown`, or until a reflector ends. Then no new call begins, and running ones have
     /// [`QueueSettings::stop_timeout`] to end. The first calls wait for both first lists: a provider that saw half a cluster
     /// would take the other half away.
-    pub async fn run(self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, changes, first_lists, recoveries, queue_metrics } = self;
         let settings = syncer.settings.queue;
         let (waking, keys) = Waking::new(Arc::clone(&syncer), changes, first_lists, recoveries);
@@ -165,9 +169,10 @@ impl ClusterController {
         // Both end together, whichever ends first.
         let stop = shutdown.child_token();
         let queue = async {
-            queue::run(keys, reconcile, settings, queue_metrics.of("Cluster"), stop.clone()).await;
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("Cluster"), stop.clone()).await;
             stop.cancel();
+            ended
         };
-        tokio::join!(queue, stop.run_until_cancelled(waking.run()));
+        tokio::join!(queue, stop.run_until_cancelled(waking.run())).0
     }
 }

@@ -6,7 +6,9 @@
 //! | some objects failed | the soonest that their reactions say | a Warning Event at each of them |
 //! | all failed | what its reaction says | a line in the log, a metric |
 //!
-//! Where the cloud or a person has to do something first, a change of the cluster does not call again before the time.
+//! Where a whole call failed since the cloud or a person has to do something first, a change of the cluster does not call
+//! again before the time; and not either where the cloud throttled, whatever it did. What a single object lacks, such as a
+//! quota, does not hold up the others: a change calls for them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -164,6 +166,10 @@ impl Syncer {
         let slow = self.settings.slow_retry;
         let verdicts = failures.iter().map(|(_, failure)| reaction::verdict(failure, slow));
         let next = verdicts.fold(Verdict::Done, soonest);
+        let is_throttled = failures.iter().any(|(_, failure)| failure.reaction == Reaction::Throttled);
+        if let (true, Verdict::After(delay)) = (is_throttled, next) {
+            member.state.lock().held_until = Instant::now().checked_add(delay);
+        }
         let news = self.news(member, &failures, next);
         for request in news {
             self.recorder.record(request).await;

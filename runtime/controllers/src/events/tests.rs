@@ -204,6 +204,37 @@ async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the
     assert_eq!(metrics.events.dropped.get(), 5, "what could not be written in the time that was left");
 }
 
+/// A sync waited here with its locks for as long as Events could not be written: no load balancer was made meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_reports_waits_for_room_once_and_then_not_at_all_until_there_is_room_again() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings { queue: 1, ..EventSettings::default() });
+    // Three to six seconds.
+    api.refuse(EVENTS, 503, 5);
+    beside(writer, async {
+        let begun = Instant::now();
+        for (message, waited) in [("a", 0), ("b", 0), ("c", 2), ("d", 2), ("e", 2)] {
+            recorder.record(request("node0", message)).await;
+            assert_eq!(begun.elapsed().as_secs(), waited, "{message}");
+        }
+        assert_eq!(metrics.events.dropped.get(), 3);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        recorder.record(request("node0", "f")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Patient again.
+        api.refuse(EVENTS, 503, 5);
+        let begun = Instant::now();
+        for (message, waited) in [("g", 0), ("h", 0), ("i", 2)] {
+            recorder.record(request("node0", message)).await;
+            assert_eq!(begun.elapsed().as_secs(), waited, "{message}");
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    })
+    .await;
+    let written = ["a", "b", "f", "g", "h"].map(|message| format!("Warning SyncNodeFailed: {message}"));
+    assert_eq!(api.events(), written);
+    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (5, 4));
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_events_are_written_after_the_stop_signal() {
     let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());

@@ -18,7 +18,7 @@ mod refresh;
 mod selector;
 mod sync;
 pub(crate) mod view;
-mod wake;
+pub(crate) mod wake;
 pub(crate) mod write;
 
 #[cfg(test)]
@@ -39,11 +39,12 @@ pub use selector::NodeLabels;
 
 use crate::events::EventRecorder;
 use crate::metrics::{NodeMetrics, QueueMetrics};
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use memory::Memory;
 use sync::Syncer;
+use view::is_uninitialized;
 use write::{NodeWriter, Order};
 
 /// How the node controller works.
@@ -160,9 +161,13 @@ impl NodeController {
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
-    pub async fn run(self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, first_list, keys, recoveries, queue_metrics } = self;
-        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone());
+        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_uninitialized);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);
@@ -171,10 +176,11 @@ impl NodeController {
         // The refresh ends together with the queue, whichever way the queue ended.
         let stop = shutdown.child_token();
         let queue = async {
-            queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("Nodes"), stop.clone()).await;
             stop.cancel();
+            ended
         };
         let merging = stop.run_until_cancelled(merging);
-        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop));
+        tokio::join!(queue, merging, refresh::run(&syncer, first_list, &stop)).0
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes that wait out a back-off are tried again at once when the cloud answers again.
+//! Nodes that wait out a back-off are tried again at once when the cloud answers again, those of the lifecycle controller too.
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -7,17 +7,16 @@ use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 
-use super::view::is_uninitialized;
-
 /// Keys that wait for the queue, which takes them at once.
 const BOUND: usize = 64;
 
-/// The keys that come in, and those of all uninitialized Nodes whenever one of `recoveries` grows. The future does the
-/// work and ends with `keys`, or when nobody takes them any more.
-pub(super) fn merge(
+/// The keys that come in, and those of all Nodes of which `is_waiting` is so whenever one of `recoveries` grows. The future does
+/// the work and ends with `keys`, or when nobody takes them any more.
+pub(crate) fn merge(
     mut keys: mpsc::Receiver<ObjectRef<Node>>,
     recoveries: Vec<watch::Receiver<u64>>,
     store: Store<Node>,
+    is_waiting: impl Fn(&Node) -> bool,
 ) -> (mpsc::Receiver<ObjectRef<Node>>, impl Future<Output = ()>) {
     let (sender, merged) = mpsc::channel(BOUND);
     let work = async move {
@@ -34,7 +33,7 @@ pub(super) fn merge(
                     // None: whoever counts is gone.
                     let Some(recovery) = recovery else { continue };
                     waiting.push(changed(recovery));
-                    for node in store.state().iter().filter(|node| is_uninitialized(node)) {
+                    for node in store.state().iter().filter(|node| is_waiting(node)) {
                         if sender.send(ObjectRef::new(&node.name_any())).await.is_err() {
                             return;
                         }

@@ -34,7 +34,7 @@ impl DeletionBudget {
     }
 }
 
-/// Counts deletions of this process.
+/// Counts deletions of this process, and those of the last one that are known.
 pub(crate) struct Budget {
     settings: DeletionBudget,
     state: Mutex<State>,
@@ -48,6 +48,8 @@ struct State {
     reserved: usize,
     /// Names that were confirmed and not used yet.
     confirmed: BTreeSet<String>,
+    /// UIDs of the Nodes that these were used for, at most one for each name. They never count.
+    free: BTreeSet<String>,
 }
 
 /// The right to delete one Node. Given back when it is dropped.
@@ -70,8 +72,11 @@ enum Kind {
     /// One of the limit: the UID.
     Counted(String),
     /// Nothing: this name was confirmed.
-    Confirmed(String),
-    /// Nothing more: it was counted when the last attempt had no answer.
+    Confirmed {
+        name: String,
+        uid: String,
+    },
+    /// Nothing more: it was counted, or confirmed, when the last attempt had no answer.
     Paid,
     Spent,
 }
@@ -85,7 +90,10 @@ impl Budget {
     pub(crate) fn reserve(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, Refusal> {
         let mut state = self.state.lock();
         if let Some(name) = state.confirmed.take(name) {
-            return Ok(Grant { budget: self, kind: Kind::Confirmed(name) });
+            return Ok(Grant { budget: self, kind: Kind::Confirmed { name, uid: uid.to_owned() } });
+        }
+        if state.free.contains(uid) {
+            return Ok(Grant { budget: self, kind: Kind::Paid });
         }
         let period = self.settings.period;
         while state.spent.front().is_some_and(|(then, _)| now.duration_since(*then) >= period) {
@@ -105,6 +113,11 @@ impl Budget {
         Ok(Grant { budget: self, kind: Kind::Counted(uid.to_owned()) })
     }
 
+    /// Counts deletions from before the start, the oldest first.
+    pub(crate) fn recall(&self, deletions: Vec<(Instant, String)>) {
+        self.state.lock().spent.extend(deletions);
+    }
+
     pub(crate) const fn settings(&self) -> &DeletionBudget {
         &self.settings
     }
@@ -113,10 +126,14 @@ impl Budget {
 impl Grant<'_> {
     /// The Node was deleted, or may have been.
     pub(crate) fn spend(mut self, now: Instant) {
-        if let Kind::Counted(uid) = std::mem::replace(&mut self.kind, Kind::Spent) {
-            let mut state = self.budget.state.lock();
-            state.reserved = state.reserved.saturating_sub(1);
-            state.spent.push_back((now, uid));
+        let mut state = self.budget.state.lock();
+        match std::mem::replace(&mut self.kind, Kind::Spent) {
+            Kind::Counted(uid) => {
+                state.reserved = state.reserved.saturating_sub(1);
+                state.spent.push_back((now, uid));
+            }
+            Kind::Confirmed { uid, .. } => drop(state.free.insert(uid)),
+            Kind::Paid | Kind::Spent => {}
         }
     }
 }
@@ -126,7 +143,7 @@ impl Drop for Grant<'_> {
         let mut state = self.budget.state.lock();
         match std::mem::replace(&mut self.kind, Kind::Spent) {
             Kind::Counted(_) => state.reserved = state.reserved.saturating_sub(1),
-            Kind::Confirmed(name) => drop(state.confirmed.insert(name)),
+            Kind::Confirmed { name, .. } => drop(state.confirmed.insert(name)),
             Kind::Paid | Kind::Spent => {}
         }
     }
@@ -184,6 +201,24 @@ mod tests {
             budget.reserve("a", "u3", 10, now).err(),
             Some(Refusal::Spent(1)),
             "confirmed once, then one of the budget"
+        );
+    }
+
+    /// It was held, although somebody had said that it may go.
+    #[tokio::test(start_paused = true)]
+    async fn a_confirmed_node_whose_deletion_had_no_answer_is_tried_again_and_does_not_count() {
+        let budget = budget(0, 1, &["a"]);
+        for _ in 0..10 {
+            budget.reserve("a", "u1", 10, Instant::now()).ok().unwrap().spend(Instant::now());
+            tokio::time::advance(DeletionBudget::default().period / 5).await;
+        }
+        let now = Instant::now();
+        assert!(budget.reserve("b", "u-b", 10, now).is_ok(), "the limit is untouched");
+        budget.reserve("a", "u2", 10, now).ok().unwrap().spend(now);
+        assert_eq!(
+            budget.reserve("a", "u3", 10, now).err(),
+            Some(Refusal::Spent(1)),
+            "another Node of this name counts"
         );
     }
 

@@ -3,7 +3,7 @@
 //!
 //! All of it is gone with the process: a new one begins with a first look.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -39,7 +39,6 @@ pub(crate) enum Topic {
     Deleting,
     DeletionFailed,
     NoProviderId,
-    TaintFailed,
 }
 
 struct Entry {
@@ -54,6 +53,8 @@ struct Entry {
     next: Instant,
     /// Not even a change of the Node brings the next look before.
     not_before: Instant,
+    /// The last look had no answer: a cloud that is back is asked at once.
+    is_unknown: bool,
     is_held: bool,
     is_deleted: bool,
     told: HashMap<Topic, (&'static str, Instant)>,
@@ -62,6 +63,8 @@ struct Entry {
 /// By name of the Node.
 pub(crate) struct Memory {
     nodes: Mutex<HashMap<String, Entry>>,
+    /// Nodes whose taint could not be corrected, Ready ones as well: what was told of that, and when.
+    taints: Mutex<HashMap<String, (&'static str, Instant)>>,
     metrics: NodeLifecycleMetrics,
     period: Duration,
     max_period: Duration,
@@ -75,6 +78,7 @@ impl Memory {
         let period = settings.monitor_period.clamp(Duration::from_millis(1), MAX_WAIT);
         Self {
             nodes: Mutex::default(),
+            taints: Mutex::default(),
             metrics,
             period,
             max_period: settings.max_monitor_period.clamp(period, MAX_WAIT),
@@ -102,6 +106,7 @@ impl Memory {
                 pause: self.period,
                 next: now,
                 not_before: now,
+                is_unknown: false,
                 is_held: false,
                 is_deleted: false,
                 told: HashMap::new(),
@@ -124,14 +129,33 @@ impl Memory {
         }
     }
 
-    /// The cloud gave an answer other than absent, or none: the first look is void. Returns the time until the next look,
-    /// which is no earlier than `at_least` from now.
-    pub(crate) fn not_absent(&self, name: &str, answer: &'static str, at_least: Duration, now: Instant) -> Duration {
+    /// The cloud gave an answer other than absent: the first look is void. Returns the time until the next look.
+    pub(crate) fn found(&self, name: &str, answer: &'static str, now: Instant) -> Duration {
         self.answered(name, answer, now, |entry| {
             entry.first_absent = None;
-            entry.not_before = now + at_least;
+            entry.not_before = now;
             self.release(entry);
         })
+    }
+
+    /// The cloud gave no answer: the first look is void. Returns the time until the next look, which is no earlier than
+    /// `at_least` from now.
+    pub(crate) fn unknown(&self, name: &str, reaction: &'static str, at_least: Duration, now: Instant) -> Duration {
+        self.answered(name, reaction, now, |entry| {
+            entry.first_absent = None;
+            entry.not_before = now + at_least;
+            entry.is_unknown = true;
+            self.release(entry);
+        })
+    }
+
+    /// The cloud answers again that did not. Whether the Node waited for that: then it is to be looked at now.
+    pub(crate) fn recovered(&self, name: &str, now: Instant) -> bool {
+        let mut nodes = self.nodes.lock();
+        let Some(entry) = nodes.get_mut(name).filter(|entry| entry.is_unknown) else { return false };
+        entry.pause = self.period;
+        (entry.next, entry.not_before) = (now, now);
+        true
     }
 
     /// The cloud said for the first time that the machine is absent.
@@ -179,23 +203,49 @@ impl Memory {
         }
     }
 
-    /// The Node is Ready, being deleted, gone, or none of ours.
+    /// The Node is being deleted, gone, none of ours, or another one.
     pub(crate) fn forget(&self, name: &str) {
+        self.taint_is_right(name);
+        self.forget_machine(name);
+    }
+
+    /// The Node is Ready: whatever the cloud said of its machine is void.
+    pub(crate) fn forget_machine(&self, name: &str) {
         let removed = self.nodes.lock().remove(name);
         self.removed(removed);
+    }
+
+    /// There is no taint of the Node to correct any more.
+    pub(crate) fn taint_is_right(&self, name: &str) {
+        self.taints.lock().remove(name);
+    }
+
+    /// Whether it is to be told that the taint could not be corrected, as [`is_news`](Self::is_news).
+    pub(crate) fn is_taint_news(&self, name: &str, what: &'static str, now: Instant) -> bool {
+        self.is_due(self.taints.lock().entry(name.to_owned()), what, now)
     }
 
     /// Whether `what` is to be told: when it is something else than the last time, or that was a while ago.
     pub(crate) fn is_news(&self, name: &str, topic: Topic, what: &'static str, now: Instant) -> bool {
         let mut nodes = self.nodes.lock();
         let Some(entry) = nodes.get_mut(name) else { return true };
-        if let Some((last, at)) = entry.told.get(&topic)
+        self.is_due(entry.told.entry(topic), what, now)
+    }
+
+    fn is_due<K>(
+        &self,
+        told: hash_map::Entry<'_, K, (&'static str, Instant)>,
+        what: &'static str,
+        now: Instant,
+    ) -> bool {
+        if let hash_map::Entry::Occupied(told) = &told
+            && let (last, at) = told.get()
             && *last == what
             && now.duration_since(*at) < self.repeat
         {
             return false;
         }
-        entry.told.insert(topic, (what, now));
+        told.insert_entry((what, now));
         true
     }
 
@@ -205,6 +255,7 @@ impl Memory {
         let is_same = entry.last.is_some_and(|(last, _)| last == answer);
         entry.pause = if is_same { entry.pause.saturating_mul(2).min(self.max_period) } else { self.period };
         entry.last = Some((answer, now));
+        entry.is_unknown = false;
         change(entry);
         entry.next = self.tick(now, entry.pause).max(entry.not_before);
         entry.next.saturating_duration_since(now)

@@ -24,6 +24,7 @@
 mod budget;
 mod decision;
 mod deletion;
+mod history;
 mod memory;
 mod sync;
 mod taint;
@@ -38,16 +39,19 @@ use std::time::Duration;
 
 use ccm_cloud::Lookups;
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use budget::DeletionBudget;
 
 use crate::events::EventRecorder;
 use crate::metrics::{NodeLifecycleMetrics, QueueMetrics};
+use crate::node::wake;
 use crate::node::write::NodeWriter;
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::write_gate::WriteGate;
 use budget::Budget;
 use memory::Memory;
@@ -121,6 +125,8 @@ pub struct NodeLifecycleParts {
     pub keys: mpsc::Receiver<ObjectRef<Node>>,
     /// The clouds.
     pub lookups: Lookups,
+    /// Grow when a cloud answers again that did not: then Nodes about which it gave no answer are looked at at once.
+    pub recoveries: Vec<watch::Receiver<u64>>,
     /// For Events.
     pub recorder: EventRecorder,
     /// For the controller itself.
@@ -135,6 +141,7 @@ pub struct NodeLifecycleParts {
 pub struct NodeLifecycleController {
     syncer: Arc<Syncer>,
     keys: mpsc::Receiver<ObjectRef<Node>>,
+    recoveries: Vec<watch::Receiver<u64>>,
     queue_metrics: QueueMetrics,
 }
 
@@ -142,7 +149,8 @@ impl NodeLifecycleController {
     /// Puts the controller together. Nothing happens before [`run`](Self::run).
     #[must_use]
     pub fn new(parts: NodeLifecycleParts) -> Self {
-        let NodeLifecycleParts { gate, store, keys, lookups, recorder, metrics, queue_metrics, settings } = parts;
+        let NodeLifecycleParts { gate, store, keys, lookups, recoveries, .. } = parts;
+        let NodeLifecycleParts { recorder, metrics, queue_metrics, settings, .. } = parts;
         let syncer = Arc::new(Syncer {
             store,
             lookups,
@@ -154,22 +162,35 @@ impl NodeLifecycleController {
             metrics,
             settings,
         });
-        Self { syncer, keys, queue_metrics }
+        Self { syncer, keys, recoveries, queue_metrics }
     }
 
     /// Works until `shutdown`, or until the reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let Self { syncer, keys, queue_metrics } = self;
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
+        let Self { syncer, keys, recoveries, queue_metrics } = self;
         if !syncer.settings.confirmed.is_empty() {
             let names = &syncer.settings.confirmed;
             tracing::warn!(?names, "deletions confirmed: these Nodes, if their machines are gone, do not count");
         }
+        syncer.recall().await;
+        let is_waiting = |node: &Node| syncer.memory.recovered(&node.name_any(), Instant::now());
+        let (keys, merging) = wake::merge(keys, recoveries, syncer.store.clone(), is_waiting);
         let settings = syncer.settings.queue;
         let reconcile = |key: ObjectRef<Node>| {
             let syncer = Arc::clone(&syncer);
             async move { syncer.sync(&key.name).await }
         };
-        queue::run(keys, reconcile, settings, queue_metrics.of("NodeLifecycle"), shutdown).await;
+        let stop = shutdown.child_token();
+        let queue = async {
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("NodeLifecycle"), stop.clone()).await;
+            stop.cancel();
+            ended
+        };
+        tokio::join!(queue, stop.run_until_cancelled(merging)).0
     }
 }

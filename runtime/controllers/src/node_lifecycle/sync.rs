@@ -14,6 +14,7 @@ use super::NodeLifecycleSettings;
 use super::budget::{Budget, Grant, Refusal};
 use super::decision::{Identity, ShutdownTaint, Standing, age, corrected_taints, standing};
 use super::deletion::Deletion;
+use super::history::{self, DELETING};
 use super::memory::{Memory, Step, Topic};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::metrics::NodeLifecycleMetrics;
@@ -45,6 +46,17 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
+    /// Counts what was deleted before the start.
+    pub(crate) async fn recall(&self) {
+        match history::deletions(&self.writer.gate, self.settings.budget.period).await {
+            Ok(deletions) => self.budget.recall(deletions),
+            Err(error) => tracing::warn!(
+                %error,
+                "deletions of Nodes from before the start cannot be read (list events in the namespace default): the budget begins untouched"
+            ),
+        }
+    }
+
     /// Works on the Node called `name`.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(node) = self.store.get(&ObjectRef::new(name)) else {
@@ -61,7 +73,7 @@ impl Syncer {
                 Verdict::Done
             }
             Standing::Ready => {
-                self.memory.forget(name);
+                self.memory.forget_machine(name);
                 match self.set_taint(&node, ShutdownTaint::Away).await {
                     Ok(()) => Verdict::Done,
                     Err(_) => Verdict::Backoff,
@@ -161,7 +173,7 @@ impl Syncer {
             InstanceState::Other => ("other", None),
         };
         self.metrics.looked(word);
-        let wait = self.memory.not_absent(&node.name_any(), word, Duration::ZERO, Instant::now());
+        let wait = self.memory.found(&node.name_any(), word, Instant::now());
         if let Some(taint) = taint
             && let Err(error) = self.set_taint(node, taint).await
         {
@@ -181,7 +193,7 @@ impl Syncer {
             Verdict::Done | Verdict::Backoff => Duration::ZERO,
         };
         let now = Instant::now();
-        let wait = self.memory.not_absent(&name, word, at_least, now);
+        let wait = self.memory.unknown(&name, word, at_least, now);
         if failure.reaction != Reaction::Elsewhere && self.memory.is_news(&name, Topic::Unknown, word, now) {
             tracing::warn!(
                 node = name,
@@ -302,20 +314,25 @@ impl Syncer {
         let name = node.name_any();
         if self.memory.is_news(&name, Topic::Deleting, "deleting", now) {
             let message = format!("Deleting node {name} because it does not exist in the cloud provider");
-            self.record(node, Severity::Normal, "DeletingNode", message).await;
+            self.record(node, Severity::Normal, DELETING, message).await;
         }
     }
 
     /// Corrects the shutdown taint, where the store says that it must be.
     async fn set_taint(&self, node: &Arc<Node>, wanted: ShutdownTaint) -> Result<(), WriteError> {
+        let name = node.name_any();
         if corrected_taints(node, wanted).is_none() {
+            self.memory.taint_is_right(&name);
             return Ok(());
         }
-        let name = node.name_any();
         let _permit = self.writes.acquire().await;
         match Box::pin(self.writer.set_shutdown_taint(Arc::clone(node), wanted)).await {
-            Ok(false) => Ok(()),
+            Ok(false) => {
+                self.memory.taint_is_right(&name);
+                Ok(())
+            }
             Ok(true) => {
+                self.memory.taint_is_right(&name);
                 let change = if wanted == ShutdownTaint::There { "added" } else { "removed" };
                 self.metrics.tainted(change);
                 tracing::info!(node = name, "shutdown taint {change}");
@@ -324,7 +341,7 @@ impl Syncer {
             Err(error) => {
                 self.metrics.tainted("failed");
                 let outcome = error.api().map_or("invalid", ApiError::outcome);
-                if self.memory.is_news(&name, Topic::TaintFailed, outcome, Instant::now()) {
+                if self.memory.is_taint_news(&name, outcome, Instant::now()) {
                     tracing::warn!(node = name, %error, "shutdown taint not written, tried again");
                 }
                 Err(error)

@@ -35,7 +35,7 @@ impl Desk {
         self.begun.lock().push((key.clone(), self.start.elapsed()));
         self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         assert_ne!(key, "panic", "this key panics");
-        if key == "endless" {
+        if key.ends_with("endless") {
             std::future::pending::<()>().await;
         }
         tokio::time::sleep(self.work).await;
@@ -55,6 +55,15 @@ impl Desk {
 
 /// Sends the keys at their seconds, and stops the queue at second `end`.
 async fn run_keys(desk: &Arc<Desk>, keys: &[(u64, &str)], end: u64) -> Registry {
+    run_with(desk, keys, end, QueueSettings::default()).await.0
+}
+
+async fn run_with(
+    desk: &Arc<Desk>,
+    keys: &[(u64, &str)],
+    end: u64,
+    settings: QueueSettings,
+) -> (Registry, Result<(), GivenUp>) {
     let mut registry = Registry::default();
     let meters = QueueMetrics::register(&mut registry).of("Nodes");
     let (sender, receiver) = mpsc::channel(16);
@@ -68,8 +77,8 @@ async fn run_keys(desk: &Arc<Desk>, keys: &[(u64, &str)], end: u64) -> Registry 
         tokio::time::sleep_until(desk.start + Duration::from_secs(end)).await;
         shutdown.cancel();
     };
-    tokio::join!(run(receiver, reconcile, QueueSettings::default(), meters, shutdown.clone()), feed);
-    registry
+    let (ended, ()) = tokio::join!(run(receiver, reconcile, settings, meters, shutdown.clone()), feed);
+    (registry, ended)
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,6 +174,26 @@ async fn stopping_lets_running_work_end_within_its_time_and_begins_nothing() {
         assert_eq!(desk.times(), [0.0]);
         assert_eq!(desk.running.load(Ordering::SeqCst) == 0, ends);
         assert!(desk.start.elapsed() <= Duration::from_secs(13), "{:?}", desk.start.elapsed());
+    }
+}
+
+/// Nobody knew, and the Lease was released while a request to the cloud was under way.
+#[tokio::test(start_paused = true)]
+async fn work_that_is_given_up_at_the_end_is_told_to_the_owner() {
+    let given_up = |runs| Err(GivenUp { queue: "Nodes", runs });
+    let limited = QueueSettings { max_run: Duration::from_secs(5), ..QueueSettings::default() };
+    let cases = [
+        (vec![], QueueSettings::default(), Ok(())),
+        (vec![(0, "a"), (1, "b")], QueueSettings::default(), Ok(())),
+        (vec![(0, "a"), (1, "endless")], QueueSettings::default(), given_up(1)),
+        (vec![(0, "endless"), (1, "other endless")], QueueSettings::default(), given_up(2)),
+        // Its own limit ends it while it is waited for.
+        (vec![(0, "endless")], limited, given_up(1)),
+    ];
+    for (keys, settings, expected) in cases {
+        let desk = Desk::new(Duration::from_secs(8), []);
+        let (_, ended) = run_with(&desk, &keys, 2, settings).await;
+        assert_eq!(ended, expected, "{keys:?}");
     }
 }
 

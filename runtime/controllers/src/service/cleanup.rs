@@ -7,25 +7,30 @@ use k8s_openapi::api::core::v1::Service;
 use tokio::time::Duration;
 
 use super::ensure::is_written;
-use super::error::{SyncError, Task};
-use super::fingerprint::ENSURED;
+use super::error::{SLOWLY, SyncError, Task};
+use super::fingerprint::{self, Digest, ENSURED};
 use super::memory::{Doubt, Key, Purpose};
-use super::sync::{Syncer, Work, set};
-use super::view::cloud_service;
+use super::ownership::Work;
+use super::sync::Syncer;
 use super::write::Written;
 use crate::queue::Verdict;
+use crate::reaction::MIN_SLOW_RETRY;
 
 impl Syncer {
-    /// The Service goes, or wants no load balancer any more. `delete` is always called: only the provider knows what is left.
+    /// The Service goes, or wants no load balancer any more, or that of another provider. `delete` is always called: only the
+    /// provider knows what is left.
     pub(crate) async fn cleanup(&self, key: &Key, member: usize) -> Verdict {
         let Some(service) = self.memory.with(key, |entry| Arc::clone(&entry.newest)) else { return Verdict::Done };
-        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(Purpose::Delete, None)).flatten() {
+        let purpose = self.deletion(key, &service, member);
+        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
         if let Err(error) = Box::pin(self.delete(key, &service, member)).await {
             let Some(error) = error else { return Verdict::After(Duration::ZERO) };
+            // With what the provider wants to be written: that alone is no reason for another try.
+            let purpose = self.deletion(key, &service, member);
             self.note(key, &service, &error).await;
-            let verdict = self.later(key, Purpose::Delete, None, &error);
+            let verdict = self.later(key, purpose, None, &error);
             self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
             return verdict;
         }
@@ -38,7 +43,7 @@ impl Syncer {
             Ok(written) => written,
             Err(error) => {
                 let error = SyncError::Api { task: Task::RemoveFinalizer, error };
-                let verdict = self.later(key, Purpose::Delete, None, &error);
+                let verdict = self.later(key, purpose, None, &error);
                 self.warn(key, &service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
                 return verdict;
             }
@@ -55,7 +60,12 @@ impl Syncer {
             Written::Nothing => {}
             Written::Gone => self.memory.forget(key),
         }
-        Verdict::Done
+        // Nothing may wake it for another provider but this.
+        let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
+        match newest.map(|newest| self.work(key, &newest)) {
+            Some(Work::Serve(_)) => Verdict::After(Duration::ZERO),
+            _ => Verdict::Done,
+        }
     }
 
     /// The Service is gone. When it went without its finalizer, by force, its load balancer may still be there.
@@ -73,8 +83,19 @@ impl Syncer {
 
     /// Deletes the load balancer of a Service that does not exist any more, and forgets it.
     pub(crate) async fn delete_gone(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
-        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(Purpose::Delete, None)).flatten() {
+        let purpose = self.deletion(key, service, member);
+        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
+        }
+        let slow = self.settings.slow_retry.max(MIN_SLOW_RETRY);
+        // The store lacks more than what is gone, and this cannot be undone.
+        match self.writer.is_gone(service).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!("the API server has a Service that the store does not have: its load balancer stays");
+                return Verdict::After(slow);
+            }
+            Err(error) => return self.later(key, purpose, None, &SyncError::Api { task: Task::Read, error }),
         }
         match Box::pin(self.delete(key, service, member)).await {
             Ok(()) => {
@@ -84,28 +105,47 @@ impl Syncer {
             }
             Err(None) => Verdict::After(Duration::ZERO),
             Err(Some(error)) => {
-                let verdict = self.later(key, Purpose::Delete, None, &error);
-                self.warn(key, service, "DeleteLoadBalancerFailed", "Error deleting load balancer", &error).await;
-                verdict
+                let purpose = self.deletion(key, service, member);
+                let (reason, what) = ("DeleteLoadBalancerFailed", "Error deleting load balancer");
+                match error.verdict(slow) {
+                    // Nobody can change it any more, and one of the same name may wait.
+                    Verdict::Change => {
+                        let verdict = self.later_at(key, purpose, None, &error, Verdict::After(slow));
+                        self.warn_of(key, service, reason, (what, SLOWLY), &error).await;
+                        verdict
+                    }
+                    _ => {
+                        let verdict = self.later(key, purpose, None, &error);
+                        self.warn(key, service, reason, what, &error).await;
+                        verdict
+                    }
+                }
             }
         }
     }
 
+    /// What is to be deleted, as the provider is told.
+    fn deletion(&self, key: &Key, service: &Service, member: usize) -> Purpose {
+        let Some(provider) = self.provider(member) else { return Purpose::Delete(Digest::of(&())) };
+        let descriptor = provider.descriptor();
+        let (view, wrong) = self.view(key, service, &descriptor);
+        let wrong = wrong.map(|wrong| wrong.to_string());
+        Purpose::Delete(fingerprint::deletion(&view, wrong.as_deref(), &descriptor, &provider.configuration()))
+    }
+
     /// Nothing is left in the cloud when this succeeds. An error of none: the Service wants its load balancer again.
     async fn delete(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<(), Option<SyncError>> {
-        let (mut view, _wrong) = cloud_service(service);
-        let unwritten = self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default();
-        for (name, value) in unwritten {
-            set(&mut view.annotations, name, value);
-        }
-        let _turn = self.turn(member, &view).await.map_err(Some)?;
         let Some(provider) = self.provider(member) else { return Ok(()) };
+        let purpose = self.deletion(key, service, member);
+        let (view, _wrong) = self.view(key, service, &provider.descriptor());
+        let _turn = self.turn(member, &view).await.map_err(Some)?;
         if self.is_wanted_again(key, service) {
             return Err(None);
         }
-        self.announce(key, service, Purpose::Delete).await;
-        self.memory.with(key, |entry| entry.doubt = Doubt::All);
-        let outcome = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref()).await;
+        self.announce(key, service, purpose).await;
+        self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (Doubt::All, None));
+        let call = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref());
+        let outcome = self.in_time(Task::Delete, call).await.map_err(Some)?;
         let outcome = outcome.unwrap_or_else(Outcome::failed);
         if !outcome.changes.is_empty() {
             tracing::info!(changes = ?outcome.changes, "changed in the cloud");

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-use super::error::{SyncError, next_try};
+use super::error::SyncError;
 use crate::events::cut;
 
 /// Its type.
@@ -44,7 +44,7 @@ impl Readiness {
             Reaction::Unsupported => "Unsupported",
             Reaction::Elsewhere => return None,
         };
-        Some(Self { is_ready: false, reason, message: told(error, next_try(failure.reaction)) })
+        Some(Self { is_ready: false, reason, message: told(error, error.next_try()?) })
     }
 
     const fn status(&self) -> &'static str {

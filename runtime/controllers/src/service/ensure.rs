@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task};
-use super::fingerprint::{self, ENSURED, Record, Target};
-use super::memory::{Doubt, Key};
+use super::fingerprint::{self, ENSURED, Record, Target, is_copy};
+use super::memory::{Doubt, Key, Unsaid};
 use super::predicates::has_finalizer;
 use super::sync::{Job, Syncer, set};
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
+use crate::write_gate::ApiError;
 
 /// Most names of Nodes in a log line, as upstream.
 const MAX_NAMES: usize = 20;
@@ -27,14 +28,17 @@ impl Syncer {
     /// Brings the cloud to what the Service asks for.
     pub(crate) async fn ensure(&self, key: &Key, mut job: Job) -> Verdict {
         self.announce(key, &job.service, job.purpose()).await;
-        if let Some(verdict) = self.guard(key, &mut job).await {
+        if let Some(verdict) = self.guard(key, &mut job, true).await {
             return verdict;
         }
         if job.backends.list.is_empty() {
             self.no_backends(key, &job.service).await;
         }
         let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
-        self.memory.with(key, |entry| (entry.doubt, entry.owned, entry.is_elsewhere) = (Doubt::All, true, false));
+        self.memory.with(key, |entry| {
+            (entry.doubt, entry.owned, entry.is_elsewhere) = (Doubt::All, true, false);
+            entry.unsaid = None;
+        });
         let asked = provider.ensure(job.view.clone(), Arc::clone(&job.backends.list));
         let outcome = self.call("ensure", asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
@@ -47,11 +51,13 @@ impl Syncer {
 
     /// Gives a load balancer the backends of now.
     pub(crate) async fn update(&self, key: &Key, mut job: Job) -> Verdict {
-        if let Some(verdict) = self.guard(key, &mut job).await {
+        // The record stays: an update for a Node that joins would be two writes per load balancer, which every kube-proxy
+        // reads, against a process that is killed at that moment and Nodes that then are as before.
+        if let Some(verdict) = self.guard(key, &mut job, false).await {
             return verdict;
         }
         let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
-        self.memory.with(key, |entry| entry.doubt = entry.doubt.max(Doubt::Backends));
+        self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (entry.doubt.max(Doubt::Backends), None));
         self.metrics.updates.inc();
         let begun = Instant::now();
         let asked = provider.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
@@ -82,29 +88,57 @@ impl Syncer {
 
     /// The cloud has what the Service asks for: only the Service may not say so. Without `ingress` nothing is to be said.
     pub(crate) async fn adopt(&self, key: &Key, mut job: Job, ingress: Option<Vec<Ingress>>) -> Verdict {
-        if let Some(verdict) = self.guard(key, &mut job).await {
+        if let Some(verdict) = self.guard(key, &mut job, false).await {
             return verdict;
         }
         let Some(ingress) = ingress else { return Verdict::Done };
-        self.memory.with(key, |entry| entry.standing = None);
+        // Found, or done before and not written.
+        let task = self.memory.with(key, |entry| {
+            entry.standing = None;
+            entry.unsaid.as_ref().map_or(Task::Read, |unsaid| unsaid.task)
+        });
         let outcome = Outcome { ingress, ..Outcome::default() };
-        self.ended(key, job, Task::Read, outcome).await
+        self.ended(key, job, task.unwrap_or(Task::Read), outcome).await
     }
 
-    /// Sees to it that the Service has the finalizer. Returns how it ended, if it did.
-    async fn guard(&self, key: &Key, job: &mut Job) -> Option<Verdict> {
+    /// Sees to it that the Service has the finalizer and nothing that was copied from another one; and, if anything may
+    /// `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
+    async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
+        let descriptor = self.descriptor(job)?;
+        let begun = Record::begun(&descriptor.name);
+        let is_certain = Record::of(&job.service).is_some_and(|record| record.spec.is_some());
+        let mut annotations = BTreeMap::new();
+        if is_copy(&job.service) {
+            let names = job.service.metadata.annotations.iter().flatten().map(|(name, _)| name);
+            annotations.extend(names.filter(|name| is_written(&descriptor, name)).map(|name| (name.clone(), None)));
+        }
+        if is_copy(&job.service) || (change && is_certain) {
+            annotations.insert(ENSURED.to_owned(), Some(begun.text(&job.service)));
+            let changes = Changes { annotations, ..Changes::default() };
+            let written = self.writer.set(&job.service, &changes).await;
+            if let Some(verdict) = self.guarded(key, job, Task::WriteStatus, written).await {
+                return Some(verdict);
+            }
+        }
         if has_finalizer(&job.service) {
             return None;
         }
-        let record = Record::begun(&self.descriptor(job)?.name);
-        match self.writer.add_finalizer(&job.service, &record).await {
+        let written = self.writer.add_finalizer(&job.service, &begun).await;
+        self.guarded(key, job, Task::AddFinalizer, written).await
+    }
+
+    async fn guarded(
+        &self,
+        key: &Key,
+        job: &mut Job,
+        task: Task,
+        written: Result<Written, ApiError>,
+    ) -> Option<Verdict> {
+        match written {
             Ok(Written::Changed(written)) => job.service = self.memory.wrote(key, *written),
             Ok(Written::Nothing) => {}
             Ok(Written::Gone) => return Some(Verdict::Done),
-            Err(error) => {
-                let error = SyncError::Api { task: Task::AddFinalizer, error };
-                return Some(self.not_served(key, job, error).await);
-            }
+            Err(error) => return Some(self.not_served(key, job, SyncError::Api { task, error }).await),
         }
         None
     }
@@ -150,13 +184,13 @@ impl Syncer {
         self.memory.with(key, |entry| entry.is_elsewhere = true);
         self.memory.waits(key, false);
         let error = SyncError::Cloud { task, failure: failure.clone() };
-        self.later(key, job.purpose(), Some(job.target.backends), &error)
+        self.later(key, job.purpose(), None, &error)
     }
 
     async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
         let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
         self.note(key, &job.service, &error).await;
-        let verdict = self.later(key, job.purpose(), Some(job.target.backends), &error);
+        let verdict = self.later(key, job.purpose(), is_update.then_some(job.target.backends), &error);
         let (reason, what) = if is_update {
             log_names(&job, &error);
             ("UpdateLoadBalancerFailed", "Error updating load balancer with new hosts")
@@ -178,13 +212,16 @@ impl Syncer {
     ) -> Verdict {
         let Target { spec, backends } = job.target;
         let record = Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends) };
-        annotations.insert(ENSURED.into(), Some(record.to_string()));
+        annotations.insert(ENSURED.into(), Some(record.text(&job.service)));
         let changes = Changes { annotations, ingress, readiness: Some(Readiness::ensured()) };
         match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => drop(self.memory.wrote(key, *written)),
             Ok(Written::Nothing) => {}
             Ok(Written::Gone) => return Verdict::Done,
             Err(error) => {
+                // Only the write is tried again.
+                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task });
+                self.memory.with(key, |entry| entry.unsaid = unsaid);
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;
             }
@@ -192,7 +229,6 @@ impl Syncer {
         self.memory.with(key, |entry| {
             entry.succeeded();
             entry.unwritten.clear();
-            entry.standing = None;
         });
         if self.memory.waits(key, false) {
             self.got_address(&job.service);
@@ -227,9 +263,11 @@ impl Syncer {
             Doubt::All => Some(Record::begun(&record.provider)),
         });
         if let Some(record) = record {
-            annotations.insert(ENSURED.into(), Some(record.to_string()));
+            annotations.insert(ENSURED.into(), Some(record.text(service)));
         }
-        let young = condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
+        // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
+        let is_tried = error.reaction() != Reaction::Invalid.as_str();
+        let young = is_tried && condition.is_some_and(|at| at.elapsed() < self.settings.condition_interval);
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,

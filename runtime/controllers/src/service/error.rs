@@ -54,6 +54,18 @@ impl SyncError {
         }
     }
 
+    /// What comes next, without anything that is another at each try. None for a failure of the API server.
+    pub(crate) const fn next_try(&self) -> Option<&'static str> {
+        match self {
+            // Other hosts are something else to try.
+            Self::Cloud { task: Task::Update, failure: Failure { reaction: Reaction::Invalid, .. } } => {
+                Some("not tried again before the Service or its hosts change")
+            }
+            Self::Cloud { failure, .. } => Some(next_try(failure.reaction)),
+            Self::Api { .. } => None,
+        }
+    }
+
     pub(crate) fn verdict(&self, slow: Duration) -> Verdict {
         match self {
             Self::Cloud { failure, .. } => reaction::verdict(failure, slow),
@@ -75,14 +87,16 @@ impl SyncError {
     }
 }
 
-/// What comes next, without anything that is another at each try.
-pub(crate) fn next_try(reaction: Reaction) -> &'static str {
+/// What is tried again slowly.
+pub(crate) const SLOWLY: &str = "tried again slowly";
+
+const fn next_try(reaction: Reaction) -> &'static str {
     match reaction {
         Reaction::Retry | Reaction::Conflict => "tried again with back-off",
         Reaction::Throttled => "tried again when the cloud takes calls again",
         Reaction::Pending => "looked at again until the cloud is done",
         Reaction::Unauthorized => "tried again slowly, and at once with other credentials",
-        Reaction::Quota | Reaction::Unsupported => "tried again slowly",
+        Reaction::Quota | Reaction::Unsupported => SLOWLY,
         Reaction::Invalid => "not tried again before the Service changes",
         Reaction::Elsewhere => "nothing more is done",
     }

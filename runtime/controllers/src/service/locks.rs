@@ -49,3 +49,43 @@ impl Drop for Held {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::*;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_in_common_wait_others_do_not_and_nobody_waits_for_ever() {
+        let locks = Locks::default();
+        let begun = Instant::now();
+        let work = async |wanted: &[&str]| {
+            let _held = locks.hold(names(wanted)).await;
+            sleep(Duration::from_secs(1)).await;
+            begun.elapsed().as_secs()
+        };
+        let ends = tokio::join!(work(&["a", "b"]), work(&["b", "a"]), work(&["c"]), work(&["b"]), work(&[]));
+        // The second one does not ask for `b` before it has `a`.
+        assert_eq!(ends, (1, 3, 1, 2, 1));
+        assert_eq!(locks.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_waiting_leaves_nothing_behind() {
+        let locks = Locks::default();
+        let held = locks.hold(names(&["b"])).await;
+        let waiting = locks.hold(names(&["a", "b"]));
+        assert!(timeout(Duration::from_secs(1), waiting).await.is_err());
+        let free = timeout(Duration::from_secs(1), locks.hold(names(&["a"]))).await;
+        assert!(free.is_ok(), "what it had is free again");
+        drop((free, held));
+        assert_eq!(locks.len(), 0);
+    }
+}

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::Standing;
+use ccm_cloud::{Ingress, Standing};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use super::error::Task;
 use super::fingerprint::{Digest, Target};
 use super::metrics::PassTimer;
 use super::predicates::version;
@@ -27,8 +28,8 @@ pub(crate) type Key = ObjectRef<Service>;
 pub(crate) enum Purpose {
     /// A load balancer for a Service with this digest.
     Serve(Digest),
-    /// None any more.
-    Delete,
+    /// None any more, for a Service with this digest.
+    Delete(Digest),
 }
 
 /// What is not certain about the cloud, whatever the Service's annotation says.
@@ -42,9 +43,18 @@ pub(crate) enum Doubt {
     All,
 }
 
+/// What has been done in the cloud, and could not be written on the Service.
+#[derive(Debug, Clone)]
+pub(crate) struct Unsaid {
+    pub(crate) target: Target,
+    pub(crate) ingress: Vec<Ingress>,
+    pub(crate) task: Task,
+}
+
 /// The last try, which failed.
 struct Attempt {
     purpose: Purpose,
+    /// The backends, if they are what is wrong.
     backends: Option<Digest>,
     /// Not again before.
     until: Instant,
@@ -66,6 +76,7 @@ pub(crate) struct Entry {
     pub(crate) announced: Option<Purpose>,
     /// What a survey found, for this target.
     pub(crate) standing: Option<(Target, Standing)>,
+    pub(crate) unsaid: Option<Unsaid>,
     pub(crate) warnings: Warnings,
     /// When the condition was written last.
     pub(crate) condition: Option<Instant>,
@@ -88,6 +99,7 @@ impl Entry {
             unwritten: BTreeMap::new(),
             announced: None,
             standing: None,
+            unsaid: None,
             warnings: Warnings::default(),
             condition: None,
             pass: None,
@@ -103,13 +115,13 @@ impl Entry {
         let attempt = self.attempt.as_ref().filter(|attempt| attempt.purpose == purpose)?;
         let left = attempt.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         match attempt.until_change {
-            true => (attempt.backends == backends).then_some(Verdict::Change),
+            true => (attempt.backends.is_none() || attempt.backends == backends).then_some(Verdict::Change),
             // Nodes that come and go must not hurry what waits for the cloud.
             false => Some(Verdict::After(left)),
         }
     }
 
-    /// A try has failed. Returns when the next one is.
+    /// A try has failed, `backends` if those are to blame. Returns when the next one is.
     pub(crate) fn failed(
         &mut self,
         purpose: Purpose,
@@ -143,8 +155,10 @@ impl Entry {
         Verdict::After(delay)
     }
 
-    /// A try came to its end.
+    /// A try came to its end. What was found before says nothing about later.
     pub(crate) fn succeeded(&mut self) {
+        self.standing = None;
+        self.unsaid = None;
         self.doubt = Doubt::None;
         self.attempt = None;
         self.delays = None;
@@ -164,13 +178,15 @@ impl Entry {
 /// All Services that are taken care of.
 pub(crate) struct Memory {
     services: Mutex<HashMap<Key, Entry>>,
+    /// UIDs of Services that were seen with a class that nobody serves here. Their finalizer is somebody else's.
+    theirs: Mutex<HashMap<Key, Option<String>>>,
     /// How many wait for an address.
     waiting: Gauge,
 }
 
 impl Memory {
     pub(crate) fn new(waiting: Gauge) -> Self {
-        Self { services: Mutex::default(), waiting }
+        Self { services: Mutex::default(), theirs: Mutex::default(), waiting }
     }
 
     /// Looks at an entry, or changes it; none when there is none.
@@ -209,6 +225,28 @@ impl Memory {
         entry.take(Arc::clone(service));
         entry.member = member;
         entry.owned |= owned;
+    }
+
+    /// Whose load balancer a Service has, as far as this process knows.
+    pub(crate) fn holder(&self, key: &Key, service: &Service) -> Option<usize> {
+        let services = self.services.lock();
+        let entry = services.get(key).filter(|entry| entry.newest.metadata.uid == service.metadata.uid)?;
+        entry.owned.then_some(entry.member)
+    }
+
+    /// Whether a Service was seen with a class that nobody serves here.
+    pub(crate) fn is_theirs(&self, key: &Key, service: &Service) -> bool {
+        self.theirs.lock().get(key) == Some(&service.metadata.uid)
+    }
+
+    /// A Service has a class that nobody serves here.
+    pub(crate) fn left_to_others(&self, key: &Key, service: &Service) {
+        self.theirs.lock().insert(key.clone(), service.metadata.uid.clone());
+    }
+
+    /// A Service has nothing to do with others any more.
+    pub(crate) fn left_by_others(&self, key: &Key) {
+        self.theirs.lock().remove(key);
     }
 
     /// Our write of a Service was answered.

@@ -3,6 +3,7 @@
 //! | part | does |
 //! |---|---|
 //! | [`sync`] | one Service, once: what is to be done, and whose turn it is |
+//! | [`ownership`] | whose a Service is |
 //! | [`ensure`], [`cleanup`] | makes, changes and deletes; writes down what has come of it |
 //! | [`wake`] | which change wakes which Services; one pass over all when Nodes change |
 //! | [`verify`] | finds what differs in the cloud |
@@ -23,6 +24,7 @@ mod fingerprint;
 mod locks;
 mod memory;
 mod metrics;
+mod ownership;
 mod predicates;
 mod sync;
 mod verify;
@@ -47,7 +49,7 @@ pub use metrics::ServiceMetrics;
 
 use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
-use crate::queue::{self, QueueSettings};
+use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use backends::{Backends, Current};
@@ -86,7 +88,9 @@ pub struct ServiceSettings {
     pub repeat_warning: Duration,
     /// Shortest time between two writes of a condition whose message alone has changed. Default 30 s.
     pub condition_interval: Duration,
-    /// When keys run. Defaults as upstream: 5 s, doubling up to 300 s; and up to as much again by chance.
+    /// When keys run. Defaults as upstream: 5 s, doubling up to 300 s; and up to as much again by chance. `max_run` begins when
+    /// the Service's turn has come: waiting for locks and for one of the [`concurrent_syncs`](Self::concurrent_syncs) does
+    /// not count.
     pub queue: QueueSettings,
 }
 
@@ -145,12 +149,14 @@ pub struct ServiceControllerParts {
     /// Nodes that changed.
     pub node_keys: mpsc::Receiver<ObjectRef<Node>>,
     /// The providers in the operator's order. Services without a class go to the first one, others to the first that serves
-    /// their class; a class that nobody serves belongs to another controller.
+    /// their class; a class that nobody serves belongs to another controller. Whoever has a load balancer keeps it as long as
+    /// it serves the class.
     pub members: Vec<LoadBalancerMember>,
     /// Grow when a cloud answers again that did not: then no Service waits out its back-off.
     pub recoveries: Vec<watch::Receiver<u64>>,
     /// Grow when a provider or its configuration was exchanged: then every Service is looked at again, and those are ensured
-    /// for which the revision or the configuration differs.
+    /// for which the revision or the configuration differs. Nothing feeds this yet: the host exchanges no provider while it
+    /// runs.
     pub exchanges: Vec<watch::Receiver<u64>>,
     /// For Events.
     pub recorder: EventRecorder,
@@ -194,11 +200,17 @@ impl ServiceController {
 
     /// Works until `shutdown`, or until a reflector ends. Then no new work begins, and running syncs have
     /// [`QueueSettings::stop_timeout`] to end.
-    pub async fn run(self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    ///
+    /// Not all of them did.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, sources, queue_metrics } = self;
         let (sender, keys) = mpsc::channel(BOUND);
         let (ready, is_ready) = watch::channel(false);
-        let settings = syncer.settings.queue;
+        // All waiting has limits of its own, except that for a turn, which is as long as it takes. The work after that is
+        // timed by the syncer.
+        let settings = QueueSettings { max_run: Duration::MAX, ..syncer.settings.queue };
         let reconcile = |key: Key| {
             let syncer = Arc::clone(&syncer);
             async move { syncer.sync(&key).await }
@@ -206,14 +218,15 @@ impl ServiceController {
         // All ends together with the queue, whichever way that ended; and the queue with what wakes.
         let stop = shutdown.child_token();
         let queue = async {
-            queue::run(keys, reconcile, settings, queue_metrics.of("service"), stop.clone()).await;
+            let ended = queue::run(keys, reconcile, settings, queue_metrics.of("service"), stop.clone()).await;
             stop.cancel();
+            ended
         };
         let waking = async {
             stop.run_until_cancelled(sources.run(&syncer, sender.clone(), ready)).await;
             stop.cancel();
         };
         let verifying = stop.run_until_cancelled(verify::run(&syncer, sender.clone(), is_ready));
-        tokio::join!(queue, waking, verifying);
+        tokio::join!(queue, waking, verifying).0
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ccm_cloud::{Failure, LoadBalancers, Reaction, Severity, Standing};
+use ccm_cloud::{Descriptor, Failure, LoadBalancers, Reaction, Severity, Standing};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
@@ -15,12 +15,14 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::backends::{Backends, Current};
 use super::condition;
+use super::ensure::is_written;
 use super::error::{SyncError, Task};
-use super::fingerprint::{self, Record, Target};
+use super::fingerprint::{self, Record, Target, is_copy};
 use super::locks::{Held, Locks};
 use super::memory::{Doubt, Key, Memory, Purpose};
 use super::metrics::ServiceMetrics;
-use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
+use super::ownership::Work;
+use super::predicates::{has_finalizer, is_load_balancer};
 use super::view::{as_stored, cloud_service, ingress};
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings};
@@ -44,14 +46,6 @@ pub(crate) struct Syncer {
     pub(crate) memory: Memory,
     pub(crate) metrics: ServiceMetrics,
     pub(crate) settings: ServiceSettings,
-}
-
-/// Whose a Service is, and what for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    Nothing,
-    Serve(usize),
-    Cleanup(usize),
 }
 
 /// What serving comes to.
@@ -98,9 +92,9 @@ impl Syncer {
     pub(crate) async fn sync(&self, key: &Key) -> Verdict {
         // Whoever measures the pass waits until this ends, whichever way.
         let _pass = self.memory.with(key, |entry| entry.pass.take());
-        let Some(seen) = self.store.get(key) else { return self.gone(key).await };
+        let Some(seen) = self.store.get(key) else { return Box::pin(self.gone(key)).await };
         if let Some((old, member)) = self.memory.predecessor(key, &seen) {
-            let verdict = self.delete_gone(key, &old, member).await;
+            let verdict = Box::pin(self.delete_gone(key, &old, member)).await;
             if verdict != Verdict::Done {
                 return verdict;
             }
@@ -116,10 +110,12 @@ impl Syncer {
             Work::Cleanup(member) => {
                 self.memory.enter(key, &service, member, true);
                 self.memory.waits(key, false);
-                let verdict = self.cleanup(key, member).await;
-                // Another provider may be to have it.
-                let has_moved = is_load_balancer(&service) && !is_deleting(&service);
-                if has_moved && verdict == Verdict::Done { Verdict::After(Duration::ZERO) } else { verdict }
+                Box::pin(self.cleanup(key, member)).await
+            }
+            Work::Stranded(member) => {
+                self.memory.enter(key, &service, member, false);
+                self.memory.waits(key, is_load_balancer(&service) && ingress(&service).is_empty());
+                Box::pin(self.stranded(key, &service)).await
             }
             Work::Nothing => {
                 self.memory.waits(key, false);
@@ -130,38 +126,6 @@ impl Syncer {
                 Verdict::Done
             }
         }
-    }
-
-    /// Whose Service it is, and what is to be done about it.
-    ///
-    /// With a class it is that of the provider that serves the class. Others may use the same finalizer, so a Service whose class
-    /// nobody serves here is not touched, unless it says itself that one of these providers has its load balancer.
-    pub(crate) fn work(&self, key: &Key, service: &Service) -> Work {
-        let by_class = self.by_class(class(service));
-        let recorded = Record::of(service).and_then(|record| self.by_name(&record.provider));
-        let remembered = self.memory.with(key, |entry| entry.owned.then_some(entry.member)).flatten();
-        if is_load_balancer(service) && !is_deleting(service) {
-            let Some(member) = by_class else { return Work::Nothing };
-            // With its class it has changed its provider: the old one goes first, or nobody would ever find what it has.
-            return match remembered.or(recorded) {
-                Some(old) if old != member => Work::Cleanup(old),
-                _ => Work::Serve(member),
-            };
-        }
-        let finalized = by_class.filter(|_| needs_cleanup(service));
-        recorded.or(remembered).or(finalized).map_or(Work::Nothing, Work::Cleanup)
-    }
-
-    fn by_class(&self, class: Option<&str>) -> Option<usize> {
-        let serves = |member: &LoadBalancerMember| match class {
-            Some(class) => member.classes.iter().any(|served| served == class),
-            None => true,
-        };
-        self.members.iter().position(serves)
-    }
-
-    fn by_name(&self, provider: &str) -> Option<usize> {
-        self.members.iter().position(|member| member.provider.descriptor().name == provider)
     }
 
     /// A member by its index.
@@ -176,21 +140,38 @@ impl Syncer {
             return None;
         }
         let provider = self.provider(member)?;
-        let (doubt, unwritten, standing) =
-            self.memory.with(key, |entry| (entry.doubt, entry.unwritten.clone(), entry.standing.clone()))?;
-        let (mut view, wrong) = cloud_service(&service);
-        for (name, value) in unwritten {
-            set(&mut view.annotations, name, value);
-        }
+        let (doubt, standing, unsaid) =
+            self.memory.with(key, |entry| (entry.doubt, entry.standing.clone(), entry.unsaid.clone()))?;
         let backends = self.backends.get();
         let (descriptor, configuration) = (provider.descriptor(), provider.configuration());
+        let (view, wrong) = self.view(key, &service, &descriptor);
         let problem = wrong.as_ref().map(ToString::to_string);
         let spec = fingerprint::spec(&view, problem.as_deref(), &descriptor, &configuration);
         let target = Target { spec, backends: backends.digest };
         let record = Record::of(&service).filter(|record| record.provider == descriptor.name);
         let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
-        let step = step(record.as_ref(), doubt, target, standing, &view.ingress);
+        let step = match unsaid.filter(|unsaid| unsaid.target == target) {
+            Some(unsaid) => Step::Adopt(unsaid.ingress),
+            None => step(record.as_ref(), doubt, target, standing, &view.ingress),
+        };
         Some(Job { member, service, view, wrong, backends, target, step })
+    }
+
+    /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
+    pub(crate) fn view(
+        &self,
+        key: &Key,
+        service: &Service,
+        descriptor: &Descriptor,
+    ) -> (ccm_cloud::Service, Option<Failure>) {
+        let (mut view, wrong) = cloud_service(service);
+        if is_copy(service) {
+            view.annotations.retain(|name, _| !is_written(descriptor, name));
+        }
+        for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
+            set(&mut view.annotations, name, value);
+        }
+        (view, wrong)
     }
 
     async fn serve(&self, key: &Key, member: usize) -> Verdict {
@@ -208,23 +189,45 @@ impl Syncer {
         };
         let _turn = match turn {
             Ok(turn) => turn,
-            Err(error) => return self.not_served(key, &job, error).await,
+            Err(error) => return Box::pin(self.not_served(key, &job, error)).await,
         };
         // Waiting has taken its time. What holds now is what counts; another target waits for its own turn.
         let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
             return Verdict::After(Duration::ZERO);
         };
-        match now.step.clone() {
-            Step::Nothing => Box::pin(self.adopt(key, now, None)).await,
-            Step::Adopt(ingress) => Box::pin(self.adopt(key, now, Some(ingress))).await,
-            Step::Update => Box::pin(self.update(key, now)).await,
+        let task = if now.step == Step::Update { Task::Update } else { Task::Ensure };
+        match Box::pin(self.in_time(task, self.take(key, now))).await {
+            Ok(verdict) => verdict,
+            Err(error) => Box::pin(self.not_served(key, &job, error)).await,
+        }
+    }
+
+    async fn take(&self, key: &Key, job: Job) -> Verdict {
+        match job.step.clone() {
+            Step::Nothing => self.adopt(key, job, None).await,
+            Step::Adopt(ingress) => self.adopt(key, job, Some(ingress)).await,
+            Step::Update => self.update(key, job).await,
             Step::Ensure { drift } => {
                 if let Some(drift) = drift {
-                    self.drifted(&now.service, drift).await;
+                    self.drifted(&job.service, drift).await;
                 }
-                Box::pin(self.ensure(key, now)).await
+                self.ensure(key, job).await
             }
         }
+    }
+
+    /// Work after its turn has come, within the limit of a run: waiting does not count, or the last of many would never be
+    /// served.
+    ///
+    /// # Errors
+    ///
+    /// It was not done in time, and was dropped.
+    pub(crate) async fn in_time<T>(&self, task: Task, work: impl Future<Output = T>) -> Result<T, SyncError> {
+        let limit = self.settings.queue.max_run;
+        timeout(limit, work).await.map_err(|_elapsed| {
+            let failure = Failure::new(Reaction::Retry, format!("it was not done within {limit:?} and was dropped"));
+            SyncError::Cloud { task, failure }
+        })
     }
 
     fn must_wait(&self, key: &Key, job: &Job) -> Option<Verdict> {
@@ -270,12 +273,12 @@ impl Syncer {
     /// A try to serve a Service has failed: says so in Events, and when the next one is.
     pub(crate) async fn not_served(&self, key: &Key, job: &Job, error: SyncError) -> Verdict {
         self.note(key, &job.service, &error).await;
-        let verdict = self.later(key, job.purpose(), Some(job.target.backends), &error);
+        let verdict = self.later(key, job.purpose(), None, &error);
         self.warn(key, &job.service, "SyncLoadBalancerFailed", "Error syncing load balancer", &error).await;
         verdict
     }
 
-    /// When the next try is.
+    /// When the next try is. `backends` are those that are to blame, if they are.
     pub(crate) fn later(
         &self,
         key: &Key,
@@ -283,7 +286,18 @@ impl Syncer {
         backends: Option<fingerprint::Digest>,
         error: &SyncError,
     ) -> Verdict {
-        let verdict = error.verdict(self.settings.slow_retry);
+        self.later_at(key, purpose, backends, error, error.verdict(self.settings.slow_retry))
+    }
+
+    /// As [`later`](Self::later), with another verdict than the usual one.
+    pub(crate) fn later_at(
+        &self,
+        key: &Key,
+        purpose: Purpose,
+        backends: Option<fingerprint::Digest>,
+        error: &SyncError,
+        verdict: Verdict,
+    ) -> Verdict {
         let queue = &self.settings.queue;
         tracing::debug!(%error, reaction = error.reaction(), ?verdict, "not done");
         self.memory.with(key, |entry| entry.failed(purpose, backends, verdict, queue)).unwrap_or(verdict)
@@ -291,14 +305,24 @@ impl Syncer {
 
     /// Warns of a failure, unless the same was said lately.
     pub(crate) async fn warn(&self, key: &Key, service: &Service, reason: &str, what: &str, error: &SyncError) {
+        let usual = || reaction::describe(error.verdict(self.settings.slow_retry));
+        let next = error.next_try().map_or_else(usual, ToOwned::to_owned);
+        self.warn_of(key, service, reason, (what, &next), error).await;
+    }
+
+    /// As [`warn`](Self::warn): `what` has failed, and what comes next in other words than the usual ones.
+    pub(crate) async fn warn_of(
+        &self,
+        key: &Key,
+        service: &Service,
+        reason: &str,
+        (what, next): (&str, &str),
+        error: &SyncError,
+    ) {
         if !error.deserves_warning() {
             return;
         }
-        let next = match error {
-            SyncError::Cloud { failure, .. } => super::error::next_try(failure.reaction).to_owned(),
-            SyncError::Api { .. } => reaction::describe(error.verdict(self.settings.slow_retry)),
-        };
-        let message = format!("{what}: {}", condition::told(error, &next));
+        let message = format!("{what}: {}", condition::told(error, next));
         if self.is_news(key, &message) {
             tracing::warn!(error = message, "load balancer not synced");
             self.tell(service, Severity::Warning, reason, message).await;
@@ -313,13 +337,17 @@ impl Syncer {
 
     /// Says once what is going to be done.
     pub(crate) async fn announce(&self, key: &Key, service: &Service, purpose: Purpose) {
-        let before = self.memory.with(key, |entry| entry.announced.replace(purpose));
-        if before.flatten() == Some(purpose) {
+        let before = self.memory.with(key, |entry| entry.announced.replace(purpose)).flatten();
+        let is_same = match (before, purpose) {
+            (Some(Purpose::Delete(_)), Purpose::Delete(_)) => true,
+            (before, purpose) => before == Some(purpose),
+        };
+        if is_same {
             return;
         }
         let (reason, message) = match purpose {
             Purpose::Serve(_) => ("EnsuringLoadBalancer", "Ensuring load balancer"),
-            Purpose::Delete => ("DeletingLoadBalancer", "Deleting load balancer"),
+            Purpose::Delete(_) => ("DeletingLoadBalancer", "Deleting load balancer"),
         };
         self.tell(service, Severity::Normal, reason, message.into()).await;
     }

@@ -9,13 +9,16 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ConstantBuilder};
 use ccm_cloud::{Standing, Wish};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::fingerprint::Record;
 use super::memory::Key;
+use super::ownership::Work;
 use super::predicates::has_finalizer;
-use super::sync::{Job, Step, Syncer, Work};
+use super::sync::{Job, Step, Syncer};
+use super::view::as_stored;
 use super::wake::key;
 use crate::metrics::now_seconds;
 
@@ -48,11 +51,13 @@ pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: wa
     if syncer.settings.verify_period.is_zero() || ready.wait_for(|ready| *ready).await.is_err() {
         return;
     }
+    // When each member's were last all compared, in seconds since the epoch; 0 for never.
+    let verified = Mutex::new(vec![0.0_f64; syncer.members.len()]);
     let members = 0..syncer.members.len();
-    join_all(members.map(|member| verify(syncer, member, &queue))).await;
+    join_all(members.map(|member| verify(syncer, member, &queue, &verified))).await;
 }
 
-async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
+async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>, verified: &Mutex<Vec<f64>>) {
     let period = syncer.settings.verify_period;
     // Two thirds to four thirds of a time, so that several managers drift apart.
     let mut shares =
@@ -63,9 +68,12 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     };
     loop {
         let surveys = syncer.provider(member).is_some_and(|provider| provider.surveys());
+        let mut is_complete = true;
         if surveys {
             wait(period).await;
-            for key in survey(syncer, member, |job| job.step == Step::Nothing).await {
+            let surveyed = survey(syncer, member, |job| job.step == Step::Nothing).await;
+            is_complete = surveyed.is_complete;
+            for key in surveyed.found {
                 if queue.send(key).await.is_err() {
                     return;
                 }
@@ -79,38 +87,64 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
             }
             for key in keys {
                 wait(pause).await;
-                if is_missing(syncer, &key, member).await && queue.send(key).await.is_err() {
-                    return;
+                match differs(syncer, &key, member).await {
+                    Some(true) if queue.send(key).await.is_err() => return,
+                    Some(_) => {}
+                    None => is_complete = false,
                 }
             }
         }
-        syncer.metrics.last_verification.set(now_seconds());
+        if is_complete {
+            let mut verified = verified.lock();
+            if let Some(last) = verified.get_mut(member) {
+                *last = now_seconds();
+            }
+            // One that answers must not hide one that does not.
+            syncer.metrics.last_verification.set(verified.iter().copied().fold(f64::INFINITY, f64::min));
+        }
     }
 }
 
-/// Asks about one load balancer, and notes when there is none.
-async fn is_missing(syncer: &Syncer, key: &Key, member: usize) -> bool {
-    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return false };
+/// Asks about one load balancer, and notes when there is none or its address is another one: no more can be seen without a
+/// survey. None when there was no answer.
+async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
+    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Some(false) };
     if job.step != Step::Nothing {
-        return false;
+        return Some(false);
     }
+    let told = as_stored(&job.view.ingress);
     let found = syncer.call("get", provider.get(job.view), |found| found.as_ref().err()).await;
-    let missing = matches!(found, Ok(Ok(None)));
-    if missing {
-        syncer.memory.with(key, |entry| entry.standing = Some((job.target, Standing::Missing)));
-    }
-    missing
+    let standing = match found.and_then(|found| found) {
+        Ok(None) => Standing::Missing,
+        Ok(Some(found)) if found.is_empty() => Standing::Differs(vec!["it has no address any more".into()]),
+        Ok(Some(found)) if as_stored(&found) != told => Standing::InStep(found),
+        Ok(Some(_)) => return Some(false),
+        Err(failure) => {
+            tracing::debug!(object = %key, %failure, "not known how the load balancer stands");
+            return None;
+        }
+    };
+    syncer.memory.with(key, |entry| entry.standing = Some((job.target, standing)));
+    Some(true)
 }
 
-/// Surveys the Services of a member that are `asked` about. Returns those that need a look.
-async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) -> Vec<Key> {
-    let Some(provider) = syncer.provider(member) else { return vec![] };
+/// What has come of a survey.
+struct Surveyed {
+    /// Services that need a look.
+    found: Vec<Key>,
+    /// Whether all questions were answered.
+    is_complete: bool,
+}
+
+/// Surveys the Services of a member that are `asked` about.
+async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) -> Surveyed {
+    let mut surveyed = Surveyed { found: vec![], is_complete: true };
+    let Some(provider) = syncer.provider(member) else { return surveyed };
     let backends = syncer.backends.get();
     let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
     let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
     let mut jobs: Vec<(Key, Job)> =
         jobs(syncer, member).filter(|(_, job)| asked(job) && job.target.backends == backends.digest).collect();
-    let mut found = Vec::new();
     while !jobs.is_empty() {
         let some = jobs.split_off(jobs.len().saturating_sub(chunk));
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };
@@ -120,10 +154,12 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
             Ok(Ok(standings)) if standings.len() == some.len() => standings,
             Ok(Ok(standings)) => {
                 tracing::warn!(asked = some.len(), told = standings.len(), "a survey has not one standing per Service");
+                surveyed.is_complete = false;
                 continue;
             }
             Ok(Err(failure)) | Err(failure) => {
                 tracing::warn!(%failure, reaction = failure.reaction.as_str(), "load balancers were not surveyed");
+                surveyed.is_complete = false;
                 continue;
             }
         };
@@ -133,13 +169,14 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
                 continue;
             }
             syncer.memory.with(&key, |entry| entry.standing = Some((job.target, standing)));
-            // Only what is noted and differs is more than nothing.
-            if syncer.job(&key, member).is_some_and(|job| job.step != Step::Nothing) {
-                found.push(key);
+            // Only what is noted and differs is more than nothing. The rest is forgotten: it says nothing about later.
+            match syncer.job(&key, member) {
+                Some(job) if job.step != Step::Nothing => surveyed.found.push(key),
+                _ => drop(syncer.memory.with(&key, |entry| entry.standing = None)),
             }
         }
     }
-    found
+    surveyed
 }
 
 fn surveying(syncer: &Syncer) -> impl Iterator<Item = usize> {

@@ -17,8 +17,9 @@ use super::backends::{Backends, Watched};
 use super::fingerprint::Record;
 use super::memory::Key;
 use super::metrics::PassTimer;
+use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
-use super::sync::{Syncer, Work};
+use super::sync::Syncer;
 use super::verify;
 use crate::store::FirstList;
 
@@ -128,7 +129,9 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
         return vec![];
     }
     let has_others = |service: &&Arc<Service>| {
-        is_load_balancer(service) && Record::of(service).is_none_or(|record| record.backends != Some(digest))
+        is_load_balancer(service)
+            && Record::of(service).is_none_or(|record| record.backends != Some(digest))
+            && matches!(syncer.work(&key(service), service), Work::Serve(_))
     };
     let keys: Vec<Key> = syncer.store.state().iter().filter(has_others).map(|service| key(service)).collect();
     for key in &keys {
@@ -146,6 +149,7 @@ fn all(syncer: &Syncer) -> Vec<Key> {
 
 /// Whether there may be anything to do about a Service: most of a cluster's have nothing to do with load balancers.
 fn is_concerned(syncer: &Syncer, key: &Key) -> bool {
+    syncer.notice(key);
     let known = syncer.memory.with(key, |_| ()).is_some();
     known
         || syncer.store.get(key).is_some_and(|service| {

@@ -132,9 +132,19 @@ impl ServiceWriter {
             patch.insert("$setElementOrder/finalizers".into(), json!(order));
         }
         if let (Some(patch), None) = (patch.as_object_mut(), Record::of(service)) {
-            patch.insert("annotations".into(), json!({ ENSURED: record.to_string() }));
+            patch.insert("annotations".into(), json!({ ENSURED: record.text(service) }));
         }
         self.patch(service, json!({ "metadata": patch })).await
+    }
+
+    /// Whether the API server says that the Service is gone, or another one has its name. Nothing but metadata is read, so a
+    /// Service that cannot be decoded is there.
+    pub(crate) async fn is_gone(&self, service: &Service) -> Result<bool, ApiError> {
+        match self.0.read(GET, self.api(service).get_metadata(&service.name_any())).await {
+            Ok(live) => Ok(live.metadata.uid != service.metadata.uid),
+            Err(ApiError::NotFound) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes what differs.
@@ -164,11 +174,9 @@ impl ServiceWriter {
             // A test that does not hold is refused as unprocessable.
             let Some(delay) = delays.next().filter(|_| is_stale(&error)) else { return Err(error) };
             tokio::time::sleep(delay).await;
-            let api = self.api(service);
-            match self.0.read(GET, api.get(&service.name_any())).await {
-                Ok(newest) if newest.metadata.uid == service.metadata.uid => live = Some(newest),
-                Ok(_) | Err(ApiError::NotFound) => return Ok(Written::Gone),
-                Err(error) => return Err(error),
+            live = self.live(service).await?;
+            if live.is_none() {
+                return Ok(Written::Gone);
             }
         }
     }
@@ -183,6 +191,17 @@ impl ServiceWriter {
         match self.0.write(PATCH, api.patch_status(&name, &params, &patch)).await {
             Ok(written) => Ok(Written::Changed(Box::new(trimmed(written)))),
             Err(ApiError::NotFound) => Ok(Written::Gone),
+            // Another UID is refused, as other things are.
+            Err(error) if is_stale(&error) && self.live(service).await?.is_none() => Ok(Written::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The Service as the API server has it; none when it is gone, or another one has its name.
+    async fn live(&self, service: &Service) -> Result<Option<Service>, ApiError> {
+        match self.0.read(GET, self.api(service).get(&service.name_any())).await {
+            Ok(live) => Ok(Some(trimmed(live)).filter(|live| live.metadata.uid == service.metadata.uid)),
+            Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }

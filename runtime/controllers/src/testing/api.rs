@@ -57,6 +57,11 @@ impl State {
         self.nodes.remove(name);
     }
 
+    /// What is said of each Event.
+    pub(crate) fn edit_events(&mut self, patch: &Value) {
+        self.events.values_mut().for_each(|event| merge(event, patch));
+    }
+
     /// Another Node of the same name, or the first one.
     pub(crate) fn create(&mut self, node: Value) {
         let name = node["metadata"]["name"].as_str().unwrap().to_owned();
@@ -100,6 +105,10 @@ impl State {
             }
             (verb, ["api", "v1", "namespaces", namespace, "services", name, ..]) => {
                 self.answer_service(verb, &format!("{namespace}/{name}"), call)
+            }
+            ("GET", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
+                let items: Vec<&Value> = self.events.values().collect();
+                (200, json!({ "kind": "EventList", "metadata": {}, "items": items }))
             }
             ("POST", ["apis", "events.k8s.io", "v1", "namespaces", _, "events"]) => {
                 let name = call.body["metadata"]["name"].as_str().unwrap().to_owned();
@@ -157,6 +166,11 @@ impl FakeApi {
         let mut server = JoinSet::new();
         server.spawn(serve(handle, Arc::clone(&state)));
         Self { client: Client::new(service, "default"), state, _server: server }
+    }
+
+    /// What another client did meanwhile.
+    pub(crate) fn with(&self, act: impl FnOnce(&mut State)) {
+        act(&mut self.state.lock());
     }
 
     /// Adds a Node, and returns it as the API server has it.

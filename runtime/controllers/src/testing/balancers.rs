@@ -9,6 +9,7 @@ use ccm_cloud::{
     Standing, ValueKind, Wish,
 };
 use parking_lot::Mutex;
+use tokio::task::yield_now;
 
 /// A load balancer.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +20,7 @@ pub(crate) struct Balancer {
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// By `name uid`.
     balancers: BTreeMap<String, Balancer>,
     made: usize,
@@ -39,7 +40,7 @@ pub(crate) struct FakeBalancers {
     pub(crate) delay: Duration,
     /// What `locks` says for all Services.
     pub(crate) locks: Vec<String>,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 impl Default for FakeBalancers {
@@ -48,7 +49,7 @@ impl Default for FakeBalancers {
     }
 }
 
-pub(crate) fn annotation(name: &str, written: bool) -> Annotation {
+fn annotation(name: &str, written: bool) -> Annotation {
     let (name, purpose) = (name.to_owned(), String::new());
     Annotation { name, purpose, kind: ValueKind::Text, default: None, allowed: vec![], written }
 }
@@ -130,6 +131,18 @@ impl FakeBalancers {
         Running(self, key)
     }
 
+    fn make(&self, service: &Service, hosts: Vec<String>) -> Balancer {
+        let mut state = self.state.lock();
+        let ip = state.balancers.get(&key(service)).map(|balancer| balancer.ip.clone());
+        let ip = ip.unwrap_or_else(|| {
+            state.made += 1;
+            format!("192.0.2.{}", state.made)
+        });
+        let balancer = wanted(service, hosts, ip);
+        state.balancers.insert(key(service), balancer.clone());
+        balancer
+    }
+
     fn scripted(&self, operation: &str, name: &str) -> Option<Outcome> {
         self.state.lock().scripts.get_mut(&format!("{operation} {name}"))?.pop_front()
     }
@@ -206,15 +219,10 @@ impl LoadBalancers for FakeBalancers {
             if let Some(outcome) = self.scripted("ensure", &service.name) {
                 return outcome;
             }
-            let mut state = self.state.lock();
-            let key = key(&service);
-            let ip = state.balancers.get(&key).map(|balancer| balancer.ip.clone());
-            let ip = ip.unwrap_or_else(|| {
-                state.made += 1;
-                format!("192.0.2.{}", state.made)
-            });
-            let balancer = wanted(&service, hosts, ip);
-            state.balancers.insert(key, balancer.clone());
+            // A process can end before this, and after.
+            yield_now().await;
+            let balancer = self.make(&service, hosts);
+            yield_now().await;
             Outcome { ingress: ingress(&balancer), ..Outcome::default() }
         })
     }
@@ -244,7 +252,9 @@ impl LoadBalancers for FakeBalancers {
             if let Some(outcome) = self.scripted("delete", &service.name) {
                 return outcome;
             }
+            yield_now().await;
             self.state.lock().balancers.remove(&key(&service));
+            yield_now().await;
             Outcome::default()
         })
     }

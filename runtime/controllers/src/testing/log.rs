@@ -1,7 +1,7 @@
 //! What this thread logs while a test runs.
 
 use std::io::{Result, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
@@ -28,6 +28,9 @@ impl Write for Text {
 
 impl Log {
     pub(crate) fn start() -> Self {
+        // With nobody listening in another thread, a line met there first could be switched off for this one as well.
+        static LISTEN: Once = Once::new();
+        LISTEN.call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry())));
         let text = Text::default();
         let kept = text.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || kept.clone()).finish();

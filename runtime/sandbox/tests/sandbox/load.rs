@@ -1,5 +1,6 @@
 //! What is not taken as a provider, and why.
 
+use ccm_egress::Door;
 use ccm_sandbox::{CONTRACT, CallError, Component, Limits, LoadError, Outline, Sandbox};
 use wasmtime::Engine;
 
@@ -62,18 +63,47 @@ async fn machine_code_from_elsewhere_is_never_run() {
 
 #[tokio::test]
 async fn a_component_that_breaks_off_is_refused_wherever_it_does() {
+    let is_said = |error: &LoadError| {
+        matches!(error, LoadError::NotWasm(_) | LoadError::Malformed { .. } | LoadError::MissingExports(_))
+    };
     for name in [CLOUDLYCKE, HOSTILE] {
         let whole = component(name);
         let sandbox = Sandbox::try_new().unwrap();
-        for length in (0..whole.len()).step_by(97) {
-            let error = sandbox.load(whole[..length].to_vec(), limits(), true).await.err();
-            let is_said = matches!(
-                error,
-                Some(LoadError::NotWasm(_) | LoadError::Malformed { .. } | LoadError::MissingExports(_))
-            );
-            assert!(is_said, "{name} of {length} bytes: {error:?}");
+        for length in (0..whole.len()).step_by(97).chain(ends_of_sections(&whole)) {
+            match sandbox.load(whole[..length].to_vec(), limits(), true).await {
+                Err(error) => assert!(is_said(&error), "{name} of {length} bytes: {error}"),
+                Ok(rest) => assert!(is_given_away(rest, &whole).await, "{name} of {length} bytes"),
+            }
         }
     }
+}
+
+/// Where the outermost sections end, but for the last one.
+fn ends_of_sections(component: &[u8]) -> Vec<usize> {
+    let (mut ends, mut at) = (vec![], 8);
+    while at < component.len() {
+        ends.push(at);
+        at += 1;
+        let mut length = 0;
+        for shift in (0..).step_by(7) {
+            let byte = usize::from(component[at]);
+            (length, at) = (length | (byte & 127) << shift, at + 1);
+            if byte < 128 {
+                break;
+            }
+        }
+        at += length;
+    }
+    ends
+}
+
+/// Between two exports a component that breaks off is a whole one, without those that follow. What it offers and does not
+/// export any more gives it away, before it is taken; of the hostile one, which offers nothing, nothing is missed.
+async fn is_given_away(rest: Component, whole: &[u8]) -> bool {
+    let exports = Outline::read(whole, &Limits::default(), true).unwrap().exports;
+    let (is_whole, offers_nothing) = (rest.outline().exports == exports, rest.descriptor().name == "hostile");
+    let offers = rest.into_provider(Door::closed(), None, None).offers().await;
+    is_whole || offers_nothing || matches!(offers, Err(CallError::BadAnswer(_)))
 }
 
 #[tokio::test]

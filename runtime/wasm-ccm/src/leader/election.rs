@@ -1,6 +1,7 @@
 //! One process's part in an election: candidate, then leader, then the end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -14,6 +15,9 @@ use super::lease::{LeaseError, Leases, held_by, holder, is_same_record, promised
 use super::metrics::LeaderMetrics;
 use super::settings::Settings;
 
+/// When the same trouble is told again.
+const TELL_AGAIN: Duration = Duration::from_secs(5 * 60);
+
 /// Where this process stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -21,6 +25,8 @@ pub(crate) enum Standing {
     Standby {
         /// Who, as the Lease says; empty: nobody.
         holder: String,
+        /// Why it could not lead if it had to: the last look at the Lease failed.
+        trouble: Option<String>,
     },
     /// This one leads.
     Leading,
@@ -64,7 +70,8 @@ pub(super) struct Election {
     observed: Option<Observed>,
     /// What went wrong last, since it last went well.
     trouble: Option<LeaseError>,
-    failing: bool,
+    /// When it was last told that it fails, if it does.
+    told: Option<Instant>,
 }
 
 impl Election {
@@ -76,7 +83,7 @@ impl Election {
         standing: watch::Sender<Standing>,
     ) -> Self {
         let leases = Leases::new(client, &settings.namespace, &settings.name, settings.timing.request_timeout());
-        Self { leases, settings, fence, metrics, standing, observed: None, trouble: None, failing: false }
+        Self { leases, settings, fence, metrics, standing, observed: None, trouble: None, told: None }
     }
 
     /// The Lease as it was seen last.
@@ -176,7 +183,7 @@ impl Election {
     async fn release(&mut self) -> End {
         self.fence.close();
         self.metrics.leads(false);
-        self.standing.send_replace(Standing::Standby { holder: String::new() });
+        self.standing.send_replace(Standing::Standby { holder: String::new(), trouble: None });
         for _ in 0..2 {
             let Some(observed) = &self.observed else { break };
             let error = match self.leases.replace(&observed.lease, released(&observed.lease)).await {
@@ -257,7 +264,7 @@ impl Election {
         }
         let holder = self.lease().map(holder).unwrap_or_default();
         self.standing.send_if_modified(|standing| match standing {
-            Standing::Standby { holder: known } if known != holder && holder != self.settings.identity => {
+            Standing::Standby { holder: known, .. } if known != holder && holder != self.settings.identity => {
                 tracing::info!(holder, "leader, as the Lease says");
                 holder.clone_into(known);
                 true
@@ -276,17 +283,31 @@ impl Election {
 
     fn failed(&mut self, error: &LeaseError) {
         self.trouble = Some(error.clone());
-        if std::mem::replace(&mut self.failing, true) {
+        if self.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
             tracing::debug!(%error, "leader election failed again");
         } else {
+            self.told = Some(Instant::now());
             tracing::warn!(%error, retry_in = ?self.settings.timing.retry_period, "leader election");
         }
+        self.stands(Some(error.to_string()));
+    }
+
+    /// Says whether a standby could lead.
+    fn stands(&self, now: Option<String>) {
+        self.standing.send_if_modified(|standing| match standing {
+            Standing::Standby { trouble, .. } if *trouble != now => {
+                *trouble = now;
+                true
+            }
+            _ => false,
+        });
     }
 
     fn recovered(&mut self) {
         self.trouble = None;
-        if std::mem::take(&mut self.failing) {
+        if self.told.take().is_some() {
             tracing::info!("leader election goes on");
         }
+        self.stands(None);
     }
 }

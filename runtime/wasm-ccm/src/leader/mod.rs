@@ -74,7 +74,7 @@ impl Leader {
         Self::Candidate(Box::new(Candidate {
             fence: Arc::new(Fence::new(settings.timing)),
             metrics: LeaderMetrics::register(registry, &settings.name),
-            standing: watch::Sender::new(Standing::Standby { holder: String::new() }),
+            standing: watch::Sender::new(Standing::Standby { holder: String::new(), trouble: None }),
             settings,
         }))
     }
@@ -127,16 +127,24 @@ impl Leader {
 }
 
 impl Seen {
+    /// Why this process could not lead if it had to. None for the leader: that it cannot renew ends it soon enough.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match &*self.standing.borrow() {
+            Standing::Standby { trouble, .. } => trouble.clone(),
+            Standing::Leading | Standing::Lost(_) => None,
+        }
+    }
+
     /// One line.
     pub(crate) fn line(&self) -> String {
         let identity = &self.identity;
         match &*self.standing.borrow() {
             Standing::Leading => format!("leader: this process, {identity}"),
             Standing::Lost(why) => format!("leader: no more this process, {identity}: {why}"),
-            Standing::Standby { holder } if holder.is_empty() => {
+            Standing::Standby { holder, .. } if holder.is_empty() => {
                 format!("leader: not known; this process, {identity}, stands by")
             }
-            Standing::Standby { holder } => format!("leader: {holder}; this process, {identity}, stands by"),
+            Standing::Standby { holder, .. } => format!("leader: {holder}; this process, {identity}, stands by"),
         }
     }
 }

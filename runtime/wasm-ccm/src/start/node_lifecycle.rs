@@ -14,6 +14,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
         store: nodes.reader(),
         keys: nodes.subscribe(),
         lookups: shared.lookups.clone(),
+        recoveries: shared.providers.iter().flat_map(|(provider, _)| provider.recoveries()).collect(),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.node_lifecycle.clone(),
         queue_metrics: shared.metrics.queue.clone(),

@@ -33,6 +33,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &Reflector
         node_keys: nodes.subscribe(),
         members,
         recoveries: able().flat_map(|(provider, _)| provider.recoveries()).collect(),
+        // No provider is exchanged while the host runs.
         exchanges: vec![],
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.service.clone(),

@@ -9,6 +9,12 @@ use super::*;
 /// What ended, in order.
 type Diary = Arc<Mutex<Vec<&'static str>>>;
 
+/// Work that ends well, this long after it is told to.
+async fn slow_controller(name: &'static str, token: CancellationToken, slow: u64, diary: Diary) -> Result<(), GivenUp> {
+    slow_to_end(name, token, Duration::from_secs(slow), diary).await;
+    Ok(())
+}
+
 /// Work that ends this long after it is told to.
 async fn slow_to_end(name: &'static str, token: CancellationToken, slow: Duration, diary: Diary) {
     token.cancelled().await;
@@ -22,8 +28,8 @@ async fn controllers_end_before_what_they_left_is_written_and_nobody_waits_for_o
     let (stop, drain) = (tasks.stop.clone(), tasks.drain.clone());
     tasks.spawn_background(EVENT_WRITER, slow_to_end("events", drain, Duration::from_secs(5), Arc::clone(&diary)));
     tasks.spawn_background("node lookups", std::future::pending());
-    tasks.spawn_controller("slow", slow_to_end("slow", stop.clone(), Duration::from_secs(10), Arc::clone(&diary)));
-    tasks.spawn_controller("quick", slow_to_end("quick", stop, Duration::ZERO, Arc::clone(&diary)));
+    tasks.spawn_controller("slow", slow_controller("slow", stop.clone(), 10, Arc::clone(&diary)));
+    tasks.spawn_controller("quick", slow_controller("quick", stop, 0, Arc::clone(&diary)));
     let begun = Instant::now();
     tasks.stop().await.unwrap();
     assert_eq!((diary.lock().as_slice(), begun.elapsed().as_secs()), (&["quick", "slow", "events"][..], 15));
@@ -50,7 +56,7 @@ async fn a_task_that_ends_by_itself_ends_the_process_and_is_named() {
     for is_controller in [true, false] {
         let mut tasks = Tasks::default();
         if is_controller {
-            tasks.spawn_controller("one", async {});
+            tasks.spawn_controller("one", async { Ok(()) });
         } else {
             tasks.spawn_background("one", async {});
         }
@@ -60,4 +66,36 @@ async fn a_task_that_ends_by_itself_ends_the_process_and_is_named() {
     let mut tasks = Tasks::default();
     tasks.stop.cancel();
     assert_eq!(tasks.unless_stopped(async { 1 }).await.unwrap(), None, "the signal goes before all else");
+}
+
+/// The last that is known of a Lease's holder: who gave work up must not hand it on, however and whenever that came out.
+#[tokio::test(start_paused = true)]
+async fn work_that_was_given_up_is_told_and_all_else_ends_in_order() {
+    let given_up = || -> Result<(), GivenUp> { Err(GivenUp { queue: "service", runs: 2 }) };
+    for is_early in [true, false] {
+        let (mut tasks, diary) = (Tasks::default(), Diary::default());
+        let (stop, drain) = (tasks.stop.clone(), tasks.drain.clone());
+        tasks.spawn_background(EVENT_WRITER, slow_to_end("events", drain, Duration::ZERO, Arc::clone(&diary)));
+        tasks.spawn_controller("service controller", async move {
+            if !is_early {
+                stop.cancelled().await;
+            }
+            given_up()
+        });
+        if is_early {
+            let error = tasks.unless_stopped(std::future::pending::<Infallible>()).await.unwrap_err();
+            assert_eq!(error.to_string(), "the service controller ended by itself");
+        }
+        let error = tasks.stop().await.unwrap_err().to_string();
+        let expected = format!("stopped before all work had ended: service controller: {}", given_up().unwrap_err());
+        assert_eq!((error, diary.lock().as_slice()), (expected, &["events"][..]), "early: {is_early}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_panicked_did_not_end_its_work() {
+    let mut tasks = Tasks::default();
+    tasks.spawn_controller("node controller", async { panic!("a defect") });
+    let error = tasks.stop().await.unwrap_err().to_string();
+    assert!(error.starts_with("stopped before all work had ended: ") && error.contains("a defect"), "{error}");
 }

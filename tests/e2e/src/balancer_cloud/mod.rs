@@ -268,15 +268,30 @@ impl BalancerCloud {
     ///
     /// They were not within `limit`; the error shows them.
     pub async fn await_balancers(&self, limit: Duration, mut condition: impl FnMut(&[Balancer]) -> bool) -> Result<()> {
+        let waited = self.until(limit, || condition(&self.balancers())).await;
+        waited.with_context(|| format!("load balancers: {:#?}", self.balancers()))
+    }
+
+    /// The same for the firewall.
+    ///
+    /// # Errors
+    ///
+    /// It was not as it should be within `limit`; the error shows it.
+    pub async fn await_firewall(&self, limit: Duration, mut condition: impl FnMut(&Firewall) -> bool) -> Result<()> {
+        let waited = self.until(limit, || condition(&self.firewall())).await;
+        waited.with_context(|| format!("{:?}", self.firewall()))
+    }
+
+    async fn until(&self, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
         let mut changes = self.shared.changes.subscribe();
         let waiting = async {
-            while !condition(&self.balancers()) {
+            while !condition() {
                 // The sender lives as long as this value.
                 changes.changed().await.ok();
             }
         };
         let waited = tokio::time::timeout(limit, waiting).await;
-        waited.with_context(|| format!("not as they should be within {limit:?}: {:#?}", self.balancers()))
+        waited.with_context(|| format!("the cloud is not as it should be within {limit:?}"))
     }
 }
 

@@ -155,5 +155,5 @@ async fn one_can_wait_for_what_the_balancers_become() {
     };
     tokio::join!(waiting, work).0.unwrap();
     let error = cloud.await_balancers(Duration::from_millis(1), <[_]>::is_empty).await.unwrap_err();
-    assert!(error.to_string().contains("lb-000002"), "{error}");
+    assert!(format!("{error:#}").contains("lb-000002"), "{error:#}");
 }

@@ -28,6 +28,11 @@ async fn what_run_would_refuse_is_refused_with_code_1_and_one_line_that_names_th
     assert!(complaint(&stderr).contains("only with access to a cluster"), "{stderr}");
 }
 
+/// Interfaces of the contract by their full names.
+fn contract(interfaces: &[&str]) -> Vec<String> {
+    interfaces.iter().map(|interface| format!("ccm:cloud/{interface}@0.1.0")).collect()
+}
+
 fn inspect(file: &str) -> Value {
     let (code, stdout, stderr) = run(&["inspect", file, "--output=json"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{file}");
@@ -66,8 +71,8 @@ async fn a_good_component_is_shown_for_programs_and_for_people_in_all_its_forms(
             "file": file,
             "contract": "ccm:cloud@0.1.0",
             "size": cloudlycke().len(),
-            "exports": ["ccm:cloud/meta@0.1.0", "ccm:cloud/instances@0.1.0"],
-            "imports": ["ccm:cloud/types@0.1.0", "ccm:cloud/settings@0.1.0", "ccm:cloud/log@0.1.0"],
+            "exports": contract(&["meta", "instances", "load-balancer-survey", "load-balancers"]),
+            "imports": contract(&["types", "settings", "cache", "clock", "log", "events"]),
             "name": "cloudlycke",
             "schemes": ["cloudlycke", "kind", "k3s", "kwok"],
             "endpoints": [],

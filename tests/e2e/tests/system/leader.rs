@@ -5,16 +5,18 @@ use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
-use ccm_cluster::{NodeFixture, Settings, User, Write, poll_until, register_nodes};
+use ccm_cluster::{NodeFixture, Settings, User, Write, await_object, poll_until, register_nodes};
+use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Kind, Requests, When};
 use ccm_e2e::host::{Host, component};
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
+use tokio::process::Command;
 use tokio::time::Instant;
 
 use crate::look::{await_all_untainted, await_untainted, is_tainted, nodes, patch};
@@ -22,7 +24,7 @@ use crate::stage::{LIMIT, Stage, cloudlycke};
 
 /// Times of an election that a test can wait for.
 const SHORT: [&str; 3] =
-    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+    ["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms"];
 /// With the flags' defaults.
 const DEFAULT: [&str; 1] = ["--leader-elect=true"];
 /// The other user, who may do what `manifests/base` allows.
@@ -52,14 +54,12 @@ impl Arena {
         }]);
         let all: Api<ClusterRoleBinding> = Api::all(client.clone());
         let mut binding = all.get("wasm-ccm").await.unwrap();
-        (binding.metadata, binding.subjects) = (json_named(RIVAL), subjects.clone());
+        (binding.metadata, binding.subjects) = (named(RIVAL), subjects.clone());
         all.create(&PostParams::default(), &binding).await.unwrap();
-        for namespace in ["kube-system", "default"] {
-            let all: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-            let mut binding = all.get("wasm-ccm").await.unwrap();
-            (binding.metadata, binding.subjects) = (json_named(RIVAL), subjects.clone());
-            all.create(&PostParams::default(), &binding).await.unwrap();
-        }
+        let all: Api<RoleBinding> = Api::namespaced(client.clone(), "kube-system");
+        let mut binding = all.get("wasm-ccm").await.unwrap();
+        (binding.metadata, binding.subjects) = (named(RIVAL), subjects);
+        all.create(&PostParams::default(), &binding).await.unwrap();
         Self(stage)
     }
 
@@ -90,7 +90,7 @@ impl Arena {
     }
 }
 
-fn json_named(name: &str) -> kube::core::ObjectMeta {
+fn named(name: &str) -> kube::core::ObjectMeta {
     kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() }
 }
 
@@ -200,7 +200,7 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_has_ended_and_nothin
     arena.register("between").await;
     let waited = await_leader(&standby, LIMIT).await;
     // Its last renewal is up to a period old, and was seen up to two periods after it was made.
-    let (least, most) = (Duration::from_millis(2_000), Duration::from_millis(3_000 + 1_000 + 1_500));
+    let (least, most) = (Duration::from_millis(4_000), Duration::from_millis(5_000 + 1_000 + 2_000));
     assert!((least..most).contains(&waited), "{waited:?}");
     await_untainted(client, "between").await;
     arena.register("after").await;
@@ -236,12 +236,72 @@ async fn a_leader_that_is_told_to_stop_finishes_and_the_next_one_leads_at_once()
     assert!(old.last().unwrap().received < new[0].received, "{:?} {:?}", old.last(), new[0]);
 }
 
+/// The Lease was released although the cloud could still carry out what was under way.
+#[tokio::test]
+async fn a_leader_whose_cloud_is_slow_when_it_is_told_to_stop_leaves_its_lease_to_end_by_itself() {
+    let arena = Arena::new().await;
+    let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
+    let (client, provider) = (arena.client(), component("guests/balancer.wasm").unwrap());
+    let flags = cloud.flags();
+    // With shorter times the end of the Lease, not of the controllers, would end the request.
+    let flags: Vec<&str> = DEFAULT.into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let [first, second] = arena.users();
+    arena.register("n1").await;
+    let mut leader = arena.host_with(&first, &provider, &flags);
+    await_leader(&leader, LIMIT).await;
+    let standby = arena.host_with(&second, &provider, &flags);
+    await_standby(&standby).await;
+    let created = Fault { of: Requests::Of(Kind::Create), nth: 1, when: When::After, act: Act::Hold };
+    let mut created = cloud.plan(created);
+    let web = json!({
+        "metadata": { "name": "web" },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }], "selector": { "app": "web" } },
+    });
+    let services: Api<Service> = Api::namespaced(client.clone(), "default");
+    services.create(&PostParams::default(), &serde_json::from_value(web).unwrap()).await.unwrap();
+    created.reached(LIMIT).await.unwrap();
+
+    let code = leader.terminate().await.unwrap().code();
+    assert_eq!(code, Some(1), "{}", leader.log_text());
+    let waited = await_leader(&standby, LIMIT).await;
+    assert!(waited > Duration::from_secs(8), "{waited:?}");
+    let log = leader.log_text();
+    assert!(log.contains("the Lease is not released") && !log.contains("Lease released"), "{log}");
+    assert!(log.contains("service controller: queue service: 1 runs were given up before they had ended"), "{log}");
+    let has_address = |web: &Service| {
+        let status = web.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+        status.is_some_and(|ingress| !ingress.is_empty())
+    };
+    await_object(&services, "web", LIMIT, has_address).await.unwrap();
+    assert_eq!(cloud.balancers().len(), 1, "the next leader found it");
+}
+
+/// Lets the thread of the election run only when no other thread of the machine's first core wants to, and all threads of
+/// the host on that core: whatever that thread would do about a lost Lease comes late.
+async fn starve_election(host: &Host) {
+    let pid = host.pid().unwrap().to_string();
+    let run = async |program: &str, args: &[&str]| {
+        let done = Command::new(program).args(args).output().await.unwrap();
+        assert!(done.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    run("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &pid]).await;
+    let mut starved = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let task = task.unwrap();
+        if std::fs::read_to_string(task.path().join("comm")).unwrap().trim() == "leader-election" {
+            run("chrt", &["--idle", "--pid", "0", &task.file_name().to_string_lossy()]).await;
+            starved += 1;
+        }
+    }
+    assert_eq!(starved, 1);
+}
+
 /// A process that is stopped in the middle of its work, and wakes when another one leads: not one of the writes that it was
-/// about to send may arrive.
+/// about to send may arrive. Nor may it matter that nobody has told it yet: time alone closes the gates.
 #[tokio::test]
 async fn a_leader_that_sleeps_past_its_lease_writes_nothing_after_the_first_write_of_the_next_one() {
     const COUNT: usize = 60;
-    const ROUNDS: usize = 4;
+    const ROUNDS: usize = 3;
     let arena = Arena::new().await;
     let client = arena.client();
     let users = arena.users();
@@ -270,13 +330,13 @@ async fn a_leader_that_sleeps_past_its_lease_writes_nothing_after_the_first_writ
             let standby = arena.host(new, &SHORT);
             await_standby(&standby).await;
             let before = arena.work_of(new).len();
-            let busy = async || arena.work_of(old).len();
-            let so_far = busy().await;
+            let so_far = arena.work_of(old).len();
             poll_until("writes of the leader", LIMIT, || arena.work_of(old).len() > so_far + 20).await.unwrap();
 
             leader.signal("STOP").await.unwrap();
             await_leader(&standby, LIMIT).await;
             poll_until("writes of the next", LIMIT, || arena.work_of(new).len() > before + 20).await.unwrap();
+            starve_election(&leader).await;
             leader.signal("CONT").await.unwrap();
             let woken = Instant::now();
             let ended = leader.wait(LIMIT).await.unwrap();
@@ -284,7 +344,7 @@ async fn a_leader_that_sleeps_past_its_lease_writes_nothing_after_the_first_writ
             assert!(woken.elapsed() < Duration::from_secs(8), "{:?}", woken.elapsed());
             let log = leader.log_text();
             assert!(
-                log.contains("leadership lost, nothing more is written") && log.contains("was not renewed within 2s")
+                log.contains("leadership lost, nothing more is written") && log.contains("was not renewed within 4s")
             );
             // What might still be on its way.
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -316,10 +376,10 @@ async fn a_leader_that_cannot_renew_ends_and_a_standby_waits_for_the_api_server(
     let begun = Instant::now();
     let ended = leader.wait(LIMIT).await.unwrap();
     // The Event cannot be written, and has two seconds.
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!(ended.code(), Some(1));
     let log = leader.log_text();
-    assert!(log.contains("error: leadership lost: the Lease was not renewed within 2s: cannot "), "{log}");
+    assert!(log.contains("error: leadership lost: the Lease was not renewed within 4s: cannot "), "{log}");
     assert!(standby.pid().is_ok());
     arena.cluster.start_api_server().await.unwrap();
     await_leader(&standby, LIMIT).await;

@@ -13,6 +13,7 @@
 //! | `service_faults` | Services, clouds and API servers that change, fail and go in the middle of it |
 //! | `crash_points` | a process that is killed at every step of what it does for a Service |
 //! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
+//! | `whole_cluster` | a firewall that follows Services and Nodes |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
@@ -60,3 +61,4 @@ mod sources;
 mod stage;
 mod waiting;
 mod walkthrough;
+mod whole_cluster;

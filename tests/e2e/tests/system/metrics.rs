@@ -88,7 +88,10 @@ async fn pages_of_the_health_port() {
         assert_eq!(host.page(path).await.unwrap(), (200, "ok".to_owned()));
     }
     let provider = format!("[+]provider {} ok\n", crate::stage::cloudlycke().display());
-    assert_eq!(host.page("/readyz").await.unwrap(), (200, format!("[+]API server ok\n[+]nodes ok\n{provider}")));
+    assert_eq!(
+        host.page("/readyz").await.unwrap(),
+        (200, format!("[+]API server ok\n[+]nodes ok\n{provider}[+]services ok\n"))
+    );
     assert_eq!(host.page("/elsewhere").await.unwrap().0, 404);
     let fixtures = (0..3).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
     ccm_cluster::register_nodes(stage.client(), fixtures).await.unwrap();

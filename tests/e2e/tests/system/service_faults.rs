@@ -290,5 +290,5 @@ async fn version(client: &Client, name: &str) -> String {
 async fn is_too_old(client: &Client, version: &str) -> bool {
     let path = format!("/api/v1/services?watch=1&timeoutSeconds=1&resourceVersion={version}");
     let answer = client.request_text(http::Request::get(path).body(vec![]).unwrap()).await;
-    answer.map_or_else(|error| error.to_string(), |text| text).contains("too old resource version")
+    answer.unwrap_or_else(|error| error.to_string()).contains("too old resource version")
 }

@@ -172,6 +172,24 @@ async fn a_period_does_not_repeat_a_warning_but_an_hour_does_and_so_does_news() 
     assert_eq!(told(vec![same(), Ok(vec![]), same()], 1_100).await, 2, "it was well in between");
 }
 
+/// What one object lacks must not hold up the others; a cloud that is asked too often is asked less.
+#[tokio::test(start_paused = true)]
+async fn a_change_calls_at_once_whatever_single_objects_lack_unless_the_cloud_throttles() {
+    let cases = [
+        (vec![(Reaction::Quota, Some(100))], vec![0, 12]),
+        (vec![(Reaction::Unauthorized, None), (Reaction::Unsupported, None)], vec![0, 12]),
+        (vec![(Reaction::Throttled, Some(100)), (Reaction::Quota, Some(200))], vec![0, 100]),
+        // Sooner for another object, which is the cloud's own word as well.
+        (vec![(Reaction::Throttled, Some(100)), (Reaction::Pending, Some(50))], vec![0, 50]),
+        // The back-off.
+        (vec![(Reaction::Throttled, None)], vec![0, 1, 12]),
+    ];
+    for (failures, calls) in cases {
+        let answer = failures.iter().map(|&(reaction, after)| of_web(failure(reaction, after))).collect();
+        assert_eq!(quarter(vec![Ok(answer)]).await.calls(), calls, "{failures:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn thousands_that_fail_alike_are_told_a_few_at_a_time() {
     let all = || (0..120).map(|i| of_node(&format!("n{i}"), failure(Reaction::Invalid, None))).collect();
@@ -227,6 +245,16 @@ async fn a_provider_without_an_answer_is_given_up_and_tried_again() {
         .await;
     assert_eq!(bench.calls().len(), 2);
     assert_eq!(bench.scraped("ccm_cluster_syncs_total{provider=\"fake\",outcome=\"retry\"}"), 1.0);
+}
+
+/// SIGTERM while the cloud takes its time.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_end_after_the_stop_signal_is_told_to_the_owner() {
+    for (takes, is_well) in [(9, true), (30, false)] {
+        let mut bench = Bench::new(Setup { takes: Duration::from_secs(takes), ..Setup::default() });
+        let ended = bench.play_to_end(async |bench| bench.listed().await).await;
+        assert_eq!((ended.is_ok(), bench.calls()), (is_well, vec![0]), "{takes} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings};
 use crate::events::{EventRecorder, EventSettings};
 use crate::metrics::Metrics;
+use crate::queue::GivenUp;
 use crate::store::FirstList;
 use crate::testing::{FakeApi, node, scraped};
 use crate::write_gate::{WriteGate, WriteGateSettings};
@@ -157,18 +158,24 @@ impl Bench {
 
     /// Lets the controller work while `story` happens, then stops all in order.
     async fn play(&mut self, story: impl AsyncFnOnce(&mut Self)) {
+        drop(self.play_to_end(story).await);
+    }
+
+    /// The same, and how the controller ended.
+    async fn play_to_end(&mut self, story: impl AsyncFnOnce(&mut Self)) -> Result<(), GivenUp> {
         let controller = self.controller.take().unwrap();
         let events = self.events.take().unwrap();
         let (stop, drain) = (CancellationToken::new(), CancellationToken::new());
         let work = async {
-            controller.run(stop.clone()).await;
+            let ended = controller.run(stop.clone()).await;
             drain.cancel();
+            ended
         };
         let told = async {
             story(self).await;
             stop.cancel();
         };
-        tokio::join!(work, told, events.run(drain.clone()));
+        tokio::join!(work, told, events.run(drain.clone())).0
     }
 
     /// Both first lists are complete, with one Node and one Service.

@@ -55,7 +55,7 @@ async fn run_with(
     let (controller, nodes) = (sendable(controller.run(stop.clone())), sendable(nodes.run(stop.clone())));
     let events = sendable(events.run(stop_events.clone()));
     let work = async {
-        tokio::join!(controller, nodes);
+        drop(tokio::join!(controller, nodes).0);
         stop_events.cancel();
     };
     let timer = async {
@@ -156,6 +156,7 @@ async fn the_controller_ends_with_its_reflector() {
         stop_nodes.cancel();
     };
     let all = async { tokio::join!(controller.run(stop.clone()), nodes.run(stop_nodes.clone()), timer) };
-    tokio::time::timeout(Duration::from_secs(5), all).await.unwrap();
+    let (ended, (), ()) = tokio::time::timeout(Duration::from_secs(5), all).await.unwrap();
+    assert_eq!(ended, Ok(()));
     assert!(!stop.is_cancelled(), "the owner's signal is the owner's");
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Finding, InstanceState, Need};
+use ccm_cloud::{Finding, InstanceState, Need, Reaction};
 use prometheus_client::registry::Registry;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{lost, unlimited};
+use super::{lost, unknown, unlimited};
 use crate::testing::{FakeApi, FakeCloud, found, node};
 use crate::{
     EventRecorder, EventSettings, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
@@ -21,6 +22,16 @@ fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSettings, time: Duration) -> Metrics {
+    run_with(api, cloud, settings, time, vec![]).await
+}
+
+async fn run_with(
+    api: &FakeApi,
+    cloud: &Arc<FakeCloud>,
+    settings: NodeLifecycleSettings,
+    time: Duration,
+    recoveries: Vec<watch::Receiver<u64>>,
+) -> Metrics {
     let metrics = Metrics::register(&mut Registry::default());
     let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
     let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
@@ -31,6 +42,7 @@ async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSetti
         store: nodes.reader(),
         keys: nodes.subscribe(),
         lookups,
+        recoveries,
         recorder,
         metrics: metrics.node_lifecycle.clone(),
         queue_metrics: metrics.queue.clone(),
@@ -41,7 +53,7 @@ async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSetti
     let (controller, nodes) = (sendable(controller.run(stop.clone())), sendable(nodes.run(stop.clone())));
     let events = sendable(events.run(stop_events.clone()));
     let work = async {
-        tokio::join!(controller, nodes);
+        drop(tokio::join!(controller, nodes).0);
         stop_events.cancel();
     };
     let timer = async {
@@ -107,4 +119,70 @@ async fn a_machine_that_stops_later_gets_its_taint_at_a_later_look() {
     let taint = json!([{ "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" }]);
     assert_eq!(api.json("n")["spec"]["taints"], taint);
     assert_eq!(api.calls().iter().filter(|call| call.line.starts_with("PATCH")).count(), 1);
+}
+
+/// It once was forgotten: a process that crashed again and again could have deleted every Node.
+#[tokio::test(start_paused = true)]
+async fn a_restart_knows_what_was_deleted_before_it_for_as_long_as_that_counts() {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
+    for i in 0..9 {
+        cloud.answer(&format!("n{i}"), [Finding::Absent]);
+        api.add(lost(&format!("n{i}")).0);
+    }
+    let left = || (0..9).filter(|i| api.has(&format!("n{i}"))).count();
+    let minute = Duration::from_secs(60);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 6);
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 6, "a restart brought a new budget");
+    // Somebody else's Events do not count, and old ones neither.
+    api.with(|state| state.edit_events(&json!({ "reportingController": "somebody" })));
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 3);
+    api.with(|state| state.edit_events(&json!({ "eventTime": "2020-01-01T00:00:00.000000Z" })));
+    run(&api, &cloud, NodeLifecycleSettings::default(), minute).await;
+    assert_eq!(left(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_read_events_nodes_are_deleted_all_the_same() {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
+    cloud.answer("node0", [Finding::Absent]);
+    api.add(lost("node0").0);
+    api.refuse("GET /apis/events.k8s.io/v1/namespaces/default/events", 403, 1);
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
+    assert!(!api.has("node0"));
+}
+
+/// They waited for up to a minute, after an outage that may have cost their machines.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_cloud_answers_again_is_looked_at_at_once_and_others_when_it_is_their_turn() {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::default()));
+    cloud.answer("down", [unknown(Reaction::Quota), Finding::Absent]);
+    cloud.answer("absent", [Finding::Absent]);
+    cloud.answer("running", [found(|_| ())]);
+    for name in ["down", "absent", "running"] {
+        api.add(lost(name).0);
+    }
+    let recovered = watch::Sender::new(0);
+    let settings = NodeLifecycleSettings {
+        slow_retry: Duration::from_secs(600),
+        second_look: Duration::from_secs(300),
+        monitor_period: Duration::from_secs(100),
+        max_monitor_period: Duration::from_secs(100),
+        ..NodeLifecycleSettings::default()
+    };
+    let work = run_with(&api, &cloud, settings, Duration::from_secs(90), vec![recovered.subscribe()]);
+    let back = async {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(cloud.asked(), ["absent", "down", "running"]);
+        recovered.send_replace(1);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(cloud.asked(), ["absent", "down", "down", "running"]);
+        // It has an answer now; the second look keeps its distance whatever the cloud does.
+        recovered.send_replace(2);
+    };
+    tokio::join!(work, back);
+    assert_eq!(cloud.asked(), ["absent", "down", "down", "running"]);
+    assert!(api.has("down"), "one answer is not enough");
 }

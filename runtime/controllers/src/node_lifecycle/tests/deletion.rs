@@ -98,23 +98,28 @@ async fn a_node_that_becomes_ready_right_before_its_delete_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_becomes_ready_while_the_cloud_is_asked_stays_without_a_request() {
-    let settings = NodeLifecycleSettings::default();
-    let mut bench = Bench::of(crate::testing::FakeCloud::slow(Duration::from_secs(1)), settings);
-    bench.cloud.answer("node0", [Finding::Absent]);
-    bench.add(lost("node0"));
-    bench.sync("node0").await;
-    tokio::time::advance(Duration::from_secs(5)).await;
-    let ready = bench.api.edit("node0", &ready("True"));
-    let (store, syncer) = (&mut bench.store, &bench.syncer);
-    let becomes_ready = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        store.apply_watcher_event(&kube::runtime::watcher::Event::Apply(ready));
-    };
-    let (verdict, ()) = tokio::join!(syncer.sync("node0"), becomes_ready);
-    assert_eq!(verdict, Verdict::Done);
-    assert_eq!(bench.api.calls(), []);
-    assert_eq!(bench.syncer.memory.len(), 0, "whatever was said before is void");
+async fn a_node_that_changes_while_the_cloud_is_asked_stays_without_a_request() {
+    let again = json!({ "metadata": { "uid": "another" } });
+    let other_machine = json!({ "spec": { "providerID": "fake://other" } });
+    let deleting = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    for change in [ready("True"), again, other_machine, deleting] {
+        let settings = NodeLifecycleSettings::default();
+        let mut bench = Bench::of(crate::testing::FakeCloud::slow(Duration::from_secs(1)), settings);
+        bench.cloud.answer("node0", [Finding::Absent]);
+        bench.add(lost("node0"));
+        bench.sync("node0").await;
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let changed = bench.api.edit("node0", &change);
+        let (store, syncer) = (&mut bench.store, &bench.syncer);
+        let changes = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            store.apply_watcher_event(&kube::runtime::watcher::Event::Apply(changed));
+        };
+        let (verdict, ()) = tokio::join!(syncer.sync("node0"), changes);
+        assert_eq!(verdict, Verdict::Done, "{change}");
+        assert_eq!(bench.api.calls(), [], "{change}");
+        assert_eq!(bench.syncer.memory.len(), 0, "whatever was said before is void: {change}");
+    }
 }
 
 /// QUIRK-09: upstream deletes the new one.
@@ -135,6 +140,22 @@ async fn a_node_that_was_created_again_under_its_name_stays() {
     assert_eq!(bench.sync("node0").await, after(5));
     assert_eq!(bench.cloud.needs(), [Need::Existence, Need::Proof, Need::Existence]);
     assert_eq!(bench.events().await, [""; 0]);
+}
+
+/// The cloud was asked by name; now there is a machine that it can be asked about.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_its_provider_id_right_before_its_delete_stays() {
+    let upstream = NodeLifecycleSettings { delete_without_provider_id: true, ..NodeLifecycleSettings::default() };
+    let mut bench = Bench::with(upstream);
+    bench.cloud.answer("node0", [Finding::Absent]);
+    bench.add(node("node0").aged(super::OLD).ready("False"));
+    bench.api.script(DELETE, |api| {
+        api.edit("node0", &json!({ "spec": { "providerID": "fake://1" } }));
+        None
+    });
+    bench.syncs("node0", 2).await;
+    assert_eq!(bench.api.lines(), [DELETE, GET]);
+    assert!(bench.api.has("node0"));
 }
 
 #[tokio::test(start_paused = true)]

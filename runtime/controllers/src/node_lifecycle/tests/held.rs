@@ -89,6 +89,17 @@ async fn a_confirmed_node_is_deleted_beyond_the_limit_but_not_without_two_absent
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_confirmed_node_is_deleted_although_the_first_attempt_had_no_answer() {
+    let budget = DeletionBudget { percent: 0, min: 0, ..DeletionBudget::default() };
+    let confirmed = ["n00"].map(str::to_owned).into();
+    let bench = bench(1, NodeLifecycleSettings { budget, confirmed, ..NodeLifecycleSettings::default() });
+    bench.api.refuse("DELETE /api/v1/nodes/n00", 503, 1);
+    all(&bench, 1, 0).await;
+    assert_eq!(all(&bench, 1, 5).await, 0, "no answer");
+    assert_eq!((all(&bench, 1, 60).await, bench.scraped("held_nodes")), (1, 0.0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_costs_nothing_of_the_limit() {
     let budget = DeletionBudget { percent: 0, min: 1, ..DeletionBudget::default() };
     let bench = bench(2, NodeLifecycleSettings { budget, ..NodeLifecycleSettings::default() });

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Bench, GET, PATCH, lost, ready, unknown};
 use crate::node_lifecycle::decision::SHUTDOWN;
 use crate::queue::Verdict;
-use crate::testing::found;
+use crate::testing::{Log, found};
 
 fn with_state(state: InstanceState) -> Finding {
     found(|instance| instance.state = state)
@@ -41,7 +41,7 @@ async fn case_113_a_ready_node_loses_the_taint_with_one_patch_and_without_it_not
 #[tokio::test(start_paused = true)]
 async fn case_115_a_state_that_is_neither_leaves_the_taint_as_it_is() {
     for tainted in [false, true] {
-        let log = crate::testing::Log::start();
+        let log = Log::start();
         let mut bench = Bench::new();
         bench.cloud.answer("node0", [with_state(InstanceState::Other)]);
         bench.add(if tainted { lost("node0").taint(SHUTDOWN) } else { lost("node0") });
@@ -158,4 +158,29 @@ async fn nothing_is_tainted_on_an_answer_that_is_none() {
     bench.add(lost("node0").taint(SHUTDOWN));
     bench.syncs("node0", 3).await;
     assert_eq!(bench.api.calls(), []);
+}
+
+/// It was told with each attempt, hundreds of times an hour.
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_a_ready_node_keeps_is_told_once_and_again_when_it_comes_again() {
+    let log = Log::start();
+    let mut bench = Bench::new();
+    bench.add(lost("node0").taint(SHUTDOWN));
+    bench.ready("node0", "True");
+    let told = || log.lines("shutdown taint not written").len();
+    bench.api.refuse(PATCH, 500, 5);
+    for _ in 0..5 {
+        assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    }
+    assert_eq!(told(), 1);
+    assert_eq!((bench.sync("node0").await, taints(&bench).len()), (Verdict::Done, 0));
+    // Another time, as the store sees it.
+    bench.edit("node0", &json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } }));
+    bench.api.refuse(PATCH, 500, 1);
+    assert_eq!((bench.sync("node0").await, told()), (Verdict::Backoff, 2));
+    // While it lasts, it is told again now and then.
+    tokio::time::advance(bench.syncer.settings.repeat_warning).await;
+    bench.api.refuse(PATCH, 500, 1);
+    assert_eq!((bench.sync("node0").await, told()), (Verdict::Backoff, 3));
+    assert_eq!(bench.scraped("not_ready_nodes"), 0.0);
 }

@@ -4,6 +4,7 @@ mod fan_out;
 mod faults;
 mod helpers;
 mod one_sync;
+mod ownership;
 mod pending;
 mod predicates;
 mod processing;

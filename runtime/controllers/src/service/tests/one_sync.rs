@@ -4,6 +4,7 @@ use ccm_cloud::{Failure, Ingress, Outcome, Reaction};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::service::fingerprint::Record;
 
 fn addressed(draft: Draft) -> Draft {
     draft.with("/status/loadBalancer", "ingress", json!([{ "ip": "192.0.2.9", "ipMode": "VIP" }]))
@@ -12,6 +13,11 @@ fn addressed(draft: Draft) -> Draft {
 /// Another type, which has no load balancer.
 fn typed(draft: Draft, kind: &str) -> Draft {
     draft.with("/spec", "type", json!(kind))
+}
+
+/// The record of a Service `web` for which nothing is ensured yet.
+fn begun(provider: &str) -> String {
+    Record::begun(provider).text(&service("web").object())
 }
 
 struct Row {
@@ -79,7 +85,7 @@ async fn a_served_service_has_the_finalizer_first_then_all_the_rest_in_one_write
     assert_eq!(
         calls[0].body,
         json!({ "metadata": {
-            "uid": "uid-web", "finalizers": [FINALIZER], "annotations": { ENSURED: "v1:fake:-:-" }
+            "uid": "uid-web", "finalizers": [FINALIZER], "annotations": { ENSURED: begun("fake") }
         } })
     );
     let mut body = calls[1].body.clone();
@@ -99,7 +105,8 @@ async fn a_served_service_has_the_finalizer_first_then_all_the_rest_in_one_write
         })
     );
     let parts: Vec<&str> = record.as_str().unwrap().split(':').collect();
-    assert_eq!((parts[0], parts[1], parts[2].len(), parts[3].len()), ("v1", "fake", 32, 32), "{record}");
+    let lengths: Vec<usize> = parts[2..].iter().map(|part| part.len()).collect();
+    assert_eq!((parts[0], parts[1], lengths), ("v1", "fake", vec![32; 3]), "{record}");
     assert!(calls.iter().all(|call| call.content_type == "application/strategic-merge-patch+json"));
 }
 
@@ -216,8 +223,8 @@ async fn a_service_that_becomes_another_type_loses_everything_that_was_written_o
 async fn the_finalizer_of_another_classs_controller_is_left_alone() {
     let deleting = || finalized("web").with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     let classed = |draft: Draft| draft.with("/spec", "loadBalancerClass", json!("other.io/lb"));
-    let ours = json!({ ENSURED: "v1:fake:-:-" });
-    let theirs = json!({ ENSURED: "v1:another:-:-" });
+    let ours = json!({ ENSURED: begun("fake") });
+    let theirs = json!({ ENSURED: begun("another") });
     let rows: [(&str, Draft, usize); 4] = [
         ("no class: as upstream", deleting(), 1),
         ("a class that nobody serves here", classed(deleting()), 0),
@@ -272,7 +279,7 @@ async fn annotations_are_written_also_with_a_failure_but_only_the_providers_own(
     bench.cloud.script("ensure", "web", [outcome]);
     bench.sync("web").await;
     let annotations: Value = bench.json("web")["metadata"]["annotations"].clone();
-    assert_eq!(annotations, json!({ "fake.io/job-1": "4711", ENSURED: "v1:fake:-:-" }));
+    assert_eq!(annotations, json!({ "fake.io/job-1": "4711", ENSURED: begun("fake") }));
     // Neither does what was written count as a change of the Service.
     assert!(matches!(bench.sync("web").await, Verdict::After(_)));
     assert_eq!(bench.cloud.count("ensure"), 1);
@@ -294,4 +301,34 @@ async fn annotations_that_could_not_be_written_are_not_lost() {
     assert_eq!(bench.sync("web").await, Verdict::Done);
     assert_eq!(bench.cloud.seen()[1].annotations["fake.io/id"], "lb-1");
     assert_eq!(bench.json("web")["metadata"]["annotations"]["fake.io/id"], "lb-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_and_could_not_be_written_is_written_and_not_done_again() {
+    let mut bench = Bench::new();
+    bench.add(finalized("web"));
+    bench.api.refuse(STATUS, 503, 2);
+    for _ in 0..2 {
+        let Verdict::After(delay) = bench.sync("web").await else { panic!("no second try") };
+        tokio::time::advance(delay).await;
+    }
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1"]);
+    assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+    assert_eq!(bench.reasons().await, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+}
+
+/// The record says what it said before, and it would be wrong to believe it.
+#[tokio::test(start_paused = true)]
+async fn what_was_done_and_could_not_be_written_is_not_what_is_recorded() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.sync("web").await;
+    bench.cloud.take_calls();
+    bench.api.refuse(STATUS, 503, 1);
+    let Verdict::After(delay) = bench.pass([node("n0"), node("n1"), node("n2")]).await[0] else { panic!("written") };
+    bench.pass([node("n0"), node("n1")]).await;
+    tokio::time::advance(delay).await;
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["update web: n0 n1 n2", "update web: n0 n1"]);
 }

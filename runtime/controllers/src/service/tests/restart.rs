@@ -116,7 +116,7 @@ async fn the_load_balancers_of_another_manager_are_adopted_by_a_survey_else_ensu
             assert_eq!(sync_all(&mut bench).await, calls, "{record}");
             let bench = bench.restart();
             let now = Record::of(&serde_json::from_value(bench.json("a")).unwrap()).unwrap();
-            assert!(now.provider == "fake" && now.spec.is_some() && now.backends.is_some(), "{now}");
+            assert!(now.provider == "fake" && now.spec.is_some() && now.backends.is_some(), "{now:?}");
         }
     }
 }
@@ -205,13 +205,75 @@ async fn a_record_does_not_outlive_a_try_at_something_else() {
 async fn what_a_survey_said_about_another_state_does_not_count() {
     let mut bench = three(surveying()).await.restart();
     bench.survey().await;
-    bench.syncer.memory.with(&key("a"), |entry| {
-        let (target, _) = entry.standing.take().unwrap();
-        entry.standing = Some((target, Standing::Missing));
-    });
+    let target = bench.syncer.job(&key("a"), 0).unwrap().target;
+    bench.syncer.memory.with(&key("a"), |entry| entry.standing = Some((target, Standing::Missing)));
     bench.edit("a", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
     bench.cloud.take_calls();
     assert_eq!(bench.sync("a").await, Verdict::Done);
     assert_eq!(bench.cloud.take_calls(), ["ensure a: n0 n1"]);
     assert_eq!(bench.scraped("ccm_load_balancers_drifted_total"), 0.0);
+}
+
+/// What a survey found at the start says nothing about later.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_was_found_long_ago_is_not_written() {
+    let mut bench = three(surveying()).await.restart();
+    bench.survey().await;
+    sync_all(&mut bench).await;
+    bench.cloud.change("a", |balancer| balancer.ip = "198.51.100.7".into());
+    bench.edit("a", &json!({ "status": { "loadBalancer": null } }));
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.json("a")["status"]["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verification_that_fails_is_none() {
+    for (surveys, operation) in [(true, "survey "), (false, "get a")] {
+        let settings = ServiceSettings { verify_period: Duration::from_secs(60), ..ServiceSettings::default() };
+        let mut bench = Bench::with(FakeBalancers { surveys, ..FakeBalancers::default() }, settings);
+        bench.add(service("a"));
+        bench.sync("a").await;
+        bench.cloud.take_calls();
+        let name = operation.split(' ').nth(1).unwrap();
+        bench.cloud.fail(operation.split(' ').next().unwrap(), name, vec![failure(Reaction::Unauthorized, "who?"); 3]);
+        let (queue, _keys) = tokio::sync::mpsc::channel(64);
+        let (_ready, is_ready) = tokio::sync::watch::channel(true);
+        let mut verifying = Box::pin(verify::run(&bench.syncer, queue, is_ready));
+        let mut verified = Vec::new();
+        for rounds in 1..=4 {
+            while bench.cloud.count(operation) < rounds {
+                assert!(tokio::time::timeout(Duration::from_secs(1), &mut verifying).await.is_err());
+            }
+            verified.push(bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0);
+        }
+        assert_eq!(verified, [false, false, false, true], "{operation}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verification_by_one_provider_does_not_hide_that_another_gives_no_answer() {
+    let clouds = ["red", "blue"].map(|name| Arc::new(FakeBalancers { name, ..FakeBalancers::default() }));
+    let member = |cloud: &Arc<FakeBalancers>| LoadBalancerMember {
+        provider: Arc::clone(cloud) as _,
+        classes: vec![format!("{}.io/lb", cloud.name)],
+    };
+    let settings = ServiceSettings { verify_period: Duration::from_secs(60), ..ServiceSettings::default() };
+    let members = clouds.iter().map(member).collect();
+    let mut bench = Bench::serving(FakeApi::new(), Arc::clone(&clouds[0]), members, settings);
+    for cloud in &clouds {
+        bench.add(service(cloud.name).with("/spec", "loadBalancerClass", json!(format!("{}.io/lb", cloud.name))));
+        bench.sync(cloud.name).await;
+    }
+    clouds[1].fail("get", "blue", vec![failure(Reaction::Retry, "down"); 3]);
+    let (queue, _keys) = tokio::sync::mpsc::channel(64);
+    let (_ready, is_ready) = tokio::sync::watch::channel(true);
+    let mut verifying = Box::pin(verify::run(&bench.syncer, queue, is_ready));
+    for rounds in 1..=4 {
+        while clouds[1].count("get") < rounds {
+            assert!(tokio::time::timeout(Duration::from_secs(1), &mut verifying).await.is_err());
+        }
+        let told = bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0;
+        assert_eq!(told, rounds == 4 && clouds[0].count("get") > 0, "{rounds}");
+    }
+    assert!(clouds[0].count("get") > 1);
 }

@@ -53,7 +53,8 @@ fn strategic(mut service: Value, mut patch: Value) -> Result<Value, u16> {
     patch.as_object_mut().unwrap().remove("spec");
     if let Some(metadata) = patch["metadata"].as_object_mut() {
         if metadata.remove("uid").is_some_and(|uid| uid != service["metadata"]["uid"]) {
-            return Err(409);
+            // The field is immutable.
+            return Err(422);
         }
         metadata.remove("$setElementOrder/finalizers");
         for finalizer in metadata.remove("finalizers").iter().flat_map(|list| list.as_array().unwrap()) {
@@ -75,8 +76,8 @@ fn strategic(mut service: Value, mut patch: Value) -> Result<Value, u16> {
         list.push(condition.clone());
     }
     merge(&mut service, &patch);
-    let entries = service["status"]["loadBalancer"]["ingress"].as_array_mut();
-    for entry in entries.into_iter().flatten() {
+    let entries = service.pointer_mut("/status/loadBalancer/ingress");
+    for entry in entries.into_iter().filter_map(Value::as_array_mut).flatten() {
         // As the real one fills it in.
         if entry["ip"].is_string() && entry["ipMode"].is_null() {
             entry["ipMode"] = json!("VIP");
@@ -135,7 +136,9 @@ impl FakeApi {
 
     /// Gone, whatever its finalizers.
     pub(crate) fn destroy_service(&self, name: &str) {
-        self.state.lock().services.remove(&format!("default/{name}"));
+        let mut state = self.state.lock();
+        state.version += 1;
+        state.services.remove(&format!("default/{name}"));
     }
 
     /// None when it is gone.
@@ -149,13 +152,17 @@ impl FakeApi {
         services.into_values().map(|service| serde_json::from_value(service).unwrap()).collect()
     }
 
-    /// What a watch would show: all Services by their names, whenever it is called.
-    pub(crate) fn watched(&self) -> impl Fn() -> BTreeMap<String, Service> + use<> {
-        let state = Arc::clone(&self.state);
+    /// What a watch would show: all Services by their names, when anything has changed since the last call.
+    pub(crate) fn watched(&self) -> impl FnMut() -> Option<BTreeMap<String, Service>> + use<> {
+        let (state, mut seen) = (Arc::clone(&self.state), 0);
         move || {
-            let services = state.lock().services.clone();
-            let parsed = services.into_values().map(|service| serde_json::from_value::<Service>(service).unwrap());
-            parsed.map(|service| (service.metadata.name.clone().unwrap(), service)).collect()
+            let state = state.lock();
+            if std::mem::replace(&mut seen, state.version) == state.version {
+                return None;
+            }
+            let parsed =
+                state.services.values().map(|service| serde_json::from_value::<Service>(service.clone()).unwrap());
+            Some(parsed.map(|service| (service.metadata.name.clone().unwrap(), service)).collect())
         }
     }
 }

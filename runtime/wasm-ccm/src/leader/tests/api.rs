@@ -73,14 +73,14 @@ impl FakeLeases {
     }
 
     /// Writes the Lease as somebody else.
-    pub(super) fn put(&self, spec: Value) {
+    pub(super) fn put(&self, spec: &Value) {
         self.state.lock().store(spec);
     }
 
     pub(super) fn label(&self) {
         let mut state = self.state.lock();
         let spec = state.lease.as_ref().unwrap()["spec"].clone();
-        let stored = state.store(spec);
+        let stored = state.store(&spec);
         state.lease.as_mut().unwrap()["metadata"]["labels"] =
             json!({ "version": stored["metadata"]["resourceVersion"] });
     }
@@ -111,7 +111,7 @@ impl FakeLeases {
             Mood::Silent => return None,
             Mood::Refuses(status) => (status, Value::Null),
             Mood::Answers(_) | Mood::LosesAnswers => {
-                self.state.lock().done(&verb, serde_json::from_slice(&body).unwrap_or_default())
+                self.state.lock().done(&verb, &serde_json::from_slice(&body).unwrap_or_default())
             }
         };
         match mood {
@@ -129,7 +129,7 @@ impl FakeLeases {
 }
 
 impl State {
-    fn store(&mut self, spec: Value) -> Value {
+    fn store(&mut self, spec: &Value) -> Value {
         self.version += 1;
         let metadata = match &self.lease {
             Some(lease) => lease["metadata"].clone(),
@@ -146,16 +146,16 @@ impl State {
         lease
     }
 
-    fn done(&mut self, verb: &str, body: Value) -> (u16, Value) {
+    fn done(&mut self, verb: &str, body: &Value) -> (u16, Value) {
         match (verb, &self.lease) {
             ("GET" | "PUT", None) => (404, Value::Null),
             ("GET", Some(lease)) => (200, lease.clone()),
-            ("POST", None) => (200, self.store(body["spec"].clone())),
+            ("POST", None) => (200, self.store(&body["spec"])),
             ("POST", Some(_)) => (409, Value::Null),
             ("PUT", Some(lease)) => {
                 let (seen, now) = (&body["metadata"]["resourceVersion"], &lease["metadata"]["resourceVersion"]);
                 assert!(!seen.is_null(), "a record is written over the one that was seen");
-                if seen != now { (409, Value::Null) } else { (200, self.store(body["spec"].clone())) }
+                if seen != now { (409, Value::Null) } else { (200, self.store(&body["spec"])) }
             }
             _ => panic!("{verb}"),
         }

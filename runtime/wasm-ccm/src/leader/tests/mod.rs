@@ -1,6 +1,7 @@
 //! Candidates and leaders against one Lease, with the flags' defaults: 15 s, 10 s, 2 s.
 
 mod api;
+mod campaign;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Process {
         let mut registry = Registry::default();
         let metrics = LeaderMetrics::register(&mut registry, &settings.name);
         let fence = Arc::new(Fence::new(timing));
-        let (standing, seen) = watch::channel(Standing::Standby { holder: String::new() });
+        let (standing, seen) = watch::channel(Standing::Standby { holder: String::new(), trouble: None });
         let mut election = Election::new(api.client(), settings, Arc::clone(&fence), metrics, standing);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -138,7 +139,7 @@ async fn the_first_candidate_makes_the_lease_and_renews_it_with_one_request_per_
 async fn a_candidate_waits_for_the_lease_duration_by_its_own_clock_whatever_times_the_record_holds() {
     for renewed in ["1970-01-01T00:00:00.000000Z", "2020-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
         let api = FakeLeases::new();
-        api.put(record("other", renewed));
+        api.put(&record("other", renewed));
         let mut one = Process::start(&api, "one");
         let waited = one.elected().await;
         assert!(near(waited, 15 * S), "{renewed}: {waited:?}");
@@ -160,7 +161,7 @@ async fn a_lease_without_holder_is_taken_at_once_and_one_without_duration_after_
     ];
     for (spec, wait, transitions) in cases {
         let api = FakeLeases::new();
-        api.put(spec.clone());
+        api.put(&spec);
         let mut one = Process::start(&api, "one");
         let waited = one.elected().await;
         assert!(near(waited, wait), "{spec}: {waited:?}");
@@ -171,16 +172,16 @@ async fn a_lease_without_holder_is_taken_at_once_and_one_without_duration_after_
 #[tokio::test(start_paused = true)]
 async fn a_renewal_begins_the_wait_anew_and_a_label_does_not() {
     let api = FakeLeases::new();
-    api.put(record("other", "2020-01-01T00:00:00.000000Z"));
+    api.put(&record("other", "2020-01-01T00:00:00.000000Z"));
     let mut one = Process::start(&api, "one");
     for second in 1..=30 {
         sleep(S).await;
         if second % 2 == 0 {
-            api.put(record("other", &format!("2020-01-01T00:00:{second:02}.000000Z")));
+            api.put(&record("other", &format!("2020-01-01T00:00:{second:02}.000000Z")));
         }
         assert!(!one.leads() && !one.fence.may_write(), "after {second} s");
     }
-    assert_eq!(*one.standing.borrow(), Standing::Standby { holder: "other".into() });
+    assert_eq!(*one.standing.borrow(), Standing::Standby { holder: "other".into(), trouble: None });
     for _ in 0..5 {
         sleep(2 * S).await;
         api.label();
@@ -280,7 +281,7 @@ async fn a_leader_whose_lease_is_anothers_or_nobodys_stops_at_the_next_look() {
         let api = FakeLeases::new();
         let mut one = Process::start(&api, "one");
         one.elected().await;
-        api.put(record(holder, "2020-01-01T00:00:00.000000Z"));
+        api.put(&record(holder, "2020-01-01T00:00:00.000000Z"));
         let (end, after) = one.ended().await;
         let why = lost(end);
         assert!(why.contains(told) && after <= S * 21 / 10, "{why} after {after:?}");
@@ -375,12 +376,30 @@ async fn a_candidate_that_won_and_did_not_hear_of_it_finds_out() {
     let mut one = Process::start(&api, "one");
     sleep(6 * S).await;
     api.is(Mood::Answers(Duration::ZERO));
-    api.put(json!({}));
+    api.put(&json!({}));
     api.is(Mood::LosesAnswers);
     sleep(S).await;
     api.is(Mood::Answers(Duration::ZERO));
     assert!(one.elected().await < 10 * S);
     let api = FakeLeases::new();
-    api.put(record("one", "2020-01-01T00:00:00.000000Z"));
+    api.put(&record("one", "2020-01-01T00:00:00.000000Z"));
     assert!(Process::start(&api, "one").elected().await < S);
+}
+
+/// It once was ready all the same: a rollout of replicas that may not read the Lease went through, and nobody led.
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_could_not_lead_says_why_until_it_could() {
+    let api = FakeLeases::new();
+    api.put(&record("other", "2020-01-01T00:00:00.000000Z"));
+    let one = Process::start(&api, "one");
+    let seen = crate::leader::Seen { identity: "one".into(), standing: one.standing.clone() };
+    sleep(3 * S).await;
+    assert_eq!(seen.trouble(), None);
+    api.is(Mood::Refuses(403));
+    sleep(5 * S).await;
+    let why = seen.trouble().unwrap_or_default();
+    assert!(why.contains("manifests/base/rbac.yaml"), "{why}");
+    api.is(Mood::Answers(S / 20));
+    sleep(5 * S).await;
+    assert_eq!(seen.trouble(), None);
 }

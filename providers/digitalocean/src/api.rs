@@ -1,0 +1,125 @@
+//! The cloud's API: what is asked and how its answers are read. What is done with them is not here.
+//!
+//! Answers are read generously: an account has objects of others, and one that is odd must not hide the rest. Unknown fields
+//! are left out, missing ones and `null` are empty, and words that may grow stay text.
+
+pub(crate) mod balancers;
+pub(crate) mod certificates;
+pub(crate) mod droplets;
+pub(crate) mod firewalls;
+pub(crate) mod regions;
+pub(crate) mod tags;
+
+use std::time::Duration;
+
+use ccm_sdk::paging::Paging;
+use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::{Answer, Cloud, Request};
+use serde::Deserialize;
+use serde::de::Deserializer;
+
+pub(crate) const ENDPOINT: &str = "api";
+pub(crate) const TOKEN: &str = "access-token";
+
+pub(crate) const CLOUD: Cloud =
+    Cloud::new(ENDPOINT).prepare(authorised).message(words).exceptions(exceptions).absent(is_absent);
+
+/// The most that the API gives.
+const PER_PAGE: usize = 200;
+
+/// A load balancer takes no other change until the last one is done.
+pub(crate) const BUSY: Duration = Duration::from_secs(15);
+
+const fn paging() -> Paging {
+    Paging::numbered("page", "per_page", PER_PAGE)
+}
+
+fn authorised(request: Request) -> Request {
+    request.header_secret("authorization", "Bearer ", TOKEN)
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    message: String,
+    /// In answers to a tag that cannot be.
+    #[serde(default)]
+    error: String,
+}
+
+fn words(answer: &Answer) -> Option<String> {
+    let refused: Refused = answer.parse().ok()?;
+    Some(if refused.message.is_empty() { refused.error } else { refused.message })
+}
+
+/// Only what the API itself says: gateways answer 404 as well, in JSON too.
+fn is_absent(answer: &Answer) -> bool {
+    answer.status() == 404 && answer.parse().is_ok_and(|refused: Refused| refused.id == "not_found")
+}
+
+fn exceptions(answer: &Answer) -> Option<Failure> {
+    let failure = |reaction| Some(answer.failure(reaction));
+    match answer.status() {
+        403 if answer.says("processes previous actions") => {
+            failure(Reaction::Pending).map(|failure| failure.after(BUSY))
+        }
+        403 | 422 if answer.says("limit") || answer.says("quota") => failure(Reaction::Quota),
+        // Somebody has made it since the listing, perhaps this very provider, whose answer was lost.
+        422 if is_name_taken(answer) => failure(Reaction::Conflict),
+        // A droplet that is just being destroyed; the next list of Nodes is without it.
+        422 if answer.says("droplet") => failure(Reaction::Retry),
+        _ => None,
+    }
+}
+
+fn is_name_taken(answer: &Answer) -> bool {
+    answer.says("with that name") || answer.says("name is already")
+}
+
+/// For fields that may be missing, `null`, or of another type than the one that is known.
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Pages tell how much there is in all.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Meta {
+    total: Option<usize>,
+}
+
+/// The body of one page of a list.
+macro_rules! list {
+    ($name:ident, $field:ident, $item:ty, $id:expr) => {
+        #[derive(serde::Deserialize)]
+        struct $name {
+            $field: Vec<$item>,
+            #[serde(default, deserialize_with = "crate::api::or_default")]
+            meta: crate::api::Meta,
+        }
+
+        impl ccm_sdk::paging::Page for $name {
+            type Item = $item;
+
+            fn items(self) -> Vec<$item> {
+                self.$field
+            }
+
+            fn id(item: &$item) -> String {
+                let id: fn(&$item) -> String = $id;
+                id(item)
+            }
+
+            fn total(&self) -> Option<usize> {
+                self.meta.total
+            }
+        }
+    };
+}
+use list;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Load balancers.
+
+use std::time::Duration;
+
+use ccm_sdk::Answer;
+use ccm_sdk::types::Failure;
+use serde::{Deserialize, Serialize};
+
+use crate::api::droplets::Region;
+use crate::api::{CLOUD, list, or_default, paging};
+
+const BALANCERS: &str = "/v2/load_balancers";
+const BALANCER: &str = "/v2/load_balancers/{id}";
+
+/// What a load balancer is asked to be. A change replaces all of it: what is left out gets its default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Spec {
+    pub(crate) name: String,
+    pub(crate) algorithm: &'static str,
+    pub(crate) region: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size_unit: Option<i64>,
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    pub(crate) forwarding_rules: Vec<Rule>,
+    pub(crate) health_check: HealthCheck,
+    pub(crate) sticky_sessions: Sticky,
+    /// In order. Also sent when empty: the API wants it or a tag.
+    pub(crate) droplet_ids: Vec<u64>,
+    /// For a new one only: later they have no effect.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) redirect_http_to_https: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) enable_proxy_protocol: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) enable_backend_keepalive: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vpc_uuid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) subnet_uuid: Option<String>,
+    pub(crate) disable_lets_encrypt_dns_records: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) validate_only: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) http_idle_timeout_seconds: Option<i64>,
+    pub(crate) firewall: Firewall,
+    pub(crate) network: &'static str,
+    pub(crate) network_stack: &'static str,
+    /// For a new one only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ip: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// From a port of the load balancer to one of the nodes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Rule {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) entry_protocol: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) entry_port: i64,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) target_protocol: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) target_port: i64,
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    pub(crate) certificate_id: String,
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "is_false")]
+    pub(crate) tls_passthrough: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HealthCheck {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) protocol: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) port: i64,
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    pub(crate) path: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) check_interval_seconds: i64,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) response_timeout_seconds: i64,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) unhealthy_threshold: i64,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) healthy_threshold: i64,
+    /// None lets the load balancer decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proxy_protocol: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sticky {
+    #[serde(default, deserialize_with = "or_default", rename = "type")]
+    pub(crate) kind: String,
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    pub(crate) cookie_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cookie_ttl_seconds: Option<i64>,
+}
+
+/// Who is let in and who is kept out: `ip:ADDRESS` or `cidr:NETWORK`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Firewall {
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) allow: Vec<String>,
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) deny: Vec<String>,
+}
+
+/// A load balancer as the cloud has it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Balancer {
+    pub(crate) id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) name: String,
+    /// `new`, `active`, `errored`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) status: String,
+    #[serde(default, deserialize_with = "or_default", rename = "type")]
+    pub(crate) kind: String,
+    /// Empty while it is being made.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) ip: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) ipv6: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) region: Region,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) size: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) size_unit: i64,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) forwarding_rules: Vec<Rule>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) health_check: HealthCheck,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) sticky_sessions: Sticky,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) droplet_ids: Vec<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) redirect_http_to_https: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) enable_proxy_protocol: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) enable_backend_keepalive: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) vpc_uuid: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) disable_lets_encrypt_dns_records: bool,
+    #[serde(default)]
+    pub(crate) http_idle_timeout_seconds: Option<i64>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) firewall: Firewall,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) network: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) network_stack: String,
+    /// `None` where the cloud does not tell.
+    #[serde(default)]
+    pub(crate) tags: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    load_balancer: Balancer,
+}
+
+list!(Many, load_balancers, Balancer, |balancer| balancer.id.clone());
+
+pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
+    let answer = CLOUD.get(BALANCER).arg("id", id).send()?.optional()?;
+    answer.map(one).transpose()
+}
+
+pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
+    CLOUD.get(BALANCERS).share(share).list::<Many>(paging())
+}
+
+/// Not repeated: a second one costs money. `None` when the cloud does not find what the spec names: a certificate.
+pub(crate) fn create(spec: &Spec) -> Result<Option<Balancer>, Failure> {
+    CLOUD.post(BALANCERS).json(spec).send()?.optional()?.map(one).transpose()
+}
+
+/// `None` when it is gone, or what the spec names.
+pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Option<Balancer>, Failure> {
+    CLOUD.put(BALANCER).arg("id", id).json(spec).send()?.optional()?.map(one).transpose()
+}
+
+fn one(answer: Answer) -> Result<Balancer, Failure> {
+    answer.json::<One>().map(|one| one.load_balancer)
+}
+
+/// Lets the cloud judge, and changes nothing: a new one, or the one of that ID.
+pub(crate) fn judge(id: Option<&str>, spec: &Spec) -> Result<Answer, Failure> {
+    let request = match id {
+        Some(id) => CLOUD.put(BALANCER).arg("id", id),
+        None => CLOUD.post(BALANCERS),
+    };
+    request.json(spec).reads().send()
+}
+
+/// False when it was gone already.
+pub(crate) fn delete(id: &str) -> Result<bool, Failure> {
+    CLOUD.delete(BALANCER).arg("id", id).send()?.optional().map(|answer| answer.is_some())
+}

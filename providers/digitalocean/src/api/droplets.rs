@@ -1,0 +1,107 @@
+//! Machines.
+
+use std::time::Duration;
+
+use ccm_sdk::types::Failure;
+use ccm_sdk::{Answer, Request};
+use serde::Deserialize;
+
+use crate::api::{CLOUD, list, or_default, paging};
+
+const DROPLETS: &str = "/v2/droplets";
+const DROPLET: &str = "/v2/droplets/{id}";
+
+/// As far as Nodes and load balancers need it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Droplet {
+    pub(crate) id: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) name: String,
+    /// `new`, `active`, `off`, `archive`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) status: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) size_slug: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) region: Region,
+    #[serde(default, deserialize_with = "or_default")]
+    networks: Networks,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Region {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) slug: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Networks {
+    #[serde(default, deserialize_with = "or_default")]
+    v4: Vec<Interface>,
+    #[serde(default, deserialize_with = "or_default")]
+    v6: Vec<Interface>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Interface {
+    #[serde(default, deserialize_with = "or_default")]
+    ip_address: String,
+    #[serde(default, deserialize_with = "or_default", rename = "type")]
+    kind: String,
+}
+
+impl Droplet {
+    pub(crate) fn private_v4(&self) -> Option<&str> {
+        first(&self.networks.v4, "private")
+    }
+
+    pub(crate) fn public_v4(&self) -> Option<&str> {
+        first(&self.networks.v4, "public")
+    }
+
+    pub(crate) fn public_v6(&self) -> Option<&str> {
+        first(&self.networks.v6, "public")
+    }
+}
+
+fn first<'a>(interfaces: &'a [Interface], kind: &str) -> Option<&'a str> {
+    let found = interfaces.iter().find(|interface| interface.kind == kind && !interface.ip_address.is_empty());
+    found.map(|interface| interface.ip_address.as_str())
+}
+
+#[derive(Deserialize)]
+struct One {
+    droplet: Droplet,
+}
+
+list!(Many, droplets, Droplet, |droplet| droplet.id.to_string());
+
+/// Asks for one droplet.
+pub(crate) fn get(id: u64) -> Request {
+    CLOUD.get(DROPLET).arg("id", id)
+}
+
+/// The answer to [`get`]; `None` when the cloud says that there is no such droplet.
+pub(crate) fn one(answer: Answer) -> Result<Option<Droplet>, Failure> {
+    answer.optional()?.map(|answer| answer.json::<One>().map(|one| one.droplet)).transpose()
+}
+
+/// All but those with GPUs, which a listing leaves out.
+pub(crate) fn all(share: Duration) -> Result<Vec<Droplet>, Failure> {
+    CLOUD.get(DROPLETS).share(share).list::<Many>(paging())
+}
+
+/// Those with GPUs.
+pub(crate) fn with_gpus(share: Duration) -> Result<Vec<Droplet>, Failure> {
+    CLOUD.get(DROPLETS).query("type", "gpus").share(share).list::<Many>(paging())
+}
+
+/// By exact name, in capitals or not; none with GPUs.
+pub(crate) fn named(name: &str, share: Duration) -> Result<Vec<Droplet>, Failure> {
+    CLOUD.get(DROPLETS).query("name", name).share(share).list::<Many>(paging())
+}
+
+/// The harmless read that says whether the token still sees the account's droplets.
+pub(crate) fn look() -> Request {
+    CLOUD.get(DROPLETS).query("page", 1).query("per_page", 1)
+}

@@ -1,0 +1,20 @@
+//! Tags of load balancers.
+
+use ccm_sdk::types::Failure;
+use serde_json::json;
+
+use crate::api::CLOUD;
+
+const RESOURCES: &str = "/v2/tags/{tag}/resources";
+
+/// False when there is no such tag.
+pub(crate) fn assign(tag: &str, balancers: &[&str]) -> Result<bool, Failure> {
+    let resource = |id: &&str| json!({ "resource_id": id, "resource_type": "load_balancer" });
+    let resources: Vec<_> = balancers.iter().map(resource).collect();
+    let request = CLOUD.post(RESOURCES).arg("tag", tag).json(&json!({ "resources": resources })).repeatable();
+    request.send()?.optional().map(|answer| answer.is_some())
+}
+
+pub(crate) fn create(tag: &str) -> Result<(), Failure> {
+    CLOUD.post("/v2/tags").json(&json!({ "name": tag })).repeatable().send()?.done()
+}

@@ -1,0 +1,233 @@
+//! Which Nodes a load balancer can use.
+//!
+//! | load balancer | Nodes |
+//! |---|---|
+//! | `INTERNAL` | all |
+//! | `REGIONAL`, `EXTERNAL` | with an IPv4 `ExternalIP`, or none at all and an IPv4 `InternalIP` |
+//! | `REGIONAL_NETWORK`, `EXTERNAL` | with an IPv4 `ExternalIP` |
+
+use std::net::Ipv6Addr;
+
+use ccm_sdk::types::{AddressType, Backend, Failure};
+
+use crate::kind::{Kind, Network};
+use crate::{find, provider_id};
+
+/// Names in a message.
+const SHOWN: usize = 3;
+
+/// The public addresses of a Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Dual,
+    V4,
+    V6,
+    /// An IPv4 `InternalIP` and nothing public.
+    Private,
+    /// No address yet that traffic could come to.
+    Unready,
+}
+
+pub(crate) fn class(backend: &Backend) -> Class {
+    let is_v6 = |address: &str| address.parse::<Ipv6Addr>().is_ok();
+    let (mut v4, mut v6) = (false, false);
+    for address in backend.addresses_of(AddressType::ExternalIp) {
+        if is_v6(address) { v6 = true } else { v4 = true }
+    }
+    match (v4, v6) {
+        (true, true) => Class::Dual,
+        (true, false) => Class::V4,
+        (false, true) => Class::V6,
+        (false, false) if backend.addresses_of(AddressType::InternalIp).any(|address| !is_v6(address)) => {
+            Class::Private
+        }
+        (false, false) => Class::Unready,
+    }
+}
+
+/// A Node and its droplet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    name: String,
+    class: Class,
+    /// `None` when no droplet has the Node's name.
+    id: Option<u64>,
+}
+
+/// The droplets behind Nodes, asked for once.
+///
+/// # Errors
+///
+/// A provider ID is none, or Nodes have none and the cloud cannot be asked.
+pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member>, Failure> {
+    let without = |backend: &&Backend| backend.provider_id.as_deref().is_none_or(str::is_empty);
+    let names = find::ids_by_name(backends.iter().filter(without).map(|backend| backend.name.as_str()))?;
+    let member = |backend: &Backend| {
+        let id = match backend.provider_id.as_deref().filter(|id| !id.is_empty()) {
+            None => names.get(&backend.name).copied(),
+            Some(text) => Some(provider_id::parse(text).map_err(|wrong| {
+                Failure::retry(format!("failed to parse the provider ID of node {}: {wrong}", backend.name))
+            })?),
+        };
+        Ok(Member { name: backend.name.clone(), class: class(backend), id })
+    };
+    backends.iter().map(member).collect()
+}
+
+/// Those that one load balancer uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    /// In order, each once.
+    pub(crate) ids: Vec<u64>,
+    /// Names of those that have no public IPv6 address.
+    pub(crate) v4_only: Vec<String>,
+    pub(crate) eligible: usize,
+    /// How many wait for a public address.
+    pub(crate) unready: usize,
+    /// Names of Nodes without droplet.
+    pub(crate) missing: Vec<String>,
+}
+
+pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, network: Network) -> Chosen {
+    let mut chosen = Chosen::default();
+    for member in members {
+        let eligible = match (network, kind, member.class) {
+            (Network::Internal, _, _) => true,
+            (Network::External, _, Class::Dual | Class::V4) => true,
+            (Network::External, Kind::Regional, Class::Private) => true,
+            (Network::External, _, _) => false,
+        };
+        if !eligible {
+            chosen.unready += usize::from(matches!(member.class, Class::Private | Class::Unready));
+            continue;
+        }
+        chosen.eligible += 1;
+        if member.class != Class::Dual {
+            chosen.v4_only.push(member.name.clone());
+        }
+        match member.id {
+            Some(id) => chosen.ids.push(id),
+            None => chosen.missing.push(member.name.clone()),
+        }
+    }
+    chosen.ids.sort_unstable();
+    chosen.ids.dedup();
+    chosen
+}
+
+/// A few names, in order, and how many more there are.
+pub(crate) fn names(mut names: Vec<String>) -> String {
+    names.sort();
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    let shown = names.join(", ");
+    if more > 0 { format!("{shown} [+{more} more]") } else { shown }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use ccm_sdk::testing::FakeCloud;
+    use ccm_sdk::types::Address;
+
+    use super::*;
+    use crate::find::tests::{droplet, list};
+
+    /// `e4`, `e6`, `i4`: kinds of addresses. Its droplet is the number.
+    pub(crate) fn backend(id: u64, addresses: &[&str]) -> Backend {
+        let address = |kind: &&str| {
+            let (kind, value) = match *kind {
+                "e4" => (AddressType::ExternalIp, "203.0.113.1"),
+                "e6" => (AddressType::ExternalIp, "2604:a880::1"),
+                "i4" => (AddressType::InternalIp, "10.0.0.1"),
+                other => panic!("{other}"),
+            };
+            Address { kind, value: value.to_owned() }
+        };
+        Backend {
+            name: format!("n{id}"),
+            provider_id: Some(provider_id::format(id)),
+            addresses: addresses.iter().map(address).collect(),
+            more: vec![],
+        }
+    }
+
+    const DUAL: &[&str] = &["i4", "e4", "e6"];
+    const V4: &[&str] = &["i4", "e4"];
+    const V6: &[&str] = &["i4", "e6"];
+    const PRIVATE: &[&str] = &["i4"];
+
+    fn chosen(nodes: &[&[&str]], kind: Kind, network: Network) -> Chosen {
+        let backends: Vec<Backend> = (1..).zip(nodes).map(|(id, addresses)| backend(id, addresses)).collect();
+        choose(members(&backends).expect("good IDs").iter(), kind, network)
+    }
+
+    #[test]
+    fn do_158_159_a_node_is_classified_by_its_addresses() {
+        for (addresses, expected) in [
+            (V4, Class::V4),
+            (V6, Class::V6),
+            (DUAL, Class::Dual),
+            (&[][..], Class::Unready),
+            (PRIVATE, Class::Private),
+        ] {
+            assert_eq!(class(&backend(1, addresses)), expected, "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn do_160_to_167_what_is_eligible_depends_on_the_load_balancer() {
+        use Kind::{Network as Nlb, Regional};
+        use Network::{External, Internal};
+        for (case, nodes, kind, network, eligible, all_dual) in [
+            ("do_160", [DUAL, DUAL], Nlb, External, 2, true),
+            ("do_161", [V4, V4], Nlb, External, 2, false),
+            ("do_162", [DUAL, V4], Nlb, External, 2, false),
+            ("do_163", [DUAL, PRIVATE], Nlb, External, 1, true),
+            ("do_164", [PRIVATE, PRIVATE], Regional, External, 2, false),
+            ("do_165", [DUAL, V6], Nlb, External, 1, true),
+            ("do_166", [PRIVATE, DUAL], Nlb, Internal, 2, false),
+            ("do_166", [&[][..], V6], Regional, Internal, 2, false),
+            ("do_167", [PRIVATE, PRIVATE], Nlb, External, 0, true),
+            ("do_167", [PRIVATE, PRIVATE], Nlb, Internal, 2, false),
+            ("do_167", [PRIVATE, PRIVATE], Regional, Internal, 2, false),
+        ] {
+            let chosen = chosen(&nodes, kind, network);
+            let found = (chosen.eligible, chosen.ids.len(), chosen.v4_only.is_empty());
+            assert_eq!(found, (eligible, eligible, all_dual), "{case}");
+        }
+    }
+
+    #[test]
+    fn do_168_names_are_few_and_in_order() {
+        for (count, expected) in
+            [(0, ""), (1, "n1"), (3, "n1, n2, n3"), (4, "n1, n2, n3 [+1 more]"), (9, "n1, n2, n3 [+6 more]")]
+        {
+            assert_eq!(names((1..=count).rev().map(|id| format!("n{id}")).collect()), expected);
+        }
+    }
+
+    #[test]
+    fn do_032_to_036_nodes_without_provider_id_are_found_by_name_or_address() {
+        let listed = [droplet(3, "N3"), droplet(4, "foreign"), droplet(5, "five")];
+        let _cloud = FakeCloud::new()
+            .on("api GET /v2/droplets?page=1&per_page=200", list(&listed))
+            .on("api GET /v2/droplets?type=gpus&page=1&per_page=200", list(&[]));
+        let mut backends = [9, 3, 5, 7].map(|id| backend(id, V4));
+        for backend in &mut backends[1..] {
+            backend.provider_id = None;
+        }
+        backends[2].name = "10.0.5.1".to_owned();
+        let chosen = choose(members(&backends).expect("found").iter(), Kind::Network, Network::External);
+        assert_eq!((chosen.ids, chosen.missing), (vec![3, 5, 9], vec!["n7".to_owned()]));
+    }
+
+    #[test]
+    fn nodes_with_provider_ids_cost_no_call_and_a_bad_one_is_told() {
+        let cloud = FakeCloud::new();
+        let mut bad = backend(1, V4);
+        assert!(members(std::slice::from_ref(&bad)).is_ok());
+        bad.provider_id = Some("aws:///i-1".to_owned());
+        assert!(members(&[bad]).is_err_and(|failure| failure.message.contains("of node n1")));
+        assert_eq!(cloud.lines(), Vec::<String>::new());
+    }
+}

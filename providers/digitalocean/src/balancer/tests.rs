@@ -1,0 +1,378 @@
+//! Cases of the reference by number: `do_NNN`.
+
+mod certificates;
+mod changes;
+
+use ccm_sdk::testing::{FakeCloud, Reply, text};
+use ccm_sdk::types::Reaction;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::asked::tests::service;
+use crate::backends::tests::backend;
+use crate::config::tests::config;
+
+pub(crate) const LIST: &str = "api GET /v2/load_balancers";
+pub(crate) const POST: &str = "api POST /v2/load_balancers";
+pub(crate) const GET: &str = "api GET /v2/load_balancers/lb-1";
+pub(crate) const PUT: &str = "api PUT /v2/load_balancers/lb-1";
+const DELETE: &str = "api DELETE /v2/load_balancers/lb-1";
+
+/// As the cloud has what [`service`] and [`nodes`] ask for.
+pub(crate) fn balancer(id: &str) -> Value {
+    json!({
+        "id": id, "name": "aservice123", "status": "active", "type": "REGIONAL_NETWORK",
+        "ip": "203.0.113.7", "ipv6": "2604:a880::7",
+        "region": { "slug": "nyc3", "name": "New York 3" },
+        "size": "lb-small", "size_unit": 1, "algorithm": "round_robin",
+        "forwarding_rules": [{ "entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 80,
+                               "certificate_id": "", "tls_passthrough": false }],
+        "health_check": { "protocol": "http", "port": 10256, "path": "/healthz", "check_interval_seconds": 3,
+                          "response_timeout_seconds": 5, "healthy_threshold": 5, "unhealthy_threshold": 3,
+                          "proxy_protocol": false },
+        "sticky_sessions": { "type": "none" }, "droplet_ids": [101, 100], "tag": "", "tags": [],
+        "redirect_http_to_https": false, "enable_proxy_protocol": false, "enable_backend_keepalive": false,
+        "vpc_uuid": "", "disable_lets_encrypt_dns_records": false, "http_idle_timeout_seconds": 60,
+        "firewall": { "allow": [], "deny": [] }, "network": "EXTERNAL", "network_stack": "DUALSTACK"
+    })
+}
+
+/// With some fields changed.
+pub(crate) fn changed(id: &str, changes: Value) -> Value {
+    let mut balancer = balancer(id);
+    if let (Value::Object(balancer), Value::Object(changes)) = (&mut balancer, changes) {
+        balancer.extend(changes);
+    }
+    balancer
+}
+
+pub(crate) fn one(balancer: &Value) -> Reply {
+    Reply::json(200, json!({ "load_balancer": balancer }).to_string())
+}
+
+pub(crate) fn many(balancers: &[Value]) -> Reply {
+    Reply::json(200, json!({ "load_balancers": balancers, "meta": { "total": balancers.len() } }).to_string())
+}
+
+pub(crate) fn not_found() -> Reply {
+    Reply::json(404, r#"{"id": "not_found", "message": "not found"}"#)
+}
+
+pub(crate) fn nodes() -> Vec<Backend> {
+    vec![backend(100, &["e4", "e6"]), backend(101, &["e4", "e6"])]
+}
+
+/// Has an address and an ID.
+pub(crate) fn settled_service(annotations: &[(&str, &str)]) -> Service {
+    let mut service = service(annotations);
+    service.annotations.push((names::ID.to_owned(), "lb-1".to_owned()));
+    service.ingress = vec![Ingress::ip("203.0.113.7")];
+    service
+}
+
+/// Lines without their queries.
+pub(crate) fn routes(cloud: &FakeCloud) -> Vec<String> {
+    cloud.lines().iter().map(|line| line.split('?').next().unwrap_or_default().to_owned()).collect()
+}
+
+pub(crate) fn body(cloud: &FakeCloud, at: usize) -> Value {
+    serde_json::from_str(&text(&cloud.requests()[at].body)).expect("JSON")
+}
+
+pub(crate) fn failure(done: &Done) -> (Reaction, Option<u32>) {
+    let failure = done.outcome.failure.as_ref().expect("it is not done");
+    (failure.reaction, failure.retry_after_ms)
+}
+
+fn written(done: &Done) -> Vec<(&str, Option<&str>)> {
+    done.outcome.annotations.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect()
+}
+
+fn addresses(done: &Done) -> Vec<Ingress> {
+    assert_eq!(done.outcome.failure, None);
+    done.outcome.ingress.clone()
+}
+
+fn both() -> Vec<Ingress> {
+    vec![Ingress::ip("203.0.113.7"), Ingress::ip("2604:a880::7")]
+}
+
+#[test]
+fn do_039_045_275_one_that_exists_is_adopted_by_its_name_and_not_written_when_nothing_differs() {
+    let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-0", json!({"name": "other"})), balancer("lb-1")]));
+    let done = ensure(&config(), &service(&[]), &nodes());
+    assert_eq!(addresses(&done), both());
+    assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
+    assert_eq!((routes(&cloud), done.outcome.changes), (vec![LIST.to_owned()], vec![]));
+}
+
+#[test]
+fn do_040_041_one_is_found_by_the_name_asked_for_or_by_the_default_name_and_renamed() {
+    let named = service(&[(names::NAME, "my-lb")]);
+    let _cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"name": "my-lb"}))]));
+    assert_eq!(addresses(&ensure(&config(), &named, &nodes())), both());
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&balancer("lb-1")));
+    let done = ensure(&config(), &named, &nodes());
+    assert_eq!(done.outcome.changes, ["changed lb-1: name"]);
+    assert_eq!(body(&cloud, 1)["name"], "my-lb");
+}
+
+#[test]
+fn do_042_046_with_an_id_one_question_is_enough() {
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+    assert_eq!(routes(&cloud), [GET]);
+}
+
+#[test]
+fn do_043_044_existence_is_asked_and_nothing_written() {
+    let _cloud = FakeCloud::new().on(LIST, many(&[]));
+    assert_eq!(get(&service(&[])), Ok(None));
+    let _cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")]));
+    assert_eq!(get(&service(&[])), Ok(Some(both())));
+    let cloud = FakeCloud::new();
+    let disowned = Service { ingress: both(), ..service(&[(names::DISOWN, "true")]) };
+    assert_eq!(get(&disowned), Ok(Some(both())));
+    assert_eq!(cloud.lines(), Vec::<String>::new());
+}
+
+#[test]
+fn do_047_141_142_a_new_one_is_made_once_and_its_id_written_at_once() {
+    let config = Config { tag: Some("k8s:c-1".to_owned()), vpc: Some("v-1".to_owned()), ..config() };
+    let cloud = FakeCloud::new()
+        .on(LIST, many(&[]))
+        .on(POST, one(&changed("lb-1", json!({"status": "new", "ip": "", "ipv6": null}))));
+    let done = ensure(&config, &service(&[]), &nodes());
+    assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
+    assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
+    assert_eq!(done.outcome.changes, ["created REGIONAL_NETWORK lb-1"]);
+    let expected = json!({
+        "name": "aservice123", "algorithm": "round_robin", "region": "nyc3", "type": "REGIONAL_NETWORK",
+        "forwarding_rules": [{ "entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 80 }],
+        "health_check": { "protocol": "http", "port": 10256, "path": "/healthz", "check_interval_seconds": 3,
+            "response_timeout_seconds": 5, "healthy_threshold": 5, "unhealthy_threshold": 3, "proxy_protocol": false },
+        "sticky_sessions": { "type": "none" }, "droplet_ids": [100, 101], "tags": ["k8s:c-1"], "vpc_uuid": "v-1",
+        "disable_lets_encrypt_dns_records": false, "firewall": {}, "network": "EXTERNAL", "network_stack": "DUALSTACK"
+    });
+    assert_eq!((routes(&cloud), body(&cloud, 1)), (vec![LIST.to_owned(), POST.to_owned()], expected));
+}
+
+#[test]
+fn do_132_to_140_everything_that_is_asked_for_is_sent() {
+    let annotations = [
+        (names::NAME, "shop"),
+        (names::TYPE, "REGIONAL"),
+        (names::SIZE_UNIT, "2"),
+        (names::ALGORITHM, "least_connections"),
+        (names::PROTOCOL, "http"),
+        (names::CERTIFICATE_ID, "c-1"),
+        (names::HTTP3_PORT, "443"),
+        (names::REDIRECT, "true"),
+        (names::NO_DNS_RECORDS, "true"),
+        (names::STICKY_TYPE, "cookies"),
+        (names::STICKY_NAME, "DO-CCM"),
+        (names::STICKY_TTL, "300"),
+        (names::PROXY_PROTOCOL, "true"),
+        (names::KEEPALIVE, "true"),
+        (names::IDLE_TIMEOUT, "120"),
+        (names::DENY_RULES, "ip:1.2.3.4"),
+    ];
+    let mut service = service(&annotations);
+    service.ports = vec![asked::tests::port(80, 30_080), asked::tests::port(443, 30_443)];
+    service.source_ranges = vec!["1.2.0.0/16".to_owned()];
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
+    let done = ensure(&config(), &service, &nodes());
+    assert_eq!(done.warnings, []);
+    let sent = body(&cloud, 1);
+    for (field, expected) in [
+        ("name", json!("shop")),
+        ("type", json!("REGIONAL")),
+        ("size_unit", json!(2)),
+        ("algorithm", json!("least_connections")),
+        ("sticky_sessions", json!({ "type": "cookies", "cookie_name": "DO-CCM", "cookie_ttl_seconds": 300 })),
+        ("redirect_http_to_https", json!(true)),
+        ("enable_proxy_protocol", json!(true)),
+        ("enable_backend_keepalive", json!(true)),
+        ("disable_lets_encrypt_dns_records", json!(true)),
+        ("http_idle_timeout_seconds", json!(120)),
+        ("firewall", json!({ "allow": ["cidr:1.2.0.0/16"], "deny": ["ip:1.2.3.4"] })),
+        ("network_stack", json!("DUALSTACK")),
+        (
+            "forwarding_rules",
+            json!([
+                { "entry_protocol": "http", "entry_port": 80, "target_protocol": "http", "target_port": 30080 },
+                { "entry_protocol": "https", "entry_port": 443, "target_protocol": "http", "target_port": 30443, "certificate_id": "c-1" },
+                { "entry_protocol": "http3", "entry_port": 443, "target_protocol": "http", "target_port": 30443, "certificate_id": "c-1" },
+            ]),
+        ),
+    ] {
+        assert_eq!(sent[field], expected, "{field}");
+    }
+    let slug = [(names::SIZE_SLUG, "lb-medium")];
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
+    ensure(&config(), &asked::tests::service(&slug), &nodes());
+    assert_eq!(body(&cloud, 1)["size"], "lb-medium");
+}
+
+#[test]
+fn do_048_one_that_is_gone_is_made_again_and_people_are_told_of_the_new_address() {
+    let cloud = FakeCloud::new().on(GET, not_found()).on(LIST, many(&[])).on(POST, one(&balancer("lb-2")));
+    let done = ensure(&config(), &settled_service(&[]), &nodes());
+    assert_eq!(routes(&cloud), [GET, LIST, POST]);
+    assert_eq!(written(&done), [(names::ID, Some("lb-2"))]);
+    assert_eq!(done.warnings[0].0, RECREATED);
+}
+
+#[test]
+fn a_creation_whose_answer_was_lost_is_found_by_its_name_and_made_no_second_time() {
+    for reply in [
+        Reply::lost(ccm_sdk::http::TransportReason::Timeout, true),
+        Reply::status(503),
+        Reply::json(202, r#"{"load_balancer": {"id""#),
+        Reply::json(422, r#"{"message": "There is already a load balancer with that name"}"#),
+    ] {
+        let _cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, reply);
+        let done = ensure(&config(), &service(&[]), &nodes());
+        assert!(matches!(failure(&done).0, Reaction::Retry | Reaction::Conflict), "{done:?}");
+        assert_eq!(written(&done), []);
+    }
+    let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"status": "new", "ip": ""}))]));
+    let done = ensure(&config(), &service(&[]), &nodes());
+    assert_eq!((routes(&cloud), written(&done)), (vec![LIST.to_owned()], vec![(names::ID, Some("lb-1"))]));
+}
+
+#[test]
+fn do_052_053_054_an_address_of_ones_own_is_for_a_new_one_and_a_subnet_for_all() {
+    let own = [(names::IP, " 203.0.113.5"), (names::SUBNET, "s-1")];
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
+    ensure(&config(), &service(&own), &nodes());
+    let sent = body(&cloud, 1);
+    assert_eq!((&sent["ip"], &sent["subnet_uuid"]), (&json!("203.0.113.5"), &json!("s-1")));
+    let cloud =
+        FakeCloud::new().on(GET, one(&changed("lb-1", json!({"droplet_ids": []})))).on(PUT, one(&balancer("lb-1")));
+    ensure(&config(), &settled_service(&own), &nodes());
+    let sent = body(&cloud, 1);
+    assert_eq!((sent.get("ip"), &sent["subnet_uuid"]), (None, &json!("s-1")));
+}
+
+#[test]
+fn do_051_059_a_disowned_service_is_left_alone() {
+    let cloud = FakeCloud::new();
+    let disowned = settled_service(&[(names::DISOWN, "true")]);
+    for done in
+        [ensure(&config(), &disowned, &nodes()), update_backends(&config(), &disowned, &nodes()), delete(&disowned)]
+    {
+        assert_eq!((failure(&done).0, written(&done)), (Reaction::Elsewhere, vec![]));
+    }
+    let unclear = settled_service(&[(names::DISOWN, "maybe")]);
+    for done in [ensure(&config(), &unclear, &nodes()), delete(&unclear)] {
+        assert_eq!(failure(&done).0, Reaction::Invalid);
+    }
+    assert_eq!(cloud.lines(), Vec::<String>::new());
+}
+
+#[test]
+fn do_055_to_058_deletion_takes_all_that_is_its_own() {
+    let cloud = FakeCloud::new().on(LIST, Reply::status(500));
+    assert_eq!(failure(&delete(&service(&[]))).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [LIST]);
+
+    let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-9", json!({"name": "other"}))]));
+    assert_eq!(delete(&service(&[])), Done::new());
+    assert_eq!(routes(&cloud), [LIST]);
+
+    let _cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(DELETE, Reply::status(500));
+    let done = delete(&settled_service(&[]));
+    let message = &done.outcome.failure.as_ref().expect("it is still there").message;
+    assert!(message.starts_with("failed to delete load-balancer: "), "{message}");
+    assert_eq!(written(&done), []);
+
+    // One of the same name that a crash has left behind goes too; one of the custom name may be somebody else's.
+    let left = [balancer("lb-1"), balancer("lb-2"), changed("lb-3", json!({"name": "my-lb"}))];
+    let cloud = FakeCloud::new()
+        .on(LIST, many(&left))
+        .on(DELETE, Reply::status(204))
+        .on("api DELETE /v2/load_balancers/lb-2", not_found());
+    let done = delete(&settled_service(&[(names::NAME, "my-lb")]));
+    assert_eq!((written(&done), done.outcome.failure.clone()), (vec![(names::ID, None)], None));
+    assert_eq!((cloud.lines().len(), done.outcome.changes), (3, vec!["deleted lb-1".to_owned()]));
+}
+
+#[test]
+fn what_cannot_be_costs_no_call() {
+    for annotations in [
+        vec![(names::TYPE, "abcd")],
+        vec![(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80")],
+        vec![(names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "DUALSTACK")],
+    ] {
+        let cloud = FakeCloud::new();
+        for done in [
+            ensure(&config(), &settled_service(&annotations), &nodes()),
+            update_backends(&config(), &service(&annotations), &nodes()),
+        ] {
+            assert_eq!(failure(&done).0, Reaction::Invalid);
+            assert!(done.outcome.failure.as_ref().is_some_and(|failure| failure.field.is_some()));
+        }
+        assert_eq!(cloud.lines(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn do_153_169_to_173_nodes_that_do_not_fit_are_an_event() {
+    let private = [backend(1, &["i4"]), backend(2, &["i4"])];
+    let v4 = [backend(1, &["e4"])];
+    let dual = [(names::NETWORK_STACK, "DUALSTACK")];
+    let internal = [(names::NETWORK, "INTERNAL"), dual[0]];
+    for (case, annotations, backends, reason, words) in [
+        (169, &internal[..], &v4[..], Some(CONFIG_ERROR), "dual"),
+        (170, &dual[..], &v4[..], Some(CONFIG_ERROR), "dual-stack"),
+        (171, &[], &private[..], Some(CONFIG_ERROR), "REGIONAL_NETWORK EXTERNAL"),
+        (172, &[], &[], None, "no ready nodes available for load balancer"),
+    ] {
+        let _cloud = FakeCloud::new().on(LIST, many(&[]));
+        let done = ensure(&config(), &service(annotations), backends);
+        let reasons: Vec<_> = done.warnings.iter().map(|(reason, _)| *reason).collect();
+        assert_eq!(reasons, reason.into_iter().collect::<Vec<_>>(), "do_{case}");
+        let message = done.outcome.failure.expect("it cannot be").message;
+        assert!(message.contains(words), "do_{case}: {message}");
+    }
+}
+
+#[test]
+fn a_survey_is_one_listing_and_changes_nothing() {
+    let wish = |service: Service, backends: &[u32]| Wish { service, backends: backends.to_vec() };
+    let named = |id: &str, uid: &str| changed(id, json!({ "name": format!("a{uid}") }));
+    let of = |uid: &str| Service { uid: uid.to_owned(), ..service(&[]) };
+    let mut new = named("lb-3", "3");
+    new["status"] = json!("new");
+    let cloud = FakeCloud::new().on(LIST, many(&[named("lb-1", "1"), named("lb-2", "2"), new]));
+    let disowned = Service { ..service(&[(names::DISOWN, "true")]) };
+    let wishes = [
+        wish(of("1"), &[1, 0]),
+        wish(of("2"), &[0]),
+        wish(of("3"), &[0, 1]),
+        wish(of("4"), &[0, 1]),
+        wish(of("1"), &[7]),
+        wish(disowned, &[]),
+    ];
+    let standings = survey(&config(), &nodes(), &wishes);
+    assert_eq!(
+        standings,
+        [
+            Standing::InStep(both()),
+            Standing::Differs(vec!["droplets".to_owned()]),
+            Standing::Differs(vec!["status is new".to_owned()]),
+            Standing::Missing,
+            Standing::Unknown(Failure::retry("a wish names a backend that is not in the list")),
+            Standing::Unknown(disowned_failure()),
+        ]
+    );
+    assert_eq!(routes(&cloud), [LIST]);
+    let _cloud = FakeCloud::new().on(LIST, Reply::json(401, "{}"));
+    let standings = survey(&config(), &nodes(), &wishes[..1]);
+    assert!(matches!(&standings[..], [Standing::Unknown(failure)] if failure.reaction == Reaction::Unauthorized));
+}
+
+fn disowned_failure() -> Failure {
+    disowned()
+}

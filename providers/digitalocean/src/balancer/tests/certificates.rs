@@ -1,0 +1,94 @@
+//! Certificates that are renewed, changed, missing.
+
+use super::*;
+
+const CERT: &str = "api GET /v2/certificates/";
+
+fn certificate(id: &str, name: &str, kind: &str) -> Reply {
+    Reply::json(200, json!({ "certificate": { "id": id, "name": name, "type": kind } }).to_string())
+}
+
+/// With the certificate `has`, or none.
+fn secured(has: &str) -> Value {
+    changed(
+        "lb-1",
+        json!({"type": "REGIONAL", "forwarding_rules": [{"entry_protocol": "https", "entry_port": 80,
+            "target_protocol": "http", "target_port": 30000, "certificate_id": has}]}),
+    )
+}
+
+/// What the load balancer has after `ensure` and after `update-backends`, which both end with a write here.
+fn after(asked: &[(&str, &str)], has: &str, known: &[(&str, &str, &str)]) -> Vec<Value> {
+    let annotations: Vec<_> = [(names::TYPE, "REGIONAL")].into_iter().chain(asked.iter().copied()).collect();
+    let mut written = vec![];
+    for change in [ensure, update_backends] {
+        let mut differs = secured(has);
+        differs["droplet_ids"] = json!([]);
+        let mut cloud =
+            FakeCloud::new().always(GET, one(&differs)).always(LIST, many(&[differs])).on(PUT, one(&secured("any")));
+        for id in ["c-1", "c-2"] {
+            let found = known.iter().find(|(known, _, _)| *known == id);
+            let reply = found.map_or_else(not_found, |(id, name, kind)| certificate(id, name, kind));
+            cloud = cloud.always(&format!("{CERT}{id}"), reply);
+        }
+        let named: Vec<Value> =
+            known.iter().map(|(id, name, kind)| json!({"id": id, "name": name, "type": kind})).collect();
+        cloud = cloud.always(
+            "api GET /v2/certificates",
+            Reply::json(200, json!({ "certificates": named, "meta": { "total": named.len() } }).to_string()),
+        );
+        let done = change(&config(), &settled_service(&annotations), &nodes());
+        assert_eq!((done.outcome.failure, done.outcome.annotations), (None, vec![]));
+        let last = cloud.requests().len() - 1;
+        let rules = body(&cloud, last)["forwarding_rules"].clone();
+        written.push(rules[0].get("certificate_id").cloned().unwrap_or(Value::Null));
+    }
+    written
+}
+
+/// Number, annotations, what the load balancer has, certificates that exist, what it has then.
+type Case =
+    (u16, Vec<(&'static str, &'static str)>, &'static str, Vec<(&'static str, &'static str, &'static str)>, Value);
+
+#[test]
+fn do_181_to_190_the_certificate_of_a_load_balancer() {
+    const LE: &str = "lets_encrypt";
+    let tls = (names::TLS_PORTS, "80");
+    let one = (names::CERTIFICATE_ID, "c-1");
+    let name = (names::CERTIFICATE_NAME, "web");
+    let cases: Vec<Case> = vec![
+        (181, vec![tls, one], "c-1", vec![("c-1", "web", LE)], json!("c-1")),
+        (182, vec![tls, one], "c-2", vec![("c-1", "web", LE), ("c-2", "web", LE)], json!("c-2")),
+        (183, vec![tls, one], "c-2", vec![("c-2", "web", LE)], json!("c-2")),
+        (184, vec![tls, one], "c-2", vec![("c-1", "web", LE)], json!("c-1")),
+        (185, vec![tls, one], "c-2", vec![("c-1", "web", LE), ("c-2", "other", LE)], json!("c-1")),
+        (186, vec![], "c-2", vec![("c-2", "web", LE)], Value::Null),
+        (187, vec![tls, one], "c-1", vec![("c-1", "web", "custom")], json!("c-1")),
+        (188, vec![tls, one], "c-2", vec![("c-1", "web", "custom"), ("c-2", "old", "custom")], json!("c-1")),
+        (189, vec![tls, one], "c-2", vec![("c-1", "web", "custom")], json!("c-1")),
+        (190, vec![tls, name], "c-2", vec![("c-1", "web", LE)], json!("c-1")),
+    ];
+    for (case, asked, has, known, expected) in cases {
+        assert_eq!(after(&asked, has, &known), [expected.clone(), expected], "do_{case}");
+    }
+}
+
+#[test]
+fn a_name_that_no_certificate_has_is_told_and_nothing_is_written() {
+    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_NAME, "web")];
+    let cloud = FakeCloud::new()
+        .on(GET, one(&secured("c-2")))
+        .on("api GET /v2/certificates", Reply::json(200, r#"{"certificates": [], "meta": {"total": 0}}"#));
+    let told = ensure(&config(), &settled_service(&asked), &nodes()).outcome.failure.expect("it is missing");
+    assert!(told.message.contains("certificate with name: \"web\" not found"), "{}", told.message);
+    assert_eq!(told.field, Some(format!("metadata.annotations[{}]", names::CERTIFICATE_NAME)));
+    assert_eq!(cloud.lines()[1], "api GET /v2/certificates?name=web&page=1&per_page=200");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_asked_for_stops_the_change() {
+    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let cloud = FakeCloud::new().on(GET, one(&secured("c-2"))).on("api GET /v2/certificates/c-2", Reply::status(500));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())).0, Reaction::Retry);
+    assert_eq!(cloud.lines().len(), 2);
+}

@@ -1,0 +1,219 @@
+//! Load balancers that exist.
+
+use super::*;
+
+#[test]
+fn a_difference_is_one_write_of_the_whole() {
+    for (has, what) in [
+        (json!({"droplet_ids": [100]}), "droplets"),
+        (json!({"forwarding_rules": []}), "forwarding rules"),
+        (json!({"health_check": null}), "health check"),
+        (
+            json!({"sticky_sessions": {"type": "cookies", "cookie_name": "x", "cookie_ttl_seconds": 1}}),
+            "sticky sessions",
+        ),
+        (json!({"redirect_http_to_https": true}), "redirect to HTTPS"),
+        (json!({"enable_proxy_protocol": true}), "PROXY protocol"),
+        (json!({"enable_backend_keepalive": true}), "keepalive"),
+        (json!({"disable_lets_encrypt_dns_records": true}), "DNS records"),
+        (json!({"http_idle_timeout_seconds": 90}), "idle time-out"),
+        (json!({"firewall": {"allow": ["ip:1.2.3.4"]}}), "who is let in"),
+        (json!({"firewall": {"deny": ["ip:1.2.3.4"]}}), "who is kept out"),
+    ] {
+        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has))).on(PUT, one(&balancer("lb-1")));
+        let done = ensure(&config(), &settled_service(&[]), &nodes());
+        assert_eq!((addresses(&done), &done.outcome.changes), (both(), &vec![format!("changed lb-1: {what}")]));
+        assert_eq!(routes(&cloud), [GET, PUT]);
+        assert_eq!(body(&cloud, 1)["droplet_ids"], json!([100, 101]));
+        assert_eq!(body(&cloud, 1).get("tags"), None);
+    }
+}
+
+#[test]
+fn what_the_cloud_does_not_tell_or_tells_otherwise_does_not_differ() {
+    for has in [
+        json!({"http_idle_timeout_seconds": null}),
+        json!({"size_unit": 5, "size": "lb-large", "algorithm": "least_connections"}),
+        json!({"firewall": null, "sticky_sessions": null}),
+        json!({"health_check": {"protocol": "http", "port": 10256, "path": "/healthz", "check_interval_seconds": 3,
+            "response_timeout_seconds": 5, "healthy_threshold": 5, "unhealthy_threshold": 3}}),
+        json!({"vpc_uuid": "v-1", "network_stack": "IPV4", "project_id": "p"}),
+    ] {
+        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has)));
+        assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+        assert_eq!(routes(&cloud), [GET]);
+    }
+}
+
+#[test]
+fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
+    for (status, expected, warned) in [
+        ("new", (Reaction::Pending, Some(3_000)), vec![]),
+        ("errored", (Reaction::Retry, Some(300_000)), vec![ERRORED_REASON]),
+        ("a-word-of-tomorrow", (Reaction::Pending, Some(3_000)), vec![]),
+    ] {
+        let has = changed("lb-1", json!({"status": status, "ip": "", "ipv6": "", "droplet_ids": []}));
+        for change in [ensure, update_backends] {
+            let cloud = FakeCloud::new().always(GET, one(&has)).always(LIST, many(std::slice::from_ref(&has)));
+            let done = change(&config(), &settled_service(&[]), &nodes());
+            assert_eq!(failure(&done), expected, "{status}");
+            assert_eq!(done.warnings.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), warned);
+            assert_eq!(cloud.lines().len(), 1);
+        }
+    }
+    let _cloud = FakeCloud::new()
+        .on(GET, one(&changed("lb-1", json!({"droplet_ids": []}))))
+        .on(PUT, one(&changed("lb-1", json!({"status": "new"}))));
+    let done = ensure(&config(), &settled_service(&[]), &nodes());
+    assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
+}
+
+#[test]
+fn those_that_wait_for_an_address_share_one_listing() {
+    let mut waiting = settled_service(&[]);
+    waiting.ingress.clear();
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")]));
+    assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
+    assert_eq!((routes(&cloud), cloud.requests()[0].share_ms), (vec![LIST.to_owned()], 1_000));
+    // Made a moment ago, and not in the listing yet.
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(GET, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &waiting, &nodes())), both());
+    assert_eq!(routes(&cloud), [LIST, GET]);
+}
+
+#[test]
+fn do_273_a_busy_one_is_looked_at_again_without_alarm() {
+    let busy =
+        r#"{"id": "forbidden", "message": "Load Balancer can't be updated while it processes previous actions"}"#;
+    let _cloud =
+        FakeCloud::new().on(GET, one(&changed("lb-1", json!({"droplet_ids": []})))).on(PUT, Reply::json(403, busy));
+    let done = ensure(&config(), &settled_service(&[]), &nodes());
+    assert_eq!((failure(&done), done.warnings), ((Reaction::Pending, Some(15_000)), vec![]));
+}
+
+#[test]
+fn do_274_a_missing_certificate_is_no_missing_load_balancer() {
+    let with = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-9")];
+    let has = changed("lb-1", json!({"type": "REGIONAL"}));
+    let cloud = FakeCloud::new().always(GET, one(&has)).on(PUT, not_found());
+    let done = ensure(&config(), &settled_service(&with), &nodes());
+    let told = done.outcome.failure.expect("it is missing");
+    assert!(told.message.contains("certificate c-9"), "{}", told.message);
+    assert_eq!((told.reaction, told.retry_after_ms), (Reaction::Retry, Some(60_000)));
+    assert_eq!(routes(&cloud), [GET, PUT, GET]);
+    let _cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, not_found());
+    let told = ensure(&config(), &service(&with), &nodes()).outcome.failure.expect("it is missing");
+    assert!(told.message.contains("certificate c-9"), "{}", told.message);
+}
+
+#[test]
+fn one_that_goes_between_look_and_change_is_a_conflict() {
+    let _cloud = FakeCloud::new()
+        .on(GET, one(&changed("lb-1", json!({"droplet_ids": []}))))
+        .on(PUT, not_found())
+        .on(GET, not_found());
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Conflict);
+}
+
+#[test]
+fn do_049_276_what_cannot_be_changed_is_told_and_the_annotation_stays() {
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    let asked = [(names::TYPE, "REGIONAL"), (names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "IPV4")];
+    let config = Config { vpc: Some("v-2".to_owned()), ..config() };
+    let done = ensure(&config, &settled_service(&asked), &nodes());
+    assert_eq!((addresses(&done), written(&done)), (both(), vec![]));
+    let told: Vec<_> = done.warnings.iter().filter(|(reason, _)| *reason == IMMUTABLE).map(|(_, text)| text).collect();
+    assert_eq!(told.len(), 3);
+    assert!(told[0].contains("asks for REGIONAL, and the load balancer has REGIONAL_NETWORK"), "{told:?}");
+    assert_eq!(routes(&cloud), [GET]);
+}
+
+#[test]
+fn do_277_the_type_of_an_old_one_counts_before_the_default() {
+    let has = changed(
+        "lb-1",
+        json!({"type": "REGIONAL", "droplet_ids": [1], "network_stack": "IPV4",
+        "forwarding_rules": [{"entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 30000}]}),
+    );
+    let _cloud = FakeCloud::new().on(GET, one(&has));
+    let done = ensure(&config(), &settled_service(&[]), &[backend(1, &["i4"])]);
+    assert_eq!((addresses(&done), done.warnings), (both(), vec![]));
+}
+
+#[test]
+fn a_global_one_is_not_taken() {
+    let _cloud = FakeCloud::new().on(GET, one(&changed("lb-1", json!({"type": "GLOBAL"}))));
+    assert_eq!(failure(&ensure(&config(), &settled_service(&[]), &nodes())).0, Reaction::Conflict);
+}
+
+#[test]
+fn do_260_nodes_without_address_yet_leave_the_droplets_as_they_are() {
+    for change in [ensure, update_backends] {
+        let cloud = FakeCloud::new().always(GET, one(&balancer("lb-1"))).always(LIST, many(&[balancer("lb-1")]));
+        let done = change(&config(), &settled_service(&[]), &[backend(100, &[]), backend(9, &["i4"])]);
+        assert_eq!((addresses(&done), cloud.lines().len()), (both(), 1));
+        assert_eq!(done.warnings[0].0, CONFIG_ERROR);
+    }
+}
+
+#[test]
+fn without_nodes_a_load_balancer_becomes_empty() {
+    let empty = changed("lb-1", json!({"droplet_ids": []}));
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&empty));
+    let done = update_backends(&config(), &settled_service(&[]), &[]);
+    assert_eq!(addresses(&done), both());
+    assert_eq!(body(&cloud, 1)["droplet_ids"], json!([]));
+}
+
+#[test]
+fn nodes_that_come_and_go_are_one_write_and_nothing_else_is_compared() {
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&balancer("lb-1")));
+    let mut more = nodes();
+    more.push(backend(102, &["e4"]));
+    let done = update_backends(&config(), &settled_service(&[]), &more);
+    assert_eq!(done.outcome.changes, ["changed lb-1: droplets"]);
+    assert_eq!(
+        (routes(&cloud), body(&cloud, 1)["droplet_ids"].clone()),
+        (vec![LIST.to_owned(), PUT.to_owned()], json!([100, 101, 102]))
+    );
+    // What an IPv4-only node would change for a new one.
+    assert_eq!(body(&cloud, 1)["network_stack"], "DUALSTACK");
+
+    let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"redirect_http_to_https": true}))]));
+    assert_eq!(update_backends(&config(), &settled_service(&[]), &nodes()).outcome.changes, Vec::<String>::new());
+    assert_eq!(routes(&cloud), [LIST]);
+
+    let _cloud = FakeCloud::new().on(LIST, many(&[])).on(GET, not_found());
+    assert_eq!(failure(&update_backends(&config(), &settled_service(&[]), &nodes())).0, Reaction::Conflict);
+}
+
+#[test]
+fn every_request_of_a_change_may_fail_and_the_next_call_mends_it() {
+    let differs = changed("lb-1", json!({"droplet_ids": []}));
+    for reply in [
+        Reply::status(500),
+        Reply::status(503),
+        Reply::json(429, "{}"),
+        Reply::json(200, "<html>"),
+        Reply::json(200, r#"{"load_balancer": {"id": "lb-1""#),
+        Reply::lost(ccm_sdk::http::TransportReason::Timeout, true),
+    ] {
+        for at in [GET, PUT] {
+            let _cloud =
+                FakeCloud::new().on(at, reply.clone()).always(GET, one(&differs)).always(PUT, one(&balancer("lb-1")));
+            let done = ensure(&config(), &settled_service(&[]), &nodes());
+            assert!(matches!(failure(&done).0, Reaction::Retry | Reaction::Throttled), "{at}: {reply:?}");
+            assert_eq!((written(&done), &done.outcome.changes), (vec![], &vec![]));
+            assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+        }
+    }
+}
+
+#[test]
+fn an_id_that_can_be_none_is_as_if_it_were_not_there() {
+    let mut service = service(&[(names::ID, "../account")]);
+    service.ingress = both();
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")]));
+    let done = ensure(&config(), &service, &nodes());
+    assert_eq!((written(&done), routes(&cloud)), (vec![(names::ID, Some("lb-1"))], vec![LIST.to_owned()]));
+}

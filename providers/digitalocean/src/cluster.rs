@@ -1,0 +1,31 @@
+//! What the cluster as a whole needs: the public access firewall and the tag of load balancers.
+
+use std::time::Duration;
+
+use ccm_sdk::types::{Failure, Service, ServiceType, Subject};
+
+use crate::api::balancers;
+use crate::config::Config;
+use crate::{firewall, tag};
+
+/// Of load balancers: their types, and which Service has which.
+const SHARE: Duration = Duration::from_secs(5);
+
+/// # Errors
+///
+/// Something could not be done for any Service. What went wrong for one is in the list.
+pub(crate) fn reconcile(config: &Config, services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
+    let has = services.iter().any(|service| service.kind == ServiceType::LoadBalancer);
+    let balancers = if has { balancers::all(SHARE)? } else { vec![] };
+    let mut failures = vec![];
+    // Neither waits for the other.
+    let opened = config.firewall.as_ref().map(|firewall| firewall::reconcile(config, firewall, services, &balancers));
+    let tagged = config.tag.as_ref().map(|tag| tag::reconcile(tag, services, &balancers));
+    for result in [opened, tagged].into_iter().flatten() {
+        match result {
+            Ok(some) => failures.extend(some),
+            Err(failure) => failures.push((Subject::Provider, failure)),
+        }
+    }
+    Ok(failures)
+}

@@ -1,0 +1,321 @@
+//! The droplets behind Nodes.
+//!
+//! | Nodes | asked |
+//! |---|---|
+//! | a few | each by ID, or by name where it has no provider ID; answers are shared |
+//! | more | one listing, shared with others that ask at the same time |
+//! | not in the listing | a listing of those with GPUs, then each by ID |
+//! | that are said to be gone | once more by ID, in this call, and whether the token still sees the account |
+//!
+//! Only a 404 to a question by ID says that a droplet is gone.
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_sdk::instances::{Finding, Instance, Need, State};
+use ccm_sdk::types::{Address, AddressType, Failure, Node};
+use ccm_sdk::{Answer, send_all};
+
+use crate::api::droplets::{self, Droplet};
+use crate::provider_id;
+
+/// As many Nodes are asked for one by one: a listing has a page for every 200 droplets of the account, whoever owns them.
+const FEW: usize = 4;
+
+/// Most questions by ID about what a listing does not show, per call. The others are asked about in the next call.
+const MOST_SINGLE: usize = 20;
+
+/// How old a listing may be. The host asks for all Nodes every few minutes, and for those in trouble more often.
+const SHARE: Duration = Duration::from_secs(30);
+
+/// # Errors
+///
+/// Nothing could be asked. What is wrong with one Node is its finding.
+pub(crate) fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> {
+    let wishes: Vec<Wish<'_>> = nodes.iter().map(Wish::of).collect();
+    let single = need == Need::Proof || nodes.len() <= FEW;
+    let listing = if single { Listing::default() } else { Listing::for_wishes(&wishes)? };
+    let mut answers: Vec<Option<Answered>> = wishes.iter().map(|wish| listing.answer(wish)).collect();
+    by_id(&wishes, need, &mut answers);
+    by_name(&wishes, need, &mut answers);
+    let findings = wishes.iter().zip(answers).map(|(wish, answer)| match answer {
+        Some(answer) => finding(wish, answer, need),
+        None => Finding::Unknown(Failure::retry(format!("{wish}: asked about in the next call"))),
+    });
+    Ok(findings.collect())
+}
+
+/// What is known of the droplet behind a Node.
+#[derive(Debug, Clone)]
+enum Answered {
+    Found(Droplet),
+    /// The cloud has said so to a question by ID.
+    Absent,
+    Unknown(Failure),
+}
+
+/// A Node, and what to ask.
+struct Wish<'a> {
+    node: &'a Node,
+    id: Option<Result<u64, Failure>>,
+}
+
+impl<'a> Wish<'a> {
+    fn of(node: &'a Node) -> Self {
+        let parse = |text: &str| {
+            provider_id::parse(text).map_err(|wrong| {
+                Failure::invalid(format!("determining droplet ID from providerID: {wrong}")).field("spec.providerID")
+            })
+        };
+        Self { node, id: node.provider_id.as_deref().filter(|id| !id.is_empty()).map(parse) }
+    }
+}
+
+impl std::fmt::Display for Wish<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.id {
+            Some(Ok(id)) => write!(formatter, "droplet {id} of node {}", self.node.name),
+            _ => write!(formatter, "droplet of node {}", self.node.name),
+        }
+    }
+}
+
+/// Droplets of the account, all or some.
+#[derive(Default)]
+struct Listing {
+    droplets: BTreeMap<u64, Droplet>,
+    /// By name in lower case and by address.
+    names: BTreeMap<String, Vec<u64>>,
+}
+
+impl Listing {
+    fn for_wishes(wishes: &[Wish<'_>]) -> Result<Self, Failure> {
+        let mut listing = Self::of(droplets::all(SHARE)?);
+        // A listing leaves out those with GPUs.
+        if wishes.iter().any(|wish| listing.answer(wish).is_none()) {
+            listing.add(droplets::with_gpus(SHARE)?);
+        }
+        Ok(listing)
+    }
+
+    fn of(droplets: Vec<Droplet>) -> Self {
+        let mut listing = Self::default();
+        listing.add(droplets);
+        listing
+    }
+
+    fn add(&mut self, droplets: Vec<Droplet>) {
+        for droplet in droplets {
+            let addresses = [droplet.private_v4(), droplet.public_v4(), droplet.public_v6()];
+            let mut names: Vec<String> = addresses.into_iter().flatten().map(str::to_owned).collect();
+            names.push(droplet.name.to_ascii_lowercase());
+            for name in names.into_iter().filter(|name| !name.is_empty()) {
+                self.names.entry(name).or_default().push(droplet.id);
+            }
+            self.droplets.insert(droplet.id, droplet);
+        }
+    }
+
+    /// `None` when it is not in the listing, which proves nothing.
+    fn answer(&self, wish: &Wish<'_>) -> Option<Answered> {
+        match &wish.id {
+            Some(Ok(id)) => self.droplets.get(id).cloned().map(Answered::Found),
+            Some(Err(failure)) => Some(Answered::Unknown(failure.clone())),
+            None => self.named(&wish.node.name),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<Answered> {
+        match self.names.get(&name.to_ascii_lowercase())?.as_slice() {
+            [id] => self.droplets.get(id).cloned().map(Answered::Found),
+            several => {
+                let ids: Vec<String> = several.iter().map(u64::to_string).collect();
+                let message = format!(
+                    "droplets {} have the name {name:?}; give the Node its provider ID with the kubelet's \
+                     --provider-id, or rename all but one",
+                    ids.join(", ")
+                );
+                Some(Answered::Unknown(Failure::conflict(message)))
+            }
+        }
+    }
+}
+
+/// Asks about what nothing is known of yet.
+fn by_id(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
+    let mut open = vec![];
+    for (wish, answer) in wishes.iter().zip(answers) {
+        if let (Some(Ok(id)), None) = (&wish.id, &answer)
+            && (open.len() < MOST_SINGLE || need == Need::Proof)
+        {
+            open.push((*id, answer));
+        }
+    }
+    // Nodes in trouble are asked about every few seconds; what is there need not be asked for as often.
+    if need != Need::Proof {
+        let requests = open.iter().map(|(id, _)| droplets::get(*id).share(SHARE)).collect();
+        let mut gone = vec![];
+        for ((id, answer), reply) in open.into_iter().zip(send_all(requests)) {
+            match reply.and_then(droplets::one) {
+                Ok(None) => gone.push((id, answer)),
+                reply => *answer = Some(answered(id, reply)),
+            }
+        }
+        open = gone;
+    }
+    if open.is_empty() {
+        return;
+    }
+    // That one is gone must be said in this very call, to a token that sees droplets.
+    let mut requests: Vec<_> = open.iter().map(|(id, _)| droplets::get(*id)).collect();
+    requests.push(droplets::look());
+    let mut replies = send_all(requests);
+    let sees = replies.pop().map_or(Ok(()), |look| look.and_then(Answer::done));
+    for ((id, answer), reply) in open.into_iter().zip(replies) {
+        *answer = Some(match (answered(id, reply.and_then(droplets::one)), &sees) {
+            (Answered::Absent, Err(failure)) => Answered::Unknown(Failure {
+                message: format!(
+                    "the token sees no droplets any more, so a missing one proves nothing: {}",
+                    failure.message
+                ),
+                ..failure.clone()
+            }),
+            (answered, _) => answered,
+        });
+    }
+}
+
+fn answered(id: u64, reply: Result<Option<Droplet>, Failure>) -> Answered {
+    match reply {
+        Ok(Some(droplet)) if droplet.id == id => Answered::Found(droplet),
+        Ok(Some(droplet)) => {
+            let message = format!("asked for droplet {id}, the answer is about droplet {}", droplet.id);
+            Answered::Unknown(Failure::retry(message))
+        }
+        Ok(None) => Answered::Absent,
+        Err(failure) => Answered::Unknown(failure),
+    }
+}
+
+/// Names are found by the cloud, which knows no addresses; a whole listing knows both.
+fn by_name(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
+    let mut all: Option<Result<Listing, Failure>> = None;
+    let listed = wishes.len() > FEW && need != Need::Proof;
+    for (wish, answer) in wishes.iter().zip(answers) {
+        if wish.id.is_some() || answer.is_some() {
+            continue;
+        }
+        let name = &wish.node.name;
+        let found = if listed {
+            None
+        } else {
+            match droplets::named(name, SHARE) {
+                Ok(droplets) => Listing::of(droplets).named(name),
+                Err(failure) => Some(Answered::Unknown(failure)),
+            }
+        };
+        *answer = found.or_else(|| {
+            let listing = if listed { return Some(no_such_name(name)) } else { all.get_or_insert_with(whole) };
+            match listing {
+                Ok(listing) => Some(listing.named(name).unwrap_or_else(|| no_such_name(name))),
+                Err(failure) => Some(Answered::Unknown(failure.clone())),
+            }
+        });
+    }
+}
+
+fn whole() -> Result<Listing, Failure> {
+    let mut listing = Listing::of(droplets::all(SHARE)?);
+    listing.add(droplets::with_gpus(SHARE)?);
+    Ok(listing)
+}
+
+fn no_such_name(name: &str) -> Answered {
+    Answered::Unknown(Failure::retry(format!(
+        "getting droplet by name: no droplet has the name or an address {name:?}; name the Node as its droplet, or give it \
+         its provider ID with the kubelet's --provider-id"
+    )))
+}
+
+fn finding(wish: &Wish<'_>, answer: Answered, need: Need) -> Finding {
+    match answer {
+        Answered::Absent => Finding::Absent,
+        Answered::Unknown(failure) => {
+            Finding::Unknown(Failure { message: format!("{wish}: {}", failure.message), ..failure })
+        }
+        Answered::Found(droplet) => match (addresses(&droplet), need) {
+            (Ok(_), Need::Metadata) if droplet.region.slug.is_empty() => {
+                Finding::Unknown(Failure::retry(format!("{wish}: droplet {} has no region yet", droplet.id)))
+            }
+            (Ok(addresses), _) => Finding::Found(instance(&droplet, addresses)),
+            // That it exists and runs does not hang on its addresses.
+            (Err(_), Need::Existence | Need::Proof) => Finding::Found(instance(&droplet, vec![])),
+            (Err(wrong), Need::Metadata) => {
+                Finding::Unknown(Failure::retry(format!("{wish}: getting node addresses: {wrong}")))
+            }
+        },
+    }
+}
+
+fn instance(droplet: &Droplet, addresses: Vec<Address>) -> Instance {
+    Instance {
+        provider_id: provider_id::format(droplet.id),
+        instance_type: droplet.size_slug.clone(),
+        addresses,
+        zone: String::new(),
+        region: droplet.region.slug.clone(),
+        labels: vec![],
+        state: match droplet.status.as_str() {
+            "active" => State::Running,
+            "off" => State::Stopped,
+            _ => State::Other,
+        },
+        more: vec![],
+    }
+}
+
+/// In the order of the Go manager: name, private, public, public IPv6.
+pub(crate) fn addresses(droplet: &Droplet) -> Result<Vec<Address>, String> {
+    let private = droplet.private_v4().ok_or_else(|| {
+        format!("could not get private ip: droplet {} has no private IPv4 address; add it to a VPC", droplet.id)
+    })?;
+    let address = |kind, value: &str| Address { kind, value: value.to_owned() };
+    let mut addresses = vec![address(AddressType::Hostname, &droplet.name), address(AddressType::InternalIp, private)];
+    let public = [droplet.public_v4(), droplet.public_v6()];
+    addresses.extend(public.into_iter().flatten().map(|ip| address(AddressType::ExternalIp, ip)));
+    Ok(addresses)
+}
+
+/// IDs of droplets by the names of Nodes that have no provider ID, for load balancers; a name that is not found, or that
+/// several droplets have, is left out.
+pub(crate) fn ids_by_name<'a>(names: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return Ok(BTreeMap::new());
+    }
+    let listing = whole()?;
+    let id = |name: &str| match listing.named(name)? {
+        Answered::Found(droplet) => Some((name.to_owned(), droplet.id)),
+        _ => None,
+    };
+    Ok(names.filter_map(id).collect())
+}
+
+/// The regions of these droplets in order, each once; for [`crate::region`].
+pub(crate) fn regions_of(names: &[String]) -> Result<Vec<String>, Failure> {
+    if names.is_empty() {
+        return Ok(vec![]);
+    }
+    let listing = Listing::of(droplets::all(SHARE)?);
+    let region = |name: &String| match listing.named(name) {
+        Some(Answered::Found(droplet)) => Some(droplet.region.slug),
+        _ => None,
+    };
+    let mut regions: Vec<String> = names.iter().filter_map(region).filter(|slug| !slug.is_empty()).collect();
+    regions.sort();
+    regions.dedup();
+    Ok(regions)
+}

@@ -1,0 +1,194 @@
+//! The firewall that opens what must be public, in front of droplets that a default-deny firewall closes.
+//!
+//! | Service | open |
+//! |---|---|
+//! | `NodePort` | its node ports, to everybody |
+//! | with an external `REGIONAL_NETWORK` load balancer | its ports, to its source ranges; the port of the health check, to its load balancer |
+//! | any other, and with `firewall-managed: "false"` | nothing |
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use ccm_sdk::types::{self, Failure, Problem, Service, ServiceType, Subject};
+
+use crate::annotations as names;
+use crate::api::balancers::Balancer;
+use crate::api::firewalls::{self, Inbound, Outbound, Peers, Spec};
+use crate::asked::{self, Asked};
+use crate::balancer::among;
+use crate::config::{self, Config};
+use crate::kind::{Kind, Network};
+use crate::wanted::Fixed;
+
+const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// # Errors
+///
+/// The firewall cannot be read or written.
+pub(crate) fn reconcile(
+    config: &Config,
+    firewall: &config::Firewall,
+    services: &[Service],
+    balancers: &[Balancer],
+) -> Result<Vec<(Subject, Failure)>, Failure> {
+    let (wanted, failures) = wanted(config, firewall, services, balancers);
+    match firewalls::named(&firewall.name)? {
+        Some(has) if !differs(&has.spec, &wanted) => {}
+        Some(has) => {
+            let replaced =
+                firewalls::replace(&has.id, &wanted).map_err(|failure| told("failed to update firewall", failure))?;
+            if !replaced {
+                create(&wanted)?;
+            }
+        }
+        None => create(&wanted)?,
+    }
+    Ok(failures)
+}
+
+fn create(wanted: &Spec) -> Result<(), Failure> {
+    firewalls::create(wanted).map_err(|failure| told("failed to create firewall", failure))
+}
+
+fn told(what: &str, failure: Failure) -> Failure {
+    Failure { message: format!("{what}: {}", failure.message), ..failure }
+}
+
+fn wanted(
+    config: &Config,
+    firewall: &config::Firewall,
+    services: &[Service],
+    balancers: &[Balancer],
+) -> (Spec, Vec<(Subject, Failure)>) {
+    let (mut rules, mut failures) = (BTreeSet::new(), vec![]);
+    for service in services.iter().filter(|service| !service.deleting) {
+        match open(config, service, balancers) {
+            Ok(open) => rules.extend(open),
+            // The rules of the others do not depend on it.
+            Err(failure) => failures.push((subject(service), failure)),
+        }
+    }
+    let inbound =
+        |(protocol, ports, sources): (&str, String, Peers)| Inbound { protocol: protocol.to_owned(), ports, sources };
+    let outbound = |(protocol, ports): (&str, &str)| Outbound {
+        protocol: protocol.to_owned(),
+        ports: ports.to_owned(),
+        destinations: everybody(),
+    };
+    let spec = Spec {
+        name: firewall.name.clone(),
+        inbound_rules: rules.into_iter().map(inbound).collect(),
+        outbound_rules: [("tcp", "all"), ("udp", "all"), ("icmp", "0")].map(outbound).to_vec(),
+        droplet_ids: vec![],
+        tags: firewall.tags.clone(),
+    };
+    (spec, failures)
+}
+
+fn subject(service: &Service) -> Subject {
+    Subject::Service((service.namespace.clone(), service.name.clone()))
+}
+
+/// Protocol, port and from where: in this order they are sorted.
+type Open = (&'static str, String, Peers);
+
+fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
+    if !is_managed(service) {
+        return Ok(vec![]);
+    }
+    match service.kind {
+        ServiceType::NodePort => {
+            let ports = service.ports.iter().filter_map(|port| Some((protocol(port.protocol)?, port.node_port?)));
+            Ok(ports
+                .filter(|(_, port)| *port > 0)
+                .map(|(protocol, port)| (protocol, port.to_string(), everybody()))
+                .collect())
+        }
+        ServiceType::LoadBalancer if service.load_balancer_class.is_none() => of_balancer(config, service, balancers),
+        _ => Ok(vec![]),
+    }
+}
+
+fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
+    let (asked, problems) = asked::read(service);
+    let balancer = among(balancers, service, &asked);
+    let fixed = fixed(config, &asked, balancer)?;
+    // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
+    let matters = |problem: &Problem| {
+        let kind = problem.field.contains(names::TYPE) || problem.field.contains(names::NETWORK);
+        problem.field == "spec.loadBalancerSourceRanges" || (balancer.is_none() && kind)
+    };
+    if let Some(failure) = asked::refusal(problems.into_iter().filter(matters).collect()) {
+        return Err(failure);
+    }
+    if fixed.kind != Kind::Network || fixed.network != Network::External {
+        return Ok(vec![]);
+    }
+    let mut ranges: Vec<String> =
+        asked.firewall.allow.iter().filter_map(|rule| rule.strip_prefix("cidr:")).map(str::to_owned).collect();
+    if service.source_ranges.is_empty() {
+        ranges.clear();
+    }
+    let sources = if ranges.is_empty() { everybody() } else { Peers { addresses: ranges, ..Peers::default() } };
+    let mut open: Vec<Open> = asked
+        .ports
+        .iter()
+        .map(|port| (if port.udp { "udp" } else { "tcp" }, port.port.to_string(), sources.clone()))
+        .collect();
+    // Until the load balancer is known, nobody has to check.
+    if let Some(balancer) = balancer {
+        let (_, port, _, _) = asked.health.target.parts();
+        let only = Peers { load_balancer_uids: vec![balancer.id.clone()], ..Peers::default() };
+        open.push(("tcp", port.to_string(), only));
+    }
+    Ok(open)
+}
+
+fn fixed(config: &Config, asked: &Asked, balancer: Option<&Balancer>) -> Result<Fixed, Failure> {
+    match balancer {
+        Some(balancer) => Fixed::of(balancer, asked, config),
+        None => Ok(Fixed::asked(asked, config, String::new())),
+    }
+}
+
+/// What cannot be read is as if it were not there.
+fn is_managed(service: &Service) -> bool {
+    !matches!(service.annotation(names::FIREWALL_MANAGED), Some("0" | "f" | "F" | "false" | "FALSE" | "False"))
+}
+
+fn protocol(protocol: types::Protocol) -> Option<&'static str> {
+    match protocol {
+        types::Protocol::Tcp => Some("tcp"),
+        types::Protocol::Udp => Some("udp"),
+        types::Protocol::Sctp => None,
+    }
+}
+
+fn everybody() -> Peers {
+    Peers { addresses: EVERYBODY.map(str::to_owned).to_vec(), ..Peers::default() }
+}
+
+/// Order means nothing anywhere, and all ports have several names.
+fn differs(has: &Spec, wants: &Spec) -> bool {
+    let inbound =
+        |spec: &Spec| rules(spec.inbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.sources)));
+    let outbound =
+        |spec: &Spec| rules(spec.outbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.destinations)));
+    has.name != wants.name
+        || inbound(has) != inbound(wants)
+        || outbound(has) != outbound(wants)
+        || has.tags.iter().collect::<BTreeSet<_>>() != wants.tags.iter().collect()
+}
+
+fn rules<'a>(
+    rules: impl Iterator<Item = (&'a String, &'a String, &'a Peers)>,
+) -> BTreeSet<(String, String, BTreeSet<String>, BTreeSet<String>)> {
+    let rule = |(protocol, ports, peers): (&String, &String, &Peers)| {
+        let ports = if matches!(ports.as_str(), "" | "all") { "0" } else { ports };
+        let set = |items: &[String]| items.iter().cloned().collect();
+        (protocol.clone(), ports.to_owned(), set(&peers.addresses), set(&peers.load_balancer_uids))
+    };
+    rules.map(rule).collect()
+}

@@ -1,0 +1,210 @@
+//! Cases of the reference by number: `do_NNN`.
+
+use ccm_sdk::testing::{FakeCloud, Reply};
+use ccm_sdk::types::{Reaction, TrafficPolicy};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::asked::tests::{port, service, udp};
+use crate::balancer::tests::{balancer, body, changed, not_found, routes};
+use crate::config::tests::config;
+
+const LIST: &str = "api GET /v2/firewalls";
+const POST: &str = "api POST /v2/firewalls";
+const PUT: &str = "api PUT /v2/firewalls/f-1";
+
+fn settings() -> config::Firewall {
+    config::Firewall { name: "k8s".to_owned(), tags: vec!["edge".to_owned(), "worker".to_owned()] }
+}
+
+fn node_port(annotations: &[(&str, &str)], node_port: u16) -> Service {
+    Service { kind: ServiceType::NodePort, ports: vec![port(80, node_port)], ..service(annotations) }
+}
+
+fn lb(json: Value) -> Balancer {
+    serde_json::from_value(json).expect("a load balancer")
+}
+
+/// `PROTOCOL PORTS FROM`, where `*` is everybody.
+fn rules(services: &[Service], balancers: &[Balancer]) -> Vec<String> {
+    let (spec, failures) = wanted(&config(), &settings(), services, balancers);
+    assert_eq!(failures, []);
+    let text = |rule: &Inbound| {
+        let from = [rule.sources.addresses.join(","), rule.sources.load_balancer_uids.join(",")].concat();
+        format!("{} {} {}", rule.protocol, rule.ports, if from == "0.0.0.0/0,::/0" { "*" } else { &from })
+    };
+    spec.inbound_rules.iter().map(text).collect()
+}
+
+/// As the cloud gives back what was asked for: in another order, with other words.
+fn stored(id: &str, spec: &Spec) -> Value {
+    let mut stored =
+        json!({ "id": id, "status": "waiting", "created_at": "2020-05-23T21:24:00Z", "pending_changes": [] });
+    let mut sent = serde_json::to_value(spec).expect("JSON");
+    for list in ["inbound_rules", "outbound_rules", "tags"] {
+        sent[list].as_array_mut().expect("a list").reverse();
+    }
+    for rule in sent["outbound_rules"].as_array_mut().expect("a list") {
+        rule["ports"] = json!("0");
+        rule["destinations"]["addresses"].as_array_mut().expect("a list").reverse();
+        rule["destinations"]["tags"] = json!([]);
+    }
+    stored.as_object_mut().expect("an object").extend(sent.as_object().expect("an object").clone());
+    stored
+}
+
+fn list(firewalls: &[Value]) -> Reply {
+    Reply::json(200, json!({ "firewalls": firewalls, "meta": { "total": firewalls.len() } }).to_string())
+}
+
+fn reconciled(services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
+    reconcile(&config(), &settings(), services, &[])
+}
+
+#[test]
+fn do_229_without_services_only_what_goes_out_is_open() {
+    let (spec, _) = wanted(&config(), &settings(), &[], &[]);
+    let everybody = json!({ "addresses": ["0.0.0.0/0", "::/0"] });
+    assert_eq!(
+        serde_json::to_value(&spec).expect("JSON"),
+        json!({
+            "name": "k8s", "inbound_rules": [], "droplet_ids": [], "tags": ["edge", "worker"],
+            "outbound_rules": [
+                { "protocol": "tcp", "ports": "all", "destinations": everybody },
+                { "protocol": "udp", "ports": "all", "destinations": everybody },
+                { "protocol": "icmp", "ports": "0", "destinations": everybody },
+            ],
+        })
+    );
+}
+
+#[test]
+fn do_230_to_233_236_node_ports_are_open_to_everybody() {
+    let mut several = node_port(&[], 31_000);
+    several.ports.push(udp(80, 31_000));
+    let mut sctp = several.ports[0].clone();
+    sctp.protocol = types::Protocol::Sctp;
+    several.ports.push(sctp);
+    assert_eq!(rules(&[several], &[]), ["tcp 31000 *", "udp 31000 *"]);
+    let services = [node_port(&[], 31_000), node_port(&[], 30_000), node_port(&[], 31_000), node_port(&[], 0)];
+    assert_eq!(rules(&services, &[]), ["tcp 30000 *", "tcp 31000 *"]);
+    assert_eq!(rules(&[service(&[(names::TYPE, "REGIONAL")])], &[]), Vec::<String>::new());
+    let managed = |value, port| node_port(&[(names::FIREWALL_MANAGED, value)], port);
+    let services =
+        [node_port(&[], 31_000), managed("true", 31_001), managed("undecided", 31_002), managed("false", 31_003)];
+    assert_eq!(rules(&services, &[]), ["tcp 31000 *", "tcp 31001 *", "tcp 31002 *"]);
+}
+
+#[test]
+fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
+    let mut web = service(&[(names::ID, "lb-1")]);
+    web.ports = vec![port(80, 30_080), port(443, 30_443)];
+    let has = [lb(balancer("lb-1"))];
+    assert_eq!(rules(&[web.clone()], &has), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
+    // Until it is known, nobody has to check.
+    assert_eq!(rules(&[web.clone()], &[]), ["tcp 443 *", "tcp 80 *"]);
+    let local = Service {
+        external_traffic_policy: TrafficPolicy::Local,
+        health_check_node_port: Some(15_000),
+        source_ranges: vec!["10.0.0.0/8".to_owned()],
+        ..web.clone()
+    };
+    assert_eq!(rules(&[local], &has), ["tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"]);
+    let mut checked = web.clone();
+    checked.annotations.push((names::OVERRIDE_HEALTH_CHECK.to_owned(), String::new()));
+    assert_eq!(rules(&[checked], &has), ["tcp 30080 lb-1", "tcp 443 *", "tcp 80 *"]);
+    // What it is counts, not what is asked for.
+    assert_eq!(rules(&[web.clone()], &[lb(changed("lb-1", json!({"type": "REGIONAL"})))]), Vec::<String>::new());
+    for closed in [
+        Service { load_balancer_class: Some("other".to_owned()), ..web.clone() },
+        Service { deleting: true, ..web.clone() },
+        Service { annotations: service(&[(names::FIREWALL_MANAGED, "false")]).annotations, ..web },
+        service(&[(names::NETWORK, "INTERNAL")]),
+    ] {
+        assert_eq!(rules(&[closed], &[]), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn one_bad_service_does_not_close_the_ports_of_the_others() {
+    let bad_type = service(&[(names::TYPE, "abcd")]);
+    let bad_range = Service { source_ranges: vec!["everybody".to_owned()], ..service(&[]) };
+    let (spec, failures) = wanted(&config(), &settings(), &[bad_type, bad_range, node_port(&[], 31_000)], &[]);
+    assert_eq!(spec.inbound_rules.len(), 1);
+    assert_eq!(failures.iter().map(|(_, failure)| failure.reaction).collect::<Vec<_>>(), [Reaction::Invalid; 2]);
+    // What is wrong with something else closes nothing.
+    let (spec, failures) = wanted(
+        &config(),
+        &settings(),
+        &[service(&[(names::REDIRECT, "x"), (names::ID, "lb-1")])],
+        &[lb(balancer("lb-1"))],
+    );
+    assert_eq!((spec.inbound_rules.len(), failures), (2, vec![]));
+}
+
+#[test]
+fn do_224_237_238_225_one_that_is_not_there_is_made() {
+    for services in [vec![], vec![node_port(&[], 31_000)]] {
+        let cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(202));
+        assert_eq!(reconciled(&services), Ok(vec![]));
+        assert_eq!(routes(&cloud), [LIST, POST]);
+        assert_eq!(body(&cloud, 1)["inbound_rules"].as_array().map(Vec::len), Some(services.len()));
+    }
+}
+
+#[test]
+fn do_239_240_225_one_that_differs_is_written_once() {
+    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    for services in [vec![], vec![node_port(&[], 31_001)]] {
+        let cloud = FakeCloud::new().on(LIST, list(&[stored("f-1", &old)])).on(PUT, Reply::status(200));
+        assert_eq!(reconciled(&services), Ok(vec![]));
+        assert_eq!(routes(&cloud), [LIST, PUT]);
+    }
+}
+
+#[test]
+fn do_241_245_to_248_284_one_that_is_the_same_in_other_words_is_not_written() {
+    let services = [node_port(&[], 31_000), node_port(&[], 31_001)];
+    let (spec, _) = wanted(&config(), &settings(), &services, &[]);
+    let other = stored("f-0", &Spec { name: "other".to_owned(), ..spec.clone() });
+    let cloud = FakeCloud::new().on(LIST, list(&[other, stored("f-9", &spec)]));
+    assert_eq!(reconciled(&services), Ok(vec![]));
+    assert_eq!(routes(&cloud), [LIST]);
+}
+
+#[test]
+fn do_243_244_249_250_every_difference_counts() {
+    let peers = |address: &str, id: &str| Peers {
+        addresses: vec![address.to_owned()],
+        load_balancer_uids: vec![id.to_owned()],
+    };
+    let inbound = |sources| vec![Inbound { protocol: "tcp".to_owned(), ports: "1".to_owned(), sources }];
+    let outbound = |destinations| vec![Outbound { protocol: "tcp".to_owned(), ports: "1".to_owned(), destinations }];
+    let spec = Spec { name: "k8s".to_owned(), inbound_rules: inbound(peers("a", "l")), ..Spec::default() };
+    assert!(!differs(&spec, &spec) && !differs(&Spec::default(), &Spec::default()));
+    for other in [
+        Spec::default(),
+        Spec { name: "x".to_owned(), ..spec.clone() },
+        Spec { tags: vec!["x".to_owned()], ..spec.clone() },
+        Spec { inbound_rules: vec![], ..spec.clone() },
+        Spec { inbound_rules: inbound(peers("b", "l")), ..spec.clone() },
+        Spec { inbound_rules: inbound(peers("a", "m")), ..spec.clone() },
+        Spec { outbound_rules: outbound(peers("a", "l")), ..spec.clone() },
+    ] {
+        assert!(differs(&spec, &other) && differs(&other, &spec), "{other:?}");
+    }
+}
+
+#[test]
+fn do_220_226_227_failures_of_the_cloud() {
+    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    let _cloud = FakeCloud::new().on(LIST, Reply::status(500));
+    assert!(reconciled(&[]).is_err());
+    let cloud =
+        FakeCloud::new().on(LIST, list(&[stored("f-1", &old)])).on(PUT, not_found()).on(POST, Reply::status(202));
+    assert_eq!((reconciled(&[]), routes(&cloud).len()), (Ok(vec![]), 3));
+    let _cloud = FakeCloud::new().on(LIST, list(&[stored("f-1", &old)])).on(PUT, Reply::status(500));
+    assert!(reconciled(&[]).is_err_and(|failure| failure.message.starts_with("failed to update firewall: ")));
+    let _cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(500));
+    assert!(reconciled(&[]).is_err_and(|failure| failure.message.starts_with("failed to create firewall: ")));
+}

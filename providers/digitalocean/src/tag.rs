@@ -1,0 +1,78 @@
+//! The cluster's tag on its load balancers: whoever cleans up after a cluster finds them by it. It counts when one is made;
+//! those that are taken over get it here.
+
+#[cfg(test)]
+mod tests;
+
+use ccm_sdk::types::{Failure, Service, ServiceType, Subject};
+
+use crate::api::balancers::Balancer;
+use crate::api::tags;
+use crate::asked;
+use crate::balancer::among;
+
+/// Load balancers that have the tag are left alone; so is the cloud when all have it.
+///
+/// # Errors
+///
+/// The tag cannot be made.
+pub(crate) fn reconcile(
+    tag: &str,
+    services: &[Service],
+    balancers: &[Balancer],
+) -> Result<Vec<(Subject, Failure)>, Failure> {
+    let lacks = |balancer: &&Balancer| !balancer.tags.as_ref().is_some_and(|tags| tags.iter().any(|has| has == tag));
+    let mut lacking: Vec<(&Service, &str)> = vec![];
+    for service in services.iter().filter(|service| is_ours(service)) {
+        if let Some(balancer) = among(balancers, service, &asked::read(service).0).filter(lacks)
+            && !lacking.iter().any(|(_, id)| *id == balancer.id)
+        {
+            lacking.push((service, &balancer.id));
+        }
+    }
+    let ids: Vec<&str> = lacking.iter().map(|(_, id)| *id).collect();
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    match assign(tag, &ids)? {
+        None => Ok(vec![]),
+        // One that is refused must not keep the tag from the others.
+        Some(_) if ids.len() > 1 => {
+            let mut failures = vec![];
+            for (service, id) in lacking {
+                failures.extend(assign(tag, &[id])?.map(|failure| (subject(service), failure)));
+            }
+            Ok(failures)
+        }
+        Some(failure) => Ok(lacking.iter().take(1).map(|(service, _)| (subject(service), failure.clone())).collect()),
+    }
+}
+
+/// Why the load balancers were refused, if they were.
+fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
+    let gone =
+        || Failure::conflict(format!("a load balancer of {} cannot get the tag {tag}: it is gone", ids.join(", ")));
+    match tags::assign(tag, ids) {
+        Ok(true) => return Ok(None),
+        Ok(false) => {}
+        Err(failure) => return Ok(Some(failure)),
+    }
+    tags::create(tag)
+        .map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })?;
+    Ok(match tags::assign(tag, ids) {
+        Ok(true) => None,
+        Ok(false) => Some(gone()),
+        Err(failure) => Some(failure),
+    })
+}
+
+fn subject(service: &Service) -> Subject {
+    Subject::Service((service.namespace.clone(), service.name.clone()))
+}
+
+fn is_ours(service: &Service) -> bool {
+    service.kind == ServiceType::LoadBalancer
+        && !service.deleting
+        && service.load_balancer_class.is_none()
+        && asked::is_disowned(service) == Ok(false)
+}

@@ -1,0 +1,283 @@
+//! What a load balancer should be, and how that differs from what it is.
+
+pub(crate) mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use ccm_sdk::types::{Failure, Ingress, Problem, Service};
+
+use crate::annotations as names;
+use crate::api::balancers::{Balancer, HealthCheck, Rule, Spec, Sticky};
+use crate::asked::Asked;
+use crate::backends::{self, Chosen};
+use crate::config::Config;
+use crate::kind::{self, Kind, Network, Stack};
+
+/// What cannot be changed once it is made, but for what the load balancer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fixed {
+    pub(crate) kind: Kind,
+    pub(crate) network: Network,
+    /// `None` where it is not known, and computed.
+    pub(crate) stack: Option<Stack>,
+    pub(crate) region: String,
+    pub(crate) vpc: Option<String>,
+}
+
+impl Fixed {
+    /// For a new one.
+    pub(crate) fn asked(asked: &Asked, config: &Config, region: String) -> Self {
+        Self {
+            kind: asked.kind.unwrap_or(config.default_type),
+            network: asked.network.unwrap_or(Network::External),
+            stack: None,
+            region,
+            vpc: config.vpc.clone(),
+        }
+    }
+
+    /// Of one that exists: what it is counts, not what is asked for.
+    ///
+    /// # Errors
+    ///
+    /// It is of a type that cannot serve Services.
+    pub(crate) fn of(balancer: &Balancer, asked: &Asked, config: &Config) -> Result<Self, Failure> {
+        let new = Self::asked(asked, config, config.region.clone().unwrap_or_default());
+        let kind = match Kind::parse(&balancer.kind) {
+            Some(kind) => kind,
+            None if balancer.kind.is_empty() => new.kind,
+            None => {
+                let message = format!(
+                    "load balancer {} has the type {}, and a Service can have REGIONAL or REGIONAL_NETWORK; take another one off annotation {}",
+                    balancer.id,
+                    balancer.kind,
+                    names::ID
+                );
+                return Err(Failure::conflict(message));
+            }
+        };
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Ok(Self {
+            kind,
+            network: Network::parse(&balancer.network).unwrap_or(new.network),
+            stack: Stack::parse(&balancer.network_stack),
+            region: text(&balancer.region.slug).unwrap_or(new.region),
+            vpc: text(&balancer.vpc_uuid).or(new.vpc),
+        })
+    }
+
+    /// What is asked for and cannot be had, for people.
+    pub(crate) fn remarks(&self, asked: &Asked, config: &Config) -> Vec<String> {
+        let mut remarks = vec![];
+        let mut differ = |what: &str, has: &str, wants: Option<&str>| {
+            if let Some(wants) = wants.filter(|wants| *wants != has) {
+                remarks
+                    .push(format!("{what} asks for {wants}, and the load balancer has {has}, which cannot be changed"));
+            }
+        };
+        differ(names::TYPE, self.kind.text(), asked.kind.map(Kind::text));
+        differ(names::NETWORK, self.network.text(), asked.network.map(Network::text));
+        if let Some(stack) = self.stack {
+            differ(names::NETWORK_STACK, stack.text(), asked.stack.map(Stack::text));
+        }
+        if let Some(vpc) = &self.vpc {
+            differ("DO_CLUSTER_VPC_ID", vpc, config.vpc.as_deref());
+        }
+        remarks
+    }
+}
+
+/// Everything that a [`Spec`] is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) asked: &'a Asked,
+    pub(crate) fixed: &'a Fixed,
+    /// `None` when they are not known, and the spec has none.
+    pub(crate) nodes: Option<&'a Chosen>,
+    pub(crate) certificate: Option<&'a str>,
+}
+
+/// # Errors
+///
+/// The Service asks for something that is not possible.
+pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
+    let Parts { asked, fixed, nodes, certificate } = parts;
+    let stack = match fixed.stack {
+        Some(stack) => stack,
+        None => stack(asked, fixed, *nodes)?,
+    };
+    let forwarding_rules = rules::rules(asked, fixed.kind, *certificate).map_err(invalid)?;
+    let (protocol, port, path, proxy_protocol) = asked.health.target.parts();
+    Ok(Spec {
+        name: asked.name.clone(),
+        algorithm: asked.algorithm,
+        region: fixed.region.clone(),
+        size: asked.size.map(kind::Size::text),
+        size_unit: asked.size_unit,
+        kind: fixed.kind.text(),
+        forwarding_rules,
+        health_check: HealthCheck {
+            protocol: protocol.to_owned(),
+            port: port.into(),
+            path: path.to_owned(),
+            check_interval_seconds: asked.health.interval,
+            response_timeout_seconds: asked.health.timeout,
+            unhealthy_threshold: asked.health.unhealthy,
+            healthy_threshold: asked.health.healthy,
+            proxy_protocol,
+        },
+        sticky_sessions: match &asked.cookie {
+            Some(cookie) => Sticky {
+                kind: kind::Sticky::Cookies.text().to_owned(),
+                cookie_name: cookie.name.clone(),
+                cookie_ttl_seconds: Some(cookie.ttl_seconds),
+            },
+            None => Sticky { kind: kind::Sticky::None.text().to_owned(), ..Sticky::default() },
+        },
+        droplet_ids: nodes.map(|nodes| nodes.ids.clone()).unwrap_or_default(),
+        tags: vec![],
+        redirect_http_to_https: asked.redirect,
+        enable_proxy_protocol: asked.proxy_protocol,
+        enable_backend_keepalive: asked.keepalive,
+        vpc_uuid: fixed.vpc.clone(),
+        subnet_uuid: asked.subnet.clone(),
+        disable_lets_encrypt_dns_records: asked.no_dns_records,
+        validate_only: false,
+        http_idle_timeout_seconds: asked.idle_timeout,
+        firewall: asked.firewall.clone(),
+        network: fixed.network.text(),
+        network_stack: stack.text(),
+        ip: None,
+    })
+}
+
+pub(crate) fn invalid(problem: Problem) -> Failure {
+    Failure::invalid(format!("failed to build load-balancer request: {}", problem.message)).field(problem.field)
+}
+
+/// Of a new load balancer.
+fn stack(asked: &Asked, fixed: &Fixed, nodes: Option<&Chosen>) -> Result<Stack, Failure> {
+    let v4_only = nodes.map(|nodes| nodes.v4_only.as_slice()).unwrap_or_default();
+    match (fixed.network, fixed.kind, asked.stack) {
+        // That DUALSTACK cannot be is told when the annotations are read.
+        (Network::Internal, _, _) | (Network::External, _, Some(Stack::Ipv4)) => Ok(Stack::Ipv4),
+        (Network::External, Kind::Regional, _) => Ok(Stack::Dual),
+        (Network::External, Kind::Network, Some(Stack::Dual)) if v4_only.is_empty() => Ok(Stack::Dual),
+        (Network::External, Kind::Network, Some(Stack::Dual)) => {
+            let message = format!(
+                "network stack configuration error: {} has the value \"DUALSTACK\", and nodes without public IPv6 address cannot be behind a dual-stack REGIONAL_NETWORK load balancer: {}; allowed is IPV4",
+                names::NETWORK_STACK,
+                backends::names(v4_only.to_vec())
+            );
+            Err(Failure::invalid(message).annotation(names::NETWORK_STACK))
+        }
+        (Network::External, Kind::Network, None) => {
+            Ok(if nodes.is_some() && v4_only.is_empty() { Stack::Dual } else { Stack::Ipv4 })
+        }
+    }
+}
+
+/// What differs of what is this provider's, for people; empty when nothing does. What cannot be changed never differs.
+pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
+    let parts = [
+        (has.name != wants.name, "name"),
+        (rule_set(&has.forwarding_rules) != rule_set(&wants.forwarding_rules), "forwarding rules"),
+        (health_differs(&has.health_check, &wants.health_check), "health check"),
+        (sticky(&has.sticky_sessions) != sticky(&wants.sticky_sessions), "sticky sessions"),
+        (members_differ(has, wants), "droplets"),
+        (wants.size.is_some_and(|size| has.size != size), "size"),
+        (wants.size_unit.is_some_and(|unit| has.size_unit != unit), "size"),
+        (has.redirect_http_to_https != wants.redirect_http_to_https, "redirect to HTTPS"),
+        (has.enable_proxy_protocol != wants.enable_proxy_protocol, "PROXY protocol"),
+        (has.enable_backend_keepalive != wants.enable_backend_keepalive, "keepalive"),
+        (has.disable_lets_encrypt_dns_records != wants.disable_lets_encrypt_dns_records, "DNS records"),
+        (idle(has.http_idle_timeout_seconds) != idle(wants.http_idle_timeout_seconds), "idle time-out"),
+        (set(&has.firewall.allow) != set(&wants.firewall.allow), "who is let in"),
+        (set(&has.firewall.deny) != set(&wants.firewall.deny), "who is kept out"),
+    ];
+    parts.into_iter().filter(|(differs, _)| *differs).map(|(_, part)| part.to_owned()).collect()
+}
+
+pub(crate) fn members_differ(has: &Balancer, wants: &Spec) -> bool {
+    set(&has.droplet_ids) != set(&wants.droplet_ids)
+}
+
+fn set<T: Ord>(items: &[T]) -> BTreeSet<&T> {
+    items.iter().collect()
+}
+
+fn rule_set(rules: &[Rule]) -> BTreeSet<&Rule> {
+    set(rules)
+}
+
+/// What is not told of the PROXY protocol does not differ.
+fn health_differs(has: &HealthCheck, wants: &HealthCheck) -> bool {
+    let proxy_protocol = has.proxy_protocol.and(wants.proxy_protocol);
+    let alike = HealthCheck { proxy_protocol, ..has.clone() } == HealthCheck { proxy_protocol, ..wants.clone() };
+    !alike || (proxy_protocol.is_some() && has.proxy_protocol != wants.proxy_protocol)
+}
+
+fn sticky(sticky: &Sticky) -> Option<(&str, i64)> {
+    (sticky.kind == kind::Sticky::Cookies.text())
+        .then(|| (sticky.cookie_name.as_str(), sticky.cookie_ttl_seconds.unwrap_or(0)))
+}
+
+/// DigitalOcean's default.
+fn idle(seconds: Option<i64>) -> i64 {
+    seconds.unwrap_or(60)
+}
+
+/// Where clients reach it; nothing while it has no address.
+pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<Ingress> {
+    if balancer.status != "active" || balancer.ip.is_empty() {
+        return vec![];
+    }
+    if let Some(hostname) = asked_hostname {
+        return vec![Ingress::hostname(hostname)];
+    }
+    let ends_tls = balancer.forwarding_rules.iter().any(|rule| !rule.certificate_id.is_empty());
+    let address = |ip: &String| {
+        let ingress = Ingress::ip(ip);
+        if balancer.enable_proxy_protocol || ends_tls { ingress.proxied() } else { ingress }
+    };
+    let addresses = [&balancer.ip, &balancer.ipv6];
+    addresses.into_iter().filter(|ip| !ip.is_empty()).map(address).collect()
+}
+
+/// What works, but not as whoever wrote it may think.
+pub(crate) fn remarks(service: &Service, kind: Kind) -> Vec<Problem> {
+    const REGIONAL_ONLY: [&str; 12] = [
+        names::PROTOCOL,
+        names::HTTP_PORTS,
+        names::TLS_PORTS,
+        names::HTTP2_PORTS,
+        names::HTTP3_PORT,
+        names::TLS_PASSTHROUGH,
+        names::CERTIFICATE_ID,
+        names::CERTIFICATE_NAME,
+        names::REDIRECT,
+        names::STICKY_TYPE,
+        names::PROXY_PROTOCOL,
+        names::KEEPALIVE,
+    ];
+    if kind == Kind::Regional {
+        return vec![];
+    }
+    let field = |name: &str| format!("metadata.annotations[{name}]");
+    let present = REGIONAL_ONLY.into_iter().filter(|name| service.annotation(name).is_some());
+    let mut remarks: Vec<Problem> = present
+        .map(|name| {
+            let message = format!("annotation {name} has no effect: the load balancer is of type REGIONAL_NETWORK, and only REGIONAL ones have it");
+            Problem::harmless(field(name), message)
+        })
+        .collect();
+    if service.annotation(names::HOSTNAME).is_some_and(|name| !name.trim().is_empty()) {
+        let message = format!(
+            "annotation {} hides the address of a REGIONAL_NETWORK load balancer from kube-proxy, whose traffic then has nowhere to go",
+            names::HOSTNAME
+        );
+        remarks.push(Problem::harmless(field(names::HOSTNAME), message));
+    }
+    remarks
+}

@@ -1,0 +1,150 @@
+//! From ports of a Service to ports of the nodes.
+
+use std::collections::BTreeSet;
+
+use ccm_sdk::types::Problem;
+
+use crate::annotations as names;
+use crate::api::balancers::Rule;
+use crate::asked::{Asked, Port};
+use crate::kind::{Kind, Protocol};
+
+const HTTPS_PORT: u16 = 443;
+
+/// # Errors
+///
+/// The ports and annotations do not go together.
+pub(crate) fn rules(asked: &Asked, kind: Kind, certificate: Option<&str>) -> Result<Vec<Rule>, Problem> {
+    match kind {
+        Kind::Network => Ok(asked.ports.iter().map(passed).collect()),
+        Kind::Regional => regional(asked, certificate),
+    }
+}
+
+/// Packets come to the nodes with the load balancer's address and the Service's port.
+fn passed(port: &Port) -> Rule {
+    let protocol = if port.udp { "udp" } else { "tcp" };
+    rule(protocol, port.port, protocol, port.port)
+}
+
+fn regional(asked: &Asked, certificate: Option<&str>) -> Result<Vec<Rule>, Problem> {
+    shared(asked)?;
+    let mut tls_ports = asked.tls_ports.clone();
+    let has_tls = certificate.is_some() || asked.passthrough;
+    if has_tls && tls_ports.is_empty() && !asked.http2_ports.contains(&HTTPS_PORT) {
+        tls_ports.push(HTTPS_PORT);
+    }
+    let mut rules = vec![];
+    for port in &asked.ports {
+        if port.udp {
+            rules.push(rule("udp", port.port, "udp", node_port(port)?));
+            continue;
+        }
+        let protocol = if asked.http2_ports.contains(&port.port) {
+            Protocol::Http2
+        } else if tls_ports.contains(&port.port) {
+            Protocol::Https
+        } else if asked.http_ports.contains(&port.port) {
+            Protocol::Http
+        } else {
+            asked.protocol
+        };
+        let mut rule = rule(protocol.text(), port.port, protocol.text(), node_port(port)?);
+        if matches!(protocol, Protocol::Https | Protocol::Http2) {
+            end_tls(&mut rule, asked, certificate)?;
+        }
+        rules.push(rule);
+    }
+    rules.extend(http3(asked, certificate)?);
+    Ok(rules)
+}
+
+/// A port that several annotations name, or one twice.
+fn shared(asked: &Asked) -> Result<(), Problem> {
+    let mut seen = BTreeSet::new();
+    let all = asked.http_ports.iter().chain(&asked.tls_ports).chain(&asked.http2_ports);
+    let twice: BTreeSet<String> = all.filter(|port| !seen.insert(**port)).map(u16::to_string).collect();
+    if twice.is_empty() {
+        return Ok(());
+    }
+    let twice: Vec<String> = twice.into_iter().collect();
+    let message = format!(
+        "ports from annotations {}, {} and {} cannot be shared but found: {}",
+        names::HTTP_PORTS,
+        names::TLS_PORTS,
+        names::HTTP2_PORTS,
+        twice.join(", ")
+    );
+    Err(problem(names::HTTP_PORTS, message))
+}
+
+fn end_tls(rule: &mut Rule, asked: &Asked, certificate: Option<&str>) -> Result<(), Problem> {
+    let what = "failed to build TLS part(s) of forwarding rule";
+    let three = [names::CERTIFICATE_ID, names::CERTIFICATE_NAME, names::TLS_PASSTHROUGH].join(", ");
+    match (certificate, asked.passthrough) {
+        (Some(_), true) => {
+            let message =
+                format!("{what}: either certificate id should be set or tls pass through enabled, not both: {three}");
+            Err(problem(names::TLS_PASSTHROUGH, message))
+        }
+        (None, false) => {
+            let message = format!(
+                "{what}: must set certificate id or enable tls pass through for {} on port {}: {three}",
+                rule.entry_protocol, rule.entry_port
+            );
+            Err(problem(names::CERTIFICATE_ID, message))
+        }
+        (None, true) => {
+            rule.tls_passthrough = true;
+            Ok(())
+        }
+        (Some(certificate), false) => {
+            certificate.clone_into(&mut rule.certificate_id);
+            "http".clone_into(&mut rule.target_protocol);
+            Ok(())
+        }
+    }
+}
+
+/// One more rule for a port that has another one already.
+fn http3(asked: &Asked, certificate: Option<&str>) -> Result<Option<Rule>, Problem> {
+    let Some(number) = asked.http3_port else { return Ok(None) };
+    let wrong = |message: &str| {
+        let message = format!("failed to construct http3 forwarding rule: {message}: annotation {}", names::HTTP3_PORT);
+        problem(names::HTTP3_PORT, message)
+    };
+    if asked.passthrough {
+        return Err(wrong("TLS passthrough is not allowed to be used in conjunction with HTTP3"));
+    }
+    let certificate = certificate.ok_or_else(|| wrong("certificate ID is required for HTTP3"))?;
+    let port = asked.ports.iter().find(|port| port.port == number);
+    let port = port.ok_or_else(|| wrong(&format!("port {number} is no port of the Service")))?;
+    let mut rule = rule("http3", number, "http", node_port(port)?);
+    certificate.clone_into(&mut rule.certificate_id);
+    Ok(Some(rule))
+}
+
+fn node_port(port: &Port) -> Result<u16, Problem> {
+    port.node_port.ok_or_else(|| {
+        let message = format!(
+            "port {} has no node port, and a REGIONAL load balancer needs it; allow them, or make it REGIONAL_NETWORK",
+            port.port
+        );
+        Problem::fatal("spec.allocateLoadBalancerNodePorts", message)
+    })
+}
+
+fn problem(name: &str, message: String) -> Problem {
+    Problem::fatal(format!("metadata.annotations[{name}]"), message)
+}
+
+fn rule(entry_protocol: &str, entry_port: u16, target_protocol: &str, target_port: u16) -> Rule {
+    Rule {
+        entry_protocol: entry_protocol.to_owned(),
+        entry_port: entry_port.into(),
+        target_protocol: target_protocol.to_owned(),
+        target_port: target_port.into(),
+        certificate_id: String::new(),
+        tls_passthrough: false,
+    }
+}

@@ -1,0 +1,212 @@
+use ccm_sdk::types::ServicePort;
+
+use super::*;
+use crate::asked::tests::{port, service, udp};
+use crate::backends;
+use crate::backends::tests::backend;
+use crate::config::tests::config;
+
+const CERT: (&str, &str) = (names::CERTIFICATE_ID, "c-1");
+const PASS: (&str, &str) = (names::TLS_PASSTHROUGH, "true");
+
+fn built(kind: Kind, annotations: &[(&str, &str)], ports: &[ServicePort]) -> Result<Vec<String>, String> {
+    let mut service = service(annotations);
+    service.ports = ports.to_vec();
+    let asked = Asked::of(&service).map_err(|failure| failure.message)?;
+    let certificate = service.annotation(names::CERTIFICATE_ID);
+    let rules = rules::rules(&asked, kind, certificate).map_err(|problem| problem.message)?;
+    let text = |rule: &Rule| {
+        let tls = match (rule.certificate_id.as_str(), rule.tls_passthrough) {
+            ("", false) => String::new(),
+            ("", true) => " pass".to_owned(),
+            (id, _) => format!(" {id}"),
+        };
+        format!("{} {} {} {}{tls}", rule.entry_protocol, rule.entry_port, rule.target_protocol, rule.target_port)
+    };
+    Ok(rules.iter().map(text).collect())
+}
+
+/// Number, annotations, ports, rules.
+type Case = (u16, Vec<(&'static str, &'static str)>, Vec<ServicePort>, Vec<&'static str>);
+
+#[test]
+fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
+    let p80 = port(80, 30_000);
+    let p443 = port(443, 30_001);
+    let p886 = port(886, 30_002);
+    let both = vec![p80.clone(), p443.clone()];
+    let http = (names::PROTOCOL, "http");
+    let http2 = (names::PROTOCOL, "http2");
+    let tls = (names::TLS_PORTS, "443");
+    let http3 = (names::HTTP3_PORT, "443");
+    let cookies = [(names::STICKY_TYPE, "cookies"), (names::STICKY_NAME, "c"), (names::STICKY_TTL, "300")];
+    let with_cookies = |more: &[(&'static str, &'static str)]| [&cookies[..], more].concat();
+    let secured = ["http 80 http 30000", "https 443 http 30001 c-1"];
+    let cases: Vec<Case> = vec![
+        (82, vec![], vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
+        (83, vec![http], vec![p80.clone()], vec!["http 80 http 30000"]),
+        (84, vec![http2, CERT], vec![p80.clone()], vec!["http2 80 http 30000 c-1"]),
+        (85, vec![http2, PASS], vec![p80.clone()], vec!["http2 80 http2 30000 pass"]),
+        (86, vec![(names::PROTOCOL, "tcp")], vec![p443.clone()], vec!["tcp 443 tcp 30001"]),
+        (87, vec![http], vec![p443.clone()], vec!["http 443 http 30001"]),
+        (88, vec![http, tls, CERT], both.clone(), secured.to_vec()),
+        (89, vec![http, tls, PASS], both.clone(), vec!["http 80 http 30000", "https 443 https 30001 pass"]),
+        (90, vec![CERT], both.clone(), vec!["tcp 80 tcp 30000", "https 443 http 30001 c-1"]),
+        (91, vec![PASS], both.clone(), vec!["tcp 80 tcp 30000", "https 443 https 30001 pass"]),
+        (92, vec![PASS, (names::HTTP2_PORTS, "443")], vec![p443.clone()], vec!["http2 443 http2 30001 pass"]),
+        (
+            93,
+            vec![http, PASS, (names::HTTP2_PORTS, "886")],
+            vec![p80.clone(), p443.clone(), p886.clone()],
+            vec!["http 80 http 30000", "https 443 https 30001 pass", "http2 886 http2 30002 pass"],
+        ),
+        (
+            94,
+            vec![(names::PROTOCOL, "tcp"), (names::HTTP_PORTS, "80"), PASS, (names::HTTP2_PORTS, "886")],
+            vec![port(22, 30_022), p80.clone(), p443.clone(), p886],
+            vec!["tcp 22 tcp 30022", "http 80 http 30000", "https 443 https 30001 pass", "http2 886 http2 30002 pass"],
+        ),
+        (
+            95,
+            vec![http, PASS, (names::HTTP2_PORTS, "443")],
+            vec![p443.clone(), p80.clone()],
+            vec!["http2 443 http2 30001 pass", "http 80 http 30000"],
+        ),
+        (96, cookies.to_vec(), vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
+        (97, with_cookies(&[http]), vec![p80.clone()], vec!["http 80 http 30000"]),
+        (98, with_cookies(&[http, tls, CERT]), both, secured.to_vec()),
+        (104, vec![tls, http3, CERT], vec![p443.clone()], vec!["https 443 http 30001 c-1", "http3 443 http 30001 c-1"]),
+        (
+            105,
+            vec![(names::HTTP2_PORTS, "443"), http3, CERT],
+            vec![p443],
+            vec!["http2 443 http 30001 c-1", "http3 443 http 30001 c-1"],
+        ),
+        (134, vec![http2, CERT], vec![udp(443, 30_001), p80], vec!["udp 443 udp 30001", "http2 80 http 30000 c-1"]),
+    ];
+    for (case, annotations, ports, expected) in cases {
+        let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
+        assert_eq!(built(Kind::Regional, &annotations, &ports), Ok(expected), "do_{case}");
+    }
+}
+
+#[test]
+fn do_100_to_103_106_107_what_does_not_go_together_is_refused() {
+    let ports = [port(80, 30_000), port(443, 30_001), port(8_080, 30_002)];
+    let http3 = (names::HTTP3_PORT, "443");
+    for (case, annotations, words) in [
+        (100, vec![CERT, PASS], "either certificate id should be set or tls pass through enabled, not both"),
+        (101, vec![(names::TLS_PORTS, "443")], "must set certificate id or enable tls pass through"),
+        (102, vec![(names::PROTOCOL, "http2")], "must set certificate id or enable tls pass through"),
+        (
+            103,
+            vec![(names::HTTP_PORTS, "80,8080"), (names::HTTP2_PORTS, "443,8080")],
+            "cannot be shared but found: 8080",
+        ),
+        (103, vec![(names::HTTP_PORTS, "80,80")], "cannot be shared but found: 80"),
+        (106, vec![http3, PASS], "TLS passthrough is not allowed to be used in conjunction with HTTP3"),
+        (107, vec![http3], "certificate ID is required for HTTP3"),
+        (33, vec![(names::HTTP3_PORT, "444"), CERT], "port 444 is no port of the Service"),
+    ] {
+        let message = built(Kind::Regional, &annotations, &ports).expect_err("it cannot be");
+        assert!(message.contains(words), "do_{case}: {message}");
+    }
+    let mut without = port(80, 1);
+    without.node_port = None;
+    assert!(built(Kind::Regional, &[], &[without.clone()]).is_err_and(|message| message.contains("no node port")));
+    assert_eq!(built(Kind::Network, &[], &[without]), Ok(vec!["tcp 80 tcp 80".to_owned()]));
+}
+
+#[test]
+fn do_109_110_rules_of_network_load_balancers_are_about_service_ports() {
+    let ports = [port(80, 30_000), udp(53, 30_000)];
+    let expected = vec!["tcp 80 tcp 80".to_owned(), "udp 53 udp 53".to_owned()];
+    assert_eq!(built(Kind::Network, &[(names::PROTOCOL, "http"), CERT], &ports), Ok(expected));
+}
+
+const DUAL: &[&str] = &["e4", "e6"];
+const V4: &[&str] = &["e4"];
+
+fn decided(annotations: &[(&str, &str)], default: Kind, nodes: Option<&[&[&str]]>) -> Result<String, String> {
+    let config = Config { default_type: default, ..config() };
+    let asked = Asked::of(&service(annotations)).map_err(|failure| failure.message)?;
+    let fixed = Fixed::asked(&asked, &config, "nyc3".to_owned());
+    let chosen = nodes.map(|nodes| {
+        let backends: Vec<_> = (1..).zip(nodes).map(|(id, addresses)| backend(id, addresses)).collect();
+        backends::choose(backends::members(&backends).expect("good IDs").iter(), fixed.kind, fixed.network)
+    });
+    let spec = spec(&Parts { asked: &asked, fixed: &fixed, nodes: chosen.as_ref(), certificate: None });
+    spec.map(|spec| spec.network_stack.to_owned()).map_err(|failure| failure.message)
+}
+
+#[test]
+fn do_143_to_157_the_network_stack() {
+    use Kind::{Network as Nlb, Regional};
+    let internal = (names::NETWORK, "INTERNAL");
+    let dual = (names::NETWORK_STACK, "DUALSTACK");
+    let v4 = (names::NETWORK_STACK, "IPV4");
+    let refused = "network stack configuration error";
+    for (case, annotations, kind, nodes, expected) in [
+        (143, vec![], Nlb, Some(&[DUAL, DUAL][..]), Ok("DUALSTACK")),
+        (144, vec![], Nlb, Some(&[V4, V4]), Ok("IPV4")),
+        (145, vec![], Nlb, Some(&[V4, DUAL]), Ok("IPV4")),
+        (146, vec![], Regional, Some(&[V4]), Ok("DUALSTACK")),
+        (147, vec![v4], Regional, Some(&[DUAL]), Ok("IPV4")),
+        (147, vec![dual], Regional, Some(&[V4]), Ok("DUALSTACK")),
+        (148, vec![v4], Nlb, Some(&[DUAL]), Ok("IPV4")),
+        (149, vec![dual], Nlb, Some(&[DUAL]), Ok("DUALSTACK")),
+        (150, vec![dual], Nlb, Some(&[V4]), Err(refused)),
+        (150, vec![dual], Nlb, Some(&[V4, DUAL]), Err(refused)),
+        (151, vec![internal], Nlb, Some(&[DUAL]), Ok("IPV4")),
+        (151, vec![internal, dual], Regional, Some(&[DUAL]), Err(refused)),
+        (154, vec![internal], Nlb, None, Ok("IPV4")),
+        (154, vec![], Regional, None, Ok("DUALSTACK")),
+        (154, vec![], Nlb, None, Ok("IPV4")),
+        (155, vec![v4], Nlb, None, Ok("IPV4")),
+        (155, vec![dual], Nlb, None, Ok("DUALSTACK")),
+        (156, vec![internal, dual], Nlb, None, Err(refused)),
+    ] {
+        match (decided(&annotations, kind, nodes), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "do_{case}"),
+            (Err(message), Err(words)) => assert!(message.contains(words), "do_{case}: {message}"),
+            (found, expected) => panic!("do_{case}: {found:?}, not {expected:?}"),
+        }
+    }
+    let message = decided(&[dual], Nlb, Some(&[V4, V4, V4, V4])).expect_err("not dual-stack");
+    assert!(message.contains("n1, n2, n3 [+1 more]"), "{message}");
+}
+
+fn balancer(json: &str) -> Balancer {
+    serde_json::from_str(json).expect("a load balancer")
+}
+
+#[test]
+fn an_odd_load_balancer_of_somebody_else_is_read_all_the_same() {
+    let odd = balancer(
+        r#"{"id": "x", "status": "melting", "ip": null, "forwarding_rules": null, "region": null, "health_check": {}, "size_unit": null, "new": [1]}"#,
+    );
+    assert_eq!((odd.status.as_str(), odd.ip.as_str(), odd.forwarding_rules.len()), ("melting", "", 0));
+}
+
+#[test]
+fn what_clients_see_depends_on_what_the_load_balancer_does_to_the_traffic() {
+    let active = r#"{"id": "x", "status": "active", "ip": "203.0.113.7", "ipv6": "2604:a880::7"}"#;
+    assert_eq!(ingress(&balancer(active), None), [Ingress::ip("203.0.113.7"), Ingress::ip("2604:a880::7")]);
+    assert_eq!(ingress(&balancer(active), Some("lb.example.com")), [Ingress::hostname("lb.example.com")]);
+    for more in [r#""enable_proxy_protocol": true"#, r#""forwarding_rules": [{"certificate_id": "c-1"}]"#] {
+        let changed = balancer(&active.replace(r#", "ipv6": "2604:a880::7""#, &format!(", {more}")));
+        assert_eq!(ingress(&changed, None), [Ingress::ip("203.0.113.7").proxied()]);
+    }
+    for json in [active.replace("active", "new"), active.replace("203.0.113.7", "")] {
+        assert_eq!(ingress(&balancer(&json), None), []);
+    }
+}
+
+#[test]
+fn annotations_without_effect_are_named() {
+    let service = service(&[(names::PROXY_PROTOCOL, "true"), CERT, (names::HOSTNAME, "x")]);
+    let fields: Vec<String> = remarks(&service, Kind::Network).into_iter().map(|problem| problem.field).collect();
+    let expected = [names::CERTIFICATE_ID, names::PROXY_PROTOCOL, names::HOSTNAME];
+    assert_eq!(fields, expected.map(|name| format!("metadata.annotations[{name}]")));
+    assert_eq!(remarks(&service, Kind::Regional), []);
+}

@@ -1,0 +1,41 @@
+//! Deletions from before the start, by this controller's last process or by the last leader: a restart must not begin with a
+//! budget that nobody has touched. They are read from the Events that are written for them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::ListParams;
+use tokio::time::Instant;
+
+use super::sync::REPORTER;
+use crate::events::NODE_EVENTS;
+use crate::write_gate::{ApiError, Purpose, WriteGate};
+
+/// Upstream's reason of the Event of each deletion.
+pub(crate) const DELETING: &str = "DeletingNode";
+
+const LIST: Purpose = Purpose { verb: "list", resource: "events" };
+
+/// When which Nodes were deleted within the last `period`, by UID, the oldest first. Confirmed ones are among them: the
+/// Event does not tell.
+///
+/// # Errors
+///
+/// The Events cannot be read.
+pub(crate) async fn deletions(gate: &WriteGate, period: Duration) -> Result<Vec<(Instant, String)>, ApiError> {
+    let api = Api::<Event>::namespaced(gate.client(), NODE_EVENTS);
+    let params = ListParams::default().fields(&format!("reason={DELETING}"));
+    let events = gate.read(LIST, api.list(&params)).await?;
+    let (now, clock) = (Instant::now(), Timestamp::now());
+    let deletion = |event: Event| {
+        let ours = event.reporting_controller.as_deref() == Some(REPORTER) && event.reason.as_deref() == Some(DELETING);
+        // A time that lies ahead is one of a clock that differs: it counts as now.
+        let age = Duration::try_from(clock.duration_since(event.event_time?.0)).unwrap_or_default();
+        (ours && age < period).then_some((now.checked_sub(age)?, event.regarding?.uid?))
+    };
+    let mut deletions: Vec<_> = events.items.into_iter().filter_map(deletion).collect();
+    deletions.sort();
+    Ok(deletions)
+}

@@ -1,0 +1,106 @@
+//! Whose a Service and its load balancer are: nothing that is still wanted is deleted, and nothing is left with a provider
+//! that nobody asks any more.
+
+use ccm_cloud::Severity;
+use k8s_openapi::api::core::v1::Service;
+
+use super::fingerprint::{ENSURED, Record};
+use super::memory::Key;
+use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
+use super::sync::Syncer;
+use crate::queue::Verdict;
+
+/// Whose a Service is, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Nothing,
+    Serve(usize),
+    Cleanup(usize),
+    /// It is this one's, or would be, but a provider that is not configured has its load balancer.
+    Stranded(usize),
+}
+
+/// Who has the load balancer of a Service.
+enum Holder {
+    Nobody,
+    Member(usize),
+    /// A provider that is not configured.
+    Absent,
+}
+
+impl Syncer {
+    /// Whose Service it is, and what is to be done about it.
+    ///
+    /// With a class it is that of the provider that serves the class. Others may use the same finalizer, so a Service whose class
+    /// nobody serves here is not touched, unless it says itself that one of these providers has its load balancer.
+    ///
+    /// Whoever has a load balancer keeps it as long as it serves the class, and else deletes it before anybody makes another one.
+    pub(crate) fn work(&self, key: &Key, service: &Service) -> Work {
+        let by_class = self.by_class(class(service));
+        let is_wanted = is_load_balancer(service) && !is_deleting(service);
+        // The finalizer alone does not say whose it is. Another manager's, of before a migration, has no class: that is ours.
+        let is_ours = is_load_balancer(service) || !self.memory.is_theirs(key, service);
+        match (self.holder(key, service), is_wanted) {
+            (Holder::Member(holder), true) if self.serves(holder, class(service)) => Work::Serve(holder),
+            (Holder::Member(holder), _) => Work::Cleanup(holder),
+            (Holder::Absent, _) => by_class.filter(|_| is_ours).map_or(Work::Nothing, Work::Stranded),
+            (Holder::Nobody, true) => by_class.map_or(Work::Nothing, Work::Serve),
+            (Holder::Nobody, false) => {
+                by_class.filter(|_| is_ours && needs_cleanup(service)).map_or(Work::Nothing, Work::Cleanup)
+            }
+        }
+    }
+
+    fn holder(&self, key: &Key, service: &Service) -> Holder {
+        if let Some(member) = self.memory.holder(key, service) {
+            return Holder::Member(member);
+        }
+        match Record::of(service) {
+            Some(record) => self.by_name(&record.provider).map_or(Holder::Absent, Holder::Member),
+            None => Holder::Nobody,
+        }
+    }
+
+    /// Remembers whether a Service is somebody else's: with another type its class goes, and its finalizer stays until they have
+    /// cleaned up.
+    pub(crate) fn notice(&self, key: &Key) {
+        let Some(service) = self.store.get(key) else { return self.memory.left_by_others(key) };
+        let is_theirs = match is_load_balancer(&service) {
+            true => self.by_class(class(&service)).is_none(),
+            false => has_finalizer(&service) && self.memory.is_theirs(key, &service),
+        };
+        match is_theirs {
+            true => self.memory.left_to_others(key, &service),
+            false => self.memory.left_by_others(key),
+        }
+    }
+
+    fn by_class(&self, class: Option<&str>) -> Option<usize> {
+        (0..self.members.len()).find(|member| self.serves(*member, class))
+    }
+
+    fn serves(&self, member: usize, class: Option<&str>) -> bool {
+        self.members.get(member).is_some_and(|member| match class {
+            Some(class) => member.classes.iter().any(|served| served == class),
+            None => true,
+        })
+    }
+
+    fn by_name(&self, provider: &str) -> Option<usize> {
+        self.members.iter().position(|member| member.provider.descriptor().name == provider)
+    }
+
+    /// Says that nothing is done about a Service as long as a provider is missing.
+    pub(super) async fn stranded(&self, key: &Key, service: &Service) -> Verdict {
+        let provider = Record::of(service).map(|record| record.provider).unwrap_or_default();
+        let message = format!(
+            "Error syncing load balancer: the provider {provider:?} has it and is not configured here: configure that provider, \
+             or delete its load balancer by hand and then remove the annotation {ENSURED}"
+        );
+        if self.is_news(key, &message) {
+            tracing::warn!(provider, "the load balancer of a provider that is not configured is left alone");
+            self.tell(service, Severity::Warning, "SyncLoadBalancerFailed", message).await;
+        }
+        Verdict::Change
+    }
+}

@@ -1,0 +1,237 @@
+//! Whose load balancer it is: nothing is deleted that is still wanted, and nothing is left with a provider that nobody asks any
+//! more.
+
+use ccm_cloud::{Outcome, Reaction};
+use serde_json::json;
+
+use super::*;
+
+const GET: &str = "GET /api/v1/namespaces/default/services/web";
+
+fn cloud(name: &'static str) -> Arc<FakeBalancers> {
+    Arc::new(FakeBalancers { name, ..FakeBalancers::default() })
+}
+
+fn member(cloud: &Arc<FakeBalancers>, classes: &[&str]) -> LoadBalancerMember {
+    let classes = classes.iter().map(ToString::to_string).collect();
+    LoadBalancerMember { provider: Arc::clone(cloud) as _, classes }
+}
+
+/// A process with two providers.
+fn two(api: FakeApi, first: LoadBalancerMember, second: LoadBalancerMember) -> Bench {
+    Bench::serving(api, cloud("unused"), vec![first, second], ServiceSettings::default())
+}
+
+async fn settle(bench: &mut Bench, name: &str) {
+    for _ in 0..5 {
+        match bench.sync(name).await {
+            Verdict::Done => return,
+            Verdict::After(delay) => tokio::time::advance(delay).await,
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("no end");
+}
+
+/// After a new list, a Service that cannot be decoded looks as if it were gone.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_only_the_store_has_lost_keeps_its_load_balancer() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.sync("web").await;
+    let lost = bench.syncer.store.get(&key("web")).unwrap();
+    bench.store.apply_watcher_event(&Event::Delete(Service::clone(&lost)));
+    // It is not known; it is there, with a spec that nobody here can read; it is another one.
+    bench.api.refuse(GET, 503, 1);
+    bench.api.script(GET, |state| {
+        state.edit_service("web", &json!({ "spec": { "ports": "none" } }));
+        None
+    });
+    for _ in 0..2 {
+        let Verdict::After(delay) = bench.syncer.sync(&key("web")).await else { panic!("no second look") };
+        assert_eq!((bench.cloud.count("delete"), bench.cloud.balancers().len()), (0, 1));
+        tokio::time::advance(delay).await;
+    }
+    bench.api.edit_service("web", &json!({ "metadata": { "uid": "another" } }));
+    assert_eq!(bench.syncer.sync(&key("web")).await, Verdict::Done);
+    assert_eq!((bench.cloud.count("delete"), bench.cloud.balancers().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_the_provider_finds_wrong_is_tried_again_when_the_service_changes() {
+    for operation in ["delete", "locks"] {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        bench.sync("web").await;
+        bench.delete("web");
+        let annotations = vec![("fake.io/job-1".into(), Some("4711".into()))];
+        let wrong = Outcome { annotations, ..Outcome::failed(failure(Reaction::Invalid, "no such mode")) };
+        bench.cloud.script(operation, "web", [wrong]);
+        // What was written with the failure is no change of the Service.
+        for _ in 0..3 {
+            assert_eq!(bench.sync("web").await, Verdict::Change, "{operation}");
+        }
+        assert_eq!(bench.cloud.count("delete"), usize::from(operation == "delete"));
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": "right" } } }));
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{operation}");
+        assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
+        let told = bench.reasons().await.iter().filter(|reason| *reason == "DeletingLoadBalancer").count();
+        assert_eq!(told, 1, "{operation}");
+    }
+}
+
+/// Nobody can change a Service that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_predecessor_that_the_provider_finds_wrong_is_tried_again_slowly() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.sync("web").await;
+    bench.api.destroy_service("web");
+    bench.add(service("web").with("/metadata", "uid", json!("another")));
+    bench.cloud.fail("delete", "web", [failure(Reaction::Invalid, "no such mode")]);
+    assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(60)));
+    let events = bench.events().await;
+    assert!(events.last().unwrap().ends_with("no such mode (invalid): tried again slowly"), "{events:?}");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.balancers().keys().collect::<Vec<_>>(), ["web another"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_goes_to_a_class_of_somebody_else_loses_our_load_balancer_first() {
+    for lose_memory in [false, true] {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        bench.sync("web").await;
+        if lose_memory {
+            bench = bench.restart();
+        }
+        // By way of another type, before anybody could look.
+        bench.edit("web", &json!({ "spec": { "loadBalancerClass": "other.io/lb" } }));
+        settle(&mut bench, "web").await;
+        bench.sync("web").await;
+        assert_eq!((bench.cloud.balancers().len(), bench.cloud.count("delete")), (0, 1));
+        assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}));
+        assert_eq!(bench.syncer.memory.len(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_goes_to_the_class_of_another_provider_leaves_nothing_with_the_first_one() {
+    for lose_memory in [false, true] {
+        let (red, blue) = (cloud("red"), cloud("blue"));
+        let members = || (member(&red, &["red.io/lb"]), member(&blue, &["blue.io/lb"]));
+        let (first, second) = members();
+        let mut bench = two(FakeApi::new(), first, second);
+        bench.add(service("web").with("/spec", "loadBalancerClass", json!("red.io/lb")));
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        if lose_memory {
+            let (first, second) = members();
+            bench = two(bench.api, first, second);
+        }
+        bench.edit("web", &json!({ "spec": { "loadBalancerClass": "blue.io/lb" } }));
+        settle(&mut bench, "web").await;
+        assert_eq!((red.balancers().len(), blue.balancers().len()), (0, 1));
+        assert_eq!(red.calls(), ["ensure web: n0 n1", "delete web"]);
+        assert!(bench.json("web")["metadata"]["annotations"][ENSURED].as_str().unwrap().starts_with("v1:blue:"));
+    }
+}
+
+/// Another order of the providers must not move every load balancer of the cluster.
+#[tokio::test(start_paused = true)]
+async fn a_service_without_a_class_stays_with_the_provider_that_has_its_load_balancer() {
+    let (red, blue) = (cloud("red"), cloud("blue"));
+    let mut bench = two(FakeApi::new(), member(&red, &[]), member(&blue, &[]));
+    bench.add(service("web"));
+    bench.sync("web").await;
+    let mut bench = two(bench.api, member(&blue, &[]), member(&red, &[]));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.pass([node("n0")]).await, [Verdict::Done]);
+    assert_eq!(red.take_calls(), ["ensure web: n0 n1", "update web: n0"]);
+    bench.delete("web");
+    bench.sync("web").await;
+    bench.add(service("new"));
+    bench.sync("new").await;
+    assert_eq!((red.calls(), blue.calls()), (vec!["delete web".into()], vec!["ensure new: n0".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_load_balancer_of_a_provider_that_is_not_configured_is_left_alone_and_told() {
+    let changes = [
+        ("wanted", json!({})),
+        ("another type", json!({ "spec": { "type": "ClusterIP" } })),
+        ("deleted", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
+    ];
+    for (what, change) in changes {
+        let mut bench = Bench::start(FakeApi::new(), cloud("oldcloud"), ServiceSettings::default());
+        bench.add(service("web"));
+        bench.sync("web").await;
+        let mut bench = Bench::start(bench.api, cloud("fake"), ServiceSettings::default());
+        bench.edit("web", &change);
+        let before = (bench.json("web"), bench.patches());
+        for _ in 0..3 {
+            assert_eq!(bench.sync("web").await, Verdict::Change, "{what}");
+        }
+        assert_eq!((bench.cloud.calls().len(), (bench.json("web"), bench.patches())), (0, before), "{what}");
+        let events = bench.events().await;
+        let warnings: Vec<_> = events.iter().filter(|event| event.starts_with("Warning")).collect();
+        assert_eq!(
+            warnings,
+            [
+                "Warning SyncLoadBalancerFailed: Error syncing load balancer: the provider \"oldcloud\" has it and is not \
+                 configured here: configure that provider, or delete its load balancer by hand and then remove the annotation \
+                 wasm-ccm.io/ensured"
+            ],
+            "{what}"
+        );
+        // The way out.
+        bench.edit("web", &json!({ "metadata": { "annotations": { ENSURED: null } } }));
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+        assert_eq!(bench.cloud.calls().len(), 1, "{what}");
+    }
+}
+
+/// `kubectl get service a -o yaml`, another name, and what stands in the annotations stays.
+#[tokio::test(start_paused = true)]
+async fn what_was_copied_from_another_service_does_not_lead_to_its_load_balancer() {
+    let rows = [
+        ("ClusterIP", false, vec![]),
+        ("ClusterIP", true, vec!["delete b"]),
+        ("LoadBalancer", false, vec!["ensure b: n0 n1"]),
+    ];
+    let classed = ("LoadBalancer", true, vec!["ensure b: n0 n1"]);
+    for (kind, keeps_finalizer, calls) in rows.into_iter().chain([classed]) {
+        let mut bench = Bench::new();
+        bench.add(service("a"));
+        let ingress = vec![ccm_cloud::Ingress { ip: Some("192.0.2.9".into()), ..Default::default() }];
+        let annotations = vec![("fake.io/id".into(), Some("lb-of-a".into()))];
+        bench.cloud.script("ensure", "a", [Outcome { ingress, annotations, ..Outcome::default() }]);
+        bench.sync("a").await;
+        bench.cloud.take_calls();
+        let mut copy = bench.json("a");
+        assert_eq!(copy["metadata"]["annotations"]["fake.io/id"], "lb-of-a");
+        copy["metadata"]["name"] = json!("b");
+        copy["metadata"]["uid"] = json!("uid-b");
+        copy["spec"]["type"] = json!(kind);
+        copy["status"] = json!({ "loadBalancer": {} });
+        if !keeps_finalizer {
+            copy["metadata"]["finalizers"] = json!([]);
+        }
+        bench.add(Draft(copy));
+        assert_eq!(bench.sync("b").await, Verdict::Done);
+        assert_eq!(bench.cloud.calls(), calls, "{kind} {keeps_finalizer}");
+        if !calls.is_empty() {
+            assert_eq!(
+                bench.cloud.seen().last().unwrap().annotations.get("fake.io/id"),
+                None,
+                "{kind} {keeps_finalizer}"
+            );
+            assert_eq!(
+                bench.json("b")["metadata"]["annotations"]["fake.io/id"],
+                json!(null),
+                "{kind} {keeps_finalizer}"
+            );
+        }
+        assert_eq!(bench.json("a")["metadata"]["annotations"]["fake.io/id"], "lb-of-a");
+    }
+}

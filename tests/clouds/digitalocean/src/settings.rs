@@ -1,0 +1,76 @@
+//! How the cloud behaves.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::quota::Quota;
+
+/// How the cloud behaves. Times are those of its clock, except the latency. As JSON, times are in milliseconds
+/// (`"provisioning-ms": 2000`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long every answer takes, in our time. Default 0.
+    #[serde(with = "milliseconds", rename = "latency-ms")]
+    pub latency: Duration,
+    /// From the creation of a load balancer until it is active. Default 2 s.
+    #[serde(with = "milliseconds", rename = "provisioning-ms")]
+    pub provisioning: Duration,
+    /// New load balancers end as `errored` instead of `active`. Default false.
+    pub provisioning_fails: bool,
+    /// How long a load balancer is locked after a change. Default 0.
+    #[serde(with = "milliseconds", rename = "busy-ms")]
+    pub busy: Duration,
+    /// Whether a locked load balancer, or one that is new, cannot be deleted either. Default false.
+    pub lock_deletes: bool,
+    /// By how much listings are late. Default 0. It may grow; what is already forgotten is not shown again.
+    #[serde(with = "milliseconds", rename = "listing-lag-ms")]
+    pub listing_lag: Duration,
+    /// From a change of a firewall until it is `succeeded`. Default 1 s.
+    #[serde(with = "milliseconds", rename = "firewall-delay-ms")]
+    pub firewall_delay: Duration,
+    /// What each token may ask for.
+    pub quota: Quota,
+    /// Path in front of all endpoints, such as `/proxy/do`. Default none.
+    pub prefix: String,
+    /// Where the links of pages point: not here, as behind a proxy. Default `https://api.digitalocean.com`.
+    pub link_base: String,
+    /// Exchanges that are kept; the oldest go first. Default 20,000.
+    pub kept_exchanges: usize,
+    /// Bytes of each body that are kept. Default 16 KiB.
+    pub kept_body: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            latency: Duration::ZERO,
+            provisioning: Duration::from_secs(2),
+            provisioning_fails: false,
+            busy: Duration::ZERO,
+            lock_deletes: false,
+            listing_lag: Duration::ZERO,
+            firewall_delay: Duration::from_secs(1),
+            quota: Quota::default(),
+            prefix: String::new(),
+            link_base: "https://api.digitalocean.com".to_owned(),
+            kept_exchanges: 20_000,
+            kept_body: 16 << 10,
+        }
+    }
+}
+
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}

@@ -1,0 +1,135 @@
+use std::time::Duration;
+
+use ccm_sim_digitalocean::{Act, Endpoint, Fault, Requests, Settings, When};
+use serde_json::{Value, json};
+
+use crate::client::{Client, balancer, client};
+
+const LIMIT: Duration = Duration::from_secs(10);
+const CREATES: Requests = Requests::Of(Endpoint::CreateBalancer);
+
+/// Status, content type and body of a creation; None: the connection ended.
+async fn create(api: &Client) -> Option<(u16, String, String)> {
+    let response = api.raw("POST", "/v2/load_balancers", Some(&balancer("a"))).await.ok()?;
+    let kind = response.headers().get("content-type").map_or(String::new(), |kind| kind.to_str().unwrap().to_owned());
+    Some((response.status().as_u16(), kind, response.text().await.unwrap()))
+}
+
+#[tokio::test]
+async fn faults_strike_before_or_after_the_effect() {
+    for (when, made) in [(When::Before, 0), (When::After, 1)] {
+        for act in [Act::Status(500), Act::Status(503), Act::TooMany(Some(7)), Act::Html(502), Act::Hangup] {
+            let api = client(|_| ()).await;
+            let planned = api.cloud.plan(Fault::new(CREATES, 1, when, act));
+            let answer = create(&api).await;
+            match act {
+                Act::Hangup => assert_eq!(answer, None),
+                Act::Html(status) => {
+                    let (got, kind, body) = answer.unwrap();
+                    assert_eq!((got, kind.as_str()), (status, "text/html"));
+                    assert!(body.starts_with("<html>"), "{body}");
+                }
+                Act::TooMany(_) => assert_eq!(answer.unwrap().0, 429),
+                Act::Status(status) => {
+                    let (got, _, body) = answer.unwrap();
+                    assert_eq!(got, status);
+                    assert!(body.contains("request_id"), "{body}");
+                }
+                _ => unreachable!(),
+            }
+            assert_eq!(planned.struck(), 1);
+            assert_eq!(api.cloud.balancers().len(), made, "{when:?} {act:?}");
+            assert_eq!(api.cloud.counters().effects, made);
+            let exchange = api.cloud.exchanges().pop().unwrap();
+            assert_eq!((exchange.fault.unwrap().act, exchange.had_effect), (act, made == 1));
+            api.cloud.check().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_are_spoilt_after_the_effect_and_that_is_no_violation() {
+    for act in [Act::Truncated, Act::UnknownEnum, Act::ExtraFields] {
+        let api = client(|_| ()).await;
+        api.cloud.plan(Fault::new(Requests::Writes, 1, When::Before, act));
+        let (status, _, body) = create(&api).await.unwrap();
+        assert_eq!((status, api.cloud.balancers().len()), (202, 1));
+        let read = serde_json::from_str::<Value>(&body);
+        match act {
+            Act::Truncated => assert!(read.is_err(), "{body}"),
+            Act::UnknownEnum => assert_eq!(read.unwrap()["load_balancer"]["status"], "simulated-unknown"),
+            _ => assert!(read.unwrap()["load_balancer"]["region"].get("simulated_extra").is_some(), "{body}"),
+        }
+        api.cloud.check().unwrap();
+        assert_eq!(api.get("/v2/load_balancers").await.0, 200, "only the one");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_before_its_effect_goes_with_its_client_and_after_it_stays() {
+    for (when, made) in [(When::Before, 0), (When::After, 1)] {
+        let api = client(|_| ()).await;
+        let mut planned = api.cloud.plan(Fault::new(CREATES, 1, when, Act::Hold));
+        {
+            let creating = create(&api);
+            tokio::pin!(creating);
+            tokio::select! {
+                answer = &mut creating => panic!("{answer:?}"),
+                reached = planned.reached(LIMIT) => reached.unwrap(),
+            }
+        }
+        // The client is gone; whoever asks now sees what it left.
+        assert_eq!(api.cloud.balancers().len(), made, "{when:?}");
+    }
+    let api = client(|_| ()).await;
+    let mut planned = api.cloud.plan(Fault::new(CREATES, 1, When::Before, Act::Hold));
+    let (answer, ()) = tokio::join!(create(&api), async {
+        planned.reached(LIMIT).await.unwrap();
+        planned.release();
+    });
+    assert_eq!(answer.unwrap().0, 202, "released, it goes on");
+}
+
+#[tokio::test]
+async fn with_every_third_request_failing_the_rest_works() {
+    let api = client(|_| ()).await;
+    let fault = Fault::new(Requests::All, 3, When::After, Act::Status(503));
+    let planned = api.cloud.plan(Fault { every: 3, ..fault });
+    let mut statuses = Vec::new();
+    for _ in 0..7 {
+        statuses.push(api.get("/v2/account").await.0);
+    }
+    assert_eq!(statuses, [200, 200, 503, 200, 200, 503, 200]);
+    assert_eq!(planned.struck(), 2);
+    api.cloud.forget_faults();
+    assert_eq!((api.get("/v2/account").await.0, api.get("/v2/account").await.0), (200, 200));
+    api.cloud.check().unwrap();
+}
+
+#[tokio::test]
+async fn the_log_keeps_as_much_as_it_is_told_and_counts_everything() {
+    let settings = |settings: &mut Settings| {
+        settings.kept_exchanges = 2;
+        settings.kept_body = 5;
+    };
+    let api = client(settings).await;
+    for _ in 0..3 {
+        api.get("/v2/account").await;
+    }
+    let kept = api.cloud.exchanges();
+    assert_eq!(kept.iter().map(|exchange| exchange.number).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!((kept[0].response.as_str(), kept[0].status), (r#"{"acc…"#, Some(200)));
+    assert_eq!(api.cloud.count(Endpoint::Account), 3);
+    api.cloud.reset_counters();
+    assert_eq!((api.cloud.count(Endpoint::Account), api.cloud.exchanges().len()), (0, 0));
+    assert_eq!(json!(api.cloud.counters())["reads"], 0);
+}
+
+#[tokio::test]
+async fn whoever_waits_sees_the_write_that_he_waits_for() {
+    let api = client(|settings| settings.latency = Duration::from_millis(20)).await;
+    let (waited, _) = tokio::join!(api.cloud.until(LIMIT, |cloud| cloud.balancers().len() == 1), create(&api));
+    waited.unwrap();
+    let never = api.cloud.until(Duration::from_millis(1), |_| false).await.unwrap_err().to_string();
+    assert!(never.contains("not as it should be"), "{never}");
+}
