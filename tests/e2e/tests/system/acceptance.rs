@@ -1,5 +1,5 @@
-//! The walk-through of the Cloudlycke reference, section 4, on path C: kwok plays the kubelets. need a
-//! real kubelet or a later controller.
+//! The walk-through of the Cloudlycke reference, section 4, on path C: kwok plays the kubelets. need a real
+//! kubelet; Services are in `walkthrough`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::look::nodes;
 use crate::service_look::{
-    ID, assert_one_each, await_served, await_service, balancing, change, cloud, delete, has_finalizer, ips, is_bare,
-    is_served, owned, serve, services, the, two_nodes,
+    ID, assert_one_each, await_reason, await_served, await_service, balancing, change, cloud, delete, has_finalizer,
+    ips, is_bare, is_served, owned, serve, services, the, two_nodes,
 };
 use crate::stage::{Actor, LIMIT, Stage};
 
@@ -199,5 +199,43 @@ async fn a_process_that_is_killed_at_any_write_to_a_service_leaves_one_load_bala
     await_absent(&services(client), waits, LIMIT).await.unwrap();
     assert!(is_bare(&the(client, stays).await));
     assert_eq!((cloud.balancers().len(), made_for(&cloud).len()), (0, made.len()));
+    host.end().await;
+}
+
+/// The cloud has the change, and the Service does not ask for it any more. What it was written down for says so: nobody is asked
+/// how things stand.
+#[tokio::test]
+async fn a_change_that_its_owner_takes_back_after_a_crash_is_taken_back_in_the_cloud_too() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    two_nodes(client).await;
+    let cloud = cloud(Duration::ZERO).await;
+    let no_survey = ["--service-survey-timeout=0s"];
+    let mut host = balancing(&stage, &cloud, &no_survey);
+    let port = |port: u16| json!({ "spec": { "ports": [{ "port": port }] } });
+    let port_of = |service: &Service| owned(&cloud, service)[0].spec.ports[0]["port"].clone();
+    for (name, act) in [("failed", Act::Answer(500)), ("crashed", Act::Hold)] {
+        serve(client, name, json!({})).await;
+        let service = await_served(client, name).await;
+        let mut last = cloud.plan(Fault { of: Requests::Of(Kind::Replace), nth: 1, when: When::After, act });
+        if act != Act::Hold {
+            // The next try, which would see that all is well, gets nowhere.
+            last = cloud.plan(Fault { of: Requests::Of(Kind::Get), nth: 2, when: When::Before, act: Act::Hold });
+        }
+        change(client, name, &port(443)).await;
+        last.reached(LIMIT).await.unwrap();
+        if act != Act::Hold {
+            await_reason(client, name, "CloudFailed").await;
+        }
+        kill(host).await;
+        last.over(LIMIT).await.unwrap();
+        assert_eq!(port_of(&service), 443, "{name}");
+        change(client, name, &port(80)).await;
+        host = balancing(&stage, &cloud, &no_survey);
+        let back = |all: &[Balancer]| all.iter().all(|one| one.spec.ports[0]["port"] == 80);
+        cloud.await_balancers(LIMIT, back).await.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        await_served(client, name).await;
+    }
+    assert_one_each(client, &cloud).await;
     host.end().await;
 }
