@@ -47,6 +47,46 @@ impl Provider {
     }
 }
 
+/// How much of a load balancer is brought to what its Service asks for.
+#[derive(Clone, Copy)]
+enum Extent {
+    Everything,
+    Backends,
+}
+
+impl Provider {
+    async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
+        let function = match extent {
+            Extent::Everything => "load-balancers.ensure",
+            Extent::Backends => "load-balancers.update-backends",
+        };
+        let exports = match self.balancers() {
+            Ok(exports) => exports,
+            Err(failure) => return Outcome::failed(failure),
+        };
+        let subject = writing(&service);
+        let declared = &self.descriptor.annotations;
+        let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            function,
+            subject,
+            move |store, instance| {
+                Box::pin(async move {
+                    let exports = exports.load(&mut *store, instance)?;
+                    match extent {
+                        Extent::Everything => exports.call_ensure(store, &service, &backends).await,
+                        Extent::Backends => exports.call_update_backends(store, &service, &backends).await,
+                    }
+                })
+            },
+            |given| outcome::complaint(given, declared, Place::Needed),
+        );
+        ended(function, answer.await)
+    }
+}
+
 impl LoadBalancers for Provider {
     fn descriptor(&self) -> Arc<Descriptor> {
         Arc::clone(&self.descriptor)
@@ -124,55 +164,11 @@ impl LoadBalancers for Provider {
     }
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
-        const FUNCTION: &str = "load-balancers.ensure";
-        Box::pin(async move {
-            let exports = match self.balancers() {
-                Ok(exports) => exports,
-                Err(failure) => return Outcome::failed(failure),
-            };
-            let subject = writing(&service);
-            let declared = &self.descriptor.annotations;
-            let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
-            let answer = call(
-                &self.settings,
-                &self.code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move {
-                        exports.load(&mut *store, instance)?.call_ensure(store, &service, &backends).await
-                    })
-                },
-                |given| outcome::complaint(given, declared, Place::Needed),
-            );
-            ended(FUNCTION, answer.await)
-        })
+        Box::pin(self.bring(Extent::Everything, service, backends))
     }
 
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
-        const FUNCTION: &str = "load-balancers.update-backends";
-        Box::pin(async move {
-            let exports = match self.balancers() {
-                Ok(exports) => exports,
-                Err(failure) => return Outcome::failed(failure),
-            };
-            let subject = writing(&service);
-            let declared = &self.descriptor.annotations;
-            let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
-            let answer = call(
-                &self.settings,
-                &self.code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move {
-                        exports.load(&mut *store, instance)?.call_update_backends(store, &service, &backends).await
-                    })
-                },
-                |given| outcome::complaint(given, declared, Place::Needed),
-            );
-            ended(FUNCTION, answer.await)
-        })
+        Box::pin(self.bring(Extent::Backends, service, backends))
     }
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
