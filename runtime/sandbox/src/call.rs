@@ -11,6 +11,7 @@ use ccm_egress::call::CallScope;
 use ccm_egress::log::CallLog;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
@@ -246,14 +247,17 @@ fn on_tick(mut store: StoreContextMut<'_, CallState>) -> UpdateDeadline {
         state.out_of_cpu = true;
         return UpdateDeadline::Interrupt;
     }
+    // A waker that is called at once would put the call back before the runtime has looked at its timers and sockets, which it
+    // does only every so many turns: of 10 ms each, when guests compute on all of its threads. tokio's own yield looks first.
     if state.turn.held.lock().is_some() {
-        return UpdateDeadline::Yield(1);
+        return UpdateDeadline::YieldCustom(1, Box::pin(yield_now()));
     }
     let turns = Arc::clone(&state.turn.turns);
     let held = Arc::clone(&state.turn.held);
     UpdateDeadline::YieldCustom(
         1,
         Box::pin(async move {
+            yield_now().await;
             // An error means that the semaphore is closed, which nobody does.
             if let Ok(turn) = turns.acquire_owned().await {
                 *held.lock() = Some(turn);
