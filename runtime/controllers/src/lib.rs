@@ -11,6 +11,7 @@
 
 mod cluster;
 mod events;
+mod in_log;
 mod metrics;
 mod node;
 mod node_lifecycle;

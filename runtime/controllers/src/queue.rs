@@ -15,7 +15,6 @@
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Display;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::in_log::InLog;
 use crate::metrics::QueueMeters;
 
 /// How often it is looked at what is being worked on, as upstream.
@@ -114,7 +114,7 @@ pub(crate) async fn run<K, R, F>(
     shutdown: CancellationToken,
 ) -> Result<(), GivenUp>
 where
-    K: Clone + Eq + Hash + Display + Send + 'static,
+    K: Clone + Eq + Hash + InLog + Send + 'static,
     R: Fn(K) -> F,
     F: Future<Output = Verdict> + Send + 'static,
 {
@@ -154,7 +154,7 @@ where
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => queue.due(),
         };
         if let Some(key) = ready {
-            let span = tracing::info_span!("reconcile", queue = queue.meters.name, object = %key);
+            let span = tracing::info_span!("reconcile", queue = queue.meters.name, object = %key.in_log());
             let work = reconcile(key.clone());
             let max_run = settings.max_run;
             let task = tasks.spawn(async move { tokio::time::timeout(max_run, work).await }.instrument(span));
@@ -182,17 +182,17 @@ where
 
 type Ended = Result<(Id, Result<Verdict, tokio::time::error::Elapsed>), JoinError>;
 
-fn verdict(ended: Ended, key: &impl Display, meters: &QueueMeters) -> Verdict {
+fn verdict(ended: Ended, key: &impl InLog, meters: &QueueMeters) -> Verdict {
     let queue = meters.name;
     match ended {
         Ok((_, Ok(verdict))) => verdict,
         Ok((_, Err(_elapsed))) => {
-            tracing::error!(queue, object = %key, "a reconcile had no end and was dropped");
+            tracing::error!(queue, object = %key.in_log(), "a reconcile had no end and was dropped");
             Verdict::Backoff
         }
         Err(error) => {
             meters.panics.inc();
-            tracing::error!(queue, object = %key, %error, "a reconcile panicked: this is a defect, please report it");
+            tracing::error!(queue, object = %key.in_log(), %error, "a reconcile panicked: this is a defect, please report it");
             Verdict::Backoff
         }
     }

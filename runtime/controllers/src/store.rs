@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::in_log::InLog as _;
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
 
 /// Objects per page of a list. A Node with its images decodes to about 30 KiB, so a page stays below 8 MiB.
@@ -329,7 +330,7 @@ where
             }
             Ok(mut object) => {
                 if self.undecodable.remove(&key) {
-                    tracing::info!(object = %key, "object can be decoded again");
+                    tracing::info!(object = %key.in_log(), "object can be decoded again");
                 }
                 object.trim();
                 Some(object)
@@ -337,7 +338,7 @@ where
             Err(error) => {
                 self.meters.undecodable.inc();
                 if self.undecodable.insert(key.clone()) {
-                    tracing::error!(object = %key, %error, "object cannot be decoded and is left out");
+                    tracing::error!(object = %key.in_log(), %error, "object cannot be decoded and is left out");
                 }
                 None
             }

@@ -19,6 +19,12 @@ struct Desk {
     start: Instant,
 }
 
+impl InLog for String {
+    fn in_log(&self) -> String {
+        self.clone()
+    }
+}
+
 impl Desk {
     fn new(work: Duration, verdicts: impl IntoIterator<Item = Verdict>) -> Arc<Self> {
         Arc::new(Self {

@@ -19,6 +19,7 @@ use super::predicates::has_finalizer;
 use super::sync::{Job, Step, Syncer};
 use super::view::as_stored;
 use super::wake::key;
+use crate::in_log::InLog as _;
 
 /// Most indexes of backends in one survey, 4 bytes each, so that many Services times many Nodes stay a few megabytes.
 const MAX_INDEXES: usize = 1 << 20;
@@ -117,7 +118,7 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
         Ok(Some(found)) if as_stored(&found) != told => Standing::InStep(found),
         Ok(Some(_)) => return Some(false),
         Err(failure) => {
-            tracing::debug!(object = %key, %failure, "not known how the load balancer stands");
+            tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
             return None;
         }
     };
@@ -162,7 +163,7 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
         };
         for ((key, job), standing) in some.into_iter().zip(standings) {
             if let Standing::Unknown(failure) = &standing {
-                tracing::debug!(object = %key, %failure, "not known how the load balancer stands");
+                tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
                 continue;
             }
             syncer.memory.with(&key, |entry| entry.standing = Some((job.target, standing)));
