@@ -132,10 +132,10 @@ pub(super) fn read(root: &mut Section<'_>, mode: Mode) -> Machines {
     for (path, machine) in root.sections("instances", machine).unwrap_or_default() {
         let Some(machine) = machine else { continue };
         if machines.named(&machine.name).is_some() {
-            root.wrong(&format!("{path}.name"), &format!("{} is listed twice", quoted(&machine.name)));
+            root.wrong(&format!("{path}.name"), format!("{} is listed twice", quoted(&machine.name)));
         } else if let Some(other) = machines.with_id(&machine.provider_id) {
             let message = format!("{} is the machine of {} already", machine.provider_id, quoted(&other.name));
-            root.wrong(&format!("{path}.id"), &message);
+            root.wrong(&format!("{path}.id"), message);
         } else {
             machines.add(machine);
         }
@@ -197,7 +197,7 @@ fn address(section: &mut Section<'_>) -> Option<Address> {
     let address = Address { kind: kind?, value: value? };
     let is_ip = matches!(address.kind, AddressType::InternalIp | AddressType::ExternalIp);
     if is_ip && address.value.parse::<IpAddr>().is_err() {
-        section.wrong("address", &format!("must be an IP address, not {}", quoted(&address.value)));
+        section.wrong("address", format!("must be an IP address, not {}", quoted(&address.value)));
         return None;
     }
     Some(address)

@@ -102,7 +102,7 @@ fn overlaps<'a>(section: &mut Section<'_>, pools: impl Iterator<Item = &'a (Stri
     for named in pools {
         let (path, pool) = named;
         if let Some((other, _)) = before.iter().find(|(_, other)| pool.overlaps(other)) {
-            section.wrong(path, &format!("overlaps with {other}"));
+            section.wrong(path, format!("overlaps with {other}"));
         }
         before.push(named);
     }

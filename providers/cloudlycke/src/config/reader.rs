@@ -34,7 +34,7 @@ impl<'p> Section<'p> {
         match value {
             Value::Null => {}
             Value::Mapping(entries) => whole.entries = entries,
-            other => whole.wrong("", &format!("must be a mapping, not {}", other.kind())),
+            other => whole.wrong("", format!("must be a mapping, not {}", other.kind())),
         }
         whole
     }
@@ -47,7 +47,7 @@ impl<'p> Section<'p> {
             message.push_str(key);
         }
         for (key, _) in std::mem::take(&mut self.entries) {
-            self.wrong(&key, &message);
+            self.wrong(&key, message.clone());
         }
     }
 
@@ -66,7 +66,7 @@ impl<'p> Section<'p> {
         match parse(&self.text(key)?) {
             Ok(value) => Some(value),
             Err(message) => {
-                self.wrong(key, &message);
+                self.wrong(key, message);
                 None
             }
         }
@@ -80,7 +80,7 @@ impl<'p> Section<'p> {
 
     fn require(&mut self, key: &'static str) {
         if !self.entries.iter().any(|(name, value)| name == key && !value.is_null()) {
-            self.wrong(key, "is missing");
+            self.wrong(key, "is missing".to_owned());
         }
     }
 
@@ -109,9 +109,9 @@ impl<'p> Section<'p> {
             match value {
                 Value::Text(text) => match parse(&text) {
                     Ok(value) => parsed.push((path, value)),
-                    Err(message) => self.wrong(&path, &message),
+                    Err(message) => self.wrong(&path, message),
                 },
-                other => self.wrong(&path, &format!("must be a text, not {}", other.kind())),
+                other => self.wrong(&path, format!("must be a text, not {}", other.kind())),
             }
         }
         Some(parsed)
@@ -173,7 +173,7 @@ impl<'p> Section<'p> {
     }
 
     /// What is under the key will be refused.
-    pub(super) fn wrong(&mut self, key: &str, message: &str) {
+    pub(super) fn wrong(&mut self, key: &str, message: String) {
         self.problems.push(Problem::fatal(self.field(key), message));
     }
 
@@ -183,7 +183,7 @@ impl<'p> Section<'p> {
     }
 
     fn mistyped<T>(&mut self, key: &str, expected: &str, found: &Value) -> Option<T> {
-        self.wrong(key, &format!("must be {expected}, not {}", found.kind()));
+        self.wrong(key, format!("must be {expected}, not {}", found.kind()));
         None
     }
 
