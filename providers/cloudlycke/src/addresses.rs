@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ccm_sdk::quoted;
 use ccm_sdk::types::{Address, AddressType, Failure, Node};
 
 /// Written by the kubelet from its `--node-ip`.
@@ -27,10 +28,13 @@ pub(crate) fn addresses(node: &Node, external_from_internal: bool) -> Result<Vec
     }
     let kinds =
         [(AddressType::InternalIp, internal), (AddressType::ExternalIp, external), (AddressType::Hostname, hostname)];
-    Ok(kinds
-        .into_iter()
-        .flat_map(|(kind, values)| values.into_iter().map(move |value| Address { kind, value }))
-        .collect())
+    let mut addresses = vec![];
+    for (kind, values) in kinds {
+        for value in values {
+            addresses.push(Address { kind, value });
+        }
+    }
+    Ok(addresses)
 }
 
 fn existing(node: &Node, kind: AddressType) -> Vec<String> {
@@ -42,11 +46,13 @@ fn provided(node: &Node) -> Result<Vec<String>, Failure> {
     let Some((_, list)) = node.annotations.iter().find(|(name, _)| name == PROVIDED_NODE_IP) else {
         return Ok(vec![]);
     };
-    list.split(',')
-        .map(str::trim)
-        .map(|text| match text.parse::<IpAddr>() {
-            Ok(ip) => Ok(ip.to_string()),
-            Err(_) => Err(Failure::invalid(format!("{text:?} is not an IP address")).annotation(PROVIDED_NODE_IP)),
-        })
-        .collect()
+    let mut addresses = vec![];
+    for text in list.split(',').map(str::trim) {
+        let Ok(ip) = text.parse::<IpAddr>() else {
+            let message = format!("{} is not an IP address", quoted(text));
+            return Err(Failure::invalid(message).annotation(PROVIDED_NODE_IP));
+        };
+        addresses.push(ip.to_string());
+    }
+    Ok(addresses)
 }

@@ -18,6 +18,7 @@ mod wanted;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ccm_sdk::duration;
 use ccm_sdk::load_balancers::Outcome;
 use ccm_sdk::types::{AddressType, Backend, Failure, Ingress, Problem, Reaction, Service};
 
@@ -114,7 +115,8 @@ impl Balancers<'_> {
     fn try_ensure(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
         simulated(service)?;
         let wanted = Wanted::of(self.config, service)?;
-        let members = members(backends);
+        let backends: Vec<_> = backends.iter().collect();
+        let members = members(&backends);
         let known = self.known(service, members.clone());
         if known.is_none() {
             self.wait(service, &wanted, done)?;
@@ -122,7 +124,7 @@ impl Balancers<'_> {
         self.forget_namesake(service, done);
         let ips = match wanted.mode {
             Mode::Pool => self.allocate(service, &wanted, known.as_ref(), done)?,
-            Mode::Nodes => node_addresses(backends, &wanted)?,
+            Mode::Nodes => node_addresses(&backends, &wanted)?,
             Mode::Hostname => vec![],
         };
         let next = Record { ips, pooled: wanted.mode == Mode::Pool, hostname: wanted.hostname, members };
@@ -140,7 +142,8 @@ impl Balancers<'_> {
     fn try_update(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
         simulated(service)?;
         let wanted = Wanted::of(self.config, service)?;
-        let members = members(backends);
+        let backends: Vec<_> = backends.iter().collect();
+        let members = members(&backends);
         let Some(known) = self.known(service, members.clone()) else {
             if service.annotation(LB_READY_AT).is_some() {
                 self.wait(service, &wanted, done)?;
@@ -151,11 +154,11 @@ impl Balancers<'_> {
         if let Some(taken) = known.held().iter().find_map(|ip| self.taken(*ip, service)) {
             return Err(Failure::conflict(taken));
         }
-        let ips = match (wanted.mode, known.pooled) {
-            (Mode::Nodes, false) => node_addresses(backends, &wanted)?,
-            _ => known.ips.clone(),
-        };
-        let next = Record { ips, members, ..known.clone() };
+        let mut next = known.clone();
+        next.members = members;
+        if wanted.mode == Mode::Nodes && !known.pooled {
+            next.ips = node_addresses(&backends, &wanted)?;
+        }
         self.settle(service, Some(&known), &next, done);
         Ok(())
     }
@@ -222,9 +225,9 @@ impl Balancers<'_> {
         }
         if noted != Some(ready) {
             let outcome = std::mem::replace(&mut done.outcome, Outcome::gone());
-            done.outcome = outcome.annotate(LB_READY_AT, ready.as_millis().to_string());
+            done.outcome = outcome.annotate(LB_READY_AT, duration::millis(ready).to_string());
         }
-        let seconds = left.as_millis().div_ceil(1_000);
+        let seconds = left.as_secs() + u64::from(left.subsec_millis() > 0);
         Err(Failure::pending(format!("provisioning, ready in {seconds} s")).after(left.min(MAX_LOOK)))
     }
 
@@ -261,8 +264,8 @@ impl Balancers<'_> {
         }
         let old: &[String] = known.map_or(&[], |record| &record.members);
         done.members = next.members.len();
-        done.added = next.members.iter().filter(|name| old.binary_search(name).is_err()).cloned().collect();
-        done.removed = old.iter().filter(|name| next.members.binary_search(name).is_err()).cloned().collect();
+        done.added = without(&next.members, old);
+        done.removed = without(old, &next.members);
         for (names, what) in [(&done.added, "members added"), (&done.removed, "members removed")] {
             if !names.is_empty() {
                 done.outcome.changes.push(format!("{what}: {}", names.join(", ")));
@@ -284,8 +287,14 @@ fn addresses(service: &Service) -> impl Iterator<Item = IpAddr> {
 }
 
 /// Names of the Nodes, sorted, each once.
-fn members(backends: &[Backend]) -> Vec<String> {
+fn members(backends: &[&Backend]) -> Vec<String> {
     sorted(backends.iter().map(|backend| backend.name.clone()))
+}
+
+/// Those of `names` that are not among `others`, which are sorted.
+#[inline(never)]
+fn without(names: &[String], others: &[String]) -> Vec<String> {
+    names.iter().filter(|name| others.binary_search(name).is_err()).cloned().collect()
 }
 
 /// In order, each once. The thousands that there may be come mostly in order, and a real sort would be 5 KB for each type.
@@ -300,7 +309,7 @@ fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// The Nodes' internal addresses of the families that are asked for, sorted, each once.
-fn node_addresses(backends: &[Backend], wanted: &Wanted) -> Result<Vec<IpAddr>, Failure> {
+fn node_addresses(backends: &[&Backend], wanted: &Wanted) -> Result<Vec<IpAddr>, Failure> {
     let internal = backends.iter().flat_map(|backend| backend.addresses_of(AddressType::InternalIp));
     let ips = internal.filter_map(|text| text.parse().ok()).filter(|ip| wanted.families.contains(&family_of(*ip)));
     let ips = sorted(ips);

@@ -25,14 +25,14 @@ mod network;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod value;
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Node, Problem};
 
-pub(crate) use self::machine::{Machine, State};
+pub(crate) use self::machine::{Machine, Machines, State};
 pub(crate) use self::network::{BalancerMode, LoadBalancers};
 use self::reader::Section;
 pub(crate) use self::reader::choice;
@@ -74,19 +74,17 @@ pub(crate) struct Config {
     pub(crate) adopt_foreign: bool,
     /// A Node without external address has its internal one as such.
     pub(crate) report_external_ip: bool,
-    /// By name of their Node.
-    pub(crate) machines: BTreeMap<String, Machine>,
+    /// That the operator listed, and those of the demonstration.
+    pub(crate) machines: Machines,
     /// How load balancers come about.
     pub(crate) load_balancers: LoadBalancers,
-    /// Names by provider ID.
-    names: BTreeMap<String, String>,
 }
 
 impl Config {
     /// The machine behind the Node: the one with its provider ID, else the one with its name.
     pub(crate) fn machine(&self, node: &Node) -> Option<&Machine> {
-        let by_id = node.provider_id.as_ref().and_then(|id| self.names.get(id));
-        self.machines.get(by_id.unwrap_or(&node.name))
+        let by_id = node.provider_id.as_ref().and_then(|id| self.machines.with_id(id));
+        by_id.or_else(|| self.machines.named(&node.name))
     }
 }
 
@@ -117,7 +115,9 @@ impl Reading {
 /// Reads the file, which arrives as JSON.
 pub(crate) fn read(text: Option<&str>) -> Reading {
     let mut problems = vec![];
-    let config = reader::read(FILE, text, &mut problems, sections);
+    let mut root = Section::whole(FILE, text, &mut problems);
+    let config = sections(&mut root);
+    root.finish();
     Reading { config, problems }
 }
 
@@ -131,7 +131,7 @@ fn sections(root: &mut Section<'_>) -> Config {
     let strict = root.flag("strict").unwrap_or(false);
     let adopt_foreign = root.flag("adoptForeign").unwrap_or(false);
     let report_external_ip = root.flag("reportExternalIP").unwrap_or(true);
-    let (machines, names) = machine::read(root, mode);
+    let machines = machine::read(root, mode);
     let load_balancers = network::load_balancers(root);
     network::routes(root);
     if root.text("clusterName").is_some() {
@@ -140,7 +140,7 @@ fn sections(root: &mut Section<'_>) -> Config {
             "has no effect: the cluster's name is what the host was given with `--cluster-name`",
         );
     }
-    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers, names }
+    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
+use ccm_sdk::quoted;
+
 /// Longest value that the API server takes, in bytes.
 const MAX_LENGTH: usize = 63;
 
@@ -29,8 +31,9 @@ impl FromStr for LabelValue {
             && ends.iter().flatten().all(u8::is_ascii_alphanumeric);
         is_valid.then(|| Self(text.to_owned())).ok_or_else(|| {
             format!(
-                "{text:?} cannot be a label's value: at most {MAX_LENGTH} letters, digits, `-`, `_` and `.`, the first and \
-                 the last a letter or digit"
+                "{} cannot be a label's value: at most {MAX_LENGTH} letters, digits, `-`, `_` and `.`, the first and \
+                 the last a letter or digit",
+                quoted(text)
             )
         })
     }

@@ -87,7 +87,7 @@ fn log_answers(nodes: &[Node], need: Need, answers: &[Answer]) {
         Need::Existence => "existence",
         Need::Proof => "proof",
     };
-    let count = |decision: &str| answers.iter().filter(|answer| answer.decision() == decision).count();
+    let count = |decision| count(answers, decision);
     log::debug(
         "machines looked up",
         &[
@@ -115,10 +115,16 @@ fn log_answers(nodes: &[Node], need: Need, answers: &[Answer]) {
     }
 }
 
+#[inline(never)]
+fn count(answers: &[Answer], decision: &str) -> usize {
+    answers.iter().filter(|answer| answer.decision() == decision).count()
+}
+
 /// In a large cluster the one machine that does not run must not be lost among thousands that do.
 fn most_telling<'a>(nodes: &'a [Node], answers: &'a [Answer]) -> Vec<(&'a Node, &'a Answer)> {
-    let mut pairs: Vec<_> = nodes.iter().zip(answers).collect();
-    pairs.sort_by_key(|(_, answer)| answer.decision() == "running");
+    let (running, mut pairs): (Vec<_>, Vec<_>) =
+        nodes.iter().zip(answers).partition(|(_, answer)| answer.decision() == "running");
+    pairs.extend(running);
     pairs.truncate(MAX_NODE_LINES);
     pairs
 }

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ccm_sdk::quoted;
+
 /// A network in CIDR notation, its address the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cidr {
@@ -16,8 +18,10 @@ pub(crate) struct Cidr {
 
 impl Cidr {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text:?} is not a network in CIDR notation; `203.0.113.0/24` or `2001:db8::/120` would be");
+        let wrong = || {
+            let text = quoted(text);
+            format!("{text} is not a network in CIDR notation; `203.0.113.0/24` or `2001:db8::/120` would be")
+        };
         let (ip, prefix) = text.split_once('/').ok_or_else(wrong)?;
         let ip: IpAddr = ip.parse().map_err(|_no_ip| wrong())?;
         let (bits, width) = bits(ip);
@@ -25,7 +29,8 @@ impl Cidr {
         let prefix: u8 = prefix.parse().ok().filter(|prefix| is_number && *prefix <= width).ok_or_else(wrong)?;
         let mask = 1_u128.checked_shl(u32::from(width - prefix)).map_or(u128::MAX, |size| size - 1);
         if bits & mask != 0 {
-            return Err(format!("{text:?} has bits set behind its prefix of {prefix}: its first address is not {ip}"));
+            let text = quoted(text);
+            return Err(format!("{text} has bits set behind its prefix of {prefix}: its first address is not {ip}"));
         }
         Ok(Self { first: bits, last: bits | mask, width, prefix })
     }

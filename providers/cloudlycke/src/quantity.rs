@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use ccm_sdk::quoted;
+
 const NANO: u128 = 1_000_000_000;
 
 /// A quantity that is not negative, exact to a billionth as in Kubernetes.
@@ -24,21 +26,29 @@ impl FromStr for Quantity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse(text).ok_or_else(|| format!("{text:?} is not a quantity; `1500m` or `2Gi` would be"))
+        parse(text).ok_or_else(|| format!("{} is not a quantity; `1500m` or `2Gi` would be", quoted(text)))
     }
 }
 
+#[inline(never)]
 fn parse(text: &str) -> Option<Quantity> {
     let suffix_at = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
-    let (number, suffix) = text.split_at(suffix_at);
+    let (number, suffix) = text.split_at_checked(suffix_at)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
     let (factor, divisor) = scale(suffix)?;
-    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
-    let divisor = divisor.checked_mul(power(10, fraction.len())?)?;
-    Some(Quantity { nanos: digits.checked_mul(factor)?.checked_mul(NANO)?.div_ceil(divisor) })
+    let mut digits = [whole, fraction].into_iter().flat_map(str::bytes);
+    let digits = digits.try_fold(0, |number, digit| times(number, 10)?.checked_add((digit - b'0').into()))?;
+    let divisor = times(divisor, power(10, fraction.len())?)?;
+    Some(Quantity { nanos: times(times(digits, factor)?, NANO)?.div_ceil(divisor) })
+}
+
+/// WebAssembly has no such multiplication: it is a page of code wherever it is inlined.
+#[inline(never)]
+fn times(a: u128, b: u128) -> Option<u128> {
+    a.checked_mul(b)
 }
 
 /// What the suffix multiplies by and divides by.
@@ -47,22 +57,22 @@ fn scale(suffix: &str) -> Option<(u128, u128)> {
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let position = |names: &[&str]| names.iter().position(|name| *name == suffix);
-    if let Some(thousands) = position(&DECIMAL) {
-        return Some((power(1_000, thousands)?, 1));
-    }
-    if let Some(index) = position(&BINARY) {
-        return Some((power(1_024, index + 1)?, 1));
-    }
-    if let Some(index) = position(&SMALL) {
-        return Some((1, power(1_000, index + 1)?));
-    }
-    let exponent: i8 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    let size = power(10, exponent.unsigned_abs().into())?;
-    Some(if exponent < 0 { (1, size) } else { (size, 1) })
+    let (base, exponent, is_divisor) = if let Some(thousands) = position(&DECIMAL) {
+        (1_000, thousands, false)
+    } else if let Some(index) = position(&BINARY) {
+        (1_024, index + 1, false)
+    } else if let Some(index) = position(&SMALL) {
+        (1_000, index + 1, true)
+    } else {
+        let exponent: i8 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+        (10, exponent.unsigned_abs().into(), exponent < 0)
+    };
+    let size = power(base, exponent)?;
+    Some(if is_divisor { (1, size) } else { (size, 1) })
 }
 
 fn power(base: u128, exponent: usize) -> Option<u128> {
-    base.checked_pow(u32::try_from(exponent).ok()?)
+    (0..exponent).try_fold(1, |product, _| times(product, base))
 }
 
 #[cfg(test)]

@@ -46,12 +46,13 @@ fn balancers(config: &Config) -> Balancers<'_> {
     Balancers { config: &config.load_balancers, state: State(&Cache), now: clock::since_epoch() }
 }
 
-/// Makes a change, and tells of it.
+/// Makes a change, and tells of it. Once for all three changes, not once for each.
+#[inline(never)]
 fn change(
     method: &str,
     service: &Service,
     config: Result<Config, Failure>,
-    work: impl FnOnce(&Balancers<'_>) -> Done,
+    work: &dyn Fn(&Balancers<'_>) -> Done,
 ) -> Outcome {
     let done = match config {
         Ok(config) => work(&balancers(&config)),
@@ -93,11 +94,12 @@ fn port(port: &ServicePort) -> String {
 }
 
 fn place(place: &Ingress) -> String {
-    let parts: Vec<_> = [&place.ip, &place.hostname].into_iter().flatten().map(String::as_str).collect();
+    let parts: Vec<_> = [&place.ip, &place.hostname].into_iter().flatten().cloned().collect();
     parts.join("=")
 }
 
 /// The line about a call that changes nothing.
+#[inline(never)]
 fn looked(method: &str, service: &Service, decision: &dyn Display) {
     log::debug("load balancer", &[("method", &method), ("service", &service.full_name()), ("decision", decision)]);
 }
@@ -128,16 +130,16 @@ impl load_balancers::Guest for Cloudlycke {
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
-        change("load-balancers.ensure", &service, config(), |balancers| balancers.ensure(&service, &backends))
+        change("load-balancers.ensure", &service, config(), &|balancers| balancers.ensure(&service, &backends))
     }
 
     fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
-        change("load-balancers.update-backends", &service, config(), |balancers| balancers.update(&service, &backends))
+        change("load-balancers.update-backends", &service, config(), &|balancers| balancers.update(&service, &backends))
     }
 
     /// Also under a configuration that is wrong, or that has no load balancers any more: nothing of it is needed.
     fn delete(service: Service) -> Outcome {
-        change("load-balancers.delete", &service, Ok(read_config().config), |balancers| balancers.delete(&service))
+        change("load-balancers.delete", &service, Ok(read_config().config), &|balancers| balancers.delete(&service))
     }
 
     fn validate(service: Service, _before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {

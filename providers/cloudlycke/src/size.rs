@@ -20,8 +20,13 @@ pub(crate) fn instance_type(capacity: &Attributes) -> Result<String, Failure> {
     let memory = value(capacity, "memory")?.rounded_up();
     let cpus = value(capacity, "cpu")?.rounded_down().max(1);
     let memory = memory.next_multiple_of(if memory < FINE_BELOW { FINE_STEP } else { GIB });
-    let memory = if memory.is_multiple_of(GIB) { format!("{}g", memory / GIB) } else { format!("{}mb", memory / MIB) };
-    Ok(format!("vbox.vm.{memory}.{cpus}cpu"))
+    let (memory, unit) = if memory.is_multiple_of(GIB) { (memory / GIB, "g") } else { (memory / MIB, "mb") };
+    Ok(format!("vbox.vm.{}{unit}.{}cpu", shown(memory), shown(cpus)))
+}
+
+/// No machine is so large that this is wrong, and code that writes `u128` is 2 KB.
+fn shown(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 fn value(capacity: &Attributes, name: &str) -> Result<Quantity, Failure> {

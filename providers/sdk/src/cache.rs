@@ -11,12 +11,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::provider::ccm::cloud::cache;
+use crate::duration;
 
 pub use cache::{forget, get};
 
 /// Keeps `value` for `ttl` or less. Milliseconds are its finest unit; [`Duration::MAX`] sets no end.
 pub fn put(key: &str, value: &[u8], ttl: Duration) {
-    cache::put(key, value, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    cache::put(key, value, duration::millis(ttl));
 }
 
 /// What [`put_json`] kept. What does not fit `T` is from another version and reads as if it were not there.

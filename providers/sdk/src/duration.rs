@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
+use crate::quoted;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Reads a duration. Signs are not taken: nothing that is configured lasts less than no time.
 ///
@@ -14,7 +16,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 ///
 /// The grammar of Go's `time.ParseDuration`.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; write it like `90s`, `1m30s` or `500ms`");
+    let wrong = || format!("{} is not a duration; write it like `90s`, `1m30s` or `500ms`", quoted(text));
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -34,18 +36,25 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Err(wrong());
     }
-    let seconds = u64::try_from(total / NANOS_PER_SECOND).map_err(|_too_long| wrong())?;
-    let nanos = u32::try_from(total % NANOS_PER_SECOND).map_err(|_impossible| wrong())?;
+    let second = u128::from(NANOS_PER_SECOND);
+    let seconds = u64::try_from(total / second).map_err(|_too_long| wrong())?;
+    let nanos = u32::try_from(total % second).map_err(|_impossible| wrong())?;
     Ok(Duration::new(seconds, nanos))
 }
 
+/// Whole milliseconds, the contract's unit of time. More than it has room for is [`u64::MAX`].
+#[inline(never)]
+pub fn millis(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000).saturating_add(duration.subsec_millis().into())
+}
+
 fn digits(text: &str) -> (&str, &str) {
-    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+    text.split_at_checked(text.bytes().take_while(u8::is_ascii_digit).count()).unwrap_or((text, ""))
 }
 
 /// Nanoseconds of the unit that the text starts with, and what follows it. Longer names come first: `m` begins `ms`.
-fn unit(text: &str) -> Option<(u128, &str)> {
-    const UNITS: [(&str, u128); 8] = [
+fn unit(text: &str) -> Option<(u64, &str)> {
+    const UNITS: [(&str, u64); 8] = [
         ("ns", 1),
         ("us", 1_000),
         ("µs", 1_000),
@@ -58,13 +67,15 @@ fn unit(text: &str) -> Option<(u128, &str)> {
     UNITS.iter().find_map(|(name, nanos)| text.strip_prefix(name).map(|rest| (*nanos, rest)))
 }
 
-fn nanos(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
-    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Twelve digits are finer than a nanosecond of the largest unit; a `u128` holds them times that unit.
+/// A `u128` holds any `u64` times any unit.
+fn nanos(whole: &str, fraction: &str, unit: u64) -> Option<u128> {
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Twelve digits are finer than a nanosecond of the largest unit.
     let fraction = fraction.get(..12).unwrap_or(fraction);
-    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    whole.checked_mul(unit)?.checked_add(fraction * unit / scale)
+    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let fraction: u64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let unit = u128::from(unit);
+    Some(u128::from(whole) * unit + u128::from(fraction) * unit / u128::from(scale))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
+use crate::duration;
 use crate::types::{Failure, Problem, Reaction};
 
 impl Failure {
@@ -59,7 +60,7 @@ impl Failure {
     /// When to try again. More than the contract can carry (49 days) becomes the most it can.
     #[must_use]
     pub fn after(mut self, wait: Duration) -> Self {
-        self.retry_after_ms = Some(u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
+        self.retry_after_ms = Some(u32::try_from(duration::millis(wait)).unwrap_or(u32::MAX));
         self
     }
 

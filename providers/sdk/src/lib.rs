@@ -64,6 +64,8 @@
 //! in functions that take what they decide on, and call imports only in the methods of the `Guest` traits. For what talks to a
 //! cloud, the module `testing` (with the feature of that name) has a cloud made of a script.
 
+#[cfg(target_family = "wasm")]
+mod allocator;
 mod answer;
 #[doc(hidden)]
 pub mod bindings;
@@ -81,6 +83,7 @@ pub mod paging;
 mod panic;
 mod part;
 pub mod percent;
+mod quoted;
 mod request;
 mod route;
 mod session;
@@ -94,6 +97,7 @@ pub use answer::{Answer, Unanswered};
 pub use cloud::Cloud;
 #[doc(hidden)]
 pub use guard::Guarded;
+pub use quoted::quoted;
 pub use request::{Request, send_all};
 pub use session::Session;
 

@@ -86,7 +86,7 @@ impl Ingress {
 impl Service {
     /// `NAMESPACE/NAME`, for messages.
     pub fn full_name(&self) -> String {
-        [self.namespace.as_str(), &self.name].join("/")
+        format!("{}/{}", self.namespace, self.name)
     }
 
     /// The value of an annotation that `meta.describe` declares. Others are not here.

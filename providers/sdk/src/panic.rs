@@ -1,14 +1,12 @@
 //! A panic ends the call with a trap, which carries no text. The hook writes it to the log before.
 
 use std::panic::{self, PanicHookInfo};
-use std::sync::Once;
 
 use crate::log;
 
 /// Sends the message and place of any later panic to the host's log.
 pub(crate) fn forward() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| panic::set_hook(Box::new(report)));
+    panic::set_hook(Box::new(report));
 }
 
 fn report(info: &PanicHookInfo<'_>) {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::answer::{Answer, Unanswered};
 use crate::cloud::Cloud;
 use crate::credentials::{Encoding, Part};
+use crate::duration;
 use crate::http::{self, Capture, CaptureSource, Effect, Method};
 use crate::types::Failure;
 use crate::{percent, route, session};
@@ -207,7 +208,7 @@ impl Request {
     /// What was captured is kept no longer than this.
     pub fn capture_at_most(mut self, age: Duration) -> Self {
         if let Some(capture) = &mut self.raw.capture {
-            capture.ttl_ms = Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            capture.ttl_ms = Some(duration::millis(age));
         }
         self
     }
@@ -275,7 +276,7 @@ pub fn send_all(requests: Vec<Request>) -> Vec<Result<Answer, Failure>> {
 }
 
 fn milliseconds(time: Duration) -> u32 {
-    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+    u32::try_from(duration::millis(time)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Paths made from templates.
 
-use crate::percent;
 use crate::types::Failure;
+use crate::{percent, quoted};
 
 /// What may stand in a path besides letters, digits and `%`.
 const IN_PATH: &str = "-._~!$&'()*+,;=:@/";
@@ -49,7 +49,7 @@ fn argument(name: &str, value: &str) -> Result<String, Failure> {
         return Ok(percent::encode(value, percent::UNRESERVED));
     };
     let shown: String = value.chars().take(64).collect();
-    Err(Failure::invalid(format!("{name} {shown:?} cannot be part of a request: it {reason}")))
+    Err(Failure::invalid(format!("{name} {} cannot be part of a request: it {reason}", quoted(&shown))))
 }
 
 /// Also finds what several arguments make together, and templates that were made from data.

@@ -9,7 +9,7 @@ use super::wanted::{Wanted, family_of, pool_of};
 use super::{Balancers, Done, name};
 
 /// Most addresses that are looked at for a free one. More are never in use: the host's cache does not hold so many.
-const MAX_LOOKS: u128 = 1 << 16;
+const MAX_LOOKS: u32 = 1 << 16;
 
 impl Balancers<'_> {
     /// One address per family, none of them taken yet: a Service that cannot have them all takes none.
@@ -20,7 +20,11 @@ impl Balancers<'_> {
         known: Option<&Record>,
         done: &mut Done,
     ) -> Result<Vec<IpAddr>, Failure> {
-        wanted.families.iter().map(|family| self.address(service, wanted, *family, known, done)).collect()
+        let mut ips = vec![];
+        for family in &wanted.families {
+            ips.push(self.address(service, wanted, *family, known, done)?);
+        }
+        Ok(ips)
     }
 
     /// The chosen one, else the one that it has, else a free one.
@@ -53,9 +57,10 @@ impl Balancers<'_> {
     /// Where the search begins depends on the Service alone, so that a pool with room gives it the same address again.
     fn free(&self, service: &Service, family: IpFamily) -> Result<IpAddr, Failure> {
         let pool = pool_of(self.config, family);
-        let (size, looks) = (pool.size(), pool.size().min(MAX_LOOKS));
+        let size = pool.size();
+        let looks = u32::try_from(size).unwrap_or(u32::MAX).min(MAX_LOOKS);
         let start = name::place(&service.uid, size);
-        let places = (0..looks).map(|step| start.checked_add(step).unwrap_or(step) % size.max(1));
+        let places = (0..looks).map(u128::from).map(|step| start.checked_add(step).unwrap_or(step) % size.max(1));
         let mut addresses = places.filter_map(|place| pool.nth(place));
         addresses
             .find(|ip| self.state.holder(*ip).is_none())

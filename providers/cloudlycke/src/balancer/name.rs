@@ -16,10 +16,10 @@ pub(crate) fn name(service: &Service) -> String {
         return full;
     }
     let digest = Sha256::digest(service.full_name());
-    let digits: String = digest.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
+    let number = digest.iter().take(DIGITS / 2).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
     // Names of Kubernetes objects are ASCII.
-    let start: String = full.chars().take(MAX_LENGTH - DIGITS - 1).collect();
-    format!("{start}-{digits}")
+    let start = full.get(..MAX_LENGTH - DIGITS - 1).unwrap_or(&full);
+    format!("{start}-{number:0DIGITS$x}")
 }
 
 /// Where the search for a free address begins.

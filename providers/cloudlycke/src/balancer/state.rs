@@ -60,10 +60,10 @@ impl Record {
     fn read(lines: &[String]) -> Option<Self> {
         let [kind, hostname, ips, members] = lines else { return None };
         Some(Self {
-            ips: ips.split_whitespace().map(|ip| ip.parse().ok()).collect::<Option<_>>()?,
+            ips: words(ips).map(|ip| ip.parse().ok()).collect::<Option<_>>()?,
             pooled: kind == POOLED,
             hostname: Some(hostname.clone()).filter(|name| !name.is_empty()),
-            members: members.split_whitespace().map(str::to_owned).collect(),
+            members: words(members).map(str::to_owned).collect(),
         })
     }
 
@@ -144,16 +144,20 @@ impl State<'_> {
     }
 
     fn put(&self, key: &str, lines: &[String]) {
-        self.0.put(key, [SCHEMA, &lines.join("\n")].join("\n").as_bytes());
+        self.0.put(key, format!("{SCHEMA}\n{}", lines.join("\n")).as_bytes());
     }
 }
 
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(' ').filter(|word| !word.is_empty())
+}
+
 fn record_key(uid: &str) -> String {
-    ["lb/", uid].concat()
+    format!("lb/{uid}")
 }
 
 fn service_key(service: &Service) -> String {
-    ["service/", &service.full_name()].concat()
+    format!("service/{}", service.full_name())
 }
 
 fn address_key(ip: IpAddr) -> String {

@@ -12,7 +12,7 @@ impl Balancers<'_> {
     pub(crate) fn survey(&self, backends: &[Backend], wishes: &[Wish]) -> Vec<Standing> {
         let standing = |wish: &Wish| {
             let chosen = wish.backends.iter().filter_map(|index| backends.get(usize::try_from(*index).ok()?));
-            self.standing(&wish.service, &chosen.cloned().collect::<Vec<_>>())
+            self.standing(&wish.service, &chosen.collect::<Vec<_>>())
         };
         // Addresses first: one that an earlier wish will be told to leave is still another's.
         for wish in wishes {
@@ -25,7 +25,7 @@ impl Balancers<'_> {
         wishes.iter().map(standing).collect()
     }
 
-    fn standing(&self, service: &Service, backends: &[Backend]) -> Standing {
+    fn standing(&self, service: &Service, backends: &[&Backend]) -> Standing {
         let wanted = match Wanted::of(self.config, service) {
             Ok(wanted) => wanted,
             Err(failure) => return Standing::Unknown(failure),

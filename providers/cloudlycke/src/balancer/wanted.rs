@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ccm_sdk::duration;
 use ccm_sdk::types::{Failure, IpFamily, Problem, Service};
+use ccm_sdk::{duration, quoted};
 
 use super::name;
 use crate::config::{self, BalancerMode, LoadBalancers};
@@ -152,7 +152,7 @@ fn requested(service: &Service, problems: &mut Vec<Problem>) -> Option<Requested
     match text.parse() {
         Ok(ip) => Some(Requested { ip, field }),
         Err(_) => {
-            problems.push(Problem::fatal(field, format!("must be an IP address, not {text:?}")));
+            problems.push(Problem::fatal(field, format!("must be an IP address, not {}", quoted(text))));
             None
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use ccm_sdk::duration;
+use ccm_sdk::{duration, quoted};
 
 use super::reader::{self, Section};
 use crate::pool::{Cidr, Pool};
@@ -24,6 +24,10 @@ pub(crate) enum BalancerMode {
     Nodes,
     /// There are no load balancers.
     None,
+}
+
+impl BalancerMode {
+    const ALL: [Self; 3] = [Self::Pool, Self::Nodes, Self::None];
 }
 
 impl Display for BalancerMode {
@@ -49,9 +53,8 @@ pub(crate) struct LoadBalancers {
 }
 
 pub(super) fn load_balancers(root: &mut Section<'_>) -> LoadBalancers {
-    let read = |section: &mut Section<'_>| {
-        let modes = [BalancerMode::Pool, BalancerMode::Nodes, BalancerMode::None];
-        let mode = section.parsed("mode", |text| reader::choice(text, &modes));
+    root.section("loadBalancer", |section| {
+        let mode = section.parsed("mode", |text| reader::choice(text, &BalancerMode::ALL));
         let pool4 = section.one_or_many("pool4", |text| pool(text, 32));
         let pool6 = section.one_or_many("pool6", |text| pool(text, 128));
         overlaps(section, pool4.iter().chain(pool6.iter()).flatten());
@@ -66,13 +69,6 @@ pub(super) fn load_balancers(root: &mut Section<'_>) -> LoadBalancers {
             provision_delay: section.parsed("provisionDelay", duration::parse).unwrap_or_default(),
             hostname_suffix: section.parsed("hostnameSuffix", dns_name).filter(|suffix| !suffix.is_empty()),
         }
-    };
-    root.section("loadBalancer", read).unwrap_or_else(|| LoadBalancers {
-        mode: BalancerMode::Pool,
-        pool4: Pool::literal(DEFAULT_POOL4),
-        pool6: Pool::literal(DEFAULT_POOL6),
-        provision_delay: Duration::ZERO,
-        hostname_suffix: None,
     })
 }
 
@@ -85,7 +81,7 @@ pub(super) fn routes(root: &mut Section<'_>) {
         });
         enabled || seeds.is_some_and(|seeds| !seeds.is_empty())
     });
-    if asked == Some(true) {
+    if asked {
         root.unused("routes", "has no effect: this version serves no routes");
     }
 }
@@ -93,10 +89,10 @@ pub(super) fn routes(root: &mut Section<'_>) {
 fn pool(text: &str, width: u8) -> Result<Cidr, String> {
     let pool = Cidr::parse(text)?;
     if pool.width() != width {
-        return Err(format!("must be an IPv{} network, not {text:?}", if width == 32 { 4 } else { 6 }));
+        return Err(format!("must be an IPv{} network, not {}", if width == 32 { 4 } else { 6 }, quoted(text)));
     }
     if pool.width() == 32 && pool.prefix() > LONGEST_PREFIX_V4 {
-        return Err(format!("{text:?} is too small, the smallest pool is a /{LONGEST_PREFIX_V4}"));
+        return Err(format!("{} is too small, the smallest pool is a /{LONGEST_PREFIX_V4}", quoted(text)));
     }
     Ok(pool)
 }
@@ -106,7 +102,7 @@ fn overlaps<'a>(section: &mut Section<'_>, pools: impl Iterator<Item = &'a (Stri
     for named in pools {
         let (path, pool) = named;
         if let Some((other, _)) = before.iter().find(|(_, other)| pool.overlaps(other)) {
-            section.wrong(path, &format!("overlaps with {other}"));
+            section.wrong(path, format!("overlaps with {other}"));
         }
         before.push(named);
     }
@@ -123,5 +119,5 @@ fn dns_name(text: &str) -> Result<String, String> {
     if text.is_empty() || (text.len() <= 253 - 64 && text.split('.').all(is_label)) {
         return Ok(text.to_owned());
     }
-    Err(format!("must be a domain name in lower case like `lb.example.com`, not {text:?}"))
+    Err(format!("must be a domain name in lower case like `lb.example.com`, not {}", quoted(text)))
 }

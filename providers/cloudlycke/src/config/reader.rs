@@ -1,72 +1,91 @@
 //! Reading a file key by key without stopping at the first mistake.
+//!
+//! What has a type parameter here is a thin shell around what has none: the compiler makes it once for each type.
 
 use std::fmt::Display;
 
+use ccm_sdk::quoted;
 use ccm_sdk::types::Problem;
-use serde_json::{Map, Value};
+
+use super::value::{Mapping, Value};
 
 /// A mapping in the file. A value that does not fit is a problem and reads as if it were missing; so does `null`.
 pub(super) struct Section<'p> {
     file: &'p str,
     /// Empty for the whole file.
     path: String,
-    entries: Map<String, Value>,
+    entries: Mapping,
     asked: Vec<&'static str>,
     problems: &'p mut Vec<Problem>,
 }
 
-/// Gives the whole file to `sections`; an empty one where there is none. Keys that it did not ask for are problems.
-pub(super) fn read<T>(
-    file: &str,
-    text: Option<&str>,
-    problems: &mut Vec<Problem>,
-    sections: impl FnOnce(&mut Section<'_>) -> T,
-) -> T {
-    let value = match text.map(serde_json::from_str) {
-        None => Value::Null,
-        Some(Ok(value)) => value,
-        Some(Err(error)) => {
-            problems.push(Problem::fatal(file, format!("cannot be read: {error}")));
-            Value::Null
+impl<'p> Section<'p> {
+    /// The whole file; empty where there is none. To be [finished](Self::finish) like any other.
+    pub(super) fn whole(file: &'p str, text: Option<&str>, problems: &'p mut Vec<Problem>) -> Self {
+        let value = match text.map(serde_json::from_str) {
+            None => Value::Null,
+            Some(Ok(value)) => value,
+            Some(Err(error)) => {
+                problems.push(Problem::fatal(file, format!("cannot be read: {error}")));
+                Value::Null
+            }
+        };
+        let mut whole = Section { file, path: String::new(), entries: vec![], asked: vec![], problems };
+        match value {
+            Value::Null => {}
+            Value::Mapping(entries) => whole.entries = entries,
+            other => whole.wrong("", format!("must be a mapping, not {}", other.kind())),
         }
-    };
-    let mut root = Section { file, path: String::new(), entries: Map::new(), asked: vec![], problems };
-    match value {
-        Value::Null => {}
-        Value::Object(entries) => root.entries = entries,
-        other => root.wrong("", &format!("must be a mapping, not {}", kind(&other))),
+        whole
     }
-    root.finish(sections)
-}
 
-impl Section<'_> {
+    /// Keys that nobody asked for are problems.
+    pub(super) fn finish(mut self) {
+        let mut message = String::new();
+        for key in &self.asked {
+            message.push_str(if message.is_empty() { "no such key; here can be: " } else { ", " });
+            message.push_str(key);
+        }
+        for (key, _) in std::mem::take(&mut self.entries) {
+            self.wrong(&key, message.clone());
+        }
+    }
+
     /// Text under the key.
+    #[inline(never)]
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
         match self.take(key)? {
-            Value::String(text) => Some(text),
+            Value::Text(text) => Some(text),
             other => self.mistyped(key, "a text", &other),
         }
     }
 
     /// Text under the key that means something.
-    pub(super) fn parsed<T>(&mut self, key: &'static str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
-        let text = self.text(key)?;
-        parse(&text).map_err(|message| self.wrong(key, &message)).ok()
+    #[inline(never)]
+    pub(super) fn parsed<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        match parse(&self.text(key)?) {
+            Ok(value) => Some(value),
+            Err(message) => {
+                self.wrong(key, message);
+                None
+            }
+        }
     }
 
     /// As [`parsed`](Self::parsed), for a key that must be there.
-    pub(super) fn required<T>(
-        &mut self,
-        key: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        if matches!(self.entries.get(key), None | Some(Value::Null)) {
-            self.wrong(key, "is missing");
-        }
+    pub(super) fn required<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+        self.require(key);
         self.parsed(key, parse)
     }
 
+    fn require(&mut self, key: &'static str) {
+        if !self.entries.iter().any(|(name, value)| name == key && !value.is_null()) {
+            self.wrong(key, "is missing".to_owned());
+        }
+    }
+
     /// `true` or `false` under the key.
+    #[inline(never)]
     pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
         match self.take(key)? {
             Value::Bool(flag) => Some(flag),
@@ -75,64 +94,86 @@ impl Section<'_> {
     }
 
     /// One text or a list of texts under the key, each read by `parse`, with the path of each; `None` without the key.
+    #[inline(never)]
     pub(super) fn one_or_many<T>(
         &mut self,
         key: &'static str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: fn(&str) -> Result<T, String>,
     ) -> Option<Vec<(String, T)>> {
         let values = match self.take(key)? {
-            Value::Array(values) => {
-                values.into_iter().enumerate().map(|(index, value)| (format!("{key}[{index}]"), value)).collect()
-            }
+            Value::List(values) => numbered(key, values),
             value => vec![(key.to_owned(), value)],
         };
         let mut parsed = vec![];
         for (path, value) in values {
             match value {
-                Value::String(text) => match parse(&text) {
+                Value::Text(text) => match parse(&text) {
                     Ok(value) => parsed.push((path, value)),
-                    Err(message) => self.wrong(&path, &message),
+                    Err(message) => self.wrong(&path, message),
                 },
-                other => self.wrong(&path, &format!("must be a text, not {}", kind(&other))),
+                other => self.wrong(&path, format!("must be a text, not {}", other.kind())),
             }
         }
         Some(parsed)
     }
 
-    /// The mapping under the key.
-    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> Option<T> {
-        match self.take(key)? {
-            Value::Object(entries) => Some(self.inner(key, entries).finish(read)),
-            other => self.mistyped(key, "a mapping", &other),
-        }
+    /// The mapping under the key; an empty one without the key.
+    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let mut section = self.inner(key);
+        let result = read(&mut section);
+        section.finish();
+        result
     }
 
     /// The list of mappings under the key, with the path of each.
     pub(super) fn sections<T>(
         &mut self,
         key: &'static str,
-        mut read: impl FnMut(&mut Section<'_>) -> T,
+        read: impl Fn(&mut Section<'_>) -> T,
     ) -> Option<Vec<(String, T)>> {
-        let values = match self.take(key)? {
-            Value::Array(values) => values,
-            other => return self.mistyped(key, "a list", &other),
-        };
         let mut items = vec![];
-        for (index, value) in values.into_iter().enumerate() {
-            let path = format!("{key}[{index}]");
-            match value {
-                Value::Object(entries) => {
-                    let item = self.inner(&path, entries).finish(&mut read);
-                    items.push((path, item));
-                }
-                other => self.wrong(&path, &format!("must be a mapping, not {}", kind(&other))),
-            }
+        for (path, value) in self.list(key)? {
+            let Some(mut section) = self.item(&path, value) else { continue };
+            let item = read(&mut section);
+            section.finish();
+            items.push((path, item));
         }
         Some(items)
     }
 
+    #[inline(never)]
+    fn inner(&mut self, key: &'static str) -> Section<'_> {
+        let entries = match self.take(key) {
+            None => vec![],
+            Some(Value::Mapping(entries)) => entries,
+            Some(other) => self.mistyped(key, "a mapping", &other).unwrap_or_default(),
+        };
+        self.below(key, entries)
+    }
+
+    #[inline(never)]
+    fn list(&mut self, key: &'static str) -> Option<Vec<(String, Value)>> {
+        match self.take(key)? {
+            Value::List(values) => Some(numbered(key, values)),
+            other => self.mistyped(key, "a list", &other),
+        }
+    }
+
+    #[inline(never)]
+    fn item(&mut self, path: &str, value: Value) -> Option<Section<'_>> {
+        match value {
+            Value::Mapping(entries) => Some(self.below(path, entries)),
+            other => self.mistyped(path, "a mapping", &other),
+        }
+    }
+
+    fn below(&mut self, key: &str, entries: Mapping) -> Section<'_> {
+        let path = self.path_of(key);
+        Section { file: self.file, path, entries, asked: vec![], problems: self.problems }
+    }
+
     /// What is under the key will be refused.
-    pub(super) fn wrong(&mut self, key: &str, message: &str) {
+    pub(super) fn wrong(&mut self, key: &str, message: String) {
         self.problems.push(Problem::fatal(self.field(key), message));
     }
 
@@ -142,27 +183,23 @@ impl Section<'_> {
     }
 
     fn mistyped<T>(&mut self, key: &str, expected: &str, found: &Value) -> Option<T> {
-        self.wrong(key, &format!("must be {expected}, not {}", kind(found)));
+        self.wrong(key, format!("must be {expected}, not {}", found.kind()));
         None
     }
 
+    #[inline(never)]
     fn take(&mut self, key: &'static str) -> Option<Value> {
         self.asked.push(key);
-        self.entries.remove(key).filter(|value| !value.is_null())
-    }
-
-    fn inner(&mut self, key: &str, entries: Map<String, Value>) -> Section<'_> {
-        let path = self.path_of(key);
-        Section { file: self.file, path, entries, asked: vec![], problems: self.problems }
-    }
-
-    fn finish<T>(mut self, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-        let result = read(&mut self);
-        let message = format!("no such key; here can be: {}", self.asked.join(", "));
-        for key in std::mem::take(&mut self.entries).keys() {
-            self.wrong(key, &message);
-        }
-        result
+        let mut found = Value::Null;
+        // Of a key that is there twice the last one counts.
+        self.entries.retain_mut(|(name, value)| {
+            let is_asked = name == key;
+            if is_asked {
+                std::mem::swap(&mut found, value);
+            }
+            !is_asked
+        });
+        Some(found).filter(|value| !value.is_null())
     }
 
     fn field(&self, key: &str) -> String {
@@ -181,25 +218,23 @@ impl Section<'_> {
     }
 }
 
+#[inline(never)]
+fn numbered(key: &str, values: Vec<Value>) -> Vec<(String, Value)> {
+    values.into_iter().enumerate().map(|(index, value)| (format!("{key}[{index}]"), value)).collect()
+}
+
 /// The one of `choices` that is written like `text`.
 ///
 /// # Errors
 ///
 /// A message that lists them.
 pub(crate) fn choice<T: Copy + Display>(text: &str, choices: &[T]) -> Result<T, String> {
-    choices.iter().copied().find(|choice| choice.to_string() == text).ok_or_else(|| {
-        let names: Vec<_> = choices.iter().map(|choice| format!("`{choice}`")).collect();
-        format!("must be one of {}, not {text:?}", names.join(", "))
-    })
+    let found = choices.iter().copied().find(|choice| choice.to_string() == text);
+    found.ok_or_else(|| none_of(text, &mut choices.iter().map(|choice| choice as &dyn Display)))
 }
 
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "`true` or `false`",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
+#[inline(never)]
+fn none_of(text: &str, choices: &mut dyn Iterator<Item = &dyn Display>) -> String {
+    let names: Vec<_> = choices.map(|choice| format!("`{choice}`")).collect();
+    format!("must be one of {}, not {}", names.join(", "), quoted(text))
 }

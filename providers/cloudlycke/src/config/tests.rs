@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_sdk::types::{Address, AddressType, Failure, Problem, Reaction};
 use serde_json::json;
 
-use super::machine::{Machine, State};
+use super::machine::{Machine, Machines, State};
 use super::{BalancerMode, Config, LoadBalancers, Mode, Reading, read};
 use crate::label::LabelValue;
 use crate::pool::{Cidr, Pool};
@@ -22,7 +22,7 @@ fn defaults() -> Config {
         strict: false,
         adopt_foreign: false,
         report_external_ip: true,
-        machines: [].into(),
+        machines: Machines::default(),
         load_balancers: LoadBalancers {
             mode: BalancerMode::Pool,
             pool4: Pool::literal("203.0.113.0/24"),
@@ -30,7 +30,6 @@ fn defaults() -> Config {
             provision_delay: Duration::ZERO,
             hostname_suffix: None,
         },
-        names: [].into(),
     }
 }
 
@@ -86,6 +85,9 @@ fn every_key_about_instances_arrives() {
         region: None,
         state: None,
     };
+    let mut machines = Machines::default();
+    machines.add(db);
+    machines.add(worker);
     let config = Config {
         mode: Mode::Adaptive,
         region: LabelValue::literal("laptop"),
@@ -93,13 +95,8 @@ fn every_key_about_instances_arrives() {
         strict: true,
         adopt_foreign: true,
         report_external_ip: false,
-        machines: [("db".to_owned(), db), ("node-c3-1".to_owned(), worker)].into(),
+        machines,
         load_balancers: defaults().load_balancers,
-        names: [
-            ("cloudlycke://m-17".to_owned(), "db".to_owned()),
-            ("cloudlycke://n-c3-1".to_owned(), "node-c3-1".to_owned()),
-        ]
-        .into(),
     };
     assert_eq!(reading, Reading { config, problems: vec![] });
 }
@@ -277,15 +274,10 @@ fn in_fixture_mode_a_listed_machine_replaces_the_one_of_its_name() {
         "mode": "fixture",
         "instances": [{ "name": "node-c2-1", "instanceType": "bigger" }],
     }));
-    let types: Vec<_> = reading
-        .config
-        .machines
-        .values()
-        .map(|machine| (machine.name.as_str(), machine.instance_type.as_ref().map(ToString::to_string)))
-        .collect();
-    assert_eq!(
-        types,
-        [("master-c2-1", Some("vbox.vm.512mb.1cpu".to_owned())), ("node-c2-1", Some("bigger".to_owned()))]
-    );
+    let machines = &reading.config.machines;
+    let type_of = |name| machines.named(name)?.instance_type.as_ref().map(ToString::to_string);
+    assert_eq!(machines.len(), 2);
+    assert_eq!(type_of("master-c2-1").as_deref(), Some("vbox.vm.512mb.1cpu"));
+    assert_eq!(type_of("node-c2-1").as_deref(), Some("bigger"));
     assert_eq!(reading.problems, vec![]);
 }
