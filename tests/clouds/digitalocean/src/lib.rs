@@ -2,7 +2,7 @@
 //!
 //! It answers the 27 operations of the vendor's OpenAPI document that a cloud controller manager may use, and checks every
 //! request and every answer against the document: what is against it is a violation, and [`DigitalOcean::check`] fails. What
-//! the document lacks and production has is listed in `openapi/README.md`.
+//! the document lacks and production has is listed in `api/README.md`.
 //!
 //! As a program: `cargo run -p ccm-sim-digitalocean -- --help`. See [`Command`] for what its control endpoint takes.
 

@@ -1,5 +1,6 @@
-//! The vendor's OpenAPI document, with the deviations that are known: what may be asked, and what may be answered.
+//! What the vendor's OpenAPI document says, with the deviations that are known: what may be asked, and what may be answered.
 
+mod references;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -10,14 +11,15 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context as _, Result, anyhow, bail};
 use hyper::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 use schema::{Schema, Way};
 
-const OFFICIAL: &str = include_str!("../../openapi/digitalocean-openapi.json");
+/// The facts of the document: `examples/distil.rs` makes them.
+const FACTS: &str = include_str!("../../api/facts.json");
 /// JSON Patch: what the document lacks, and production has.
-const DEVIATIONS: &str = include_str!("../../openapi/deviations.json");
+const DEVIATIONS: &str = include_str!("../../api/deviations.json");
 
 /// Answers that production gives and the document does not declare: `validate_only` has nothing to show.
 const ALSO_ANSWERED: &[(Endpoint, u16)] = &[(Endpoint::CreateBalancer, 204), (Endpoint::UpdateBalancer, 204)];
@@ -76,12 +78,14 @@ impl Document {
     /// The one document; read once per process, which takes a moment.
     pub(crate) fn shared() -> Result<Arc<Self>> {
         static SHARED: OnceLock<Result<Arc<Document>, String>> = OnceLock::new();
-        let read = || Self::read(OFFICIAL, DEVIATIONS).map(Arc::new).map_err(|error| format!("{error:#}"));
+        let read = || Self::read(FACTS, DEVIATIONS).map(Arc::new).map_err(|error| format!("{error:#}"));
         SHARED.get_or_init(read).clone().map_err(|error| anyhow!("the OpenAPI document: {error}"))
     }
 
-    fn read(official: &str, deviations: &str) -> Result<Self> {
-        let mut document: Value = serde_json::from_str(official)?;
+    fn read(facts: &str, deviations: &str) -> Result<Self> {
+        let facts: Value = serde_json::from_str(facts)?;
+        let paths = facts.get("paths").context("no paths")?;
+        let mut document = json!({ "paths": references::expand(&facts, paths)? });
         let deviations: json_patch::Patch = serde_json::from_str(deviations).context("deviations")?;
         json_patch::patch(&mut document, &deviations).context("a deviation fits no place of the document")?;
         let mut operations = Vec::new();
