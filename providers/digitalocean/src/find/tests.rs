@@ -146,7 +146,8 @@ fn do_012_013_metadata_of_what_is_gone_or_cannot_be_asked_is_no_metadata() {
     let _cloud = FakeCloud::new().on(ONE, not_found()).on(ONE, one(&droplet(123, "n"))).on(LOOK, list(&[]));
     assert_eq!(found(ask(with_id(), Need::Metadata)).provider_id, "digitalocean://123");
     let _cloud = FakeCloud::new().on(ONE, Reply::status(500));
-    assert!(unknown(ask(with_id(), Need::Metadata)).message.contains("GET /v2/droplets/{id}: 500"));
+    let told = unknown(ask(with_id(), Need::Metadata)).message;
+    assert!(told.starts_with("droplet 123 of node n: ") && told.contains("GET /v2/droplets/{id}: 500"), "{told}");
 }
 
 #[test]
