@@ -275,3 +275,23 @@ fn do_220_225_226_227_failures_of_the_cloud() {
     let _cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(500));
     assert!(reconciled(&[]).is_err_and(|failure| failure.message.starts_with("failed to create firewall: ")));
 }
+
+#[test]
+fn do_251_what_is_written_is_told_in_the_log() {
+    let mut web = service(&[(names::ID, "lb-1")]);
+    web.source_ranges = vec!["10.0.0.0/8".to_owned(), "1.1.1.1/32".to_owned()];
+    let has = [lb(balancer("lb-1"))];
+    let services = [node_port(&[], 31_000), web];
+    let told = "k8s: in: tcp 10256 from lb-1; tcp 31000 from 0.0.0.0/0,::/0; tcp 80 from 1.1.1.1/32,10.0.0.0/8; \
+                out: icmp 0 to 0.0.0.0/0,::/0; tcp 0 to 0.0.0.0/0,::/0; udp 0 to 0.0.0.0/0,::/0; tags: edge,worker";
+    let (mut spec, _) = wanted(&config(), &settings(), &services, &has);
+    let again = || reconcile(&config(), &settings(), &services, &has);
+    let cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(202));
+    assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![format!("firewall made firewall={told}")]));
+    let same = stored("f-1", &spec);
+    let cloud = FakeCloud::new().on(LIST, list(&[same]));
+    assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![]));
+    spec.tags.clear();
+    let cloud = FakeCloud::new().on(LIST, list(&[stored("f-1", &spec)])).on(PUT, Reply::status(200));
+    assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![format!("firewall changed firewall={told}")]));
+}
