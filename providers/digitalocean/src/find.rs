@@ -251,7 +251,8 @@ fn whole() -> Result<Listing, Failure> {
 const READ_ON: Duration = Duration::from_secs(1);
 
 fn later() -> Failure {
-    Failure::pending("the account has so many droplets that several calls list them; the next one goes on").after(READ_ON)
+    Failure::pending("the account has so many droplets that several calls list them; the next one goes on")
+        .after(READ_ON)
 }
 
 fn unread() -> Answered {

@@ -130,7 +130,7 @@ fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Ve
 
 fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
     let (asked, problems) = asked::read(service);
-    let balancer = among(balancers, service, &asked);
+    let balancer = among(config, balancers, service, &asked);
     let fixed = fixed(config, &asked, balancer)?;
     // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
     let matters = |problem: &Problem| {

@@ -62,7 +62,7 @@ fn offers(config: &Config) -> Vec<Capability> {
 }
 
 /// What the account says to the configuration.
-fn asked(config: &Config, nodes: impl FnOnce() -> Vec<String>) -> Result<Vec<Problem>, Failure> {
+fn of_account(config: &Config, nodes: impl FnOnce() -> Vec<String>) -> Result<Vec<Problem>, Failure> {
     droplets::look().send().and_then(Answer::done)?;
     region::problems(config, &nodes())
 }
@@ -87,7 +87,7 @@ impl meta::Guest for DigitalOcean {
     fn check(online: bool) -> Result<Vec<Problem>, Failure> {
         let (config, mut problems) = config::read(settings::get);
         if online {
-            problems.extend(asked(&config, node_names)?);
+            problems.extend(of_account(&config, node_names)?);
         }
         Ok(problems)
     }
@@ -111,7 +111,7 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
-        balancer::get(&service)
+        balancer::get(&configured(), &service)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
@@ -123,7 +123,7 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn delete(service: Service) -> Outcome {
-        told(balancer::delete(&service))
+        told(balancer::delete(&configured(), &service))
     }
 
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn do_252_an_account_that_can_be_read_is_good() {
         let cloud = FakeCloud::new().on(LOOK, Reply::json(200, r#"{"droplets": []}"#));
-        assert_eq!(asked(&unset(), Vec::new), Ok(vec![]));
+        assert_eq!(of_account(&unset(), Vec::new), Ok(vec![]));
         assert_eq!(cloud.lines(), [LOOK]);
     }
 
@@ -183,7 +183,7 @@ mod tests {
     fn do_253_a_refused_token_is_told_in_the_words_of_the_cloud() {
         let refused = Reply::json(401, r#"{"id": "unauthorized", "message": "Unable to authenticate you"}"#);
         let _cloud = FakeCloud::new().on(LOOK, refused);
-        let failure = asked(&unset(), Vec::new).expect_err("it is refused");
+        let failure = of_account(&unset(), Vec::new).expect_err("it is refused");
         assert_eq!(failure.reaction, Reaction::Unauthorized);
         assert!(failure.message.contains("401: Unable to authenticate you"), "{}", failure.message);
     }

@@ -151,12 +151,12 @@ fn do_042_046_with_an_id_one_question_is_enough() {
 #[test]
 fn do_043_044_existence_is_asked_and_nothing_written() {
     let _cloud = FakeCloud::new().on(LIST, many(&[]));
-    assert_eq!(get(&service(&[])), Ok(None));
+    assert_eq!(get(&config(), &service(&[])), Ok(None));
     let _cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")]));
-    assert_eq!(get(&service(&[])), Ok(Some(both())));
+    assert_eq!(get(&config(), &service(&[])), Ok(Some(both())));
     let cloud = FakeCloud::new();
     let disowned = Service { ingress: both(), ..service(&[(names::DISOWN, "true")]) };
-    assert_eq!(get(&disowned), Ok(Some(both())));
+    assert_eq!(get(&config(), &disowned), Ok(Some(both())));
     assert_eq!(cloud.lines(), Vec::<String>::new());
 }
 
@@ -191,13 +191,15 @@ fn a_creation_whose_answer_was_lost_is_found_by_its_name_and_made_no_second_time
 fn do_051_059_a_disowned_service_is_left_alone() {
     let cloud = FakeCloud::new();
     let disowned = settled_service(&[(names::DISOWN, "true")]);
-    for done in
-        [ensure(&config(), &disowned, &nodes()), update_backends(&config(), &disowned, &nodes()), delete(&disowned)]
-    {
+    for done in [
+        ensure(&config(), &disowned, &nodes()),
+        update_backends(&config(), &disowned, &nodes()),
+        delete(&config(), &disowned),
+    ] {
         assert_eq!((failure(&done).0, written(&done)), (Reaction::Elsewhere, vec![]));
     }
     let unclear = settled_service(&[(names::DISOWN, "maybe")]);
-    for done in [ensure(&config(), &unclear, &nodes()), delete(&unclear)] {
+    for done in [ensure(&config(), &unclear, &nodes()), delete(&config(), &unclear)] {
         assert_eq!(failure(&done).0, Reaction::Invalid);
     }
     assert_eq!(cloud.lines(), Vec::<String>::new());
@@ -206,18 +208,18 @@ fn do_051_059_a_disowned_service_is_left_alone() {
 #[test]
 fn do_055_056_without_knowing_that_there_is_one_nothing_is_deleted() {
     let cloud = FakeCloud::new().on(LIST, Reply::status(500));
-    assert_eq!(failure(&delete(&service(&[]))).0, Reaction::Retry);
+    assert_eq!(failure(&delete(&config(), &service(&[]))).0, Reaction::Retry);
     assert_eq!(routes(&cloud), [LIST]);
 
     let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-9", json!({"name": "other"}))]));
-    assert_eq!(delete(&service(&[])), Done::new());
+    assert_eq!(delete(&config(), &service(&[])), Done::new());
     assert_eq!(routes(&cloud), [LIST]);
 }
 
 #[test]
 fn do_057_a_deletion_that_fails_says_so_and_keeps_the_id() {
     let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(DELETE, Reply::status(500));
-    let done = delete(&settled_service(&[]));
+    let done = delete(&config(), &settled_service(&[]));
     let message = &done.outcome.failure.as_ref().expect("it is still there").message;
     assert!(message.starts_with("failed to delete load-balancer: "), "{message}");
     assert_eq!((written(&done), routes(&cloud)), (vec![], vec![LIST.to_owned(), DELETE.to_owned()]));
@@ -227,7 +229,7 @@ fn do_057_a_deletion_that_fails_says_so_and_keeps_the_id() {
 fn do_058_deletion_takes_what_is_its_own_also_what_a_crash_has_left() {
     for service in [service(&[]), service(&[(names::NAME, "aservice123")]), settled_service(&[])] {
         let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(DELETE, Reply::status(204));
-        let done = delete(&service);
+        let done = delete(&config(), &service);
         assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec!["deleted lb-1".to_owned()]));
         assert_eq!(routes(&cloud), [LIST, DELETE]);
     }
@@ -237,7 +239,7 @@ fn do_058_deletion_takes_what_is_its_own_also_what_a_crash_has_left() {
         .on(LIST, many(&left))
         .on(DELETE, Reply::status(204))
         .on("api DELETE /v2/load_balancers/lb-2", not_found());
-    let done = delete(&settled_service(&[(names::NAME, "my-lb")]));
+    let done = delete(&config(), &settled_service(&[(names::NAME, "my-lb")]));
     assert_eq!((written(&done), done.outcome.failure.clone()), (vec![(names::ID, None)], None));
     assert_eq!((cloud.lines().len(), done.outcome.changes), (3, vec!["deleted lb-1".to_owned()]));
 }

@@ -305,7 +305,8 @@ fn in_a_huge_account_what_is_not_read_yet_is_asked_about_in_a_moment_and_by_nobo
         cloud = cloud.always(&format!("api GET /v2/droplets?page={number}&per_page=200"), page(number));
     }
     let own = (0..500).map(|at| at * 8 + 1);
-    let nodes: Vec<Node> = own.map(|id| node(&format!("n{id}"), (id % 3 == 0).then(|| provider_id::format(id)).as_deref())).collect();
+    let nodes: Vec<Node> =
+        own.map(|id| node(&format!("n{id}"), (id % 3 == 0).then(|| provider_id::format(id)).as_deref())).collect();
     let findings = find(&nodes, Need::Metadata).expect("findings");
     for (node, finding) in nodes.iter().zip(findings) {
         let read: u64 = node.name.trim_start_matches('n').parse().expect("its number");

@@ -136,7 +136,9 @@ fn do_052_053_054_an_address_of_ones_own_is_for_a_new_one_and_a_subnet_for_all()
 
 #[test]
 fn do_259_nodes_that_are_ready_are_written_and_those_that_are_not_do_not_wait() {
-    for (has, change) in [(json!([]), ensure as fn(&Config, &Service, &[Backend]) -> Done), (json!([9]), update_backends)] {
+    for (has, change) in
+        [(json!([]), ensure as fn(&Config, &Service, &[Backend]) -> Done), (json!([9]), update_backends)]
+    {
         let differs = changed("lb-1", json!({ "droplet_ids": has }));
         let cloud = FakeCloud::new()
             .always(GET, one(&differs))

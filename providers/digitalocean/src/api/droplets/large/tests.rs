@@ -54,8 +54,7 @@ fn eight_thousand_droplets_are_read_in_four_calls_of_twelve_pages_at_most() {
 fn what_is_kept_is_renewed_page_after_page() {
     let old = account(FakeCloud::new(), 5_000, "");
     while all(SHARE).expect("some of it").unread {}
-    let kept: Vec<(String, Vec<u8>)> =
-        (2..=25).filter_map(|page| Some((key(page), cache::get(&key(page))?))).collect();
+    let kept: Vec<(String, Vec<u8>)> = (2..=25).filter_map(|page| Some((key(page), cache::get(&key(page))?))).collect();
     drop(old);
     let _new = account(FakeCloud::new(), 5_000, "-new");
     kept.iter().for_each(|(key, value)| cache::put(key, value, KEPT));
