@@ -90,7 +90,8 @@ fn check(catalogue: &Catalogue) {
     assert_eq!(described, cases().collect::<Vec<_>>(), "each case is described once, in order");
     let tests = tests_of_cases(catalogue);
     let deviations = deviations(catalogue, &data);
-    let without: Vec<u32> = cases().filter(|case| !tests.contains_key(case) && !deviations.contains_key(case)).collect();
+    let without: Vec<u32> =
+        cases().filter(|case| !tests.contains_key(case) && !deviations.contains_key(case)).collect();
     let table = table(catalogue, &data, &tests, &deviations);
     if std::env::var_os("CASES").is_some_and(|value| value == "write") {
         std::fs::write(file("md"), &table).unwrap();

@@ -217,10 +217,13 @@ fn values_are_read() {
     is("2.1", &[(names::HOSTNAME, "LB.Example.com")], |asked| asked.hostname.as_deref() == Some("lb.example.com"));
 }
 
+/// Case, annotation, what it makes true.
+type Flag = (&'static str, &'static str, fn(&Asked) -> bool);
+
 /// All that Go's parser takes, and nothing else.
 #[test]
 fn yes_and_no_have_six_words_each() {
-    let flags: [(&str, &str, fn(&Asked) -> bool); 5] = [
+    let flags: [Flag; 5] = [
         ("do_065", names::TLS_PASSTHROUGH, |asked| asked.passthrough),
         ("do_075", names::REDIRECT, |asked| asked.redirect),
         ("do_076", names::PROXY_PROTOCOL, |asked| asked.proxy_protocol),

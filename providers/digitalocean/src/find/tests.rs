@@ -322,3 +322,13 @@ fn in_a_huge_account_what_is_not_read_yet_is_asked_about_in_a_moment_and_by_nobo
     assert!(findings.into_iter().all(|finding| matches!(finding, Finding::Found(_))));
     assert_eq!(cloud.lines().len(), 1 + 12 + 2 + 8, "the rest, and nothing by name or ID");
 }
+
+#[test]
+fn do_279_fifty_nodes_in_trouble_cost_one_request_for_all_and_its_answer_is_shared() {
+    let all: Vec<String> = (1..=150).map(|id| droplet(id, &format!("n{id}")).replace("active", "off")).collect();
+    let cloud = FakeCloud::new().on(LIST, list(&all));
+    let nodes: Vec<Node> = (1..=50).map(|id| node(&format!("n{id}"), Some(&provider_id::format(id)))).collect();
+    let findings = find(&nodes, Need::Existence).expect("findings");
+    assert!(findings.into_iter().all(|finding| found(finding).state == State::Stopped));
+    assert_eq!((cloud.lines(), cloud.requests()[0].share_ms), (vec![LIST.to_owned()], 30_000));
+}
