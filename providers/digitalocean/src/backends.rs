@@ -116,10 +116,14 @@ pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, 
 }
 
 /// A few names, in order, and how many more there are.
-pub(crate) fn names(mut names: Vec<String>) -> String {
+pub(crate) fn names(names: Vec<String>) -> String {
+    first_names(names, SHOWN)
+}
+
+fn first_names(mut names: Vec<String>, most: usize) -> String {
     names.sort();
-    let more = names.len().saturating_sub(SHOWN);
-    names.truncate(SHOWN);
+    let more = names.len().saturating_sub(most);
+    names.truncate(most);
     let shown = names.join(", ");
     if more > 0 { format!("{shown} [+{more} more]") } else { shown }
 }
@@ -190,6 +194,7 @@ pub(crate) mod tests {
             ("do_167", [PRIVATE, PRIVATE], Nlb, External, 0, true),
             ("do_167", [PRIVATE, PRIVATE], Nlb, Internal, 2, false),
             ("do_167", [PRIVATE, PRIVATE], Regional, Internal, 2, false),
+            ("do_167", [PRIVATE, PRIVATE], Regional, External, 2, false),
         ] {
             let chosen = chosen(&nodes, kind, network);
             let found = (chosen.eligible, chosen.ids.len(), chosen.v4_only.is_empty());
@@ -199,26 +204,54 @@ pub(crate) mod tests {
 
     #[test]
     fn do_168_names_are_few_and_in_order() {
-        for (count, expected) in
-            [(0, ""), (1, "n1"), (3, "n1, n2, n3"), (4, "n1, n2, n3 [+1 more]"), (9, "n1, n2, n3 [+6 more]")]
-        {
-            assert_eq!(names((1..=count).rev().map(|id| format!("n{id}")).collect()), expected);
+        let reversed = |count: u32| (1..=count).rev().map(|id| format!("n{id}")).collect::<Vec<_>>();
+        for (count, most, expected) in [
+            (0, 3, ""),
+            (1, 3, "n1"),
+            (3, 3, "n1, n2, n3"),
+            (4, 3, "n1, n2, n3 [+1 more]"),
+            // As text.
+            (10, 3, "n1, n10, n2 [+7 more]"),
+            (3, 1, "n1 [+2 more]"),
+            (2, 0, " [+2 more]"),
+        ] {
+            assert_eq!(first_names(reversed(count), most), expected);
         }
+        assert_eq!(names(reversed(4)), "n1, n2, n3 [+1 more]");
+    }
+
+    /// Droplets 3, 4 and 5 of the account, and the Nodes of these names and provider IDs: IDs, and who is missing.
+    fn resolved(nodes: &[(&str, Option<u64>)]) -> (Vec<u64>, Vec<String>) {
+        let listed = [droplet(5, "n5"), droplet(3, "N3"), droplet(4, "foreign")];
+        let _cloud = FakeCloud::new()
+            .on("api GET /v2/droplets?page=1&per_page=200", list(&listed))
+            .on("api GET /v2/droplets?type=gpus&page=1&per_page=200", list(&[droplet(6, "gpu")]));
+        let node = |(name, id): &(&str, Option<u64>)| Backend {
+            name: (*name).to_owned(),
+            provider_id: id.map(provider_id::format),
+            ..backend(1, V4)
+        };
+        let backends: Vec<Backend> = nodes.iter().map(node).collect();
+        let chosen = choose(members(&backends).expect("found").iter(), Kind::Network, Network::External);
+        (chosen.ids, chosen.missing)
     }
 
     #[test]
-    fn do_032_to_036_nodes_without_provider_id_are_found_by_name_or_address() {
-        let listed = [droplet(3, "N3"), droplet(4, "foreign"), droplet(5, "five")];
-        let _cloud = FakeCloud::new()
-            .on("api GET /v2/droplets?page=1&per_page=200", list(&listed))
-            .on("api GET /v2/droplets?type=gpus&page=1&per_page=200", list(&[]));
-        let mut backends = [9, 3, 5, 7].map(|id| backend(id, V4));
-        for backend in &mut backends[1..] {
-            backend.provider_id = None;
+    fn nodes_without_provider_id_are_found_by_name_or_address() {
+        let all = ["n3", "n5", "gpu"].map(|name| (name, None));
+        let mixed = [("n3", None), ("any", Some(9)), ("n5", None)];
+        let lost = [("n3", None), ("z", None), ("y", None)];
+        for (case, nodes, ids, missing) in [
+            ("do_032", &all[..], vec![3, 5, 6], vec![]),
+            ("do_033", &all[..1], vec![3], vec![]),
+            ("do_034", &mixed[..], vec![3, 5, 9], vec![]),
+            ("do_035", &lost[..], vec![3], vec!["z", "y"]),
+            ("do_036", &[("10.0.5.1", None)], vec![5], vec![]),
+            ("do_036", &[("203.0.4.1", None)], vec![4], vec![]),
+        ] {
+            let missing = missing.into_iter().map(str::to_owned).collect();
+            assert_eq!(resolved(nodes), (ids, missing), "{case}");
         }
-        backends[2].name = "10.0.5.1".to_owned();
-        let chosen = choose(members(&backends).expect("found").iter(), Kind::Network, Network::External);
-        assert_eq!((chosen.ids, chosen.missing), (vec![3, 5, 9], vec!["n7".to_owned()]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | rule | why |
 //! |---|---|
 //! | found by the ID on the Service, else by name | names are unique in an account, so that a second one is never made, whatever answer was lost |
+//! | one with the tag of another cluster is not found by the name that is asked for | it would be changed, and deleted, under its owner |
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
@@ -76,12 +77,12 @@ impl Done {
 /// # Errors
 ///
 /// The cloud cannot be asked, or the Service is not ours.
-pub(crate) fn get(service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
+pub(crate) fn get(config: &Config, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
     if asked::is_disowned(service)? {
         return Ok(Some(service.ingress.clone()));
     }
     let (asked, _) = asked::read(service);
-    let found = lookup::find(service, &asked, true)?;
+    let found = lookup::find(config, service, &asked, true)?;
     Ok(found.map(|balancer| wanted::ingress(&balancer, asked.hostname.as_deref())))
 }
 
@@ -97,9 +98,9 @@ pub(crate) fn update_backends(config: &Config, service: &Service, backends: &[Ba
     done.with(result)
 }
 
-pub(crate) fn delete(service: &Service) -> Done {
+pub(crate) fn delete(config: &Config, service: &Service) -> Done {
     let mut done = Done::new();
-    let result = remove(service, &mut done.outcome.changes);
+    let result = remove(config, service, &mut done.outcome.changes);
     if result.is_ok() && service.annotation(names::ID).is_some() {
         done.outcome = done.outcome.unannotate(names::ID);
     }
@@ -109,7 +110,7 @@ pub(crate) fn delete(service: &Service) -> Done {
 fn make(config: &Config, service: &Service, backends: &[Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
     // Whoever has an address waits for nobody, and is looked at closely.
-    let Some(balancer) = lookup::find(service, &asked, service.ingress.is_empty())? else {
+    let Some(balancer) = lookup::find(config, service, &asked, service.ingress.is_empty())? else {
         return create(config, service, &asked, backends, done);
     };
     note(service, &balancer, done);
@@ -125,7 +126,7 @@ fn follow_nodes(
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
-    let Some(balancer) = lookup::find(service, &asked, true)? else {
+    let Some(balancer) = lookup::find(config, service, &asked, true)? else {
         return Err(Failure::conflict("there is no load balancer whose droplets could be changed"));
     };
     note(service, &balancer, done);
@@ -328,12 +329,12 @@ fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
 }
 
 /// The one with the ID, and one of the default name that a crash has left without.
-fn remove(service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
+fn remove(config: &Config, service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
     if asked::is_disowned(service)? {
         return Err(disowned());
     }
     let (asked, _) = asked::read(service);
-    for id in lookup::all_of(service, &asked)? {
+    for id in lookup::all_of(config, service, &asked)? {
         let deleted = balancers::delete(&id).map_err(|failure| Failure {
             message: format!("failed to delete load-balancer: {}", failure.message),
             ..failure
@@ -363,7 +364,7 @@ fn standing(config: &Config, all: &[Balancer], members: &[Member], wish: &Wish) 
         Ok(asked) => asked,
         Err(failure) => return Standing::Unknown(failure),
     };
-    let Some(balancer) = among(all, &wish.service, &asked) else { return Standing::Missing };
+    let Some(balancer) = among(config, all, &wish.service, &asked) else { return Standing::Missing };
     let work = Work { config, service: &wish.service, asked: &asked };
     let plan = match work.plan(balancer, &members, &mut done) {
         Ok(plan) => plan,

@@ -20,7 +20,7 @@ pub(crate) fn reconcile(config: &Config, services: &[Service]) -> Result<Vec<(Su
     let mut failures = vec![];
     // Neither waits for the other.
     let opened = config.firewall.as_ref().map(|firewall| firewall::reconcile(config, firewall, services, &balancers));
-    let tagged = config.tag.as_ref().map(|tag| tag::reconcile(tag, services, &balancers));
+    let tagged = config.tag.as_ref().map(|tag| tag::reconcile(config, tag, services, &balancers));
     for result in [opened, tagged].into_iter().flatten() {
         match result {
             Ok(some) => failures.extend(some),

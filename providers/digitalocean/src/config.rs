@@ -28,6 +28,9 @@ const SETTINGS: [(&str, &str, &str); 9] = [
     (METRICS_ADDRESS, "METRICS_ADDR", "Without effect: the host has metrics."),
 ];
 
+/// What the tags of all clusters begin with.
+pub(crate) const CLUSTER_TAG: &str = "k8s:";
+
 /// What the operator asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
@@ -74,7 +77,7 @@ pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> (Config, Vec<Problem
             Kind::Network
         })
     });
-    let tag = get(CLUSTER_ID).map(|id| format!("k8s:{id}")).filter(|tag| {
+    let tag = get(CLUSTER_ID).map(|id| format!("{CLUSTER_TAG}{id}")).filter(|tag| {
         let good = is_tag(tag);
         if !good {
             let message = "tags have letters, digits, `:`, `-` and `_`, at most 255; load balancers get no tag";

@@ -12,7 +12,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ccm_sdk::instances::{Finding, Instance, Need, State};
@@ -39,6 +39,9 @@ pub(crate) fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> 
     let single = need == Need::Proof || nodes.len() <= FEW;
     let listing = if single { Listing::default() } else { Listing::for_wishes(&wishes)? };
     let mut answers: Vec<Option<Answered>> = wishes.iter().map(|wish| listing.answer(wish)).collect();
+    if listing.unread {
+        answers.iter_mut().filter(|answer| answer.is_none()).for_each(|answer| *answer = Some(unread()));
+    }
     by_id(&wishes, need, &mut answers);
     by_name(&wishes, need, &mut answers);
     let findings = wishes.iter().zip(answers).map(|(wish, answer)| match answer {
@@ -89,16 +92,24 @@ struct Listing {
     droplets: BTreeMap<u64, Droplet>,
     /// By name in lower case and by address.
     names: BTreeMap<String, Vec<u64>>,
+    /// There are more, which are read in the next call.
+    unread: bool,
 }
 
 impl Listing {
     fn for_wishes(wishes: &[Wish<'_>]) -> Result<Self, Failure> {
-        let mut listing = Self::of(droplets::all(SHARE)?);
+        let mut listing = Self::all()?;
         // A listing leaves out those with GPUs.
-        if wishes.iter().any(|wish| listing.answer(wish).is_none()) {
+        if !listing.unread && wishes.iter().any(|wish| listing.answer(wish).is_none()) {
             listing.add(droplets::with_gpus(SHARE)?);
         }
         Ok(listing)
+    }
+
+    /// All but those with GPUs.
+    fn all() -> Result<Self, Failure> {
+        let listed = droplets::all(SHARE)?;
+        Ok(Self { unread: listed.unread, ..Self::of(listed.droplets) })
     }
 
     fn of(droplets: Vec<Droplet>) -> Self {
@@ -228,9 +239,24 @@ fn by_name(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
 }
 
 fn whole() -> Result<Listing, Failure> {
-    let mut listing = Listing::of(droplets::all(SHARE)?);
+    let mut listing = Listing::all()?;
+    if listing.unread {
+        return Err(later());
+    }
     listing.add(droplets::with_gpus(SHARE)?);
     Ok(listing)
+}
+
+/// When the next call goes on with a listing that one call cannot read.
+const READ_ON: Duration = Duration::from_secs(1);
+
+fn later() -> Failure {
+    Failure::pending("the account has so many droplets that several calls list them; the next one goes on")
+        .after(READ_ON)
+}
+
+fn unread() -> Answered {
+    Answered::Unknown(later())
 }
 
 fn no_such_name(name: &str) -> Answered {
@@ -304,18 +330,41 @@ pub(crate) fn ids_by_name<'a>(names: impl Iterator<Item = &'a str>) -> Result<BT
     Ok(names.filter_map(id).collect())
 }
 
-/// The regions of these droplets in order, each once; for [`crate::region`].
-pub(crate) fn regions_of(names: &[String]) -> Result<Vec<String>, Failure> {
+/// The regions of the droplets with these names, for a cluster whose provider IDs are not at hand.
+pub(crate) fn regions_of_names(names: &[String]) -> Result<BTreeSet<String>, Failure> {
     if names.is_empty() {
-        return Ok(vec![]);
+        return Ok(BTreeSet::new());
     }
-    let listing = Listing::of(droplets::all(SHARE)?);
+    let listing = Listing::all()?;
     let region = |name: &String| match listing.named(name) {
         Some(Answered::Found(droplet)) => Some(droplet.region.slug),
         _ => None,
     };
-    let mut regions: Vec<String> = names.iter().filter_map(region).filter(|slug| !slug.is_empty()).collect();
-    regions.sort();
-    regions.dedup();
-    Ok(regions)
+    Ok(names.iter().filter_map(region).filter(|slug| !slug.is_empty()).collect())
+}
+
+/// The regions of the droplets with these IDs, as far as they are known now, and what kept others from being known.
+pub(crate) fn regions_of(ids: &[u64]) -> Result<(BTreeSet<String>, Option<Failure>), Failure> {
+    let node = |id: &u64| Node {
+        name: id.to_string(),
+        uid: String::new(),
+        provider_id: Some(provider_id::format(*id)),
+        system_uuid: None,
+        addresses: vec![],
+        labels: vec![],
+        annotations: vec![],
+        capacity: vec![],
+        taints: vec![],
+        more: vec![],
+    };
+    let nodes: Vec<Node> = ids.iter().map(node).collect();
+    let (mut regions, mut open) = (BTreeSet::new(), None);
+    for finding in find(&nodes, Need::Existence)? {
+        match finding {
+            Finding::Found(instance) if !instance.region.is_empty() => _ = regions.insert(instance.region),
+            Finding::Found(_) | Finding::Absent => {}
+            Finding::Unknown(failure) => open = open.or(Some(failure)),
+        }
+    }
+    Ok((regions, open))
 }

@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use ccm_sdk::log;
 use ccm_sdk::types::{self, Failure, Problem, Service, ServiceType, Subject};
 
 use crate::annotations as names;
@@ -34,18 +35,34 @@ pub(crate) fn reconcile(
     balancers: &[Balancer],
 ) -> Result<Vec<(Subject, Failure)>, Failure> {
     let (wanted, failures) = wanted(config, firewall, services, balancers);
-    match firewalls::named(&firewall.name)? {
-        Some(has) if !differs(&has.spec, &wanted) => {}
-        Some(has) => {
-            let replaced =
-                firewalls::replace(&has.id, &wanted).map_err(|failure| told("failed to update firewall", failure))?;
-            if !replaced {
-                create(&wanted)?;
-            }
+    let done = match firewalls::named(&firewall.name)? {
+        Some(has) if !differs(&has.spec, &wanted) => return Ok(failures),
+        Some(has)
+            if firewalls::replace(&has.id, &wanted)
+                .map_err(|failure| told("failed to update firewall", failure))? =>
+        {
+            "firewall changed"
         }
-        None => create(&wanted)?,
-    }
+        _ => {
+            create(&wanted)?;
+            "firewall made"
+        }
+    };
+    log::info(done, &[("firewall", &words(&wanted))]);
     Ok(failures)
+}
+
+/// For the log: name, what is open to whom, tags.
+fn words(spec: &Spec) -> String {
+    let rules = |way: &str, rules: BTreeSet<OneRule>| {
+        let rule = |(protocol, ports, addresses, balancers): OneRule| {
+            let peers: Vec<String> = addresses.into_iter().chain(balancers).collect();
+            format!("{protocol} {ports} {way} {}", peers.join(","))
+        };
+        rules.into_iter().map(rule).collect::<Vec<_>>().join("; ")
+    };
+    let (inbound, outbound) = (rules("from", inbound(spec)), rules("to", outbound(spec)));
+    format!("{}: in: {inbound}; out: {outbound}; tags: {}", spec.name, spec.tags.join(","))
 }
 
 fn create(wanted: &Spec) -> Result<(), Failure> {
@@ -113,7 +130,7 @@ fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Ve
 
 fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
     let (asked, problems) = asked::read(service);
-    let balancer = among(balancers, service, &asked);
+    let balancer = among(config, balancers, service, &asked);
     let fixed = fixed(config, &asked, balancer)?;
     // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
     let matters = |problem: &Problem| {
@@ -172,19 +189,24 @@ fn everybody() -> Peers {
 
 /// Order means nothing anywhere, and all ports have several names.
 fn differs(has: &Spec, wants: &Spec) -> bool {
-    let inbound =
-        |spec: &Spec| rules(spec.inbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.sources)));
-    let outbound =
-        |spec: &Spec| rules(spec.outbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.destinations)));
     has.name != wants.name
         || inbound(has) != inbound(wants)
         || outbound(has) != outbound(wants)
         || has.tags.iter().collect::<BTreeSet<_>>() != wants.tags.iter().collect()
 }
 
-fn rules<'a>(
-    rules: impl Iterator<Item = (&'a String, &'a String, &'a Peers)>,
-) -> BTreeSet<(String, String, BTreeSet<String>, BTreeSet<String>)> {
+/// Protocol, ports, addresses, load balancers: all that counts of a rule.
+type OneRule = (String, String, BTreeSet<String>, BTreeSet<String>);
+
+fn inbound(spec: &Spec) -> BTreeSet<OneRule> {
+    rules(spec.inbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.sources)))
+}
+
+fn outbound(spec: &Spec) -> BTreeSet<OneRule> {
+    rules(spec.outbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.destinations)))
+}
+
+fn rules<'a>(rules: impl Iterator<Item = (&'a String, &'a String, &'a Peers)>) -> BTreeSet<OneRule> {
     let rule = |(protocol, ports, peers): (&String, &String, &Peers)| {
         let ports = if matches!(ports.as_str(), "" | "all") { "0" } else { ports };
         let set = |items: &[String]| items.iter().cloned().collect();

@@ -53,6 +53,20 @@ fn node_names() -> Vec<String> {
     nodes::matching("").unwrap_or_default()
 }
 
+fn offers(config: &Config) -> Vec<Capability> {
+    let mut offers = vec![Capability::LoadBalancers];
+    if config.firewall.is_some() || config.tag.is_some() {
+        offers.push(Capability::Cluster);
+    }
+    offers
+}
+
+/// What the account says to the configuration.
+fn of_account(config: &Config, nodes: impl FnOnce() -> Vec<String>) -> Result<Vec<Problem>, Failure> {
+    droplets::look().send().and_then(Answer::done)?;
+    region::problems(config, &nodes())
+}
+
 /// Writes the Events, which have no place in the answer.
 fn told(done: Done) -> Outcome {
     for (reason, message) in done.warnings {
@@ -67,19 +81,13 @@ impl meta::Guest for DigitalOcean {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        let config = configured();
-        let mut offers = vec![Capability::LoadBalancers];
-        if config.firewall.is_some() || config.tag.is_some() {
-            offers.push(Capability::Cluster);
-        }
-        Ok(offers)
+        Ok(offers(&configured()))
     }
 
     fn check(online: bool) -> Result<Vec<Problem>, Failure> {
         let (config, mut problems) = config::read(settings::get);
         if online {
-            droplets::look().send().and_then(Answer::done)?;
-            problems.extend(region::problems(&config, &node_names())?);
+            problems.extend(of_account(&config, node_names)?);
         }
         Ok(problems)
     }
@@ -103,7 +111,7 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
-        balancer::get(&service)
+        balancer::get(&configured(), &service)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
@@ -115,7 +123,7 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn delete(service: Service) -> Outcome {
-        told(balancer::delete(&service))
+        told(balancer::delete(&configured(), &service))
     }
 
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
@@ -133,5 +141,50 @@ impl load_balancer_survey::Guest for DigitalOcean {
 impl ccm_sdk::cluster::Guest for DigitalOcean {
     fn reconcile(_nodes: Vec<Node>, services: Vec<Service>) -> Result<Vec<(Subject, Failure)>, Failure> {
         cluster::reconcile(&configured(), &services)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_sdk::testing::{FakeCloud, Reply};
+    use ccm_sdk::types::Reaction;
+
+    use super::*;
+    use crate::config::tests::config;
+
+    const LOOK: &str = "api GET /v2/droplets?page=1&per_page=1";
+
+    fn unset() -> Config {
+        Config { region: None, ..config() }
+    }
+
+    #[test]
+    fn do_209_the_cluster_is_taken_care_of_where_a_tag_or_a_firewall_is_set_and_once_for_both() {
+        let with = |tag: bool, firewall: bool| Config {
+            tag: tag.then(|| "k8s:c-1".to_owned()),
+            firewall: firewall.then(|| config::Firewall { name: "k8s".to_owned(), tags: vec!["w".to_owned()] }),
+            ..config()
+        };
+        let both = [Capability::LoadBalancers, Capability::Cluster];
+        assert_eq!(offers(&with(false, false)), both[..1]);
+        for (tag, firewall) in [(true, false), (false, true), (true, true)] {
+            assert_eq!(offers(&with(tag, firewall)), both);
+        }
+    }
+
+    #[test]
+    fn do_252_an_account_that_can_be_read_is_good() {
+        let cloud = FakeCloud::new().on(LOOK, Reply::json(200, r#"{"droplets": []}"#));
+        assert_eq!(of_account(&unset(), Vec::new), Ok(vec![]));
+        assert_eq!(cloud.lines(), [LOOK]);
+    }
+
+    #[test]
+    fn do_253_a_refused_token_is_told_in_the_words_of_the_cloud() {
+        let refused = Reply::json(401, r#"{"id": "unauthorized", "message": "Unable to authenticate you"}"#);
+        let _cloud = FakeCloud::new().on(LOOK, refused);
+        let failure = of_account(&unset(), Vec::new).expect_err("it is refused");
+        assert_eq!(failure.reaction, Reaction::Unauthorized);
+        assert!(failure.message.contains("401: Unable to authenticate you"), "{}", failure.message);
     }
 }

@@ -32,19 +32,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn do_001_to_005_a_provider_id_is_read_or_told_what_is_wrong_with_it() {
+    fn do_001_a_provider_id_is_read_or_told_what_is_wrong_with_it() {
         assert_eq!(parse("digitalocean://12345"), Ok(12_345));
         assert_eq!(format(12_345), "digitalocean://12345");
-        for (text, wrong) in [
-            ("", "cannot be empty"),
-            ("digitalocean://", "number cannot be empty"),
-            ("digitalocean:/12345", "missing prefix \"digitalocean://\""),
-            ("digitalocean://12345cruft", "\"12345cruft\" is no droplet ID"),
-            ("digitalocean://0", "\"0\" is no droplet ID"),
-            ("digitalocean://+5", "\"+5\" is no droplet ID"),
-            ("digitalocean://99999999999999999999", "is no droplet ID"),
+        for (case, text, wrong) in [
+            ("do_002", "", "provider ID cannot be empty"),
+            ("do_003", "digitalocean://", "provider ID number cannot be empty"),
+            ("do_004", "digitalocean:/12345", "missing prefix \"digitalocean://\""),
+            ("do_005", "digitalocean://12345cruft", "\"12345cruft\" is no droplet ID"),
+            ("4.1", "digitalocean://0", "\"0\" is no droplet ID"),
+            ("4.1", "digitalocean://+5", "\"+5\" is no droplet ID"),
+            ("4.1", "digitalocean://99999999999999999999", "is no droplet ID"),
         ] {
-            assert!(parse(text).is_err_and(|message| message.contains(wrong)), "{text}");
+            assert!(parse(text).is_err_and(|message| message.contains(wrong)), "{case}: {text}");
         }
     }
 }

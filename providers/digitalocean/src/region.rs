@@ -1,43 +1,64 @@
 //! The region that load balancers are made in.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Problem};
 
-use crate::api::{droplets, regions};
+use crate::api::regions;
 use crate::config::Config;
 use crate::find;
 
-/// A droplet never moves.
-const SHARE: Duration = Duration::from_secs(3_600);
+/// How long the regions of the same droplets are known: one never moves.
+const KNOWN: Duration = Duration::from_secs(3_600);
 
-/// The one of the settings, else that of a droplet of the cluster.
+/// When to look again for what a person has to set.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The one of the settings, else that of the cluster's droplets.
 ///
 /// # Errors
 ///
-/// The droplet cannot be asked, or there is none.
+/// The droplets cannot be asked, or are in no region or in several.
 pub(crate) fn of_new(config: &Config, droplets: &[u64]) -> Result<String, Failure> {
     if let Some(region) = &config.region {
         return Ok(region.clone());
     }
-    // The same one for all Services, so that its answer is shared.
-    let id = droplets.iter().min().ok_or_else(|| {
-        Failure::retry("the region is not known: no droplet of the cluster is; set the environment variable REGION")
-    })?;
-    let droplet = droplets::one(droplets::get(*id).share(SHARE).send()?)?;
-    let region = droplet.map(|droplet| droplet.region.slug).filter(|slug| !slug.is_empty());
-    region.ok_or_else(|| {
-        Failure::retry(format!("droplet {id} tells no region; set the environment variable REGION if it stays so"))
-    })
+    // Whoever makes a hundred load balancers asks once.
+    let mut hasher = DefaultHasher::new();
+    droplets.hash(&mut hasher);
+    let key = format!("region/{:x}", hasher.finish());
+    if let Some(region) = cache::get_json(&key) {
+        return Ok(region);
+    }
+    let (regions, open) = find::regions_of(droplets)?;
+    let regions: Vec<String> = regions.into_iter().collect();
+    match (regions.as_slice(), open) {
+        ([_, _, ..], _) => Err(Failure::retry(several(&regions)).after(LOOK_AGAIN)),
+        (_, Some(failure)) => Err(failure),
+        ([], None) => Err(Failure::retry(
+            "the region is not known: no droplet of the cluster tells one; set the environment variable REGION",
+        )),
+        ([region], None) => {
+            cache::put_json(&key, region, KNOWN);
+            Ok(region.clone())
+        }
+    }
+}
+
+fn several(regions: &[String]) -> String {
+    format!(
+        "the cluster's droplets are in the regions {}, and a load balancer is in one; set REGION to say which",
+        regions.join(" and ")
+    )
 }
 
 /// That of the cluster's droplets, where it is one and can be asked.
 pub(crate) fn of_nodes(nodes: &[String]) -> Option<String> {
-    match find::regions_of(nodes).ok()?.as_slice() {
-        [region] => Some(region.clone()),
-        _ => None,
-    }
+    let mut regions = find::regions_of_names(nodes).ok()?.into_iter();
+    regions.next().filter(|_| regions.next().is_none())
 }
 
 /// What is wrong with the setting, or with leaving it out.
@@ -58,15 +79,9 @@ pub(crate) fn problems(config: &Config, nodes: &[String]) -> Result<Vec<Problem>
             Ok(vec![Problem::fatal("region", message)])
         }
         None => {
-            let regions = find::regions_of(nodes)?;
-            if regions.len() < 2 {
-                return Ok(vec![]);
-            }
-            let message = format!(
-                "the cluster's droplets are in the regions {}, and a load balancer is in one; set REGION to say which",
-                regions.join(" and ")
-            );
-            Ok(vec![Problem::harmless("region", message)])
+            let regions: Vec<String> = find::regions_of_names(nodes)?.into_iter().collect();
+            let told = (regions.len() > 1).then(|| Problem::harmless("region", several(&regions)));
+            Ok(told.into_iter().collect())
         }
     }
 }
@@ -94,13 +109,40 @@ mod tests {
     }
 
     #[test]
-    fn without_one_it_is_that_of_the_first_droplet_and_the_answer_is_shared() {
-        let body = droplet(7, "n7").replace("nyc3", "fra1");
-        let cloud = FakeCloud::new().on(ONE, Reply::json(200, format!(r#"{{"droplet": {body}}}"#)));
-        assert_eq!(of_new(&unset(), &[9, 7]), Ok("fra1".to_owned()));
-        assert_eq!(cloud.requests()[0].share_ms, 3_600_000);
-        for id in [&[][..], &[8]] {
-            assert!(of_new(&unset(), id).is_err());
+    fn without_one_it_is_that_of_the_clusters_droplets_and_asked_once() {
+        let in_fra1 = |id| droplet(id, "any").replace("nyc3", "fra1");
+        let one = |id| Reply::json(200, format!(r#"{{"droplet": {}}}"#, in_fra1(id)));
+        let cloud = FakeCloud::new().on(ONE, one(7)).on("api GET /v2/droplets/9", one(9));
+        for _ in 0..2 {
+            assert_eq!(of_new(&unset(), &[7, 9]), Ok("fra1".to_owned()));
+        }
+        assert_eq!(cloud.lines().len(), 2);
+        // Many are one listing, whose other droplets do not count.
+        let mut listed: Vec<String> = (1..=6).map(in_fra1).collect();
+        listed.push(droplet(8, "foreign"));
+        let cloud = FakeCloud::new().on(LIST, list(&listed));
+        for _ in 0..2 {
+            assert_eq!(of_new(&unset(), &[1, 2, 3, 4, 5, 6]), Ok("fra1".to_owned()));
+        }
+        assert_eq!(cloud.lines().len(), 1);
+    }
+
+    #[test]
+    fn of_two_regions_neither_is_taken_and_without_an_answer_none() {
+        let one = |body: String| Reply::json(200, format!(r#"{{"droplet": {body}}}"#));
+        let nine = "api GET /v2/droplets/9";
+        let here = || one(droplet(7, "a"));
+        for (reply, words) in [
+            (one(droplet(9, "b").replace("nyc3", "fra1")), "in the regions fra1 and nyc3"),
+            (Reply::status(500), "droplet 9 of node 9: GET /v2/droplets/{id}: 500"),
+        ] {
+            let _cloud = FakeCloud::new().always(ONE, here()).always(nine, reply);
+            let told = of_new(&unset(), &[7, 9]).expect_err("it is not clear");
+            assert!(told.message.contains(words), "{}", told.message);
+        }
+        let _cloud = FakeCloud::new().on(ONE, one(droplet(7, "a").replace(r#"{"slug": "nyc3"}"#, "null")));
+        for ids in [&[7][..], &[]] {
+            assert!(of_new(&unset(), ids).is_err_and(|failure| failure.message.contains("REGION")), "{ids:?}");
         }
     }
 

@@ -10,6 +10,7 @@ use crate::api::balancers::Balancer;
 use crate::api::tags;
 use crate::asked;
 use crate::balancer::among;
+use crate::config::Config;
 
 /// Load balancers that have the tag are left alone; so is the cloud when all have it.
 ///
@@ -17,6 +18,7 @@ use crate::balancer::among;
 ///
 /// The tag cannot be made.
 pub(crate) fn reconcile(
+    config: &Config,
     tag: &str,
     services: &[Service],
     balancers: &[Balancer],
@@ -24,7 +26,7 @@ pub(crate) fn reconcile(
     let lacks = |balancer: &&Balancer| !balancer.tags.as_ref().is_some_and(|tags| tags.iter().any(|has| has == tag));
     let mut lacking: Vec<(&Service, &str)> = vec![];
     for service in services.iter().filter(|service| is_ours(service)) {
-        if let Some(balancer) = among(balancers, service, &asked::read(service).0).filter(lacks)
+        if let Some(balancer) = among(config, balancers, service, &asked::read(service).0).filter(lacks)
             && !lacking.iter().any(|(_, id)| *id == balancer.id)
         {
             lacking.push((service, &balancer.id));

@@ -10,14 +10,21 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bindings::provider::ccm::cloud::cache;
-use crate::duration;
+use crate::{duration, transport};
 
-pub use cache::{forget, get};
+/// What [`put`] kept under that key, if it is still there.
+pub fn get(key: &str) -> Option<Vec<u8>> {
+    transport::cached(key)
+}
 
 /// Keeps `value` for `ttl` or less. Milliseconds are its finest unit; [`Duration::MAX`] sets no end.
 pub fn put(key: &str, value: &[u8], ttl: Duration) {
-    cache::put(key, value, duration::millis(ttl));
+    transport::keep(key, value, duration::millis(ttl));
+}
+
+/// From now on nothing is under that key.
+pub fn forget(key: &str) {
+    transport::forget_cached(key);
 }
 
 /// What [`put_json`] kept. What does not fit `T` is from another version and reads as if it were not there.

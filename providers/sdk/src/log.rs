@@ -9,7 +9,8 @@
 
 use std::fmt::Display;
 
-use crate::bindings::provider::ccm::cloud::log::{Level, write};
+use crate::bindings::provider::ccm::cloud::log::Level;
+use crate::transport;
 
 /// Names and values of a line. Names are snake case, unique within the line.
 pub type Fields<'a> = &'a [(&'a str, &'a dyn Display)];
@@ -36,5 +37,5 @@ pub fn error(message: &str, fields: Fields<'_>) {
 
 fn line(level: Level, message: &str, fields: Fields<'_>) {
     let fields: Vec<_> = fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect();
-    write(level, message, &fields);
+    transport::log(level, message, &fields);
 }

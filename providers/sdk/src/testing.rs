@@ -6,7 +6,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -22,7 +22,8 @@ pub(crate) fn installed() -> Option<Rc<State>> {
     INSTALLED.with_borrow(Clone::clone)
 }
 
-/// Stands behind the imports `http` and `credentials` of this thread until it is dropped.
+/// Stands behind the imports `http`, `credentials`, `cache` and `log` of this thread until it is dropped. What is in the cache stays
+/// there for as long; [`cache::forget`](crate::cache::forget) is the end of its time.
 ///
 /// Requests are named by a line: endpoint, method, path and query, `api GET /v2/droplets?page=2`. What is not scripted gets no
 /// answer.
@@ -78,6 +79,11 @@ impl FakeCloud {
     /// How many requests were sent together, each time.
     pub fn batches(&self) -> Vec<usize> {
         self.0.batches.borrow().clone()
+    }
+
+    /// What was written to the log: message, then ` name=value` for each field.
+    pub fn logged(&self) -> Vec<String> {
+        self.0.logged.borrow().clone()
     }
 
     /// Lines of answers that nobody has asked for.
@@ -157,6 +163,8 @@ pub(crate) struct State {
     lines: RefCell<Vec<String>>,
     requests: RefCell<Vec<Request>>,
     batches: RefCell<Vec<usize>>,
+    cache: RefCell<BTreeMap<String, Vec<u8>>>,
+    logged: RefCell<Vec<String>>,
 }
 
 impl State {
@@ -203,6 +211,23 @@ impl State {
     pub(crate) fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
         self.lines.borrow_mut().push(format!("bind {endpoint} {base_url}"));
         Ok(())
+    }
+
+    pub(crate) fn cached(&self, key: &str) -> Option<Vec<u8>> {
+        self.cache.borrow().get(key).cloned()
+    }
+
+    pub(crate) fn keep(&self, key: &str, value: &[u8]) {
+        self.cache.borrow_mut().insert(key.to_owned(), value.to_vec());
+    }
+
+    pub(crate) fn forget_cached(&self, key: &str) {
+        self.cache.borrow_mut().remove(key);
+    }
+
+    pub(crate) fn log(&self, message: &str, fields: &[(String, String)]) {
+        let fields: String = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        self.logged.borrow_mut().push(format!("{message}{fields}"));
     }
 
     pub(crate) fn available(&self, credential: &str) -> bool {

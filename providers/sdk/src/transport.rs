@@ -1,5 +1,6 @@
-//! The imports that requests go through. Tests put a [fake](crate::testing) in their place.
+//! The imports that requests go through, what outlives a call, and the log. Tests put a [fake](crate::testing) in their place.
 
+use crate::bindings::provider::ccm::cloud::{cache, log};
 use crate::credentials;
 use crate::http::{self, Request, Response, TransportError};
 
@@ -38,4 +39,24 @@ pub(crate) fn available(credential: &str) -> bool {
 pub(crate) fn forget(credential: &str) {
     or_fake!(fake => fake.forget(credential));
     credentials::forget(credential);
+}
+
+pub(crate) fn cached(key: &str) -> Option<Vec<u8>> {
+    or_fake!(fake => fake.cached(key));
+    cache::get(key)
+}
+
+pub(crate) fn keep(key: &str, value: &[u8], ttl_ms: u64) {
+    or_fake!(fake => fake.keep(key, value));
+    cache::put(key, value, ttl_ms);
+}
+
+pub(crate) fn forget_cached(key: &str) {
+    or_fake!(fake => fake.forget_cached(key));
+    cache::forget(key);
+}
+
+pub(crate) fn log(level: log::Level, message: &str, fields: &[(String, String)]) {
+    or_fake!(fake => fake.log(message, fields));
+    log::write(level, message, fields);
 }

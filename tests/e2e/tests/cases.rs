@@ -1,16 +1,49 @@
-//! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md`, made of `docs/cases.yaml` and of
-//! the names of all tests.
+//! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md` and `docs/cases/*.md`, made of the
+//! YAML beside them and of the names of all tests.
 
 #![expect(clippy::unwrap_used, reason = "clippy.toml allows it in test functions, but not in their helpers")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// Numbers of sections 7.8 to 7.14.
-const CASES: std::ops::RangeInclusive<u32> = 81..=212;
+/// Cases that are numbered together, and how tests say which they stand for.
+struct Catalogue {
+    /// In `docs`, without `.yaml` or `.md`.
+    file: &'static str,
+    title: &'static str,
+    cases: RangeInclusive<u32>,
+    /// Words of a test's name that numbers follow.
+    words: &'static [&'static str],
+    /// What stands before the number in the row of a table.
+    row: &'static str,
+    /// What a deviation must cite one of, with a number after it.
+    cites: &'static [&'static str],
+}
+
+/// Sections 7.8 to 7.14 of the description of the framework.
+const FRAMEWORK: Catalogue = Catalogue {
+    file: "cases",
+    title: "Cases of upstream's tests, and ours",
+    cases: 81..=212,
+    words: &["case", "cases"],
+    row: "case: ",
+    cites: &[],
+};
+
+/// Section 6 of the description of the manager for DigitalOcean.
+const DIGITALOCEAN: Catalogue = Catalogue {
+    file: "cases/digitalocean",
+    title: "DigitalOcean: cases of the Go manager's tests, and ours",
+    cases: 1..=287,
+    words: &["do"],
+    row: "\"do_",
+    cites: &["T", "QUIRK-", "D"],
+};
+
 /// Rooms with tests.
 const ROOMS: [&str; 3] = ["runtime", "providers", "tests"];
 
@@ -40,43 +73,71 @@ struct Deviation {
 type Test = (String, String);
 
 #[test]
-fn the_table_of_cases_is_complete_and_new() {
-    let data: Data = serde_saphyr::from_str(&std::fs::read_to_string(root().join("docs/cases.yaml")).unwrap()).unwrap();
+fn the_table_of_the_frameworks_cases_is_complete_and_new() {
+    check(&FRAMEWORK);
+}
+
+#[test]
+fn the_table_of_digitaloceans_cases_is_complete_and_new() {
+    check(&DIGITALOCEAN);
+}
+
+fn check(catalogue: &Catalogue) {
+    let file = |kind: &str| root().join(format!("docs/{}.{kind}", catalogue.file));
+    let data: Data = serde_saphyr::from_str(&std::fs::read_to_string(file("yaml")).unwrap()).unwrap();
     let described: Vec<u32> = data.sections.iter().flat_map(|section| section.cases.keys().copied()).collect();
-    assert_eq!(described, CASES.collect::<Vec<_>>(), "each case is described once, in order");
-    let tests = tests_of_cases();
-    let deviations = deviations(&data);
-    let without: Vec<u32> = CASES.filter(|case| !tests.contains_key(case) && !deviations.contains_key(case)).collect();
-    let table = table(&data, &tests, &deviations);
-    let path = root().join("docs/cases.md");
+    let cases = || catalogue.cases.clone();
+    assert_eq!(described, cases().collect::<Vec<_>>(), "each case is described once, in order");
+    let tests = tests_of_cases(catalogue);
+    let deviations = deviations(catalogue, &data);
+    let without: Vec<u32> =
+        cases().filter(|case| !tests.contains_key(case) && !deviations.contains_key(case)).collect();
+    let table = table(catalogue, &data, &tests, &deviations);
     if std::env::var_os("CASES").is_some_and(|value| value == "write") {
-        std::fs::write(&path, &table).unwrap();
+        std::fs::write(file("md"), &table).unwrap();
     }
-    assert!(without.is_empty(), "neither a test nor a deviation in docs/cases.yaml: {without:?}");
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == table, "docs/cases.md is stale: CASES=write cargo test -p ccm-e2e --test cases");
+    assert!(without.is_empty(), "neither a test nor a deviation in docs/{}.yaml: {without:?}", catalogue.file);
+    let written = std::fs::read_to_string(file("md")).unwrap_or_default();
+    assert!(written == table, "docs/{}.md is stale: CASES=write cargo test -p ccm-e2e --test cases", catalogue.file);
 }
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn deviations(data: &Data) -> BTreeMap<u32, Vec<&str>> {
+fn deviations<'a>(catalogue: &Catalogue, data: &'a Data) -> BTreeMap<u32, Vec<&'a str>> {
     let mut deviations: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for Deviation { cases, why } in &data.deviations {
+        assert!(cites(catalogue, why), "the deviation {why:?} cites none of {:?} with a number", catalogue.cites);
         for case in cases {
-            assert!(CASES.contains(case), "there is no case {case}");
+            assert!(catalogue.cases.contains(case), "there is no case {case}");
             deviations.entry(*case).or_default().push(why.trim());
         }
     }
     deviations
 }
 
-fn table(data: &Data, tests: &BTreeMap<u32, BTreeSet<Test>>, deviations: &BTreeMap<u32, Vec<&str>>) -> String {
-    let mut text = "# Cases of upstream's tests, and ours\n\n\
-        Made by a test; do not edit. What each case is, and where we differ, stands in [cases.yaml](cases.yaml); deviations that\n\
-        people notice stand in [compatibility.md](compatibility.md) as well.\n"
-        .to_owned();
+/// Whether it names a defect of upstream's, or a decision of the description: a whim is no reason.
+fn cites(catalogue: &Catalogue, why: &str) -> bool {
+    let number = |text: &str| text.starts_with(|letter: char| letter.is_ascii_digit());
+    let cited = |text: &str| catalogue.cites.iter().any(|label| text.strip_prefix(label).is_some_and(number));
+    catalogue.cites.is_empty() || why.split([' ', '(', ')', ',', '\n']).any(cited)
+}
+
+fn table(
+    catalogue: &Catalogue,
+    data: &Data,
+    tests: &BTreeMap<u32, BTreeSet<Test>>,
+    deviations: &BTreeMap<u32, Vec<&str>>,
+) -> String {
+    let (folder, name) = catalogue.file.rsplit_once('/').unwrap_or(("", catalogue.file));
+    let up = if folder.is_empty() { "" } else { "../" };
+    let mut text = format!(
+        "# {}\n\n\
+        Made by a test; do not edit. What each case is, and where we differ, stands in [{name}.yaml]({name}.yaml); deviations that\n\
+        people notice stand in [compatibility.md]({up}compatibility.md) as well.\n",
+        catalogue.title
+    );
     for section in &data.sections {
         write!(
             text,
@@ -85,7 +146,7 @@ fn table(data: &Data, tests: &BTreeMap<u32, BTreeSet<Test>>, deviations: &BTreeM
         )
         .unwrap();
         for (case, what) in &section.cases {
-            let links = tests.get(case).into_iter().flatten().map(|(file, name)| format!("[`{name}`](../{file})"));
+            let links = tests.get(case).into_iter().flatten().map(|(file, name)| format!("[`{name}`]({up}../{file})"));
             let links = links.collect::<Vec<_>>().join("<br>");
             let why = deviations.get(case).map(|why| why.join("; ")).unwrap_or_else(|| "the same".to_owned());
             writeln!(text, "| {case} | {what} | {links} | {} |", why.replace('\n', " ")).unwrap();
@@ -95,7 +156,7 @@ fn table(data: &Data, tests: &BTreeMap<u32, BTreeSet<Test>>, deviations: &BTreeM
 }
 
 /// By case.
-fn tests_of_cases() -> BTreeMap<u32, BTreeSet<Test>> {
+fn tests_of_cases(catalogue: &Catalogue) -> BTreeMap<u32, BTreeSet<Test>> {
     let mut files = vec![];
     for room in ROOMS {
         sources(&root().join(room), &mut files);
@@ -103,7 +164,7 @@ fn tests_of_cases() -> BTreeMap<u32, BTreeSet<Test>> {
     let mut found: BTreeMap<u32, BTreeSet<Test>> = BTreeMap::new();
     for path in files {
         let file = path.strip_prefix(root()).unwrap().display().to_string();
-        for (case, test) in cases_in(&std::fs::read_to_string(&path).unwrap()) {
+        for (case, test) in cases_in(catalogue, &std::fs::read_to_string(&path).unwrap()) {
             found.entry(case).or_default().insert((file.clone(), test));
         }
     }
@@ -134,7 +195,7 @@ struct Item<'a> {
 /// Cases and the tests that stand for them. Rows of a table count for the test that they stand in, or for those that use the
 /// constant or the function that they stand in. Of a range in a name those count that stand there as well: a range is quickly
 /// written.
-fn cases_in(source: &str) -> BTreeSet<(u32, String)> {
+fn cases_in(catalogue: &Catalogue, source: &str) -> BTreeSet<(u32, String)> {
     let mut items: Vec<Item<'_>> = vec![];
     let mut is_test = false;
     for line in source.lines() {
@@ -152,7 +213,7 @@ fn cases_in(source: &str) -> BTreeSet<(u32, String)> {
             });
         }
         if let Some(last) = items.last_mut() {
-            last.rows.extend(rows(code));
+            last.rows.extend(rows(catalogue, code));
             last.body.push_str(code);
             last.body.push('\n');
         }
@@ -165,7 +226,7 @@ fn cases_in(source: &str) -> BTreeSet<(u32, String)> {
             rows.extend(item.rows.iter().copied());
             numbers.extend(words(&item.body).filter_map(|word| word.parse::<u32>().ok()));
         }
-        let Named { single, ranged } = named(test.name);
+        let Named { single, ranged } = named(catalogue, test.name);
         let cases = rows.into_iter().chain(single).chain(ranged.intersection(&numbers).copied());
         found.extend(cases.map(|case| (case, test.name.to_owned())));
     }
@@ -187,10 +248,10 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `case: 120` in a row, also several.
-fn rows(code: &str) -> Vec<u32> {
-    let after = code.split("case: ").skip(1);
+fn rows(catalogue: &Catalogue, code: &str) -> Vec<u32> {
+    let after = code.split(catalogue.row).skip(1);
     let number = |text: &str| text.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok();
-    after.filter_map(number).filter(|case| CASES.contains(case)).collect()
+    after.filter_map(number).filter(|case| catalogue.cases.contains(case)).collect()
 }
 
 /// Cases in the name of a test.
@@ -202,20 +263,20 @@ struct Named {
 }
 
 /// `case_94_…`, `case_117_118_…`, `cases_81_to_93_and_case_105_…`. Other numbers in a name are no cases.
-fn named(name: &str) -> Named {
+fn named(catalogue: &Catalogue, name: &str) -> Named {
     let mut named = Named::default();
     let (mut counting, mut from, mut ranging) = (false, None, false);
     for word in name.split('_') {
         match word {
-            "case" | "cases" => (counting, from, ranging) = (true, None, false),
+            _ if catalogue.words.contains(&word) => (counting, from, ranging) = (true, None, false),
             "to" if counting && from.is_some() => ranging = true,
             "and" if counting && !ranging => {}
             _ => match word.parse::<u32>().ok().filter(|_| counting) {
                 Some(case) => {
                     if let Some(first) = from.filter(|_| ranging) {
                         named.single.remove(&first);
-                        named.ranged.extend((first..=case).filter(|case| CASES.contains(case)));
-                    } else if CASES.contains(&case) {
+                        named.ranged.extend((first..=case).filter(|case| catalogue.cases.contains(case)));
+                    } else if catalogue.cases.contains(&case) {
                         named.single.insert(case);
                     }
                     (from, ranging) = (Some(case), false);
@@ -242,7 +303,7 @@ fn names_of_tests_say_their_cases() {
     ];
     for (name, single, ranged) in cases {
         let [single, ranged] = [single, ranged].map(|cases| cases.iter().copied().collect());
-        assert_eq!(named(name), Named { single, ranged }, "{name}");
+        assert_eq!(named(&FRAMEWORK, name), Named { single, ranged }, "{name}");
     }
 }
 
@@ -283,7 +344,7 @@ fn rows_count_for_the_test_that_runs_them() {
 
         fn case_141_no_test() {}
     ";
-    let found: Vec<(u32, String)> = cases_in(source).into_iter().collect();
+    let found: Vec<(u32, String)> = cases_in(&FRAMEWORK, source).into_iter().collect();
     let range = "cases_132_to_135_a_range";
     let expected = [
         (120, "a_table"),
@@ -295,4 +356,42 @@ fn rows_count_for_the_test_that_runs_them() {
         (134, range),
     ];
     assert_eq!(found, expected.map(|(case, name)| (case, name.to_owned())));
+}
+
+#[test]
+fn a_catalogue_has_its_own_names_and_rows() {
+    let source = "
+        #[test]
+        fn do_006_007_269_existence() {}
+
+        #[test]
+        fn do_082_to_084_and_do_105_a_range() {
+            let rows = [(82, true), (84, false)];
+        }
+
+        #[test]
+        fn what_cannot_be() {
+            let rows = [(\"do_062\", 1), (\"T34\", 288)];
+        }
+
+        #[test]
+        fn case_94_of_the_framework_and_two_to_do_in_7_days() {}
+    ";
+    let found: Vec<u32> = cases_in(&DIGITALOCEAN, source).into_iter().map(|(case, _)| case).collect();
+    assert_eq!(found, [6, 7, 62, 82, 84, 105, 269]);
+}
+
+#[test]
+fn a_deviation_cites_what_it_deviates_from() {
+    for (why, cited) in [
+        ("nothing is written without a difference (T3)", true),
+        ("it is listed whole (T23, T24)", true),
+        ("no list is asked for twice (QUIRK-10)", true),
+        ("not built", false),
+        ("The Token", false),
+        ("case 7", false),
+    ] {
+        assert_eq!(cites(&DIGITALOCEAN, why), cited, "{why}");
+        assert!(cites(&FRAMEWORK, why), "upstream's framework has defects without a number");
+    }
 }

@@ -1,10 +1,12 @@
 //! Machines.
 
+mod large;
+
 use std::time::Duration;
 
-use ccm_sdk::types::Failure;
+use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::api::{CLOUD, list, or_default, paging};
 
@@ -12,7 +14,7 @@ const DROPLETS: &str = "/v2/droplets";
 const DROPLET: &str = "/v2/droplets/{id}";
 
 /// As far as Nodes and load balancers need it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Droplet {
     pub(crate) id: u64,
     #[serde(default, deserialize_with = "or_default")]
@@ -28,13 +30,13 @@ pub(crate) struct Droplet {
     networks: Networks,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Region {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) slug: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Networks {
     #[serde(default, deserialize_with = "or_default")]
     v4: Vec<Interface>,
@@ -42,7 +44,7 @@ struct Networks {
     v6: Vec<Interface>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Interface {
     #[serde(default, deserialize_with = "or_default")]
     ip_address: String,
@@ -86,9 +88,21 @@ pub(crate) fn one(answer: Answer) -> Result<Option<Droplet>, Failure> {
     answer.optional()?.map(|answer| answer.json::<One>().map(|one| one.droplet)).transpose()
 }
 
+/// Droplets of the account.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) droplets: Vec<Droplet>,
+    /// There are more, which further calls read: [`large`].
+    pub(crate) unread: bool,
+}
+
 /// All but those with GPUs, which a listing leaves out.
-pub(crate) fn all(share: Duration) -> Result<Vec<Droplet>, Failure> {
-    CLOUD.get(DROPLETS).share(share).list::<Many>(paging())
+pub(crate) fn all(share: Duration) -> Result<Listed, Failure> {
+    // The first page says how many there are, and then no other is asked for.
+    match CLOUD.get(DROPLETS).share(share).list::<Many>(paging().at_most(large::PAGES)) {
+        Err(failure) if failure.reaction == Reaction::Quota => large::all(share),
+        listed => listed.map(|droplets| Listed { droplets, unread: false }),
+    }
 }
 
 /// Those with GPUs.

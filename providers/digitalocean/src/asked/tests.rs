@@ -121,6 +121,16 @@ fn what_is_missing_or_contradicts_something_is_told() {
     let on = (names::OVERRIDE_HEALTH_CHECK, "true");
     for (case, annotations, words) in [
         ("do_073", vec![sticky, (names::STICKY_TTL, "300")], "sticky session cookie name not specified, but required"),
+        (
+            "do_073",
+            vec![sticky, (names::STICKY_NAME, ""), (names::STICKY_TTL, "300")],
+            "sticky session cookie name not specified, but required",
+        ),
+        (
+            "do_074",
+            vec![sticky, (names::STICKY_NAME, "c"), (names::STICKY_TTL, "")],
+            "sticky session cookie ttl not specified, but required",
+        ),
         ("do_074", vec![sticky, (names::STICKY_NAME, "c")], "sticky session cookie ttl not specified, but required"),
         ("do_131", vec![sticky], "sticky session cookie name not specified, but required"),
         (
@@ -141,66 +151,115 @@ fn what_is_missing_or_contradicts_something_is_told() {
         ),
     ] {
         let failure = refused(&annotations);
-        assert!(failure.message.contains(words), "{case}: {}", failure.message);
+        let first = failure.message.strip_prefix("failed to build load-balancer request: ").expect("what it is about");
+        assert!(first.contains(words) && (case != "do_131" || first.starts_with(words)), "{case}: {}", failure.message);
     }
     let all = refused(&[(names::TYPE, "x"), (names::REDIRECT, "y")]).message;
     assert!(all.contains(names::TYPE) && all.contains(names::REDIRECT), "{all}");
 }
 
 #[test]
-fn do_060_to_081_values_are_read() {
-    let is =
-        |annotations: &[(&str, &str)], good: fn(&Asked) -> bool| assert!(good(&asked(annotations)), "{annotations:?}");
-    is(&[(names::ALGORITHM, "least_connections")], |asked| asked.algorithm == "least_connections");
-    is(&[(names::ALGORITHM, "invalid")], |asked| asked.algorithm == "round_robin");
-    is(&[], |asked| asked.algorithm == "round_robin");
-    is(&[(names::SIZE_SLUG, "lb-large")], |asked| asked.size == Some(Size::Large));
-    is(&[(names::SIZE_SLUG, "")], |asked| asked.size.is_none());
-    is(&[(names::SIZE_UNIT, "3")], |asked| asked.size_unit == Some(3));
-    is(&[(names::SIZE_UNIT, "0")], |asked| asked.size_unit.is_none());
-    is(&[], |asked| asked.size_unit.is_none());
-    is(&[(names::TLS_PASSTHROUGH, "true")], |asked| asked.passthrough);
-    is(&[(names::TLS_PASSTHROUGH, "false")], |asked| !asked.passthrough);
-    is(&[(names::CERTIFICATE_ID, "c-1")], |asked| asked.certificate == Certificate::Id("c-1".to_owned()));
-    is(&[(names::CERTIFICATE_ID, "c-1"), (names::CERTIFICATE_NAME, "n")], |asked| {
-        matches!(asked.certificate, Certificate::Id(_))
+fn values_are_read() {
+    let is = |case: &str, annotations: &[(&str, &str)], good: fn(&Asked) -> bool| {
+        assert!(good(&asked(annotations)), "{case}: {annotations:?}");
+    };
+    is("do_060", &[(names::ALGORITHM, "least_connections")], |asked| asked.algorithm == "least_connections");
+    for text in ["round_robin", "invalid", ""] {
+        is("do_060", &[(names::ALGORITHM, text)], |asked| asked.algorithm == "round_robin");
+    }
+    is("do_060", &[], |asked| asked.algorithm == "round_robin");
+    is("do_061", &[(names::SIZE_SLUG, "lb-small")], |asked| asked.size == Some(Size::Small));
+    is("do_061", &[(names::SIZE_SLUG, "lb-medium")], |asked| asked.size == Some(Size::Medium));
+    is("do_061", &[(names::SIZE_SLUG, "lb-large")], |asked| asked.size == Some(Size::Large));
+    is("do_061", &[(names::SIZE_SLUG, "")], |asked| asked.size.is_none());
+    is("do_061", &[], |asked| asked.size.is_none());
+    is("do_063", &[(names::SIZE_UNIT, "3")], |asked| asked.size_unit == Some(3));
+    is("do_063", &[(names::SIZE_UNIT, "0")], |asked| asked.size_unit.is_none());
+    is("do_063", &[], |asked| asked.size_unit.is_none());
+    is("do_065", &[(names::TLS_PASSTHROUGH, "true")], |asked| asked.passthrough);
+    is("do_065", &[(names::TLS_PASSTHROUGH, "false")], |asked| !asked.passthrough);
+    is("do_065", &[], |asked| !asked.passthrough);
+    is("do_066", &[(names::CERTIFICATE_ID, "c-1")], |asked| asked.certificate == Certificate::Id("c-1".to_owned()));
+    is("do_066", &[(names::CERTIFICATE_ID, "c-1"), (names::CERTIFICATE_NAME, "n")], |asked| {
+        asked.certificate == Certificate::Id("c-1".to_owned())
     });
-    is(&[], |asked| asked.certificate == Certificate::None);
-    is(&[(names::TLS_PORTS, "443")], |asked| asked.tls_ports == [443]);
-    is(&[(names::TLS_PORTS, "443,8443")], |asked| asked.tls_ports == [443, 8443]);
-    is(&[(names::TLS_PORTS, "443, 8443")], |asked| asked.tls_ports == [443, 8443]);
-    is(&[(names::HTTP_PORTS, "8080")], |asked| asked.http_ports == [8080]);
-    is(&[(names::HTTP2_PORTS, "443")], |asked| asked.http2_ports == [443]);
-    is(&[(names::HTTP3_PORT, "443")], |asked| asked.http3_port == Some(443));
-    is(&[], |asked| asked.protocol == Protocol::Tcp);
-    is(&[(names::PROTOCOL, "http2")], |asked| asked.protocol == Protocol::Http2);
-    is(&[], |asked| asked.cookie.is_none());
-    is(&[(names::STICKY_TYPE, "none")], |asked| asked.cookie.is_none());
-    is(&[(names::REDIRECT, "T")], |asked| asked.redirect);
-    is(&[(names::PROXY_PROTOCOL, "1")], |asked| asked.proxy_protocol);
-    is(&[(names::KEEPALIVE, "true")], |asked| asked.keepalive);
-    is(&[(names::NO_DNS_RECORDS, "True")], |asked| asked.no_dns_records);
-    is(&[(names::IDLE_TIMEOUT, "120")], |asked| asked.idle_timeout == Some(120));
-    is(&[], |asked| asked.idle_timeout.is_none() && !asked.redirect && !asked.proxy_protocol && !asked.keepalive);
-    is(&[(names::TYPE, "")], |asked| asked.kind.is_none());
-    is(&[(names::TYPE, "REGIONAL")], |asked| asked.kind == Some(Kind::Regional));
-    is(&[(names::NETWORK, "INTERNAL")], |asked| asked.network == Some(Network::Internal));
-    is(&[(names::IP, " 203.0.113.5 ")], |asked| asked.ip.as_deref() == Some("203.0.113.5"));
-    is(&[(names::HOSTNAME, "LB.Example.com")], |asked| asked.hostname.as_deref() == Some("lb.example.com"));
+    is("do_066", &[(names::CERTIFICATE_ID, "")], |asked| asked.certificate == Certificate::None);
+    is("do_066", &[], |asked| asked.certificate == Certificate::None);
+    is("do_067", &[(names::TLS_PORTS, "443")], |asked| asked.tls_ports == [443]);
+    is("do_067", &[(names::TLS_PORTS, "443,8443")], |asked| asked.tls_ports == [443, 8443]);
+    is("do_280", &[(names::TLS_PORTS, "443, 8443 ")], |asked| asked.tls_ports == [443, 8443]);
+    is("do_069", &[(names::HTTP_PORTS, "8080")], |asked| asked.http_ports == [8080]);
+    is("do_069", &[(names::HTTP2_PORTS, "443")], |asked| asked.http2_ports == [443]);
+    is("do_069", &[(names::HTTP3_PORT, "443")], |asked| asked.http3_port == Some(443));
+    is("do_070", &[], |asked| asked.protocol == Protocol::Tcp);
+    is("do_070", &[(names::PROTOCOL, "")], |asked| asked.protocol == Protocol::Tcp);
+    is("do_070", &[(names::PROTOCOL, "tcp")], |asked| asked.protocol == Protocol::Tcp);
+    is("do_070", &[(names::PROTOCOL, "http")], |asked| asked.protocol == Protocol::Http);
+    is("do_070", &[(names::PROTOCOL, "https")], |asked| asked.protocol == Protocol::Https);
+    is("do_070", &[(names::PROTOCOL, "http2")], |asked| asked.protocol == Protocol::Http2);
+    is("do_072", &[], |asked| asked.cookie.is_none());
+    is("do_072", &[(names::STICKY_TYPE, "none")], |asked| asked.cookie.is_none());
+    // Without the type name and time mean nothing.
+    is("do_129", &[(names::STICKY_NAME, "c"), (names::STICKY_TTL, "300")], |asked| asked.cookie.is_none());
+    let cookies = [(names::STICKY_TYPE, "cookies"), (names::STICKY_NAME, "DO-CCM"), (names::STICKY_TTL, "300")];
+    for case in ["do_072", "do_073", "do_074", "do_130"] {
+        is(case, &cookies, |asked| asked.cookie == Some(Cookie { name: "DO-CCM".to_owned(), ttl_seconds: 300 }));
+    }
+    is("do_079", &[(names::IDLE_TIMEOUT, "120")], |asked| asked.idle_timeout == Some(120));
+    is("do_079", &[], |asked| asked.idle_timeout.is_none());
+    is("do_080", &[(names::TYPE, "")], |asked| asked.kind.is_none());
+    is("do_080", &[(names::TYPE, "REGIONAL")], |asked| asked.kind == Some(Kind::Regional));
+    is("do_080", &[(names::TYPE, "REGIONAL_NETWORK")], |asked| asked.kind == Some(Kind::Network));
+    is("do_081", &[(names::NETWORK, "EXTERNAL")], |asked| asked.network == Some(Network::External));
+    is("do_081", &[(names::NETWORK, "INTERNAL")], |asked| asked.network == Some(Network::Internal));
+    is("do_081", &[], |asked| asked.network.is_none());
+    is("2.1", &[(names::IP, " 203.0.113.5 ")], |asked| asked.ip.as_deref() == Some("203.0.113.5"));
+    is("2.1", &[(names::HOSTNAME, "LB.Example.com")], |asked| asked.hostname.as_deref() == Some("lb.example.com"));
+}
+
+/// Case, annotation, what it makes true.
+type Flag = (&'static str, &'static str, fn(&Asked) -> bool);
+
+/// All that Go's parser takes, and nothing else.
+#[test]
+fn yes_and_no_have_six_words_each() {
+    let flags: [Flag; 5] = [
+        ("do_065", names::TLS_PASSTHROUGH, |asked| asked.passthrough),
+        ("do_075", names::REDIRECT, |asked| asked.redirect),
+        ("do_076", names::PROXY_PROTOCOL, |asked| asked.proxy_protocol),
+        ("do_077", names::KEEPALIVE, |asked| asked.keepalive),
+        ("do_078", names::NO_DNS_RECORDS, |asked| asked.no_dns_records),
+    ];
+    for (case, name, is) in flags {
+        assert!(!is(&asked(&[])), "{case}");
+        for yes in ["1", "t", "T", "true", "TRUE", "True"] {
+            assert!(is(&asked(&[(name, yes)])), "{case}: {yes}");
+        }
+        for no in ["0", "f", "F", "false", "FALSE", "False"] {
+            assert!(!is(&asked(&[(name, no)])), "{case}: {no}");
+        }
+        for neither in ["", "yes", "42", " true", "tRUE"] {
+            assert_eq!(refused(&[(name, neither)]).field, Some(format!("metadata.annotations[{name}]")), "{case}");
+        }
+    }
 }
 
 #[test]
-fn do_111_to_116_the_automatic_health_check() {
+fn do_111_112_115_116_the_automatic_health_check() {
     let health = |service: &Service| Asked::of(service).expect("it can be").health;
     assert_eq!(
         health(&service(&[])),
         Health { target: HealthTarget::Automatic(10_256), interval: 3, timeout: 5, unhealthy: 3, healthy: 5 }
     );
+    assert_eq!(health(&service(&[])).target.parts(), ("http", 10_256, "/healthz", Some(false)));
     let mut local = service(&[]);
     local.external_traffic_policy = TrafficPolicy::Local;
     assert_eq!(health(&local).target, HealthTarget::Automatic(10_256));
     local.health_check_node_port = Some(25_000);
     assert_eq!(health(&local).target.parts(), ("http", 25_000, "/healthz", Some(false)));
+    // Left over from before: traffic goes anywhere now.
+    local.external_traffic_policy = TrafficPolicy::Cluster;
+    assert_eq!(health(&local).target, HealthTarget::Automatic(10_256));
     let numbers = [
         (names::HEALTH_INTERVAL, "1"),
         (names::HEALTH_TIMEOUT, "3"),
@@ -216,24 +275,39 @@ fn do_111_to_116_the_automatic_health_check() {
 #[test]
 fn do_113_114_118_to_124_the_health_check_of_the_annotations() {
     let on = (names::OVERRIDE_HEALTH_CHECK, "false");
+    let certificate = (names::CERTIFICATE_ID, "c-1");
+    let pass = (names::TLS_PASSTHROUGH, "true");
+    let speaks = |protocol| (names::PROTOCOL, protocol);
+    let http = (names::HEALTH_PROTOCOL, "http");
     let mut two = service(&[]);
     two.ports = vec![udp(53, 30_053), port(80, 30_000), port(81, 30_001), port(636, 30_636)];
-    for (annotations, expected) in [
-        (vec![on], ("tcp", 30_000, "")),
-        (vec![on, (names::PROTOCOL, "http")], ("tcp", 30_000, "")),
-        (vec![on, (names::HEALTH_PROTOCOL, "http")], ("http", 30_000, "")),
-        (vec![on, (names::HEALTH_PROTOCOL, "https")], ("https", 30_000, "")),
-        (vec![on, (names::HEALTH_PATH, "/health")], ("http", 30_000, "/health")),
-        (vec![on, (names::HEALTH_PORT, "636")], ("tcp", 30_636, "")),
-        (
-            vec![on, (names::HEALTH_PROTOCOL, "http"), (names::HEALTH_PORT, "81"), (names::HEALTH_PATH, "/test")],
-            ("http", 30_001, "/test"),
-        ),
+    for (case, annotations, expected) in [
+        (118, vec![on], ("tcp", 30_000, "")),
+        (119, vec![on, speaks("http")], ("tcp", 30_000, "")),
+        (119, vec![on, speaks("https"), certificate], ("tcp", 30_000, "")),
+        (119, vec![on, speaks("https"), pass], ("tcp", 30_000, "")),
+        (119, vec![on, speaks("http2"), certificate], ("tcp", 30_000, "")),
+        (119, vec![on, speaks("http2"), pass], ("tcp", 30_000, "")),
+        (119, vec![on, (names::TLS_PORTS, "80"), certificate], ("tcp", 30_000, "")),
+        (119, vec![on, (names::HTTP2_PORTS, "80"), pass], ("tcp", 30_000, "")),
+        (120, vec![on, http], ("http", 30_000, "")),
+        (120, vec![on, http, speaks("tcp")], ("http", 30_000, "")),
+        (120, vec![on, http, speaks("https"), certificate], ("http", 30_000, "")),
+        (120, vec![on, http, speaks("http2"), pass], ("http", 30_000, "")),
+        (121, vec![on, (names::HEALTH_PROTOCOL, "https")], ("https", 30_000, "")),
+        (122, vec![on, (names::HEALTH_PATH, "/health")], ("http", 30_000, "/health")),
+        (122, vec![on, (names::HEALTH_PATH, "/health"), (names::HEALTH_PROTOCOL, "tcp")], ("tcp", 30_000, "/health")),
+        (124, vec![on, (names::HEALTH_PORT, "636")], ("tcp", 30_636, "")),
+        (114, vec![on, http, (names::HEALTH_PORT, "81"), (names::HEALTH_PATH, "/test")], ("http", 30_001, "/test")),
     ] {
-        let service = Service { annotations: service(&annotations).annotations, ..two.clone() };
-        let health = Asked::of(&service).expect("it can be").health;
-        let (protocol, port, path, proxy_protocol) = health.target.parts();
-        assert_eq!(((protocol, port, path), proxy_protocol), (expected, None), "{annotations:?}");
+        let mut service = Service { annotations: service(&annotations).annotations, ..two.clone() };
+        // Traffic that stays on its node has a port for the automatic check alone.
+        for policy in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
+            service.external_traffic_policy = policy;
+            let health = Asked::of(&service).expect("it can be").health;
+            let (protocol, port, path, proxy_protocol) = health.target.parts();
+            assert_eq!(((protocol, port, path), proxy_protocol), (expected, None), "do_{case}: {annotations:?}");
+        }
     }
 }
 
@@ -266,28 +340,43 @@ fn do_099_other_protocols_and_reserved_ports_are_refused() {
 #[test]
 fn do_174_to_180_282_who_is_let_in_and_who_is_kept_out() {
     let deny = (names::DENY_RULES, "cidr:1.2.0.0/16");
-    let allow = (names::ALLOW_RULES, " ip:1.2.3.5 , ip:1.2.3.4,");
-    for (annotations, ranges, allowed, denied) in [
-        (vec![], vec![], vec![], vec![]),
-        (vec![(names::DENY_RULES, ""), (names::ALLOW_RULES, "")], vec![], vec![], vec![]),
-        (vec![deny, allow], vec![], vec!["ip:1.2.3.4", "ip:1.2.3.5"], vec!["cidr:1.2.0.0/16"]),
-        (vec![], vec!["1.2.0.0/16"], vec!["cidr:1.2.0.0/16"], vec![]),
+    let allow = (names::ALLOW_RULES, "ip:1.2.3.4,ip:1.2.3.5");
+    let blanks = [(names::DENY_RULES, "  cidr:1.2.0.0/16  "), (names::ALLOW_RULES, " ip:1.2.3.5 , ip:1.2.3.4,")];
+    let both = || (vec!["ip:1.2.3.4", "ip:1.2.3.5"], vec!["cidr:1.2.0.0/16"]);
+    for (case, annotations, ranges, (allowed, denied)) in [
+        (174, vec![], vec![], (vec![], vec![])),
+        (174, vec![(names::DENY_RULES, ""), (names::ALLOW_RULES, "")], vec![], (vec![], vec![])),
+        (175, vec![deny, allow], vec![], both()),
+        (176, blanks.to_vec(), vec![], both()),
+        (177, vec![deny], vec![], (vec![], vec!["cidr:1.2.0.0/16"])),
+        (178, vec![], vec!["1.2.0.0/16"], (vec!["cidr:1.2.0.0/16"], vec![])),
         (
+            179,
             vec![deny, allow],
             vec!["10.1.2.3/8", "10.0.0.0/8", "2001:db8::1/32", "1.1.1.1/32"],
-            vec!["cidr:1.1.1.1/32", "cidr:10.0.0.0/8", "cidr:2001:db8::/32"],
-            vec!["cidr:1.2.0.0/16"],
+            (vec!["cidr:1.1.1.1/32", "cidr:10.0.0.0/8", "cidr:2001:db8::/32"], vec!["cidr:1.2.0.0/16"]),
         ),
-        (vec![], vec!["0.0.0.0/0"], vec!["cidr:0.0.0.0/0"], vec![]),
+        (
+            282,
+            vec![],
+            vec!["1.1.1.1/32", "2001:db8::/32", "10.0.0.0/8"],
+            (vec!["cidr:1.1.1.1/32", "cidr:10.0.0.0/8", "cidr:2001:db8::/32"], vec![]),
+        ),
+        (178, vec![], vec!["0.0.0.0/0"], (vec!["cidr:0.0.0.0/0"], vec![])),
     ] {
         let mut service = service(&annotations);
         service.source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
         let firewall = Asked::of(&service).expect("it can be").firewall;
         assert_eq!(
             (firewall.allow, firewall.deny),
-            (allowed.iter().map(|r| (*r).to_owned()).collect(), denied.iter().map(|r| (*r).to_owned()).collect())
+            (allowed.iter().map(|r| (*r).to_owned()).collect(), denied.iter().map(|r| (*r).to_owned()).collect()),
+            "do_{case}"
         );
     }
+}
+
+#[test]
+fn do_180_a_source_range_that_is_no_network_is_refused() {
     for range in ["1.3.0.12", "1.3.0.0/33", "x/8", "1.2.3.0/+8"] {
         let service = Service { source_ranges: vec![range.to_owned()], ..service(&[]) };
         let failure = Asked::of(&service).expect_err("no network");

@@ -7,6 +7,7 @@ use ccm_sdk::types::{Failure, Service};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
 use crate::asked::Asked;
+use crate::config::{CLUSTER_TAG, Config};
 
 /// Calls for many Services that come together share one listing. It is so short that a call rarely sees what was before the
 /// last change.
@@ -19,7 +20,16 @@ pub(crate) fn id_of(service: &Service) -> Option<&str> {
 }
 
 /// `glance`: a listing of a second ago will do for what is in it.
-pub(crate) fn find(service: &Service, asked: &Asked, glance: bool) -> Result<Option<Balancer>, Failure> {
+///
+/// # Errors
+///
+/// The cloud cannot be asked, or the load balancer with the name that is asked for is that of another cluster.
+pub(crate) fn find(
+    config: &Config,
+    service: &Service,
+    asked: &Asked,
+    glance: bool,
+) -> Result<Option<Balancer>, Failure> {
     let id = id_of(service);
     let by_id = |id: &str| {
         balancers::get(id).map_err(|failure| Failure {
@@ -42,24 +52,52 @@ pub(crate) fn find(service: &Service, asked: &Asked, glance: bool) -> Result<Opt
             return Ok(Some(balancer));
         }
     }
-    Ok(among(&all, service, asked).cloned())
+    if let Some(balancer) = among(config, &all, service, asked) {
+        return Ok(Some(balancer.clone()));
+    }
+    match all.iter().find(|balancer| balancer.name == asked.name) {
+        None => Ok(None),
+        Some(other) => Err(Failure::conflict(format!(
+            "load balancer {} has the name {:?} and is another cluster's, by its tags {}; take another name, or take it over with annotation {}",
+            other.id,
+            other.name,
+            other.tags.as_deref().unwrap_or_default().join(", "),
+            names::ID
+        ))
+        .annotation(names::NAME)),
+    }
 }
 
-/// By ID, else by name: the first in the list that has the one asked for or the default one.
-pub(crate) fn among<'a>(all: &'a [Balancer], service: &Service, asked: &Asked) -> Option<&'a Balancer> {
+/// Whether another cluster has put its tag on it. One without any may be taken over by its name, as it always could be.
+fn is_anothers(config: &Config, balancer: &Balancer) -> bool {
+    let tags = || balancer.tags.iter().flatten();
+    tags().any(|tag| tag.starts_with(CLUSTER_TAG)) && !tags().any(|tag| config.tag.as_ref() == Some(tag))
+}
+
+/// By ID, else by name: the first in the list that has the default one, which no other Service can have, or the one asked for,
+/// where no other cluster has it.
+pub(crate) fn among<'a>(
+    config: &Config,
+    all: &'a [Balancer],
+    service: &Service,
+    asked: &Asked,
+) -> Option<&'a Balancer> {
     let id = id_of(service);
-    let named = |balancer: &&Balancer| balancer.name == asked.name || balancer.name == asked.default_name;
+    let named = |balancer: &&Balancer| {
+        balancer.name == asked.default_name || (balancer.name == asked.name && !is_anothers(config, balancer))
+    };
     all.iter().find(|balancer| Some(balancer.id.as_str()) == id).or_else(|| all.iter().find(named))
 }
 
 /// IDs of all that go with the Service: that on the Service, and what has the name that no other Service can have. Without an
-/// ID the name that was asked for counts as well.
-pub(crate) fn all_of(service: &Service, asked: &Asked) -> Result<Vec<String>, Failure> {
+/// ID the name that was asked for counts as well, where no other cluster has it.
+pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked) -> Result<Vec<String>, Failure> {
     let id = id_of(service);
     let mut ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
     // Asks now: what is overlooked here is paid for until somebody sees it.
     for balancer in balancers::all(Duration::ZERO)? {
-        let named = balancer.name == asked.default_name || (id.is_none() && balancer.name == asked.name);
+        let asked_for = || id.is_none() && balancer.name == asked.name && !is_anothers(config, &balancer);
+        let named = balancer.name == asked.default_name || asked_for();
         if named && !ids.contains(&balancer.id) {
             ids.push(balancer.id);
         }

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod changes;
+mod requests;
 
 use ccm_sdk::testing::{FakeCloud, Reply, text};
 use ccm_sdk::types::Reaction;
@@ -118,100 +119,45 @@ fn do_040_041_one_is_found_by_the_name_asked_for_or_by_the_default_name_and_rena
 }
 
 #[test]
+fn do_031_a_listing_has_several_pages_each_asked_for_once() {
+    let page = |number: usize| {
+        let others = (0..200).map(|at| changed(&format!("o-{number}-{at}"), json!({"name": format!("o{at}")})));
+        let mut balancers: Vec<Value> = others.collect();
+        if number == 3 {
+            balancers.truncate(42);
+            balancers.push(balancer("lb-1"));
+        }
+        let links = json!({ "pages": { "next": "https://api.digitalocean.com/v2/load_balancers?page=9" } });
+        let body = json!({ "load_balancers": balancers, "links": links, "meta": { "total": 443 } });
+        Reply::json(200, body.to_string())
+    };
+    let line = |number: usize| format!("{LIST}?page={number}&per_page=200");
+    let cloud = FakeCloud::new().on(&line(1), page(1)).on(&line(2), page(2)).on(&line(3), page(3));
+    assert_eq!(addresses(&ensure(&config(), &service(&[]), &nodes())), both());
+    assert_eq!(cloud.lines(), [line(1), line(2), line(3)]);
+}
+
+#[test]
 fn do_042_046_with_an_id_one_question_is_enough() {
     let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
     assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
     assert_eq!(routes(&cloud), [GET]);
+    let differs = changed("lb-1", json!({"droplet_ids": []}));
+    let cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+    assert_eq!(routes(&cloud), [GET, PUT]);
 }
 
 #[test]
 fn do_043_044_existence_is_asked_and_nothing_written() {
     let _cloud = FakeCloud::new().on(LIST, many(&[]));
-    assert_eq!(get(&service(&[])), Ok(None));
+    assert_eq!(get(&config(), &service(&[])), Ok(None));
     let _cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")]));
-    assert_eq!(get(&service(&[])), Ok(Some(both())));
+    assert_eq!(get(&config(), &service(&[])), Ok(Some(both())));
     let cloud = FakeCloud::new();
     let disowned = Service { ingress: both(), ..service(&[(names::DISOWN, "true")]) };
-    assert_eq!(get(&disowned), Ok(Some(both())));
+    assert_eq!(get(&config(), &disowned), Ok(Some(both())));
     assert_eq!(cloud.lines(), Vec::<String>::new());
-}
-
-#[test]
-fn do_047_141_142_a_new_one_is_made_once_and_its_id_written_at_once() {
-    let config = Config { tag: Some("k8s:c-1".to_owned()), vpc: Some("v-1".to_owned()), ..config() };
-    let cloud = FakeCloud::new()
-        .on(LIST, many(&[]))
-        .on(POST, one(&changed("lb-1", json!({"status": "new", "ip": "", "ipv6": null}))));
-    let done = ensure(&config, &service(&[]), &nodes());
-    assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
-    assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
-    assert_eq!(done.outcome.changes, ["created REGIONAL_NETWORK lb-1"]);
-    let expected = json!({
-        "name": "aservice123", "algorithm": "round_robin", "region": "nyc3", "type": "REGIONAL_NETWORK",
-        "forwarding_rules": [{ "entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 80 }],
-        "health_check": { "protocol": "http", "port": 10256, "path": "/healthz", "check_interval_seconds": 3,
-            "response_timeout_seconds": 5, "healthy_threshold": 5, "unhealthy_threshold": 3, "proxy_protocol": false },
-        "sticky_sessions": { "type": "none" }, "droplet_ids": [100, 101], "tags": ["k8s:c-1"], "vpc_uuid": "v-1",
-        "disable_lets_encrypt_dns_records": false, "firewall": {}, "network": "EXTERNAL", "network_stack": "DUALSTACK"
-    });
-    assert_eq!((routes(&cloud), body(&cloud, 1)), (vec![LIST.to_owned(), POST.to_owned()], expected));
-}
-
-#[test]
-fn do_132_to_140_everything_that_is_asked_for_is_sent() {
-    let annotations = [
-        (names::NAME, "shop"),
-        (names::TYPE, "REGIONAL"),
-        (names::SIZE_UNIT, "2"),
-        (names::ALGORITHM, "least_connections"),
-        (names::PROTOCOL, "http"),
-        (names::CERTIFICATE_ID, "c-1"),
-        (names::HTTP3_PORT, "443"),
-        (names::REDIRECT, "true"),
-        (names::NO_DNS_RECORDS, "true"),
-        (names::STICKY_TYPE, "cookies"),
-        (names::STICKY_NAME, "DO-CCM"),
-        (names::STICKY_TTL, "300"),
-        (names::PROXY_PROTOCOL, "true"),
-        (names::KEEPALIVE, "true"),
-        (names::IDLE_TIMEOUT, "120"),
-        (names::DENY_RULES, "ip:1.2.3.4"),
-    ];
-    let mut service = service(&annotations);
-    service.ports = vec![asked::tests::port(80, 30_080), asked::tests::port(443, 30_443)];
-    service.source_ranges = vec!["1.2.0.0/16".to_owned()];
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
-    let done = ensure(&config(), &service, &nodes());
-    assert_eq!(done.warnings, []);
-    let sent = body(&cloud, 1);
-    for (field, expected) in [
-        ("name", json!("shop")),
-        ("type", json!("REGIONAL")),
-        ("size_unit", json!(2)),
-        ("algorithm", json!("least_connections")),
-        ("sticky_sessions", json!({ "type": "cookies", "cookie_name": "DO-CCM", "cookie_ttl_seconds": 300 })),
-        ("redirect_http_to_https", json!(true)),
-        ("enable_proxy_protocol", json!(true)),
-        ("enable_backend_keepalive", json!(true)),
-        ("disable_lets_encrypt_dns_records", json!(true)),
-        ("http_idle_timeout_seconds", json!(120)),
-        ("firewall", json!({ "allow": ["cidr:1.2.0.0/16"], "deny": ["ip:1.2.3.4"] })),
-        ("network_stack", json!("DUALSTACK")),
-        (
-            "forwarding_rules",
-            json!([
-                { "entry_protocol": "http", "entry_port": 80, "target_protocol": "http", "target_port": 30080 },
-                { "entry_protocol": "https", "entry_port": 443, "target_protocol": "http", "target_port": 30443, "certificate_id": "c-1" },
-                { "entry_protocol": "http3", "entry_port": 443, "target_protocol": "http", "target_port": 30443, "certificate_id": "c-1" },
-            ]),
-        ),
-    ] {
-        assert_eq!(sent[field], expected, "{field}");
-    }
-    let slug = [(names::SIZE_SLUG, "lb-medium")];
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
-    ensure(&config(), &asked::tests::service(&slug), &nodes());
-    assert_eq!(body(&cloud, 1)["size"], "lb-medium");
 }
 
 #[test]
@@ -242,58 +188,58 @@ fn a_creation_whose_answer_was_lost_is_found_by_its_name_and_made_no_second_time
 }
 
 #[test]
-fn do_052_053_054_an_address_of_ones_own_is_for_a_new_one_and_a_subnet_for_all() {
-    let own = [(names::IP, " 203.0.113.5"), (names::SUBNET, "s-1")];
-    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
-    ensure(&config(), &service(&own), &nodes());
-    let sent = body(&cloud, 1);
-    assert_eq!((&sent["ip"], &sent["subnet_uuid"]), (&json!("203.0.113.5"), &json!("s-1")));
-    let cloud =
-        FakeCloud::new().on(GET, one(&changed("lb-1", json!({"droplet_ids": []})))).on(PUT, one(&balancer("lb-1")));
-    ensure(&config(), &settled_service(&own), &nodes());
-    let sent = body(&cloud, 1);
-    assert_eq!((sent.get("ip"), &sent["subnet_uuid"]), (None, &json!("s-1")));
-}
-
-#[test]
 fn do_051_059_a_disowned_service_is_left_alone() {
     let cloud = FakeCloud::new();
     let disowned = settled_service(&[(names::DISOWN, "true")]);
-    for done in
-        [ensure(&config(), &disowned, &nodes()), update_backends(&config(), &disowned, &nodes()), delete(&disowned)]
-    {
+    for done in [
+        ensure(&config(), &disowned, &nodes()),
+        update_backends(&config(), &disowned, &nodes()),
+        delete(&config(), &disowned),
+    ] {
         assert_eq!((failure(&done).0, written(&done)), (Reaction::Elsewhere, vec![]));
     }
     let unclear = settled_service(&[(names::DISOWN, "maybe")]);
-    for done in [ensure(&config(), &unclear, &nodes()), delete(&unclear)] {
+    for done in [ensure(&config(), &unclear, &nodes()), delete(&config(), &unclear)] {
         assert_eq!(failure(&done).0, Reaction::Invalid);
     }
     assert_eq!(cloud.lines(), Vec::<String>::new());
 }
 
 #[test]
-fn do_055_to_058_deletion_takes_all_that_is_its_own() {
+fn do_055_056_without_knowing_that_there_is_one_nothing_is_deleted() {
     let cloud = FakeCloud::new().on(LIST, Reply::status(500));
-    assert_eq!(failure(&delete(&service(&[]))).0, Reaction::Retry);
+    assert_eq!(failure(&delete(&config(), &service(&[]))).0, Reaction::Retry);
     assert_eq!(routes(&cloud), [LIST]);
 
     let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-9", json!({"name": "other"}))]));
-    assert_eq!(delete(&service(&[])), Done::new());
+    assert_eq!(delete(&config(), &service(&[])), Done::new());
     assert_eq!(routes(&cloud), [LIST]);
+}
 
-    let _cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(DELETE, Reply::status(500));
-    let done = delete(&settled_service(&[]));
+#[test]
+fn do_057_a_deletion_that_fails_says_so_and_keeps_the_id() {
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(DELETE, Reply::status(500));
+    let done = delete(&config(), &settled_service(&[]));
     let message = &done.outcome.failure.as_ref().expect("it is still there").message;
     assert!(message.starts_with("failed to delete load-balancer: "), "{message}");
-    assert_eq!(written(&done), []);
+    assert_eq!((written(&done), routes(&cloud)), (vec![], vec![LIST.to_owned(), DELETE.to_owned()]));
+}
 
-    // One of the same name that a crash has left behind goes too; one of the custom name may be somebody else's.
+#[test]
+fn do_058_deletion_takes_what_is_its_own_also_what_a_crash_has_left() {
+    for service in [service(&[]), service(&[(names::NAME, "aservice123")]), settled_service(&[])] {
+        let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(DELETE, Reply::status(204));
+        let done = delete(&config(), &service);
+        assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec!["deleted lb-1".to_owned()]));
+        assert_eq!(routes(&cloud), [LIST, DELETE]);
+    }
+    // One of the same name goes too; one of the custom name may be somebody else's.
     let left = [balancer("lb-1"), balancer("lb-2"), changed("lb-3", json!({"name": "my-lb"}))];
     let cloud = FakeCloud::new()
         .on(LIST, many(&left))
         .on(DELETE, Reply::status(204))
         .on("api DELETE /v2/load_balancers/lb-2", not_found());
-    let done = delete(&settled_service(&[(names::NAME, "my-lb")]));
+    let done = delete(&config(), &settled_service(&[(names::NAME, "my-lb")]));
     assert_eq!((written(&done), done.outcome.failure.clone()), (vec![(names::ID, None)], None));
     assert_eq!((cloud.lines().len(), done.outcome.changes), (3, vec!["deleted lb-1".to_owned()]));
 }
@@ -318,7 +264,7 @@ fn what_cannot_be_costs_no_call() {
 }
 
 #[test]
-fn do_153_169_to_173_nodes_that_do_not_fit_are_an_event() {
+fn do_153_169_170_171_172_173_nodes_that_do_not_fit_are_an_event() {
     let private = [backend(1, &["i4"]), backend(2, &["i4"])];
     let v4 = [backend(1, &["e4"])];
     let dual = [(names::NETWORK_STACK, "DUALSTACK")];
@@ -328,6 +274,7 @@ fn do_153_169_to_173_nodes_that_do_not_fit_are_an_event() {
         (170, &dual[..], &v4[..], Some(CONFIG_ERROR), "dual-stack"),
         (171, &[], &private[..], Some(CONFIG_ERROR), "REGIONAL_NETWORK EXTERNAL"),
         (172, &[], &[], None, "no ready nodes available for load balancer"),
+        (153, &[], &[backend(1, &["e6"])], None, "no ready nodes available for load balancer"),
     ] {
         let _cloud = FakeCloud::new().on(LIST, many(&[]));
         let done = ensure(&config(), &service(annotations), backends);
@@ -335,6 +282,11 @@ fn do_153_169_to_173_nodes_that_do_not_fit_are_an_event() {
         assert_eq!(reasons, reason.into_iter().collect::<Vec<_>>(), "do_{case}");
         let message = done.outcome.failure.expect("it cannot be").message;
         assert!(message.contains(words), "do_{case}: {message}");
+    }
+    for annotations in [&[][..], &[(names::TYPE, "REGIONAL")], &internal[..1]] {
+        let _cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
+        let done = ensure(&config(), &service(annotations), &v4);
+        assert_eq!((addresses(&done), done.warnings), (both(), vec![]), "do_173");
     }
 }
 

@@ -146,7 +146,8 @@ fn do_012_013_metadata_of_what_is_gone_or_cannot_be_asked_is_no_metadata() {
     let _cloud = FakeCloud::new().on(ONE, not_found()).on(ONE, one(&droplet(123, "n"))).on(LOOK, list(&[]));
     assert_eq!(found(ask(with_id(), Need::Metadata)).provider_id, "digitalocean://123");
     let _cloud = FakeCloud::new().on(ONE, Reply::status(500));
-    assert!(unknown(ask(with_id(), Need::Metadata)).message.contains("GET /v2/droplets/{id}: 500"));
+    let told = unknown(ask(with_id(), Need::Metadata)).message;
+    assert!(told.starts_with("droplet 123 of node n: ") && told.contains("GET /v2/droplets/{id}: 500"), "{told}");
 }
 
 #[test]
@@ -290,4 +291,44 @@ fn a_proof_needs_a_token_that_still_sees_the_account() {
         let _cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, reply);
         assert!(unknown(ask(with_id(), Need::Proof)).message.contains("proves nothing"));
     }
+}
+
+#[test]
+fn in_a_huge_account_what_is_not_read_yet_is_asked_about_in_a_moment_and_by_nobody_else() {
+    let page = |number: u64| {
+        let shown: Vec<String> =
+            ((number - 1) * 200 + 1..=number * 200).map(|id| droplet(id, &format!("n{id}"))).collect();
+        Reply::json(200, format!(r#"{{"droplets": [{}], "meta": {{"total": 4000}}}}"#, shown.join(",")))
+    };
+    let mut cloud = FakeCloud::new();
+    for number in 1..=20 {
+        cloud = cloud.always(&format!("api GET /v2/droplets?page={number}&per_page=200"), page(number));
+    }
+    let own = (0..500).map(|at| at * 8 + 1);
+    let nodes: Vec<Node> =
+        own.map(|id| node(&format!("n{id}"), (id % 3 == 0).then(|| provider_id::format(id)).as_deref())).collect();
+    let findings = find(&nodes, Need::Metadata).expect("findings");
+    for (node, finding) in nodes.iter().zip(findings) {
+        let read: u64 = node.name.trim_start_matches('n').parse().expect("its number");
+        if read <= 12 * 200 {
+            assert_eq!(found(finding).provider_id, provider_id::format(read));
+        } else {
+            let failure = unknown(finding);
+            assert_eq!((failure.reaction, failure.retry_after_ms), (Reaction::Pending, Some(1_000)));
+        }
+    }
+    assert_eq!(cloud.lines().len(), 1 + 12);
+    let findings = find(&nodes, Need::Metadata).expect("findings");
+    assert!(findings.into_iter().all(|finding| matches!(finding, Finding::Found(_))));
+    assert_eq!(cloud.lines().len(), 1 + 12 + 2 + 8, "the rest, and nothing by name or ID");
+}
+
+#[test]
+fn do_279_fifty_nodes_in_trouble_cost_one_request_for_all_and_its_answer_is_shared() {
+    let all: Vec<String> = (1..=150).map(|id| droplet(id, &format!("n{id}")).replace("active", "off")).collect();
+    let cloud = FakeCloud::new().on(LIST, list(&all));
+    let nodes: Vec<Node> = (1..=50).map(|id| node(&format!("n{id}"), Some(&provider_id::format(id)))).collect();
+    let findings = find(&nodes, Need::Existence).expect("findings");
+    assert!(findings.into_iter().all(|finding| found(finding).state == State::Stopped));
+    assert_eq!((cloud.lines(), cloud.requests()[0].share_ms), (vec![LIST.to_owned()], 30_000));
 }

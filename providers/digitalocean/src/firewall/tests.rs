@@ -79,20 +79,37 @@ fn do_229_without_services_only_what_goes_out_is_open() {
 }
 
 #[test]
-fn do_230_to_233_236_node_ports_are_open_to_everybody() {
-    let mut several = node_port(&[], 31_000);
-    several.ports.push(udp(80, 31_000));
-    let mut sctp = several.ports[0].clone();
-    sctp.protocol = types::Protocol::Sctp;
-    several.ports.push(sctp);
-    assert_eq!(rules(&[several], &[]), ["tcp 31000 *", "udp 31000 *"]);
-    let services = [node_port(&[], 31_000), node_port(&[], 30_000), node_port(&[], 31_000), node_port(&[], 0)];
-    assert_eq!(rules(&services, &[]), ["tcp 30000 *", "tcp 31000 *"]);
-    assert_eq!(rules(&[service(&[(names::TYPE, "REGIONAL")])], &[]), Vec::<String>::new());
+fn node_ports_are_open_to_everybody() {
+    let of = |ports: Vec<types::ServicePort>| Service { ports, ..node_port(&[], 1) };
+    let sctp = types::ServicePort { protocol: types::Protocol::Sctp, ..port(80, 31_000) };
     let managed = |value, port| node_port(&[(names::FIREWALL_MANAGED, value)], port);
-    let services =
-        [node_port(&[], 31_000), managed("true", 31_001), managed("undecided", 31_002), managed("false", 31_003)];
-    assert_eq!(rules(&services, &[]), ["tcp 31000 *", "tcp 31001 *", "tcp 31002 *"]);
+    for (case, services, expected) in [
+        ("do_230", vec![of(vec![port(80, 31_000), sctp])], vec!["tcp 31000 *"]),
+        ("do_231", vec![service(&[(names::TYPE, "REGIONAL")])], vec![]),
+        ("do_232", vec![of(vec![port(80, 31_000), udp(80, 31_000)])], vec!["tcp 31000 *", "udp 31000 *"]),
+        (
+            "do_233",
+            vec![
+                of(vec![udp(53, 30_053), port(80, 31_000)]),
+                node_port(&[], 30_000),
+                node_port(&[], 31_000),
+                node_port(&[], 0),
+            ],
+            vec!["tcp 30000 *", "tcp 31000 *", "udp 30053 *"],
+        ),
+        (
+            "do_236",
+            vec![
+                node_port(&[], 31_000),
+                managed("true", 31_001),
+                managed("undecided", 31_002),
+                managed("false", 31_003),
+            ],
+            vec!["tcp 31000 *", "tcp 31001 *", "tcp 31002 *"],
+        ),
+    ] {
+        assert_eq!(rules(&services, &[]), expected, "{case}");
+    }
 }
 
 #[test]
@@ -163,13 +180,56 @@ fn do_239_240_225_one_that_differs_is_written_once() {
 }
 
 #[test]
-fn do_241_245_to_248_284_one_that_is_the_same_in_other_words_is_not_written() {
+fn do_241_one_that_is_the_same_is_not_written() {
     let services = [node_port(&[], 31_000), node_port(&[], 31_001)];
     let (spec, _) = wanted(&config(), &settings(), &services, &[]);
     let other = stored("f-0", &Spec { name: "other".to_owned(), ..spec.clone() });
     let cloud = FakeCloud::new().on(LIST, list(&[other, stored("f-9", &spec)]));
     assert_eq!(reconciled(&services), Ok(vec![]));
     assert_eq!(routes(&cloud), [LIST]);
+}
+
+#[test]
+fn do_284_one_that_was_made_anew_is_the_one_that_is_written() {
+    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    for id in ["f-1", "f-2"] {
+        let put = format!("api PUT /v2/firewalls/{id}");
+        let cloud = FakeCloud::new().on(LIST, list(&[stored(id, &old)])).on(&put, Reply::status(200));
+        assert_eq!(reconciled(&[]), Ok(vec![]));
+        assert_eq!(routes(&cloud), [LIST.to_owned(), put]);
+    }
+}
+
+#[test]
+fn what_the_cloud_says_in_other_words_is_no_difference() {
+    let read = |value: Value| serde_json::from_value::<firewalls::Firewall>(value).expect("a firewall").spec;
+    let (wants, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000), node_port(&[], 31_001)], &[]);
+    let has = stored("f-1", &wants);
+    assert_ne!(read(has.clone()), wants, "do_245 has another order");
+    assert!(!differs(&read(has.clone()), &wants), "do_245");
+    let (nothing, _) = wanted(&config(), &settings(), &[], &[]);
+    for empty in [Value::Null, json!([])] {
+        let mut has = stored("f-1", &nothing);
+        has["inbound_rules"] = empty.clone();
+        has["droplet_ids"] = empty;
+        assert!(!differs(&read(has), &nothing), "do_246");
+    }
+    for all in ["all", "0", ""] {
+        let mut has = has.clone();
+        for rule in has["outbound_rules"].as_array_mut().expect("a list") {
+            rule["ports"] = json!(all);
+        }
+        assert!(!differs(&read(has), &wants), "do_247: {all:?}");
+    }
+    for (list, peers) in [("inbound_rules", "sources"), ("outbound_rules", "destinations")] {
+        let mut has = has.clone();
+        for kind in ["droplet_ids", "tags", "kubernetes_ids"] {
+            has[list][0][peers][kind] = json!(["7"]);
+        }
+        assert!(!differs(&read(has.clone()), &wants), "do_248");
+        has[list][0][peers]["addresses"] = json!(["192.0.2.0/24"]);
+        assert!(differs(&read(has), &wants), "do_248");
+    }
 }
 
 #[test]
@@ -180,7 +240,12 @@ fn do_243_244_249_250_every_difference_counts() {
     };
     let inbound = |sources| vec![Inbound { protocol: "tcp".to_owned(), ports: "1".to_owned(), sources }];
     let outbound = |destinations| vec![Outbound { protocol: "tcp".to_owned(), ports: "1".to_owned(), destinations }];
-    let spec = Spec { name: "k8s".to_owned(), inbound_rules: inbound(peers("a", "l")), ..Spec::default() };
+    let spec = Spec {
+        name: "k8s".to_owned(),
+        inbound_rules: inbound(peers("a", "l")),
+        outbound_rules: outbound(peers("a", "l")),
+        ..Spec::default()
+    };
     assert!(!differs(&spec, &spec) && !differs(&Spec::default(), &Spec::default()));
     for other in [
         Spec::default(),
@@ -189,14 +254,16 @@ fn do_243_244_249_250_every_difference_counts() {
         Spec { inbound_rules: vec![], ..spec.clone() },
         Spec { inbound_rules: inbound(peers("b", "l")), ..spec.clone() },
         Spec { inbound_rules: inbound(peers("a", "m")), ..spec.clone() },
-        Spec { outbound_rules: outbound(peers("a", "l")), ..spec.clone() },
+        Spec { outbound_rules: vec![], ..spec.clone() },
+        Spec { outbound_rules: outbound(peers("b", "l")), ..spec.clone() },
+        Spec { outbound_rules: outbound(peers("a", "m")), ..spec.clone() },
     ] {
         assert!(differs(&spec, &other) && differs(&other, &spec), "{other:?}");
     }
 }
 
 #[test]
-fn do_220_226_227_failures_of_the_cloud() {
+fn do_220_225_226_227_failures_of_the_cloud() {
     let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
     let _cloud = FakeCloud::new().on(LIST, Reply::status(500));
     assert!(reconciled(&[]).is_err());
@@ -207,4 +274,24 @@ fn do_220_226_227_failures_of_the_cloud() {
     assert!(reconciled(&[]).is_err_and(|failure| failure.message.starts_with("failed to update firewall: ")));
     let _cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(500));
     assert!(reconciled(&[]).is_err_and(|failure| failure.message.starts_with("failed to create firewall: ")));
+}
+
+#[test]
+fn do_251_what_is_written_is_told_in_the_log() {
+    let mut web = service(&[(names::ID, "lb-1")]);
+    web.source_ranges = vec!["10.0.0.0/8".to_owned(), "1.1.1.1/32".to_owned()];
+    let has = [lb(balancer("lb-1"))];
+    let services = [node_port(&[], 31_000), web];
+    let told = "k8s: in: tcp 10256 from lb-1; tcp 31000 from 0.0.0.0/0,::/0; tcp 80 from 1.1.1.1/32,10.0.0.0/8; \
+                out: icmp 0 to 0.0.0.0/0,::/0; tcp 0 to 0.0.0.0/0,::/0; udp 0 to 0.0.0.0/0,::/0; tags: edge,worker";
+    let (mut spec, _) = wanted(&config(), &settings(), &services, &has);
+    let again = || reconcile(&config(), &settings(), &services, &has);
+    let cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(202));
+    assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![format!("firewall made firewall={told}")]));
+    let same = stored("f-1", &spec);
+    let cloud = FakeCloud::new().on(LIST, list(&[same]));
+    assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![]));
+    spec.tags.clear();
+    let cloud = FakeCloud::new().on(LIST, list(&[stored("f-1", &spec)])).on(PUT, Reply::status(200));
+    assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![format!("firewall changed firewall={told}")]));
 }

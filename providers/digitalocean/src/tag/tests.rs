@@ -90,6 +90,14 @@ fn do_217_218_they_are_found_as_load_balancers_are_found() {
 }
 
 #[test]
+fn one_of_another_cluster_is_not_tagged_because_of_its_name() {
+    let other = changed("lb-1", json!({"name": "custom", "tags": ["k8s:other"]}));
+    let cloud = FakeCloud::new().on(LIST, many(&[other]));
+    assert_eq!(reconciled(&[service(&[(names::NAME, "custom")])]), []);
+    assert_eq!(routes(&cloud), [LIST]);
+}
+
+#[test]
 fn one_that_is_refused_does_not_keep_the_tag_from_the_others() {
     let cloud = FakeCloud::new()
         .on(LIST, many(&[balancer("lb-1"), lb_2()]))

@@ -76,21 +76,21 @@ fn do_195_what_cannot_be_is_refused_with_its_field_and_nobody_is_asked() {
 }
 
 #[test]
-fn do_196_to_199_285_only_a_clear_no_refuses() {
-    for (reply, fatal) in [
-        (Reply::json(422, r#"{"message": "entry port is invalid"}"#), true),
-        (Reply::json(400, r#"{"message": "bad"}"#), true),
-        (Reply::json(401, "{}"), false),
-        (Reply::json(403, "{}"), false),
-        (not_found(), false),
-        (Reply::json(429, "{}"), false),
-        (Reply::status(500), false),
-        (Reply::lost(TransportReason::Timeout, true), false),
-        (Reply::lost(TransportReason::Denied, false), false),
+fn only_a_clear_no_refuses() {
+    for (case, reply, fatal) in [
+        ("do_197", Reply::json(422, r#"{"message": "entry port is invalid"}"#), true),
+        ("do_197", Reply::json(400, r#"{"message": "bad"}"#), true),
+        ("do_285", Reply::json(401, "{}"), false),
+        ("do_285", Reply::json(403, "{}"), false),
+        ("do_285", Reply::json(429, "{}"), false),
+        ("do_199", not_found(), false),
+        ("do_198", Reply::status(500), false),
+        ("do_196", Reply::lost(TransportReason::Timeout, true), false),
+        ("do_196", Reply::lost(TransportReason::Denied, false), false),
     ] {
         let _cloud = FakeCloud::new().on(POST, reply.clone());
         let problems = judged(&with(&[]), None);
-        assert_eq!(problems.iter().map(|problem| problem.fatal).collect::<Vec<_>>(), [fatal], "{reply:?}");
+        assert_eq!(problems.iter().map(|problem| problem.fatal).collect::<Vec<_>>(), [fatal], "{case}: {reply:?}");
     }
     let _cloud = FakeCloud::new().on(POST, Reply::json(422, r#"{"message": "entry port is invalid"}"#));
     assert_eq!(judged(&with(&[]), None)[0].message, "invalid load balancer definition: entry port is invalid");

@@ -91,7 +91,7 @@ fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
 }
 
 #[test]
-fn do_100_to_103_106_107_what_does_not_go_together_is_refused() {
+fn do_100_to_103_and_do_106_107_what_does_not_go_together_is_refused() {
     let ports = [port(80, 30_000), port(443, 30_001), port(8_080, 30_002)];
     let http3 = (names::HTTP3_PORT, "443");
     for (case, annotations, words) in [

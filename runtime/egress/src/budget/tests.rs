@@ -177,7 +177,7 @@ async fn whoever_cannot_get_a_turn_in_time_is_told_at_once_and_when_to_come_back
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ordered_pause_holds_every_class_until_it_is_over() {
+async fn do_269_an_ordered_pause_holds_every_class_until_it_is_over() {
     for (status, value) in [(429, "42"), (429, "Fri, 13 Feb 2009 23:32:12 GMT"), (503, "42")] {
         let budget = budget(patient());
         ask(&budget, Class::Refresh, status, &[("retry-after", value)]).await;
@@ -194,11 +194,12 @@ async fn an_ordered_pause_holds_every_class_until_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_429_pauses_as_long_as_it_says_within_bounds() {
-    let table: [(Pairs, Duration, Duration); 8] = [
+async fn do_270_a_429_pauses_as_long_as_it_says_within_bounds() {
+    let table: [(Pairs, Duration, Duration); 9] = [
         (&[("retry-after", "0")], S, 2 * S),
         (&[("retry-after", "86400")], 300 * S, 300 * S),
         (&[("ratelimit-reset", "1234567920")], 30 * S, 33 * S),
+        (&[("ratelimit-reset", "1234567990"), ("ratelimit-remaining", "0")], 100 * S, 110 * S),
         (&[("x-ratelimit-reset", "30")], 30 * S, 33 * S),
         (&[("ratelimit-reset", "1234567000")], S, 2 * S),
         (&[("ratelimit-reset", "1234599999")], 300 * S, 300 * S),

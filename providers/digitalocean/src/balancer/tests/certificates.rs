@@ -52,21 +52,21 @@ type Case =
 
 #[test]
 fn do_181_to_190_the_certificate_of_a_load_balancer() {
-    const LE: &str = "lets_encrypt";
+    let le = "lets_encrypt";
     let tls = (names::TLS_PORTS, "80");
     let one = (names::CERTIFICATE_ID, "c-1");
     let name = (names::CERTIFICATE_NAME, "web");
     let cases: Vec<Case> = vec![
-        (181, vec![tls, one], "c-1", vec![("c-1", "web", LE)], json!("c-1")),
-        (182, vec![tls, one], "c-2", vec![("c-1", "web", LE), ("c-2", "web", LE)], json!("c-2")),
-        (183, vec![tls, one], "c-2", vec![("c-2", "web", LE)], json!("c-2")),
-        (184, vec![tls, one], "c-2", vec![("c-1", "web", LE)], json!("c-1")),
-        (185, vec![tls, one], "c-2", vec![("c-1", "web", LE), ("c-2", "other", LE)], json!("c-1")),
-        (186, vec![], "c-2", vec![("c-2", "web", LE)], Value::Null),
+        (181, vec![tls, one], "c-1", vec![("c-1", "web", le)], json!("c-1")),
+        (182, vec![tls, one], "c-2", vec![("c-1", "web", le), ("c-2", "web", le)], json!("c-2")),
+        (183, vec![tls, one], "c-2", vec![("c-2", "web", le)], json!("c-2")),
+        (184, vec![tls, one], "c-2", vec![("c-1", "web", le)], json!("c-1")),
+        (185, vec![tls, one], "c-2", vec![("c-1", "web", le), ("c-2", "other", le)], json!("c-1")),
+        (186, vec![], "c-2", vec![("c-2", "web", le)], Value::Null),
         (187, vec![tls, one], "c-1", vec![("c-1", "web", "custom")], json!("c-1")),
         (188, vec![tls, one], "c-2", vec![("c-1", "web", "custom"), ("c-2", "old", "custom")], json!("c-1")),
         (189, vec![tls, one], "c-2", vec![("c-1", "web", "custom")], json!("c-1")),
-        (190, vec![tls, name], "c-2", vec![("c-1", "web", LE)], json!("c-1")),
+        (190, vec![tls, name], "c-2", vec![("c-1", "web", le)], json!("c-1")),
     ];
     for (case, asked, has, known, expected) in cases {
         assert_eq!(after(&asked, has, &known), [expected.clone(), expected], "do_{case}");

@@ -217,3 +217,34 @@ fn an_id_that_can_be_none_is_as_if_it_were_not_there() {
     let done = ensure(&config(), &service, &nodes());
     assert_eq!((written(&done), routes(&cloud)), (vec![(names::ID, Some("lb-1"))], vec![LIST.to_owned()]));
 }
+
+#[test]
+fn one_of_another_cluster_is_neither_taken_nor_deleted_for_its_name_alone() {
+    let named = service(&[(names::NAME, "my-lb")]);
+    let tagged = |tags: &[&str]| changed("lb-1", json!({"name": "my-lb", "tags": tags}));
+    let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+    for config in [&config(), &ours] {
+        let cloud = FakeCloud::new().always(LIST, many(&[tagged(&["x", "k8s:theirs"])]));
+        for done in [ensure(config, &named, &nodes()), update_backends(config, &named, &nodes())] {
+            assert_eq!((failure(&done).0, written(&done)), (Reaction::Conflict, vec![]));
+            let told = done.outcome.failure.expect("it is another's").message;
+            for words in ["lb-1", "\"my-lb\"", "k8s:theirs", names::ID] {
+                assert!(told.contains(words), "{words}: {told}");
+            }
+        }
+        assert_eq!(delete(config, &named), Done::new());
+        assert_eq!(routes(&cloud), [LIST; 3]);
+    }
+    // Of nobody, of this cluster, or with the name that no other Service can have.
+    let default = changed("lb-1", json!({"tags": ["k8s:theirs"]}));
+    for has in [tagged(&["x"]), tagged(&["k8s:theirs", "k8s:ours"]), tagged(&["k8s:ours"]), default] {
+        let _cloud =
+            FakeCloud::new().on(LIST, many(&[has])).on(PUT, one(&balancer("lb-1"))).on(DELETE, Reply::status(204));
+        assert_eq!(written(&ensure(&ours, &named, &nodes())), [(names::ID, Some("lb-1"))]);
+    }
+    // Who says which one takes it.
+    let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"tags": ["k8s:theirs"]}))]));
+    let taken = service(&[(names::NAME, "my-lb"), (names::ID, "lb-1")]);
+    assert_eq!(get(&ours, &taken), Ok(Some(both())));
+    assert_eq!(routes(&cloud), [LIST]);
+}

@@ -134,7 +134,7 @@ async fn what_is_deleted_is_told_by_its_absence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_during_a_call_makes_one_more_after_it_and_never_two_at_once() {
+async fn do_228_a_change_during_a_call_makes_one_more_after_it_and_never_two_at_once() {
     let mut bench = Bench::new(Setup { takes: Duration::from_secs(30), ..Setup::default() });
     bench
         .play(async |bench| {

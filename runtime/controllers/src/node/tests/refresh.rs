@@ -18,8 +18,17 @@ fn internal(values: &'static [&str]) -> Finding {
     })
 }
 
+/// Name, private address, public ones of both versions.
+const DUAL: [(AddressKind, &str); 4] = [
+    (AddressKind::Hostname, "node0"),
+    (AddressKind::InternalIp, "10.0.0.1"),
+    (AddressKind::ExternalIp, "203.0.113.1"),
+    (AddressKind::ExternalIp, "2001:db8::1"),
+];
+
 #[tokio::test(start_paused = true)]
 async fn addresses_of_one_node_are_written_when_they_differ() {
+    let dual = || found(|instance| instance.addresses = DUAL.map(|(kind, value)| address(kind, value)).to_vec());
     let entry = |value: &str| json!({ "type": "InternalIP", "address": value });
     let plain = || node("node0").provider_id("fake://1");
     let cases = [
@@ -29,6 +38,12 @@ async fn addresses_of_one_node_are_written_when_they_differ() {
             "7.4/44 two of one type, unchanged",
             plain().address("InternalIP", "a").address("InternalIP", "b"),
             internal(&["a", "b"]),
+            None,
+        ),
+        (
+            "do_278 two public ones, unchanged",
+            DUAL.into_iter().fold(plain(), |node, (kind, value)| node.address(kind.as_str(), value)),
+            dual(),
             None,
         ),
         (

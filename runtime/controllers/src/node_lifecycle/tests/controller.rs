@@ -81,6 +81,21 @@ async fn five_hundred_nodes_that_are_not_ready_are_one_call_for_each_look() {
     assert_eq!(api.count("PATCH") + api.count("DELETE"), 0);
 }
 
+/// DigitalOcean lets a token ask 5,000 times an hour, and one call costs a request for each 200 machines of the account.
+#[tokio::test(start_paused = true)]
+async fn do_279_fifty_nodes_that_are_not_ready_are_asked_about_once_a_minute_and_together() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::slow(Duration::from_millis(200)));
+    for i in 0..50 {
+        let name = format!("n{i:02}");
+        cloud.answer(&name, [found(|instance| instance.state = InstanceState::Stopped)]);
+        api.add(lost(&name).0);
+    }
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(3_600)).await;
+    let sizes: Vec<usize> = cloud.calls().iter().map(Vec::len).collect();
+    assert!((60..70).contains(&sizes.len()) && sizes.iter().all(|size| *size == 50), "{sizes:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn five_hundred_absent_machines_are_two_calls_and_one_delete_each() {
     let api = FakeApi::new();

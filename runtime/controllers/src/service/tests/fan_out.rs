@@ -213,7 +213,7 @@ async fn nodes_that_come_and_go_do_not_hurry_a_service_that_waits_for_its_retry(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_address_of_a_node_reaches_the_load_balancers() {
+async fn do_259_a_new_address_of_a_node_reaches_the_load_balancers() {
     let mut bench = serving(&["web"]).await;
     let addressed = |ip: &str| vec![node("n0").address("InternalIP", ip), node("n1")];
     bench.pass(addressed("10.0.0.1")).await;

@@ -286,6 +286,25 @@ async fn annotations_are_written_also_with_a_failure_but_only_the_providers_own(
 }
 
 #[tokio::test(start_paused = true)]
+async fn do_254_an_annotation_of_the_provider_is_written_when_it_changes() {
+    let mut bench = Bench::new();
+    bench.add(finalized("web"));
+    let noted = |id: &str| {
+        let annotations = vec![("fake.io/id".to_owned(), Some(id.to_owned()))];
+        Outcome { annotations, ..Outcome::failed(failure(Reaction::Retry, "half-way")) }
+    };
+    bench.cloud.script("ensure", "web", [noted("lb-1"), noted("lb-1"), noted("lb-2")]);
+    let mut written = vec![];
+    for id in ["lb-1", "lb-1", "lb-2"] {
+        let Verdict::After(delay) = bench.sync("web").await else { panic!("it failed") };
+        tokio::time::advance(delay).await;
+        assert_eq!(bench.json("web")["metadata"]["annotations"]["fake.io/id"], id);
+        written.push(bench.api.calls().iter().filter(|call| call.body.to_string().contains("fake.io/id")).count());
+    }
+    assert_eq!(written, [1, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn annotations_that_could_not_be_written_are_not_lost() {
     let mut bench = Bench::new();
     bench.add(finalized("web"));

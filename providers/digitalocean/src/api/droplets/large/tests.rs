@@ -1,0 +1,117 @@
+use ccm_sdk::testing::{FakeCloud, Reply};
+use ccm_sdk::types::Reaction;
+
+use super::*;
+use crate::api::droplets::all;
+use crate::find::tests::droplet;
+
+const SHARE: Duration = Duration::from_secs(30);
+
+fn line(page: usize) -> String {
+    format!("api GET /v2/droplets?page={page}&per_page=200")
+}
+
+/// Page after page of so many droplets, whose names end in `generation`.
+fn account(mut cloud: FakeCloud, total: usize, generation: &str) -> FakeCloud {
+    for page in 1..=total.div_ceil(200) {
+        let ids = ((page - 1) * 200 + 1)..=(page * 200).min(total);
+        let shown: Vec<String> = ids.map(|id| droplet(id as u64, &format!("n{id}{generation}"))).collect();
+        let body = format!(r#"{{"droplets": [{}], "meta": {{"total": {total}}}}}"#, shown.join(","));
+        cloud = cloud.always(&line(page), Reply::json(200, body));
+    }
+    cloud
+}
+
+fn names(listed: &Listed) -> Vec<&str> {
+    listed.droplets.iter().map(|droplet| droplet.name.as_str()).collect()
+}
+
+fn grow_old() {
+    (2..=MOST_PAGES).for_each(|page| cache::forget(&fresh(page)));
+}
+
+#[test]
+fn eight_thousand_droplets_are_read_in_four_calls_of_twelve_pages_at_most() {
+    let cloud = account(FakeCloud::new(), 8_000, "");
+    let mut before = 0;
+    for call in 1..=4 {
+        let listed = all(SHARE).expect("some of it");
+        let asked = cloud.lines().split_off(before);
+        before = cloud.lines().len();
+        // The first page is looked at, and then read again from the same answer.
+        assert!(asked.len() <= 1 + PAGES, "{}", asked.len());
+        assert_eq!((listed.droplets.len(), listed.unread), ((200 + call * 2_200).min(8_000), call < 4));
+    }
+    let listed = all(SHARE).expect("all of it");
+    assert_eq!((listed.droplets.len(), listed.unread), (8_000, false));
+    assert_eq!(cloud.lines().split_off(before), [line(1), line(1)], "the rest is kept");
+    let page = cache::get(&key(40)).map_or(0, |page| page.len());
+    assert!(page * MOST_PAGES <= 3_400_000, "the cache has room for 4 MiB, and a page has {page} bytes");
+    assert!(cloud.requests().iter().all(|request| request.share_ms == 30_000));
+}
+
+#[test]
+fn what_is_kept_is_renewed_page_after_page() {
+    let old = account(FakeCloud::new(), 5_000, "");
+    while all(SHARE).expect("some of it").unread {}
+    let kept: Vec<(String, Vec<u8>)> = (2..=25).filter_map(|page| Some((key(page), cache::get(&key(page))?))).collect();
+    drop(old);
+    let _new = account(FakeCloud::new(), 5_000, "-new");
+    kept.iter().for_each(|(key, value)| cache::put(key, value, KEPT));
+    for call in 1..=3 {
+        grow_old();
+        let listed = all(SHARE).expect("all of it");
+        let renewed = names(&listed).iter().filter(|name| name.ends_with("-new")).count();
+        assert_eq!((listed.droplets.len(), listed.unread), (5_000, false));
+        assert_eq!(renewed, (200 + call * 2_200).min(5_000));
+    }
+}
+
+#[test]
+fn one_that_moved_to_the_next_page_meanwhile_is_listed_once() {
+    let _cloud = account(FakeCloud::new(), 3_000, "");
+    while all(SHARE).expect("some of it").unread {}
+    cache::put_json(&key(3), &cache::get_json::<Vec<Droplet>>(&key(2)).expect("kept"), KEPT);
+    assert_eq!(all(SHARE).expect("it").droplets.len(), 2_800);
+}
+
+#[test]
+fn an_account_that_shrinks_and_one_that_grows_are_read_as_they_are_now() {
+    let large = account(FakeCloud::new(), 5_000, "");
+    while all(SHARE).expect("some of it").unread {}
+    let next = cache::get(NEXT).expect("kept");
+    drop(large);
+    for total in [2_600, 5_400] {
+        let _cloud = account(FakeCloud::new(), total, "");
+        cache::put(NEXT, &next, KEPT);
+        let mut calls = 0;
+        while all(SHARE).expect("some of it").unread {
+            calls += 1;
+        }
+        assert!(calls <= 4, "{calls}");
+        assert_eq!(all(SHARE).expect("all of it").droplets.len(), total);
+    }
+}
+
+#[test]
+fn a_page_that_fails_fails_the_call_and_the_next_goes_on() {
+    let cloud = account(FakeCloud::new().on(&line(5), Reply::status(500)), 3_000, "");
+    assert_eq!(all(SHARE).map_err(|failure| failure.reaction).err(), Some(Reaction::Retry));
+    while all(SHARE).expect("some of it").unread {}
+    assert_eq!(all(SHARE).expect("all of it").droplets.len(), 3_000);
+    drop(cloud);
+    let empty = Reply::json(200, r#"{"droplets": [], "meta": {"total": 3000}}"#);
+    let _cloud = account(FakeCloud::new().on(&line(5), empty), 3_000, "");
+    assert_eq!(all(SHARE).map_err(|failure| failure.reaction).err(), Some(Reaction::Retry));
+}
+
+#[test]
+fn more_than_can_be_kept_are_refused_with_the_number() {
+    let total = MOST_PAGES * PER_PAGE + 1;
+    let body = format!(r#"{{"droplets": [{}], "meta": {{"total": {total}}}}}"#, droplet(1, "n1"));
+    let cloud = FakeCloud::new().always(&line(1), Reply::json(200, body));
+    let failure = all(SHARE).expect_err("too many");
+    assert_eq!(failure.reaction, Reaction::Quota);
+    assert!(failure.message.contains("more than 12000 droplets"), "{}", failure.message);
+    assert_eq!(cloud.lines().len(), 2);
+}
