@@ -88,6 +88,21 @@ build-providers: _tools
         fi
     done
 
+# A provider into manifests/overlays/NAME, ready to be applied
+overlay NAME: build-providers
+    #!/usr/bin/env bash
+    set -euo pipefail
+    name={{ quote(NAME) }}
+    overlay=manifests/overlays/$name
+    if [ ! -f "$overlay/kustomization.yaml" ]; then
+        echo "error: there is no $overlay; there are: $(ls manifests/overlays | xargs)" >&2
+        exit 1
+    fi
+    # Without time and name, so that the same component has the same digest.
+    gzip -9nc "target/providers/$name.wasm" >"$overlay/$name.wasm.gz"
+    echo "Say in $overlay/kustomization.yaml where the image is (newName, newTag), then"
+    echo "    kubectl apply --server-side -k $overlay"
+
 # One benchmark (nodes, services, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash

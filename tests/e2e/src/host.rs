@@ -46,27 +46,47 @@ impl Host {
         environment: &[(&str, &str)],
         flags: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Result<Self> {
-        // Free now; nobody else on this machine asks for one in this moment.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let program = program()?;
         let flags: Vec<OsString> = flags.into_iter().map(Into::into).collect();
         let is_about_election = |flag: &OsString| flag.to_string_lossy().starts_with("--leader-elect");
         let alone = if flags.iter().any(is_about_election) { None } else { Some("--leader-elect=false") };
-        let mut child = Command::new(&program)
-            .arg("run")
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--bind-address=127.0.0.1", "--logging-format=json"])
-            .arg(format!("--secure-port={port}"))
+        let mut command = Command::new(program()?);
+        command
+            .args(["run", "--bind-address=127.0.0.1", "--logging-format=json"])
             .args(alone)
             .args(flags)
-            .envs(environment.iter().copied())
+            .envs(environment.iter().copied());
+        Self::spawn(command, kubeconfig)
+    }
+
+    /// Starts the host as a pod would: with this command line and nothing in its environment but these variables. Added is only
+    /// what differs outside of a pod: which cluster, and which port.
+    ///
+    /// # Errors
+    ///
+    /// The program is not there or does not start.
+    pub fn start_pod(
+        kubeconfig: &Path,
+        environment: impl IntoIterator<Item = (String, String)>,
+        command_line: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Result<Self> {
+        let mut command = Command::new(program()?);
+        command.env_clear().envs(environment).args(command_line.into_iter().map(Into::into));
+        Self::spawn(command, kubeconfig)
+    }
+
+    fn spawn(mut command: Command, kubeconfig: &Path) -> Result<Self> {
+        // Free now; nobody else on this machine asks for one in this moment.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut child = command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg(format!("--secure-port={port}"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .with_context(|| format!("cannot start {:?}", command.as_std().get_program()))?;
         let log: Arc<Mutex<Vec<String>>> = Arc::default();
         let mut readers = JoinSet::new();
         let errors = child.stderr.take().context("the host has no standard error")?;

@@ -22,6 +22,7 @@
 //! | `inspect` | `wasm-ccm inspect` |
 //! | `hostile` | providers that crash, WASI |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
+//! | `manifests` | what `manifests/` has is taken by the API server, started as it says, and allows what is needed and no more |
 //! | `metrics` | health and metrics (2.11) |
 //! | `credentials` | where secrets come from, their rotation, and that nobody sees them |
 //! | `grants` | endpoints, variables, files: what works, what is refused and how that is said |
@@ -47,6 +48,7 @@ mod inspect;
 mod labels;
 mod leader;
 mod look;
+mod manifests;
 mod metrics;
 mod mistakes;
 mod node_lifecycle;

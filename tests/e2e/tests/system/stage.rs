@@ -35,12 +35,18 @@ impl Stage {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
+        let this = Self::bare(settings).await;
+        manifest::apply(this.client(), "base/rbac.yaml").await.unwrap();
+        this
+    }
+
+    /// The same before anything of ours was applied.
+    pub(crate) async fn bare(settings: Settings) -> Self {
         let place = PLACES.acquire().await.unwrap();
         let (namespace, account) = SERVICE_ACCOUNT;
         let user = User::service_account(namespace, account);
         let name = user.name.clone();
         let cluster = ControlPlane::start(settings.user(user)).await.unwrap();
-        manifest::apply(cluster.client(), "base/rbac.yaml").await.unwrap();
         Self { cluster, user: name, _place: place }
     }
 
@@ -137,6 +143,12 @@ impl Actor {
         // A guest that panics says so in other words.
         assert!(!log.contains("' panicked at ") && !log.contains("a reconcile panicked"), "the host panicked");
         log
+    }
+}
+
+impl From<Host> for Actor {
+    fn from(host: Host) -> Self {
+        Self(host)
     }
 }
 
