@@ -72,8 +72,10 @@ pub(crate) struct Port {
     pub(crate) connections: usize,
     /// How long the head of a request may take, from when the one before was answered.
     pub(crate) head_timeout: Duration,
-    /// Then no more connections are taken, and those that there are end with the answer under way.
+    /// Then no more connections are taken, and those that there are end with the answer under way,
     pub(crate) stop: CancellationToken,
+    /// and after this time in any case.
+    pub(crate) grace: Duration,
 }
 
 impl Port {
@@ -83,7 +85,7 @@ impl Port {
         A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
         F: Future<Output = Page> + Send + 'static,
     {
-        let Self { name, listener, tls, connections, head_timeout, stop } = self;
+        let Self { name, listener, tls, connections, head_timeout, stop, grace } = self;
         let places = Arc::new(Semaphore::new(connections));
         let mut connections = JoinSet::new();
         let next = async || {
@@ -110,7 +112,10 @@ impl Port {
             });
         }
         drop(listener);
-        while connections.join_next().await.is_some() {}
+        let ending = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ending).await.is_err() {
+            tracing::debug!(port = name, "connections that do not end are cut");
+        }
     }
 }
 
@@ -142,4 +147,69 @@ where
     }
     connection.as_mut().graceful_shutdown();
     connection.await
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::sync::Notify;
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+
+    /// How long a test waits for what comes at once.
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_port_that_is_stopped_answers_what_it_was_asked_and_waits_for_nobody_else() {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let chain = vec![made.cert.der().clone()];
+        let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let client = TlsConnector::from(Arc::new(client));
+
+        let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, tls) = (CancellationToken::new(), TlsAcceptor::from(Arc::new(config)));
+        let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let answer = {
+            let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+            move |_: Request<Incoming>| {
+                let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+                async move {
+                    asked.notify_one();
+                    go.notified().await;
+                    page(StatusCode::OK, TEXT, "done")
+                }
+            }
+        };
+        // Cuts the one that does not end.
+        let grace = Duration::from_millis(500);
+        let port = Port { name: "test", listener, tls, connections: 4, head_timeout: LIMIT, stop: stop.clone(), grace };
+        let port = tokio::spawn(port.serve(answer));
+        let connect = async || {
+            let stream = TcpStream::connect(address).await.unwrap();
+            client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+        };
+        let (mut asks, mut idles, mut dawdles) = (connect().await, connect().await, connect().await);
+        asks.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        dawdles.write_all(b"GET / HT").await.unwrap();
+        asked.notified().await;
+        stop.cancel();
+        let mut said = vec![];
+        drop(tokio::time::timeout(LIMIT, idles.read_to_end(&mut said)).await.unwrap());
+        assert_eq!(said, b"");
+        go.notify_one();
+        drop(tokio::time::timeout(LIMIT, asks.read_to_end(&mut said)).await.unwrap());
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("done"), "{said}");
+        tokio::time::timeout(LIMIT / 2, port).await.unwrap().unwrap();
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
 }

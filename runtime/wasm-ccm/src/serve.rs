@@ -125,7 +125,8 @@ pub(crate) fn tls(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor> {
 pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages) {
     let stop = CancellationToken::new();
     let (name, connections) = ("health", MAX_CONNECTIONS);
-    Port { name, listener, tls, connections, head_timeout: HEAD_TIMEOUT, stop }.serve(answering(pages)).await;
+    let (head_timeout, grace) = (HEAD_TIMEOUT, Duration::ZERO);
+    Port { name, listener, tls, connections, head_timeout, stop, grace }.serve(answering(pages)).await;
 }
 
 fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> std::future::Ready<Page> + Clone + Send {

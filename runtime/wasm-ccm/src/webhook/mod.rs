@@ -46,6 +46,8 @@ const PATH: &str = "/lb-service";
 const JSON: &str = "application/json";
 /// Longer than API servers keep a connection that nobody uses, 90 s: who ends it must be the one who would use it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long reviews under way may hold up the end of the process, which has 20 s.
+const GRACE: Duration = Duration::from_secs(10);
 /// Connections for each review that can be under way: API servers keep some for later.
 const CONNECTIONS_PER_REVIEW: usize = 8;
 
@@ -100,7 +102,7 @@ impl Webhook {
         let following = certificate.follow(self.settings.reload_period, stop.clone());
         let connections =
             self.settings.reviews.get().saturating_mul(CONNECTIONS_PER_REVIEW).min(Semaphore::MAX_PERMITS);
-        let port = Port { name: "webhook", listener, tls, connections, head_timeout: HEAD_TIMEOUT, stop };
+        let port = Port { name: "webhook", listener, tls, connections, head_timeout: HEAD_TIMEOUT, stop, grace: GRACE };
         let answering = move |request| {
             let this = Arc::clone(&self);
             async move { this.answer(request).await }
