@@ -94,11 +94,11 @@ impl Webhook {
     async fn await_denied<const N: usize>(&self, annotations: [(&str, &str); N], part: &str) {
         let wrong = annotated(annotations);
         let mut said = String::new();
-        let denied = async || {
+        let look = async || {
             said = self.try_create(wrong.clone()).await.err().unwrap_or_default();
-            said.contains(part)
+            Ok(said.contains(part))
         };
-        let waited = ccm_e2e::host::until(LIMIT, async || Ok(denied().await)).await;
+        let waited = ccm_e2e::host::until(LIMIT, look).await;
         waited.unwrap_or_else(|error| panic!("{error:#}: {said:?}"));
     }
 
