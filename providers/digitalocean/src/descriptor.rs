@@ -2,6 +2,7 @@
 
 use ccm_sdk::meta::{Credential, CredentialUse, Descriptor, Endpoint, Place};
 
+use crate::api::balancers;
 use crate::{annotations, api, config, provider_id};
 
 pub(crate) fn descriptor() -> Descriptor {
@@ -31,7 +32,7 @@ pub(crate) fn descriptor() -> Descriptor {
         }],
         settings: config::settings(),
         annotations: annotations::all(),
-        more: vec![],
+        more: vec![("dry-run".to_owned(), balancers::VALIDATE_ONLY.to_owned())],
     }
 }
 

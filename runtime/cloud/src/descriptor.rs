@@ -26,8 +26,13 @@ pub struct Descriptor {
     pub settings: Vec<Setting>,
     /// Annotations that it reads or writes. Others do not reach it.
     pub annotations: Vec<Annotation>,
-    /// Room for growth.
+    /// Room for growth: [`Self::DRY_RUN`].
     pub more: Attributes,
+}
+
+impl Descriptor {
+    /// In `more`: a member of JSON bodies with which, when it is `true`, the cloud judges a request and does nothing.
+    pub const DRY_RUN: &'static str = "dry-run";
 }
 
 /// How a file is written.

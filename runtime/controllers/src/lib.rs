@@ -9,6 +9,7 @@
 //! The owner (the binary) makes each part, runs its future, and stops them in this order: controllers, reflectors, the
 //! [`EventWriter`].
 
+mod admission;
 mod cluster;
 mod events;
 mod in_log;
@@ -26,6 +27,7 @@ mod write_gate;
 #[cfg(test)]
 mod testing;
 
+pub use admission::{AdmissionMetrics, Outcome as AdmissionOutcome, Ruling, ServiceAdmission};
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };

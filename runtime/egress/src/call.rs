@@ -18,6 +18,8 @@ pub struct CallScope {
     pub read_only: bool,
     /// Whether a Node may be deleted on its answer: then nothing is shared with others.
     pub proof: bool,
+    /// Whether it may have the cloud judge what it does not do: `validate`, online.
+    pub judges: bool,
     /// When its time is over.
     pub deadline: Instant,
     requests_left: AtomicUsize,
@@ -50,6 +52,7 @@ impl CallScope {
             class,
             read_only,
             proof,
+            judges: false,
             deadline: deadline.unwrap_or_else(|| Instant::now() + FOREVER),
             requests_left: AtomicUsize::new(requests),
             bytes_left: AtomicUsize::new(bytes),

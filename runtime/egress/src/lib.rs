@@ -25,6 +25,7 @@ pub mod client;
 pub mod config_file;
 mod configuration;
 pub mod credentials;
+mod effect;
 pub mod encoding;
 pub mod endpoints;
 mod file_stamp;

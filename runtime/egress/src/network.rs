@@ -23,6 +23,7 @@ use crate::call::CallScope;
 use crate::capture::Generation;
 use crate::client::ClientSettings;
 use crate::credentials::{Credentials, Refusal};
+use crate::effect::{self, DryRun};
 use crate::endpoints::Endpoints;
 use crate::headers::HeaderLimits;
 use crate::http::{Effect, Method, Request, Response, TransportError, TransportReason};
@@ -119,6 +120,7 @@ pub struct Network {
     parts: NetworkParts,
     budgets: BTreeMap<String, Budget>,
     shared: Shared,
+    dry_run: Option<DryRun>,
     operations: Mutex<BTreeSet<String>>,
     /// Endpoints whose breaker was open when somebody looked last.
     open: Mutex<BTreeSet<String>>,
@@ -147,7 +149,8 @@ impl Network {
             descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect();
         drop(kept);
         let shared = Shared::new(parts.settings.limits.share_bytes);
-        Self { parts, budgets, shared, operations: Mutex::default(), open: Mutex::default() }
+        let dry_run = DryRun::declared(descriptor);
+        Self { parts, budgets, shared, dry_run, operations: Mutex::default(), open: Mutex::default() }
     }
 
     /// Its secrets.
@@ -249,7 +252,7 @@ impl Network {
             return Err(refused(TransportReason::Denied, why));
         }
         self.parts.endpoints.base(&request.endpoint)?;
-        self.check_effect(request, call)?;
+        effect::check(request, call, self.dry_run.as_ref(), &*self.parts.leadership)?;
         self.check_shape(request)?;
         self.check_places(request)?;
         request.capture.as_ref().map_or(Ok(()), |capture| self.check_capture(&capture.credential))
@@ -295,31 +298,6 @@ impl Network {
             return (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call));
         }
         self.attempts(request, operation, call).await
-    }
-
-    fn check_effect(&self, request: &Request, call: &CallScope) -> Result<(), TransportError> {
-        match (request.effect, request.method) {
-            (Effect::Read, Method::Put | Method::Patch | Method::Delete) => {
-                let why = format!("a {} is no request that changes nothing", request.method.as_str());
-                Err(refused(TransportReason::Denied, why))
-            }
-            (Effect::Read, _) => Ok(()),
-            (Effect::Repeatable | Effect::Once, _) if call.read_only => {
-                Err(refused(TransportReason::ReadOnly, "this call may not change the cloud".to_owned()))
-            }
-            (Effect::Repeatable | Effect::Once, _) => self.check_leader(),
-        }
-    }
-
-    /// Asked before a change waits for its turn, and again when it is sent.
-    fn check_leader(&self) -> Result<(), TransportError> {
-        if self.parts.leadership.may_write() {
-            return Ok(());
-        }
-        Err(refused(
-            TransportReason::ReadOnly,
-            "this process is not the leader, and may not change the cloud".to_owned(),
-        ))
     }
 
     fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
@@ -462,7 +440,7 @@ fn too_much(limits: &NetworkLimits) -> TransportError {
 }
 
 /// Nothing was sent.
-fn refused(reason: TransportReason, message: String) -> TransportError {
+pub(crate) fn refused(reason: TransportReason, message: String) -> TransportError {
     TransportError { reason, maybe_sent: false, retry_after: None, message }
 }
 

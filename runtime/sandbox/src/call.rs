@@ -123,12 +123,14 @@ pub(crate) struct Subject {
     pub(crate) read_only: bool,
     /// Whether a Node may be deleted on the answer.
     pub(crate) proof: bool,
+    /// Whether the cloud may be asked to judge.
+    pub(crate) judges: bool,
 }
 
 impl Subject {
     /// A question of the host about the provider itself.
     pub(crate) const fn provider() -> Self {
-        Self { nodes: vec![], services: vec![], class: Class::Initialise, read_only: true, proof: false }
+        Self { nodes: vec![], services: vec![], class: Class::Initialise, read_only: true, proof: false, judges: false }
     }
 }
 
@@ -229,14 +231,16 @@ fn scope(settings: &CallSettings, subject: &Subject, start: Instant) -> CallScop
     let time = settings.limits.call_time;
     let deadline = start.checked_add(time.saturating_sub(LAST_WORDS.min(time / 10)));
     let network = settings.door.network.as_ref().map(|network| *network.limits()).unwrap_or_default();
-    CallScope::new(
+    let mut scope = CallScope::new(
         subject.class,
         subject.read_only,
         subject.proof,
         deadline,
         network.call_requests,
         network.call_response_bytes,
-    )
+    );
+    scope.judges = subject.judges;
+    scope
 }
 
 /// Called when the guest computes while a tick passes.

@@ -53,6 +53,7 @@ impl Cluster for Provider {
                 class: Class::Write,
                 read_only: false,
                 proof: false,
+                judges: false,
             };
             let objects = Objects {
                 nodes: nodes.iter().map(|node| node.name.clone()).collect(),

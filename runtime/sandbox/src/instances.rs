@@ -40,6 +40,7 @@ impl Instances for Provider {
             },
             read_only: true,
             proof: need == Need::Proof,
+            judges: false,
         };
         let asked = nodes.len();
         let own_ids: Vec<Option<String>> = nodes.iter().map(|node| node.provider_id.clone()).collect();

@@ -17,7 +17,14 @@ const MAX_LOCKS: usize = 100;
 
 /// A call that may change the cloud.
 fn writing(service: &Service) -> Subject {
-    Subject { nodes: vec![], services: vec![service.into()], class: Class::Write, read_only: false, proof: false }
+    Subject {
+        nodes: vec![],
+        services: vec![service.into()],
+        class: Class::Write,
+        read_only: false,
+        proof: false,
+        judges: false,
+    }
 }
 
 /// A call that changes nothing, for a Service that somebody waits for.
@@ -204,7 +211,7 @@ impl LoadBalancers for Provider {
         const FUNCTION: &str = "load-balancers.validate";
         Box::pin(async move {
             let exports = self.balancers()?;
-            let subject = looking(&service);
+            let subject = Subject { judges: online, ..looking(&service) };
             let declared = &self.descriptor.annotations;
             let service = convert::service(service, declared);
             let before = before.map(|before| convert::service(before, declared));
@@ -237,7 +244,14 @@ impl LoadBalancers for Provider {
             let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-survey"))?;
             let services: Vec<ServiceId> = wishes.iter().map(|wish| (&wish.service).into()).collect();
             // Nobody waits for it.
-            let subject = Subject { nodes: vec![], services, class: Class::Refresh, read_only: true, proof: false };
+            let subject = Subject {
+                nodes: vec![],
+                services,
+                class: Class::Refresh,
+                read_only: true,
+                proof: false,
+                judges: false,
+            };
             let asked = wishes.len();
             let declared = &self.descriptor.annotations;
             let backends = convert::backends(&backends);

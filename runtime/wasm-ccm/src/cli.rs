@@ -3,6 +3,7 @@
 mod cluster;
 mod node_lifecycle;
 mod service;
+mod webhook;
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -24,6 +25,7 @@ use crate::{inspect, providers, run};
 pub(crate) use cluster::ClusterArgs;
 pub(crate) use node_lifecycle::NodeLifecycleArgs;
 pub(crate) use service::ServiceArgs;
+pub(crate) use webhook::WebhookArgs;
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
@@ -103,6 +105,9 @@ pub(crate) struct RunArgs {
     pub(crate) service: ServiceArgs,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+
+    #[command(flatten)]
+    pub(crate) webhook: WebhookArgs,
 
     #[command(flatten)]
     pub(crate) leader: LeaderArgs,

@@ -64,6 +64,9 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     writeln!(out, "  schemes     {}", list(descriptor.provider_id_schemes.iter().map(|s| format!("{s}://"))))?;
     writeln!(out, "  offers      {}", list(outline.exports.iter().cloned()))?;
     writeln!(out, "  asks for    {}", list(outline.imports.iter().cloned()))?;
+    if let Some(member) = descriptor.more.get(Descriptor::DRY_RUN) {
+        writeln!(out, "  dry run     \"{member}\": true in a body: the cloud judges, and does nothing")?;
+    }
     section(
         &mut out,
         "files",

@@ -10,6 +10,7 @@ mod duration;
 mod exchange_metrics;
 mod grants;
 mod health;
+mod https;
 mod inspect;
 mod kept;
 mod leader;
@@ -26,6 +27,7 @@ mod source;
 mod start;
 mod tasks;
 mod unpack;
+mod webhook;
 
 use std::process::ExitCode;
 

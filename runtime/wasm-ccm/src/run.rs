@@ -27,7 +27,8 @@ use crate::providers::{self, ProviderConfig, ProviderRecord};
 use crate::serve::{Pages, Readiness};
 use crate::start::{Reflectors, Shared};
 use crate::tasks::{EVENT_WRITER, Tasks};
-use crate::{api, load, logging, serve, start};
+use crate::webhook::{self, Webhook};
+use crate::{api, https, load, logging, serve, start};
 
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
@@ -42,11 +43,12 @@ pub(crate) fn run(args: RunArgs) -> Result<()> {
     let providers = configured(&args)?;
     let selection = Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
     let election = args.leader.settings()?;
+    let webhook = args.webhook.settings(args.secure_port)?;
     // More threads would only cost memory: the work is waiting, and the guests have limits of their own.
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
-    let ended = runtime.block_on(Box::pin(assemble(args, providers, selection, election)));
+    let ended = runtime.block_on(Box::pin(assemble(args, providers, selection, election, webhook)));
     // A compiler or a read from a dead disk cannot be stopped, and is not waited for.
     runtime.shutdown_background();
     ended
@@ -88,6 +90,7 @@ async fn assemble(
     providers: Vec<ProviderConfig>,
     selection: Selection,
     election: Option<leader::Settings>,
+    webhook: Option<webhook::Settings>,
 ) -> Result<()> {
     let readiness = Readiness::default();
     let mut registry = Registry::default();
@@ -98,12 +101,15 @@ async fn assemble(
     let config = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
     let client = Client::try_from(config.clone()).context("the API server's address or credentials cannot be used")?;
     let leader = Leader::new(election, &mut registry);
+    let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
 
     let mut tasks = Tasks::default();
     tasks.spawn_signals()?;
     readiness.set(api::CHECK, Err("no answer yet".to_owned()));
     if args.secure_port != 0 {
-        let listener = serve::bind(SocketAddr::new(args.bind_address, args.secure_port)).await?;
+        let listener =
+            https::bind(SocketAddr::new(args.bind_address, args.secure_port), "--bind-address and --secure-port")
+                .await?;
         tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
         let tls = serve::tls(args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref()))?;
         let pages = Pages {
@@ -114,6 +120,10 @@ async fn assemble(
             process,
         };
         tasks.spawn_background("health server", serve::serve(listener, tls, pages));
+    }
+
+    if let Some(webhook) = &webhook {
+        webhook.start(&mut tasks).await?;
     }
 
     let gate = WriteGate::new(
@@ -157,6 +167,12 @@ async fn assemble(
     let prepared = try_join_all(providers.iter().map(|provider| surroundings.obtain(provider)));
     let Some(loaded) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
     load::check_together(&loaded)?;
+    let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
+    let providers: Vec<_> = loaded.into_iter().map(Arc::new).zip(classes).collect();
+    // Leader or not.
+    if let Some(webhook) = &webhook {
+        webhook.admission().serve(start::balancing(&providers));
+    }
 
     // Not before: a process that cannot work must not keep others from it.
     if matches!(leader, Leader::Candidate(_)) && tasks.unless_stopped(stores.complete()).await?.is_none() {
@@ -174,8 +190,6 @@ async fn assemble(
         let what = if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
         tracing::info!(controller = controller.name(), "{what}");
     }
-    let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
-    let providers = loaded.into_iter().map(Arc::new).zip(classes).collect();
     let shared = Shared::new(&mut tasks, &args, stores, providers, gate, recorder, metrics);
     start::controllers(&mut tasks, &shared, &selection);
     let lost = async {

@@ -1,35 +1,28 @@
 //! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/metrics`.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustls::pki_types::PrivateKeyDer;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
+use crate::https::{Page, Port, TEXT, page, read_pair};
 use crate::leader::Seen;
 use crate::metrics::ProcessMetrics;
 
 /// Connections at the same time; more wait. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
-/// A client that has not finished its handshake or its request head by then is dropped.
+/// A client that has not finished its request head by then is dropped.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What must be true before the process is ready, and why it is not.
@@ -68,8 +61,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    fn answer(&self, request: &Request<impl Sized>) -> Response<Full<Bytes>> {
-        const TEXT: &str = "text/plain; charset=utf-8";
+    fn answer(&self, request: &Request<impl Sized>) -> Page {
         const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served\n".to_owned());
@@ -109,13 +101,6 @@ impl Pages {
     }
 }
 
-fn page(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    response
-}
-
 /// A certificate and key of the operator's, or new ones for `localhost` that live in memory.
 ///
 /// # Errors
@@ -123,14 +108,7 @@ fn page(status: StatusCode, kind: &'static str, text: String) -> Response<Full<B
 /// Names the file that cannot be used.
 pub(crate) fn tls(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor> {
     let (chain, key) = match files {
-        Some((certificate, key)) => {
-            let chain = CertificateDer::pem_file_iter(certificate)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .with_context(|| format!("--tls-cert-file {}", certificate.display()))?;
-            let key = PrivateKeyDer::from_pem_file(key)
-                .with_context(|| format!("--tls-private-key-file {}", key.display()))?;
-            (chain, key)
-        }
+        Some((certificate, key)) => read_pair(("--tls-cert-file", certificate), ("--tls-private-key-file", key))?,
         None => {
             let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
             let made = rcgen::generate_simple_self_signed(names).context("making a certificate for localhost")?;
@@ -143,56 +121,16 @@ pub(crate) fn tls(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Binds the address, so that a port in use is an error at start.
-///
-/// # Errors
-///
-/// Names the address.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address}; choose another with --bind-address and --secure-port"))
-}
-
 /// Serves until it is dropped.
 pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        // Closed never: this function holds it.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection to the health port");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        while connections.try_join_next().is_some() {}
-        let (tls, pages) = (tls.clone(), pages.clone());
-        connections.spawn(async move {
-            let _place = place;
-            converse(stream, tls, pages).await;
-        });
-    }
+    let stop = CancellationToken::new();
+    let (name, connections) = ("health", MAX_CONNECTIONS);
+    let (head_timeout, grace) = (HEAD_TIMEOUT, Duration::ZERO);
+    Port { name, listener, tls, connections, head_timeout, stop, grace }.serve(answering(pages)).await;
 }
 
-/// Serves one connection to its end.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, tls: TlsAcceptor, pages: Pages) {
-    let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await else { return };
-    let answer = service_fn(move |request| {
-        let response = pages.answer(&request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), answer)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "connection to the health port ended");
-    }
+fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> std::future::Ready<Page> + Clone + Send {
+    move |request| std::future::ready(pages.answer(&request))
 }
 
 #[cfg(test)]
@@ -200,10 +138,12 @@ mod tests {
     use rustls::pki_types::ServerName;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
+    use tokio::task::JoinSet;
     use tokio::time::Instant;
     use tokio_rustls::TlsConnector;
 
     use super::*;
+    use crate::https::{bind, converse};
 
     fn pages() -> Pages {
         let mut registry = Registry::default();
@@ -285,7 +225,8 @@ mod tests {
                     drop(tokio::time::timeout(HEAD_TIMEOUT * 2, far.read_to_end(&mut vec![])).await);
                 }
             };
-            tokio::join!(converse(near, acceptor, pages()), client);
+            let port = converse(near, acceptor, answering(pages()), HEAD_TIMEOUT, CancellationToken::new());
+            drop(tokio::join!(port, client));
             let took = begun.elapsed();
             assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&took), "{name}: {took:?}");
         }
@@ -294,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_beyond_the_most_waits_for_another_to_end() {
         let (acceptor, connector) = trusted();
-        let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut port = JoinSet::new();
         port.spawn(serve(listener, acceptor, pages()));

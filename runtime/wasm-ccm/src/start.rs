@@ -11,8 +11,8 @@ mod service;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{BatchSettings, Batcher, Lookups, Member};
-use ccm_controllers::{EventRecorder, FirstList, Metrics, Reflector, ReflectorHandle, WriteGate};
+use ccm_cloud::{BatchSettings, Batcher, Capability, LoadBalancers, Lookups, Member};
+use ccm_controllers::{EventRecorder, FirstList, LoadBalancerMember, Metrics, Reflector, ReflectorHandle, WriteGate};
 use ccm_sandbox::Provider;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -103,6 +103,16 @@ async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
         }
     }
     readiness.set(check, Ok(()));
+}
+
+/// Those that make load balancers, with the classes that they serve.
+pub(crate) fn balancing(providers: &[(Arc<Provider>, Vec<String>)]) -> Vec<LoadBalancerMember> {
+    let able = providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
+    able.map(|(provider, classes)| LoadBalancerMember {
+        provider: Arc::clone(provider) as Arc<dyn LoadBalancers>,
+        classes: classes.clone(),
+    })
+    .collect()
 }
 
 /// What controllers share.

@@ -295,8 +295,12 @@ impl Host {
     }
 }
 
-/// Looks every 20 ms.
-async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+/// Waits until it holds; looks every 20 ms.
+///
+/// # Errors
+///
+/// It did not within `limit`, or the look failed.
+pub async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
     let mut ticks = tokio::time::interval(Duration::from_millis(20));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let waiting = async {

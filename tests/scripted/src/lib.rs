@@ -83,7 +83,7 @@ impl meta::Guest for Scripted {
                 annotation(SCRIPT, "What to do.", ValueKind::Json, false),
                 annotation(WRITTEN, "What a script writes.", ValueKind::Text, true),
             ],
-            more: vec![],
+            more: vec![("dry-run".to_owned(), "judge_only".to_owned())],
         }
     }
 

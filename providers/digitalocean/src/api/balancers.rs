@@ -12,6 +12,9 @@ use crate::api::{CLOUD, list, or_default, paging};
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
 
+/// With it the cloud judges a [`Spec`] and changes nothing.
+pub(crate) const VALIDATE_ONLY: &str = "validate_only";
+
 /// What a load balancer is asked to be. A change replaces all of it: what is left out gets its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Spec {

@@ -51,7 +51,7 @@ fn do_194_157_a_new_one_is_judged_without_nodes() {
             (&json!(kind), &json!(network), &json!(stack))
         );
         assert_eq!(
-            (&sent["validate_only"], &sent["droplet_ids"], &sent["region"]),
+            (&sent[balancers::VALIDATE_ONLY], &sent["droplet_ids"], &sent["region"]),
             (&json!(true), &json!([]), &json!("nyc3"))
         );
         assert_eq!(cloud.requests()[0].effect, ccm_sdk::http::Effect::Read);

@@ -20,12 +20,12 @@ mod cleanup;
 mod condition;
 mod ensure;
 mod error;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod locks;
 mod memory;
 mod metrics;
-mod ownership;
-mod predicates;
+pub(crate) mod ownership;
+pub(crate) mod predicates;
 mod sync;
 mod verify;
 pub(crate) mod view;
@@ -126,6 +126,7 @@ impl ServiceSettings {
 }
 
 /// A provider that makes load balancers.
+#[derive(Clone)]
 pub struct LoadBalancerMember {
     /// The way to it.
     pub provider: Arc<dyn LoadBalancers>,

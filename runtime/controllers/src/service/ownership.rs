@@ -4,6 +4,7 @@
 use ccm_cloud::Severity;
 use k8s_openapi::api::core::v1::Service;
 
+use super::LoadBalancerMember;
 use super::fingerprint::{ENSURED, Record};
 use super::memory::Key;
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
@@ -76,18 +77,15 @@ impl Syncer {
     }
 
     fn by_class(&self, class: Option<&str>) -> Option<usize> {
-        (0..self.members.len()).find(|member| self.serves(*member, class))
+        by_class(&self.members, class)
     }
 
     fn serves(&self, member: usize, class: Option<&str>) -> bool {
-        self.members.get(member).is_some_and(|member| match class {
-            Some(class) => member.classes.iter().any(|served| served == class),
-            None => true,
-        })
+        serves(&self.members, member, class)
     }
 
     fn by_name(&self, provider: &str) -> Option<usize> {
-        self.members.iter().position(|member| member.provider.descriptor().name == provider)
+        by_name(&self.members, provider)
     }
 
     /// Says that nothing is done about a Service as long as a provider is missing.
@@ -103,4 +101,32 @@ impl Syncer {
         }
         Verdict::Change
     }
+}
+
+/// Who would make the load balancer of a Service that wants one, as [`Syncer::work`] decides it, without what a process
+/// remembers. Nobody while a provider that is not configured has it.
+pub(crate) fn owner(members: &[LoadBalancerMember], service: &Service, before: Option<&Service>) -> Option<usize> {
+    let class = class(service);
+    match Record::of(service).or_else(|| before.and_then(Record::of)) {
+        None => by_class(members, class),
+        Some(record) => {
+            let holder = by_name(members, &record.provider)?;
+            if serves(members, holder, class) { Some(holder) } else { by_class(members, class) }
+        }
+    }
+}
+
+fn by_class(members: &[LoadBalancerMember], class: Option<&str>) -> Option<usize> {
+    (0..members.len()).find(|member| serves(members, *member, class))
+}
+
+fn serves(members: &[LoadBalancerMember], member: usize, class: Option<&str>) -> bool {
+    members.get(member).is_some_and(|member| match class {
+        Some(class) => member.classes.iter().any(|served| served == class),
+        None => true,
+    })
+}
+
+fn by_name(members: &[LoadBalancerMember], provider: &str) -> Option<usize> {
+    members.iter().position(|member| member.provider.descriptor().name == provider)
 }

@@ -15,15 +15,14 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::backends::{Backends, Current};
 use super::condition::{self, Difference, Readiness};
-use super::ensure::is_written;
 use super::error::{SyncError, Task};
-use super::fingerprint::{self, Record, Target, is_copy};
+use super::fingerprint::{self, Record, Target};
 use super::locks::{Held, Locks};
 use super::memory::{Doubt, Key, Memory, Purpose};
 use super::metrics::ServiceMetrics;
 use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
-use super::view::{as_stored, cloud_service, ingress};
+use super::view::{as_stored, ingress, told};
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings};
 use crate::events::{EventRecorder, EventRequest, service_reference};
@@ -171,22 +170,13 @@ impl Syncer {
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
-    ///
-    /// Addresses that somebody else wrote, or that came from another Service, are left out: a provider that goes by them would
-    /// lose the true ones. Without a record, as after another manager, those of the status count.
     pub(crate) fn view(
         &self,
         key: &Key,
         service: &Service,
         descriptor: &Descriptor,
     ) -> (ccm_cloud::Service, Option<Failure>) {
-        let (mut view, wrong) = cloud_service(service);
-        if is_copy(service) {
-            view.annotations.retain(|name, _| !is_written(descriptor, name));
-        }
-        if is_copy(service) || Record::of(service).is_some_and(|record| !record.confirms(&view.ingress)) {
-            view.ingress.clear();
-        }
+        let (mut view, wrong) = told(service, descriptor);
         for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }

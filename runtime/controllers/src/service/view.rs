@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm_cloud::{
-    Failure, Ingress, IpFamily, IpMode, PortStatus, Protocol, Reaction, ServicePort, ServiceType, TrafficPolicy,
+    Descriptor, Failure, Ingress, IpFamily, IpMode, PortStatus, Protocol, Reaction, ServicePort, ServiceType,
+    TrafficPolicy,
 };
 use k8s_openapi::api::core::v1::{self, LoadBalancerIngress, Service};
+
+use super::ensure::is_written;
+use super::fingerprint::{Record, is_copy};
 
 /// Ranges of sources, where the spec has none.
 pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -61,6 +65,21 @@ pub(crate) fn cloud_service(service: &Service) -> (ccm_cloud::Service, Option<Fa
         load_balancer_class: spec.and_then(|spec| spec.load_balancer_class.clone()),
         ingress: ingress(service),
     };
+    (view, wrong)
+}
+
+/// As a provider is told.
+///
+/// Addresses that somebody else wrote, or that came from another Service, are left out: a provider that goes by them would
+/// lose the true ones. Without a record, as after another manager, those of the status count.
+pub(crate) fn told(service: &Service, descriptor: &Descriptor) -> (ccm_cloud::Service, Option<Failure>) {
+    let (mut view, wrong) = cloud_service(service);
+    if is_copy(service) {
+        view.annotations.retain(|name, _| !is_written(descriptor, name));
+    }
+    if is_copy(service) || Record::of(service).is_some_and(|record| !record.confirms(&view.ingress)) {
+        view.ingress.clear();
+    }
     (view, wrong)
 }
 

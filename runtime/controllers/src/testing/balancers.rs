@@ -31,6 +31,7 @@ pub(crate) struct State {
     most: usize,
     configuration: String,
     revision: String,
+    judgement: Option<Result<Vec<Problem>, Failure>>,
 }
 
 pub(crate) struct FakeBalancers {
@@ -73,6 +74,11 @@ impl FakeBalancers {
 
     pub(crate) fn fail(&self, operation: &str, name: &str, failures: impl IntoIterator<Item = Failure>) {
         self.script(operation, name, failures.into_iter().map(Outcome::failed));
+    }
+
+    /// What `validate` says from now on.
+    pub(crate) fn judge(&self, judgement: Result<Vec<Problem>, Failure>) {
+        self.state.lock().judgement = Some(judgement);
     }
 
     /// `ensure web: n0 n1`, without `locks`.
@@ -259,8 +265,24 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
-    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> Answer<'_, Result<Vec<Problem>, Failure>> {
-        Box::pin(async { Ok(vec![]) })
+    fn validate(
+        &self,
+        service: Service,
+        before: Option<Service>,
+        online: bool,
+    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+        Box::pin(async move {
+            let answer = {
+                let mut state = self.state.lock();
+                let online = if online { " online" } else { "" };
+                let before = if before.is_some() { " changed" } else { "" };
+                state.calls.push(format!("validate {}{before}{online}", service.name));
+                state.seen.push(service);
+                state.judgement.clone().unwrap_or(Ok(vec![]))
+            };
+            tokio::time::sleep(self.delay).await;
+            answer
+        })
     }
 
     fn surveys(&self) -> bool {

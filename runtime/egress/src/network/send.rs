@@ -146,7 +146,7 @@ impl Network {
     fn prepare(&self, request: &Request) -> Result<(reqwest::Client, Rendered), TransportError> {
         // Once: a second answer may be another.
         if request.effect != Effect::Read {
-            self.check_leader()?;
+            crate::effect::check_leader(&*self.parts.leadership)?;
         }
         let base = self.parts.endpoints.base(&request.endpoint)?;
         let rendered = self.render(request, &base.url)?;

@@ -158,6 +158,27 @@ async fn a_write_is_refused_in_every_function_that_only_looks() {
     assert_eq!(cloud.take().len(), 1, "a read is sent");
 }
 
+/// The dry run that the component declares is sent by `validate` when the cloud may be asked, and by nobody else.
+#[tokio::test]
+async fn a_dry_run_is_a_read_in_an_online_validation_alone() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let guest = Scripted::new(Grants::of(&[("api", cloud.url())])).await;
+    let send = |body: &str| {
+        let send = json!({ "method": "put", "effect": "read", "path": "/balancers/7", "body": [body] });
+        json!({ "steps": [{ "send": send }] })
+    };
+    let (dry, wet) = (send(r#"{"judge_only":true}"#), send(r#"{"name":"web"}"#));
+    for (steps, online, sent) in [(&dry, true, 1), (&dry, false, 0), (&wet, true, 0)] {
+        let service = planned(&json!({ "validate": steps, "name": steps }));
+        let problems = guest.0.validate(service.clone(), None, online).await.unwrap();
+        assert_eq!(problems[0].message.contains(r#""error":"denied""#), sent == 0, "{}", problems[0].message);
+        assert_eq!(cloud.take().len(), sent, "{steps}, online: {online}");
+        let name = guest.0.name(service).await.unwrap();
+        assert!(name.contains(r#""error":"denied""#), "{name}");
+        assert_eq!(cloud.take(), []);
+    }
+}
+
 #[tokio::test]
 async fn a_write_arrives_once_from_every_function_that_changes_the_cloud() {
     let cloud = Cloud::start(|_| ok(r#"{"id":"lb-1"}"#));

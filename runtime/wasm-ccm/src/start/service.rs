@@ -1,27 +1,20 @@
 //! The service controller.
 
-use std::sync::Arc;
-
-use ccm_cloud::{Capability, LoadBalancers};
-use ccm_controllers::{LoadBalancerMember, ReflectorHandle, ServiceController, ServiceControllerParts};
+use ccm_cloud::Capability;
+use ccm_controllers::{ReflectorHandle, ServiceController, ServiceControllerParts};
 use k8s_openapi::api::core::v1::Service;
 
-use super::Shared;
+use super::{Shared, balancing};
 use crate::tasks::Tasks;
 
 /// Starts the service controller, if a provider makes load balancers.
 pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
-    let able = || shared.providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
-    let members: Vec<LoadBalancerMember> = able()
-        .map(|(provider, classes)| LoadBalancerMember {
-            provider: Arc::clone(provider) as Arc<dyn LoadBalancers>,
-            classes: classes.clone(),
-        })
-        .collect();
+    let members = balancing(&shared.providers);
     if members.is_empty() {
         tracing::info!("no provider offers load balancers with its configuration: Services are left alone");
         return;
     }
+    let able = shared.providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
     let nodes = &shared.stores.nodes;
     let controller = ServiceController::new(ServiceControllerParts {
         gate: shared.gate.clone(),
@@ -32,7 +25,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &Reflector
         nodes_listed: nodes.first_list(),
         node_keys: nodes.subscribe(),
         members,
-        recoveries: able().flat_map(|(provider, _)| provider.recoveries()).collect(),
+        recoveries: able.flat_map(|(provider, _)| provider.recoveries()).collect(),
         // No provider is exchanged while the host runs.
         exchanges: vec![],
         recorder: shared.recorder.clone(),

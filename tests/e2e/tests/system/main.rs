@@ -14,6 +14,7 @@
 //! | `crash_points` | a process that is killed at every step of what it does for a Service |
 //! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
 //! | `whole_cluster` | a firewall that follows Services and Nodes |
+//! | `webhook` | Services that are refused before they are there |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
@@ -63,4 +64,5 @@ mod sources;
 mod stage;
 mod waiting;
 mod walkthrough;
+mod webhook;
 mod whole_cluster;

@@ -61,7 +61,7 @@ pub(crate) async fn serve(client: &Client, name: &str, differs: Value) -> Servic
     services(client).create(&PostParams::default(), &service).await.unwrap()
 }
 
-fn merge(into: &mut Value, from: Value) {
+pub(crate) fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {

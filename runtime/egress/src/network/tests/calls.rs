@@ -310,3 +310,59 @@ async fn who_gets_no_turn_has_waited_all_the_same() {
     assert_eq!(left, (1, 6));
     assert_eq!(*rig.ends.left.lock(), (0, 6));
 }
+
+/// The dry run that the provider declared is the only PUT that counts as a read, and the only POST in a call that judges.
+#[tokio::test]
+async fn a_dry_run_is_a_read_in_a_call_that_judges_and_nowhere_else() {
+    use Method::{Delete, Get, Patch, Post, Put};
+    let bytes = |text: &str| vec![Part::Bytes(text.as_bytes().to_vec())];
+    let secret = || Part::Secret { credential: "token".to_owned(), encoding: Encoding::JsonString };
+    let split = vec![Part::Bytes(br#"{"judge_"#.to_vec()), Part::Bytes(br#"only":true}"#.to_vec())];
+    let filled_in =
+        vec![Part::Bytes(br#"{"judge_only":true,"token":""#.to_vec()), secret(), Part::Bytes(br#""}"#.to_vec())];
+    let good = r#"{"name":"web","judge_only":true}"#;
+    let rows = [
+        (Put, bytes(good), [true, false]),
+        (Post, bytes(good), [true, true]),
+        (Put, split, [true, false]),
+        (Put, bytes(r#"{"judge_only":false}"#), [false, false]),
+        (Put, bytes(r#"{"judge_only":true,"judge_only":false}"#), [false, false]),
+        (Put, bytes(r#"{"judge_only":false,"judge_only":true}"#), [false, false]),
+        (Put, bytes(r#"{"judge_only":"true"}"#), [false, false]),
+        (Put, bytes(r#"{"more":{"judge_only":true}}"#), [false, false]),
+        (Put, bytes(r#"[{"judge_only":true}]"#), [false, false]),
+        (Put, bytes(r#"{"judge_only":true"#), [false, false]),
+        (Put, filled_in, [false, false]),
+        (Put, vec![], [false, false]),
+        (Post, bytes("{}"), [false, true]),
+        (Patch, bytes(good), [false, false]),
+        (Delete, bytes(good), [false, false]),
+        (Get, vec![], [true, true]),
+    ];
+    // Whoever does not lead may ask as well.
+    let rig = Rig::with(Cloud::start(|_| ok("{}")), Arc::default(), Leader::new(false), |_| {});
+    for (method, body, good) in rows {
+        for (judges, good) in [true, false].into_iter().zip(good) {
+            let mut call = CallScope::new(Class::Initialise, true, false, None, 100, 1 << 20);
+            call.judges = judges;
+            let asked = Request { body: body.clone(), ..request(method, Effect::Read) };
+            let answer = rig.network.send(asked, &call).await.map_err(|error| (error.reason, error.maybe_sent));
+            let case = format!("{method:?} {body:?}, judges: {judges}");
+            assert_eq!(
+                answer.map(|answer| answer.status),
+                if good { Ok(200) } else { Err((TransportReason::Denied, false)) },
+                "{case}"
+            );
+            assert_eq!(rig.cloud.take().len(), usize::from(good), "{case}");
+            // What calls itself a change is one.
+            let changes = Request { body: body.clone(), ..request(method, Effect::Repeatable) };
+            let error = rig.network.send(changes, &call).await.unwrap_err();
+            assert_eq!((error.reason, error.maybe_sent), (TransportReason::ReadOnly, false), "{case}");
+        }
+    }
+    let mut call = CallScope::new(Class::Initialise, true, false, None, 100, 1 << 20);
+    call.judges = true;
+    let login = Request { capture: session("/id"), ..request(Post, Effect::Read) };
+    rig.network.send(login, &call).await.unwrap_err();
+    assert_eq!(rig.cloud.take().len(), 1, "a login is no judgement of the cloud");
+}

@@ -1,0 +1,190 @@
+//! Judges a Service before the API server takes it: what the provider that would make its load balancer says of it.
+//!
+//! Nothing but a clear no denies: whoever cannot be asked, does not answer in time or fails must not keep anybody from
+//! changing a Service. Such a Service is let through with a warning, and the service controller has its say afterwards.
+
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use ccm_cloud::{Descriptor, Failure, Problem, Reaction};
+use k8s_openapi::api::core::v1::Service;
+use tokio::time::timeout;
+
+pub use metrics::AdmissionMetrics;
+
+use crate::events::cut;
+use crate::service::{LoadBalancerMember, fingerprint, ownership, predicates, view};
+
+/// Most problems that are told of one Service.
+const MAX_PROBLEMS: usize = 16;
+/// Most bytes of one: the API server may cut longer warnings.
+const MAX_PROBLEM: usize = 256;
+/// The same in a denial.
+const MAX_REASON: usize = 1_024;
+
+/// What became of a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// No provider here would make its load balancer, or it wants none.
+    Foreign,
+    /// Nothing changes of what a provider is told.
+    Unchanged,
+    /// Its provider finds nothing that stops it.
+    Valid,
+    /// Its provider would refuse it.
+    Denied,
+    /// Nobody could judge it, and it is let through.
+    Unjudged,
+}
+
+impl Outcome {
+    /// The word for metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Foreign => "foreign",
+            Self::Unchanged => "unchanged",
+            Self::Valid => "valid",
+            Self::Denied => "denied",
+            Self::Unjudged => "unjudged",
+        }
+    }
+}
+
+/// What the API server is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruling {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why it is denied, if it is.
+    pub denial: Option<String>,
+    /// For whoever changes the Service: what has no effect, or why nobody judged it.
+    pub warnings: Vec<String>,
+}
+
+impl Ruling {
+    const fn silent(outcome: Outcome) -> Self {
+        Self { outcome, denial: None, warnings: vec![] }
+    }
+
+    fn unjudged(why: &str) -> Self {
+        let warning = format!("the load balancer was not checked, and the Service is let through: {why}");
+        Self { warnings: vec![readable(&warning, MAX_PROBLEM)], ..Self::silent(Outcome::Unjudged) }
+    }
+
+    fn of(problems: Vec<Problem>) -> Self {
+        let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
+        let tell = |problem: &Problem, most| readable(&format!("{}: {}", problem.field, problem.message), most);
+        let warnings = others.iter().take(MAX_PROBLEMS).map(|problem| tell(problem, MAX_PROBLEM)).collect();
+        if fatal.is_empty() {
+            return Self { warnings, ..Self::silent(Outcome::Valid) };
+        }
+        let mut told: Vec<_> = fatal.iter().take(MAX_PROBLEMS).map(|problem| tell(problem, MAX_REASON)).collect();
+        if let Some(more) = fatal.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
+            told.push(format!("and {more} more"));
+        }
+        Self { outcome: Outcome::Denied, denial: Some(told.join("; ")), warnings }
+    }
+}
+
+/// What a provider or a cloud wrote, on one line.
+fn readable(text: &str, most: usize) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.len() > most {
+        true => format!("{}…", cut(&line, most.saturating_sub('…'.len_utf8()))),
+        false => line,
+    }
+}
+
+/// Judges Services. Every replica can: nothing is changed, neither here nor in the cloud.
+pub struct ServiceAdmission {
+    members: OnceLock<Vec<LoadBalancerMember>>,
+    online: bool,
+    metrics: AdmissionMetrics,
+}
+
+impl ServiceAdmission {
+    /// Knows no provider yet. `online` lets providers ask their clouds.
+    #[must_use]
+    pub const fn new(online: bool, metrics: AdmissionMetrics) -> Self {
+        Self { members: OnceLock::new(), online, metrics }
+    }
+
+    /// The providers are there, all at once: before, whose a Service is cannot be told. Only the first call counts.
+    pub fn serve(&self, members: Vec<LoadBalancerMember>) {
+        drop(self.members.set(members));
+    }
+
+    /// Judges a Service; `before` is the Service as it was. Takes no longer than `limit`.
+    pub async fn review(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
+        let ruling = self.rule(service, before, limit).await;
+        self.metrics.reviewed(ruling.outcome);
+        let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
+        match (&ruling.denial, ruling.outcome) {
+            (Some(why), _) => tracing::info!(namespace, name, why, "Service denied"),
+            (None, Outcome::Unjudged) => {
+                tracing::warn!(namespace, name, why = ruling.warnings.join("; "), "Service let through unchecked");
+            }
+            (None, _) => {}
+        }
+        ruling
+    }
+
+    async fn rule(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
+        let wants = |service: &Service| predicates::is_load_balancer(service) && !predicates::is_deleting(service);
+        if !wants(service) {
+            return Ruling::silent(Outcome::Foreign);
+        }
+        let Some(members) = self.members.get() else { return Ruling::unjudged("no provider is loaded yet") };
+        // What it was before it wanted a load balancer is no wish.
+        let before = before.filter(|before| wants(before));
+        let Some(member) = ownership::owner(members, service, before).and_then(|owner| members.get(owner)) else {
+            return Ruling::silent(Outcome::Foreign);
+        };
+        let (descriptor, configuration) = (member.provider.descriptor(), member.provider.configuration());
+        let told = |service: &Service| view::told(service, &descriptor);
+        let digest = |(view, wrong): &(ccm_cloud::Service, Option<Failure>)| {
+            let wrong = wrong.as_ref().map(ToString::to_string);
+            fingerprint::spec(view, wrong.as_deref(), &descriptor, &configuration)
+        };
+        let (now, before) = (told(service), before.map(told));
+        // Also of one that is wrong: it was so before, and whoever changes a label cannot be made to mend it.
+        if before.as_ref().is_some_and(|before| digest(before) == digest(&now)) {
+            return Ruling::silent(Outcome::Unchanged);
+        }
+        let (view, wrong) = now;
+        if let Some(wrong) = wrong {
+            return Ruling::of(vec![fatal(wrong)]);
+        }
+        let judging = member.provider.validate(view, before.map(|(view, _)| view), self.online);
+        match timeout(limit, judging).await {
+            Err(_elapsed) => Ruling::unjudged(&format!("{} gave no answer within {limit:?}", descriptor.name)),
+            Ok(answer) => answered(&descriptor, answer),
+        }
+    }
+}
+
+fn answered(descriptor: &Descriptor, answer: Result<Vec<Problem>, Failure>) -> Ruling {
+    match answer {
+        Ok(problems) => Ruling::of(problems),
+        Err(failure) => match failure.reaction {
+            Reaction::Invalid => Ruling::of(vec![fatal(failure)]),
+            Reaction::Elsewhere => Ruling::silent(Outcome::Foreign),
+            Reaction::Retry
+            | Reaction::Throttled
+            | Reaction::Pending
+            | Reaction::Unauthorized
+            | Reaction::Conflict
+            | Reaction::Quota
+            | Reaction::Unsupported => Ruling::unjudged(&format!("{}: {failure}", descriptor.name)),
+        },
+    }
+}
+
+fn fatal(failure: Failure) -> Problem {
+    Problem { field: failure.field.unwrap_or_else(|| "spec".to_owned()), message: failure.message, fatal: true }
+}

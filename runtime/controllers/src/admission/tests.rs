@@ -1,0 +1,214 @@
+//! The table of decisions, against a provider in plain Rust. Cases of DigitalOcean's reference by number: `do_NNN`.
+
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::service::fingerprint::{ENSURED, Record};
+use crate::testing::{Draft, FakeBalancers, service};
+
+const LIMIT: Duration = Duration::from_secs(8);
+
+fn cloud(name: &'static str) -> Arc<FakeBalancers> {
+    Arc::new(FakeBalancers { name, ..FakeBalancers::default() })
+}
+
+fn member(cloud: &Arc<FakeBalancers>, classes: &[&str]) -> LoadBalancerMember {
+    let classes = classes.iter().map(ToString::to_string).collect();
+    LoadBalancerMember { provider: Arc::clone(cloud) as _, classes }
+}
+
+fn serving(members: Vec<LoadBalancerMember>, online: bool) -> ServiceAdmission {
+    let admission = ServiceAdmission::new(online, AdmissionMetrics::register(&mut Registry::default()));
+    admission.serve(members);
+    admission
+}
+
+/// The Service `web` with a merge patch.
+fn web(patch: Value) -> Service {
+    service("web").patched(&patch).object()
+}
+
+fn both(one: &Value, other: &Value) -> Value {
+    Draft(one.clone()).patched(other).0
+}
+
+fn mode(value: &str) -> Value {
+    json!({ "metadata": { "annotations": { "fake.io/mode": value } } })
+}
+
+fn problem(field: &str, message: &str, fatal: bool) -> Problem {
+    Problem { field: field.to_owned(), message: message.to_owned(), fatal }
+}
+
+#[tokio::test]
+async fn do_192_193_287_what_is_not_ours_is_let_through_unasked() {
+    let cloud = cloud("fake");
+    cloud.judge(Ok(vec![problem("spec", "wrong", true)]));
+    let admission = serving(vec![member(&cloud, &["ours"])], true);
+    for (name, patch) in [
+        ("another type", json!({ "spec": { "type": "NodePort" } })),
+        ("no type", json!({ "spec": { "type": null } })),
+        ("being deleted", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
+        ("another class", json!({ "spec": { "loadBalancerClass": "theirs" } })),
+    ] {
+        let ruling = admission.review(&web(patch), None, LIMIT).await;
+        assert_eq!(ruling, Ruling::silent(Outcome::Foreign), "{name}");
+    }
+    let nobody = serving(vec![], true);
+    assert_eq!(nobody.review(&web(json!({})), None, LIMIT).await, Ruling::silent(Outcome::Foreign));
+    assert_eq!(cloud.calls(), [""; 0]);
+    let ours = admission.review(&web(json!({ "spec": { "loadBalancerClass": "ours" } })), None, LIMIT).await;
+    assert_eq!(ours.denial.as_deref(), Some("spec: wrong"));
+    assert_eq!(admission.metrics.reviews(Outcome::Foreign), 4);
+    assert_eq!(admission.metrics.reviews(Outcome::Denied), 1);
+}
+
+#[tokio::test]
+async fn do_194_195_what_the_provider_says_of_a_new_service_counts() {
+    let cloud = cloud("fake");
+    let admission = serving(vec![member(&cloud, &[])], false);
+    assert_eq!(admission.review(&web(mode("good")), None, LIMIT).await, Ruling::silent(Outcome::Valid));
+    let field = "metadata.annotations[fake.io/mode]";
+    cloud.judge(Ok(vec![
+        problem(field, "\"bad\" is none of `good`, `better`", true),
+        problem("spec.x", "has no effect", false),
+        problem("spec.y", "is\nwrong", true),
+    ]));
+    let ruling = admission.review(&web(mode("bad")), None, LIMIT).await;
+    let denial = format!("{field}: \"bad\" is none of `good`, `better`; spec.y: is wrong");
+    assert_eq!((ruling.outcome, ruling.denial), (Outcome::Denied, Some(denial)));
+    assert_eq!(ruling.warnings, ["spec.x: has no effect"]);
+    cloud.judge(Ok(vec![problem("spec.x", "has no effect", false)]));
+    let ruling = admission.review(&web(mode("odd")), None, LIMIT).await;
+    assert_eq!((ruling.outcome, ruling.denial, ruling.warnings.len()), (Outcome::Valid, None, 1));
+    assert_eq!(cloud.calls(), ["validate web"; 3]);
+    assert_eq!(cloud.seen().last().unwrap().annotations["fake.io/mode"], "odd");
+}
+
+/// A cloud that has trouble must not keep anybody from changing a Service.
+#[tokio::test(start_paused = true)]
+async fn do_196_198_285_whoever_cannot_judge_denies_nothing() {
+    for (reaction, expected) in [
+        (Reaction::Retry, Outcome::Unjudged),
+        (Reaction::Throttled, Outcome::Unjudged),
+        (Reaction::Pending, Outcome::Unjudged),
+        (Reaction::Unauthorized, Outcome::Unjudged),
+        (Reaction::Conflict, Outcome::Unjudged),
+        (Reaction::Quota, Outcome::Unjudged),
+        (Reaction::Unsupported, Outcome::Unjudged),
+        (Reaction::Elsewhere, Outcome::Foreign),
+        (Reaction::Invalid, Outcome::Denied),
+    ] {
+        let cloud = cloud("fake");
+        cloud.judge(Err(Failure::new(reaction, "GET /things: 503")));
+        let ruling = serving(vec![member(&cloud, &[])], true).review(&web(json!({})), None, LIMIT).await;
+        assert_eq!((ruling.outcome, ruling.denial.is_some()), (expected, expected == Outcome::Denied), "{reaction:?}");
+        let told: Vec<_> = ruling.warnings.iter().map(|warning| warning.contains("fake: GET /things: 503")).collect();
+        assert_eq!(told, vec![true; usize::from(expected == Outcome::Unjudged)], "{reaction:?}");
+        assert_eq!(cloud.calls(), ["validate web online"]);
+    }
+    let slow = Arc::new(FakeBalancers { name: "slow", delay: LIMIT * 2, ..FakeBalancers::default() });
+    let begun = tokio::time::Instant::now();
+    let ruling = serving(vec![member(&slow, &[])], true).review(&web(json!({})), None, LIMIT).await;
+    assert_eq!((ruling.outcome, ruling.denial), (Outcome::Unjudged, None));
+    assert!(ruling.warnings[0].ends_with("slow gave no answer within 8s"), "{:?}", ruling.warnings);
+    assert_eq!(begun.elapsed(), LIMIT);
+    let unready = ServiceAdmission::new(true, AdmissionMetrics::default());
+    let ruling = unready.review(&web(json!({})), None, LIMIT).await;
+    assert!(ruling.outcome == Outcome::Unjudged && ruling.warnings[0].ends_with("no provider is loaded yet"));
+}
+
+#[tokio::test]
+async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told() {
+    let labels = json!({ "metadata": { "labels": { "app": "web" }, "annotations": { "other.io/a": "1" } } });
+    let port = json!({ "spec": { "ports": [{ "name": "http", "protocol": "TCP", "port": 81, "nodePort": 30_080 }] } });
+    let garbage =
+        json!({ "metadata": { "annotations": { "service.beta.kubernetes.io/load-balancer-source-ranges": "x" } } });
+    let port_of_wrong = both(&garbage, &port);
+    let was_node_port = json!({ "spec": { "type": "NodePort" } });
+    let rows: [(&str, Value, Value, Outcome, &[&str]); 8] = [
+        ("the same", json!({}), json!({}), Outcome::Unchanged, &[]),
+        ("labels and foreign annotations", json!({}), labels, Outcome::Unchanged, &[]),
+        ("its own annotation", mode("a"), mode("b"), Outcome::Valid, &["validate web changed"]),
+        ("a port", json!({}), port.clone(), Outcome::Valid, &["validate web changed"]),
+        ("another type before", was_node_port, json!({}), Outcome::Valid, &["validate web"]),
+        // Nobody can be asked about what cannot be read.
+        ("wrong now", json!({}), garbage.clone(), Outcome::Denied, &[]),
+        ("wrong, as before", garbage.clone(), garbage.clone(), Outcome::Unchanged, &[]),
+        ("mended", garbage, json!({}), Outcome::Valid, &["validate web changed"]),
+    ];
+    for (name, before, now, outcome, calls) in rows {
+        let cloud = cloud("fake");
+        let ruling = serving(vec![member(&cloud, &[])], false).review(&web(now), Some(&web(before)), LIMIT).await;
+        assert_eq!(
+            (ruling.outcome, cloud.calls()),
+            (outcome, calls.iter().map(ToString::to_string).collect()),
+            "{name}"
+        );
+    }
+    let cloud = cloud("fake");
+    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(port_of_wrong), None, LIMIT).await;
+    let denial = ruling.denial.unwrap();
+    assert!(denial.contains("source-ranges]: \"x\" is no range of addresses: 10.0.0.0/8"), "{denial}");
+}
+
+/// As the service controller has it: by class, and whoever has the load balancer keeps it.
+#[tokio::test]
+async fn the_provider_that_owns_the_service_is_asked_and_no_other() {
+    let recorded = |provider: &str| {
+        let text = Record::begun(provider, None).text(&web(json!({})));
+        json!({ "metadata": { "annotations": { ENSURED: text } } })
+    };
+    let class = |class: &str| json!({ "spec": { "loadBalancerClass": class } });
+    let copied = json!({ "metadata": { "uid": "another", "annotations": recorded("second")["metadata"]["annotations"].clone() } });
+    let rows: [(&str, Value, Option<Value>, Option<&str>); 7] = [
+        ("without a class the first", json!({}), None, Some("first")),
+        ("by class", class("b"), None, Some("second")),
+        ("whoever has it", recorded("second"), None, Some("second")),
+        ("whoever had it, though the note was taken away", mode("x"), Some(recorded("second")), Some("second")),
+        ("of a provider that is not here nobody", recorded("gone"), None, None),
+        ("with a class of another one that one", both(&recorded("first"), &class("b")), None, Some("second")),
+        ("a copy has nobody yet", copied, None, Some("first")),
+    ];
+    for (name, now, before, asked) in rows {
+        let (first, second) = (cloud("first"), cloud("second"));
+        let admission = serving(vec![member(&first, &["a"]), member(&second, &["b"])], false);
+        let before = before.map(web);
+        admission.review(&web(now), before.as_ref(), LIMIT).await;
+        let were_asked = [&first, &second].map(|cloud| cloud.count("validate") == 1);
+        assert_eq!(were_asked, [asked == Some("first"), asked == Some("second")], "{name}");
+    }
+}
+
+/// What a provider wrote on the Service that this one was copied from leads to the load balancer of that one.
+#[tokio::test]
+async fn a_copy_is_told_without_what_the_provider_wrote() {
+    let cloud = cloud("fake");
+    let note = Record::begun("fake", None).text(&web(json!({})));
+    let annotations = json!({ ENSURED: note, "fake.io/id": "lb-1", "fake.io/mode": "a" });
+    let copy = web(json!({ "metadata": { "uid": "another", "annotations": annotations } }));
+    serving(vec![member(&cloud, &[])], false).review(&copy, None, LIMIT).await;
+    let seen = cloud.seen();
+    let names: Vec<_> = seen[0].annotations.keys().filter(|name| name.starts_with("fake.io")).collect();
+    assert_eq!(names, ["fake.io/mode"]);
+}
+
+#[tokio::test]
+async fn a_provider_that_says_too_much_is_cut() {
+    let cloud = cloud("fake");
+    let long = "ä".repeat(5_000);
+    let problems = (0..40).map(|number| problem("spec", &long, number % 2 == 0)).collect();
+    cloud.judge(Ok(problems));
+    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(json!({})), None, LIMIT).await;
+    let denial = ruling.denial.unwrap();
+    assert!(
+        denial.len() <= MAX_PROBLEMS * (MAX_REASON + 2) + 16 && denial.ends_with("…; and 4 more"),
+        "{}",
+        denial.len()
+    );
+    assert_eq!(ruling.warnings.len(), MAX_PROBLEMS);
+    assert!(ruling.warnings.iter().all(|warning| warning.len() <= MAX_PROBLEM && warning.ends_with('…')));
+}

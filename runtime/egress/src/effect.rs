@@ -1,0 +1,107 @@
+//! What a request does to the cloud is the provider's word; here is what of it can be checked.
+
+use std::fmt;
+
+use ccm_cloud::{Descriptor, Leadership};
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+
+use crate::call::CallScope;
+use crate::credentials::Part;
+use crate::http::{Effect, Method, Request, TransportError, TransportReason};
+use crate::network::refused;
+
+/// The member of JSON bodies with which a cloud judges a request and changes nothing, as the provider declares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DryRun(String);
+
+impl DryRun {
+    /// None where the cloud has no such thing.
+    pub(crate) fn declared(descriptor: &Descriptor) -> Option<Self> {
+        descriptor.more.get(Descriptor::DRY_RUN).filter(|member| !member.is_empty()).cloned().map(Self)
+    }
+
+    /// Whether the body is an object with the member once, and that is `true`.
+    fn is_asked_by(&self, request: &Request) -> bool {
+        let mut body = Vec::new();
+        for part in &request.body {
+            match part {
+                Part::Bytes(bytes) => body.extend_from_slice(bytes),
+                // What is filled in later could be anything.
+                Part::Secret { .. } | Part::Signature { .. } => return false,
+            }
+        }
+        let mut json = serde_json::Deserializer::from_slice(&body);
+        let is_asked = json.deserialize_map(self).is_ok_and(|asked| asked);
+        is_asked && json.end().is_ok()
+    }
+}
+
+impl<'de> Visitor<'de> for &DryRun {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    /// Clouds do not agree which of two equal members counts.
+    fn visit_map<A: MapAccess<'de>>(self, mut body: A) -> Result<bool, A::Error> {
+        let mut seen = vec![];
+        while let Some(name) = body.next_key::<String>()? {
+            if name == self.0 {
+                seen.push(body.next_value::<serde_json::Value>()?);
+            } else {
+                body.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(seen == [serde_json::Value::Bool(true)])
+    }
+}
+
+/// Refuses changes where there may be none, and what cannot be a read.
+///
+/// In a call that judges, a provider that declares a dry run is held to it, and may then also use PUT. A login is none of the
+/// cloud's judgements.
+pub(crate) fn check(
+    request: &Request,
+    call: &CallScope,
+    dry_run: Option<&DryRun>,
+    leadership: &dyn Leadership,
+) -> Result<(), TransportError> {
+    match (request.effect, request.method) {
+        (Effect::Read, Method::Post | Method::Put)
+            if call.judges
+                && request.capture.is_none()
+                && let Some(dry_run) = dry_run =>
+        {
+            match dry_run.is_asked_by(request) {
+                true => Ok(()),
+                false => Err(refused(
+                    TransportReason::Denied,
+                    format!(
+                        "a {} in a call that judges needs \"{}\": true in its body",
+                        request.method.as_str(),
+                        dry_run.0
+                    ),
+                )),
+            }
+        }
+        (Effect::Read, Method::Put | Method::Patch | Method::Delete) => {
+            let why = format!("a {} is no request that changes nothing", request.method.as_str());
+            Err(refused(TransportReason::Denied, why))
+        }
+        (Effect::Read, _) => Ok(()),
+        (Effect::Repeatable | Effect::Once, _) if call.read_only => {
+            Err(refused(TransportReason::ReadOnly, "this call may not change the cloud".to_owned()))
+        }
+        (Effect::Repeatable | Effect::Once, _) => check_leader(leadership),
+    }
+}
+
+/// Asked before a change waits for its turn, and again when it is sent.
+pub(crate) fn check_leader(leadership: &dyn Leadership) -> Result<(), TransportError> {
+    if leadership.may_write() {
+        return Ok(());
+    }
+    Err(refused(TransportReason::ReadOnly, "this process is not the leader, and may not change the cloud".to_owned()))
+}

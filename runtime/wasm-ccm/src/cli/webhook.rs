@@ -1,0 +1,202 @@
+//! Flags of the admission webhook: upstream's where a thing is upstream's.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use bytesize::ByteSize;
+use clap::Args;
+
+use crate::duration::parse_period;
+use crate::webhook::{Files, NAME, Settings};
+
+/// Whether and how the API server can ask about Services before it takes them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Webhook")]
+pub(crate) struct WebhookArgs {
+    /// Webhooks to serve: `*`, NAME or -NAME; the first entry that names one wins. There is lb-service; without this none is.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
+    webhooks: Vec<String>,
+    /// Address of the webhooks.
+    #[arg(long, default_value = "0.0.0.0")]
+    webhook_bind_address: IpAddr,
+    /// Port of the webhooks (HTTPS); 0 serves none.
+    #[arg(long, default_value_t = 10260)]
+    webhook_secure_port: u16,
+    /// Folder with the port's certificate and key, tls.crt and tls.key: a mounted Secret. The next two flags win over it.
+    #[arg(long, value_name = "FOLDER")]
+    webhook_cert_dir: Option<PathBuf>,
+    /// Certificate of that port.
+    #[arg(long, value_name = "FILE", requires = "webhook_tls_private_key_file")]
+    webhook_tls_cert_file: Option<PathBuf>,
+    /// Key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "webhook_tls_cert_file")]
+    webhook_tls_private_key_file: Option<PathBuf>,
+    /// From one look at certificate and key to the next.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
+    webhook_cert_reload_period: Duration,
+    /// Longest review; also less than the API server says that it waits.
+    #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_period)]
+    webhook_timeout: Duration,
+    /// Largest review, a Service and what it was before.
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize::mib(2))]
+    webhook_request_bytes: ByteSize,
+    /// Most reviews at the same time; further ones wait.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
+    webhook_concurrent_reviews: NonZeroUsize,
+    /// Let providers ask their clouds to judge.
+    #[arg(long)]
+    webhook_online: bool,
+}
+
+impl WebhookArgs {
+    /// The settings; none when no webhook is to be served. `health_port` is taken.
+    ///
+    /// # Errors
+    ///
+    /// Names the flag.
+    pub(crate) fn settings(&self, health_port: u16) -> Result<Option<Settings>> {
+        let is_on = self.is_on()?;
+        let port = self.webhook_secure_port;
+        // As upstream, also when nothing would be served: a flag that cannot be is a mistake.
+        ensure!(
+            port == 0 || port != health_port,
+            "--webhook-secure-port and --secure-port are both {port}; choose another for one"
+        );
+        if !is_on || port == 0 {
+            return Ok(None);
+        }
+        let files = match (&self.webhook_tls_cert_file, &self.webhook_tls_private_key_file, &self.webhook_cert_dir) {
+            (Some(certificate), Some(key), _) => Files {
+                certificate: ("--webhook-tls-cert-file", certificate.clone()),
+                key: ("--webhook-tls-private-key-file", key.clone()),
+            },
+            (_, _, Some(folder)) => Files {
+                certificate: ("--webhook-cert-dir", folder.join("tls.crt")),
+                key: ("--webhook-cert-dir", folder.join("tls.key")),
+            },
+            _ => bail!(
+                "--webhooks needs a certificate that API servers trust; name it with --webhook-cert-dir, or with \
+                 --webhook-tls-cert-file and --webhook-tls-private-key-file"
+            ),
+        };
+        Ok(Some(Settings {
+            address: SocketAddr::new(self.webhook_bind_address, port),
+            files,
+            reload_period: self.webhook_cert_reload_period,
+            timeout: self.webhook_timeout,
+            request_bytes: usize::try_from(self.webhook_request_bytes.as_u64())?,
+            reviews: self.webhook_concurrent_reviews,
+            online: self.webhook_online,
+        }))
+    }
+
+    /// Whether the only webhook was asked for, by the rules of `--controllers`.
+    fn is_on(&self) -> Result<bool> {
+        let mut named = None;
+        for entry in self.webhooks.iter().filter(|entry| *entry != "*") {
+            let (name, on) = entry.strip_prefix('-').map_or((entry.as_str(), true), |name| (name, false));
+            ensure!(name == NAME, "--webhooks: {name:?} is not in the list of known webhooks; there is {NAME}");
+            named.get_or_insert(on);
+        }
+        Ok(named.unwrap_or_else(|| self.webhooks.iter().any(|entry| entry == "*")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: WebhookArgs,
+    }
+
+    fn settings(flags: &[&str]) -> Result<Option<Settings>> {
+        Cli::try_parse_from(["x"].iter().chain(flags))?.args.settings(10258)
+    }
+
+    const ON: [&str; 2] = ["--webhooks=lb-service", "--webhook-cert-dir=/tls"];
+
+    /// Cases 247, 250 and 254 of upstream's framework.
+    #[test]
+    fn a_webhook_is_served_when_it_is_asked_for_and_else_no_port_is_opened() {
+        let cases: [(&[&str], bool); 9] = [
+            (&[], false),
+            (&["--webhook-secure-port=10260"], false),
+            (&["--webhooks=lb-service"], true),
+            (&["--webhooks=*"], true),
+            (&["--webhooks=lb-service,-lb-service"], true),
+            (&["--webhooks=-lb-service,lb-service"], false),
+            (&["--webhooks=*,-lb-service"], false),
+            (&["--webhooks=-lb-service"], false),
+            (&["--webhooks=*", "--webhook-secure-port=0"], false),
+        ];
+        for (flags, on) in cases {
+            let set = settings(&[&["--webhook-cert-dir=/tls"], flags].concat()).unwrap();
+            assert_eq!(set.is_some(), on, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn without_more_flags_everything_has_its_default_and_each_flag_sets_its_own_value() {
+        let set = settings(&ON).unwrap().unwrap();
+        assert_eq!((set.address.to_string().as_str(), set.online), ("0.0.0.0:10260", false));
+        assert_eq!((set.timeout, set.reload_period), (Duration::from_secs(8), Duration::from_secs(10)));
+        assert_eq!((set.request_bytes, set.reviews.get()), (2 << 20, 32));
+        assert_eq!(set.files.certificate, ("--webhook-cert-dir", "/tls/tls.crt".into()));
+        assert_eq!(set.files.key, ("--webhook-cert-dir", "/tls/tls.key".into()));
+        let more = [
+            "--webhook-bind-address=127.0.0.1",
+            "--webhook-secure-port=1",
+            "--webhook-tls-cert-file=/c",
+            "--webhook-tls-private-key-file=/k",
+            "--webhook-cert-reload-period=1s",
+            "--webhook-timeout=2s",
+            "--webhook-request-bytes=3KiB",
+            "--webhook-concurrent-reviews=4",
+            "--webhook-online",
+        ];
+        let set = settings(&[ON.as_slice(), &more].concat()).unwrap().unwrap();
+        let files = Files {
+            certificate: ("--webhook-tls-cert-file", "/c".into()),
+            key: ("--webhook-tls-private-key-file", "/k".into()),
+        };
+        let expected = Settings {
+            address: ([127, 0, 0, 1], 1).into(),
+            files,
+            reload_period: Duration::from_secs(1),
+            timeout: Duration::from_secs(2),
+            request_bytes: 3 << 10,
+            reviews: NonZeroUsize::new(4).unwrap(),
+            online: true,
+        };
+        assert_eq!(set, expected);
+    }
+
+    /// Case 257 of upstream's framework.
+    #[test]
+    fn what_cannot_be_is_refused_and_says_the_flag() {
+        let cases: [(&[&str], &str); 7] = [
+            (&["--webhooks=lb-service"], "--webhook-cert-dir"),
+            (
+                &["--webhooks=*,services", "--webhook-cert-dir=/tls"],
+                "\"services\" is not in the list of known webhooks",
+            ),
+            (&["--webhook-secure-port=10258"], "--webhook-secure-port and --secure-port are both 10258"),
+            (&["--webhook-tls-cert-file=/c"], "--webhook-tls-private-key-file"),
+            (&["--webhook-concurrent-reviews=0"], "--webhook-concurrent-reviews"),
+            (&["--webhook-timeout=0s"], "--webhook-timeout"),
+            (&["--webhook-request-bytes=much"], "--webhook-request-bytes"),
+        ];
+        for (flags, part) in cases {
+            let error = settings(flags).unwrap_err().to_string();
+            assert!(error.contains(part), "{flags:?}: {error}");
+        }
+    }
+}
