@@ -7,7 +7,7 @@
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
-//! | calls that wait for addresses, or follow the Nodes, share a listing of a second | a hundred load balancers cost the reads of one |
+//! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
 mod lookup;
 #[cfg(test)]
@@ -262,7 +262,9 @@ impl Work<'_> {
         if balancer.status != "active" || differences.is_empty() {
             return settled(balancer, self.asked, done);
         }
-        let Some(changed) = balancers::replace(&balancer.id, plan)? else {
+        let replaced = balancers::replace(&balancer.id, plan);
+        lookup::written(&balancer.id);
+        let Some(changed) = replaced? else {
             // A 404 may be about the certificate.
             return Err(match balancers::get(&balancer.id)? {
                 Some(_) => {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a few | each by ID, or by name where it has no provider ID; answers are shared |
 //! | more | one listing, shared with others that ask at the same time |
+//! | more, in an account that one call cannot list | what the calls so far have read; the others in a moment |
 //! | not in the listing | a listing of those with GPUs, then each by ID |
 //! | that are said to be gone | once more by ID, in this call, and whether the token still sees the account |
 //!

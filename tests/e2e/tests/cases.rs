@@ -15,6 +15,8 @@ struct Catalogue {
     /// In `docs`, without `.yaml` or `.md`.
     file: &'static str,
     title: &'static str,
+    /// Where people read what is different, from the folder of the file.
+    differences: &'static str,
     cases: RangeInclusive<u32>,
     /// Words of a test's name that numbers follow.
     words: &'static [&'static str],
@@ -28,6 +30,7 @@ struct Catalogue {
 const FRAMEWORK: Catalogue = Catalogue {
     file: "cases",
     title: "Cases of upstream's tests, and ours",
+    differences: "[compatibility.md](compatibility.md)",
     cases: 81..=212,
     words: &["case", "cases"],
     row: "case: ",
@@ -38,6 +41,7 @@ const FRAMEWORK: Catalogue = Catalogue {
 const DIGITALOCEAN: Catalogue = Catalogue {
     file: "cases/digitalocean",
     title: "DigitalOcean: cases of the Go manager's tests, and ours",
+    differences: "[its README](../../providers/digitalocean/README.md)",
     cases: 1..=287,
     words: &["do"],
     row: "\"do_",
@@ -135,8 +139,8 @@ fn table(
     let mut text = format!(
         "# {}\n\n\
         Made by a test; do not edit. What each case is, and where we differ, stands in [{name}.yaml]({name}.yaml); deviations that\n\
-        people notice stand in [compatibility.md]({up}compatibility.md) as well.\n",
-        catalogue.title
+        people notice stand in {} as well.\n",
+        catalogue.title, catalogue.differences
     );
     for section in &data.sections {
         write!(

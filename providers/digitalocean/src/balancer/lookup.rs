@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Service};
 
 use crate::annotations as names;
@@ -9,9 +10,20 @@ use crate::api::balancers::{self, Balancer};
 use crate::asked::Asked;
 use crate::config::{CLUSTER_TAG, Config};
 
-/// Calls for many Services that come together share one listing. It is so short that a call rarely sees what was before the
-/// last change.
+/// Calls for many Services that come together share one listing.
 const SHARE: Duration = Duration::from_secs(1);
+
+/// For so long after a write a listing may show what was before it.
+const WRITTEN: Duration = Duration::from_secs(2);
+
+fn written_key(id: &str) -> String {
+    format!("written/{id}")
+}
+
+/// Notes a write: Nodes that go and come back within a second must not find the load balancer as it was before they went.
+pub(super) fn written(id: &str) {
+    cache::put(&written_key(id), b"", WRITTEN);
+}
 
 /// What may be an ID. Anything else is as if it were not there: no load balancer has it.
 pub(crate) fn id_of(service: &Service) -> Option<&str> {
@@ -19,7 +31,7 @@ pub(crate) fn id_of(service: &Service) -> Option<&str> {
     service.annotation(names::ID).filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(letter))
 }
 
-/// `glance`: a listing of a second ago will do for what is in it.
+/// `glance`: a listing of a second ago will do for what is in it, and was not written meanwhile.
 ///
 /// # Errors
 ///
@@ -31,6 +43,7 @@ pub(crate) fn find(
     glance: bool,
 ) -> Result<Option<Balancer>, Failure> {
     let id = id_of(service);
+    let glance = glance && id.is_none_or(|id| cache::get(&written_key(id)).is_none());
     let by_id = |id: &str| {
         balancers::get(id).map_err(|failure| Failure {
             message: format!("failed to get load-balancer by ID {id}: {}", failure.message),

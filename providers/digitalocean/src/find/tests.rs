@@ -90,6 +90,7 @@ fn do_006_007_008_269_existence_is_what_a_question_by_id_says() {
     assert_eq!(shares, [30_000, 0, 0], "an answer of another call is no proof");
     for (reply, reaction, after) in [
         (Reply::json(500, r#"{"id": "server_error", "message": "no"}"#), Reaction::Retry, None),
+        (Reply::json(500, r#"{"id": "not_found", "message": "no"}"#), Reaction::Retry, None),
         (Reply::json(429, "{}").header("retry-after", "29"), Reaction::Throttled, Some(29_000)),
         (Reply::json(401, "{}"), Reaction::Unauthorized, None),
         (Reply::json(404, r#"{"message": "no route"}"#), Reaction::Retry, None),

@@ -31,7 +31,8 @@ fn regional(asked: &Asked, certificate: Option<&str>) -> Result<Vec<Rule>, Probl
     shared(asked)?;
     let mut tls_ports = asked.tls_ports.clone();
     let has_tls = certificate.is_some() || asked.passthrough;
-    if has_tls && tls_ports.is_empty() && !asked.http2_ports.contains(&HTTPS_PORT) {
+    if has_tls && tls_ports.is_empty() {
+        // Where it is one of HTTP/2, that counts.
         tls_ports.push(HTTPS_PORT);
     }
     let mut rules = vec![];

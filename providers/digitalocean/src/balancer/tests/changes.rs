@@ -248,3 +248,20 @@ fn one_of_another_cluster_is_neither_taken_nor_deleted_for_its_name_alone() {
     assert_eq!(get(&ours, &taken), Ok(Some(both())));
     assert_eq!(routes(&cloud), [LIST]);
 }
+
+#[test]
+fn nodes_that_go_and_come_back_within_a_second_are_not_taken_for_never_gone() {
+    let fewer = changed("lb-1", json!({"droplet_ids": [100]}));
+    for put in [one(&fewer), Reply::lost(ccm_sdk::http::TransportReason::Timeout, true)] {
+        let cloud = FakeCloud::new()
+            // Of before the first write: answers are shared for a second.
+            .always(LIST, many(&[balancer("lb-1")]))
+            .on(GET, one(&fewer))
+            .on(PUT, put)
+            .on(PUT, one(&balancer("lb-1")));
+        update_backends(&config(), &settled_service(&[]), &nodes()[..1]);
+        let done = update_backends(&config(), &settled_service(&[]), &nodes());
+        assert_eq!((addresses(&done), done.outcome.changes), (both(), vec!["changed lb-1: droplets".to_owned()]));
+        assert_eq!(routes(&cloud), [LIST, PUT, GET, PUT]);
+    }
+}

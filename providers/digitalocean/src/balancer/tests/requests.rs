@@ -166,3 +166,18 @@ fn do_264_a_node_with_its_private_address_alone_serves_where_that_is_enough() {
         assert_eq!((addresses(&done), body(&cloud, 1)["droplet_ids"].clone()), (both(), json!([100, 101])));
     }
 }
+
+#[test]
+fn do_035_nodes_without_droplet_are_left_out_and_named_in_one_event() {
+    let mut backends = nodes();
+    for id in [5, 3, 4, 1] {
+        backends.push(Backend { provider_id: None, ..backend(id, &["e4", "e6"]) });
+    }
+    let none = Reply::json(200, r#"{"droplets": [], "meta": {"total": 0}}"#);
+    let cloud =
+        FakeCloud::new().on(LIST, many(&[])).always("api GET /v2/droplets", none).on(POST, one(&balancer("lb-1")));
+    let done = ensure(&config(), &service(&[]), &backends);
+    let told = "Failed to find droplets for nodes: n1, n3, n4 [+1 more]".to_owned();
+    assert_eq!((addresses(&done), done.warnings), (both(), vec![(WITHOUT_DROPLET, told)]));
+    assert_eq!(body(&cloud, cloud.requests().len() - 1)["droplet_ids"], json!([100, 101]));
+}
