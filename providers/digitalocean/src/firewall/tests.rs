@@ -81,10 +81,14 @@ fn do_229_without_services_only_what_goes_out_is_open() {
 #[test]
 fn node_ports_are_open_to_everybody() {
     let of = |ports: Vec<types::ServicePort>| Service { ports, ..node_port(&[], 1) };
-    let sctp = types::ServicePort { protocol: types::Protocol::Sctp, ..port(80, 31_000) };
+    let sctp = |port| types::ServicePort { protocol: types::Protocol::Sctp, ..port };
     let managed = |value, port| node_port(&[(names::FIREWALL_MANAGED, value)], port);
     for (case, services, expected) in [
-        ("do_230", vec![of(vec![port(80, 31_000), sctp])], vec!["tcp 31000 *"]),
+        (
+            "do_230",
+            vec![of(vec![port(80, 31_000), sctp(port(80, 31_000)), sctp(port(81, 31_001))])],
+            vec!["tcp 31000 *"],
+        ),
         ("do_231", vec![service(&[(names::TYPE, "REGIONAL")])], vec![]),
         ("do_232", vec![of(vec![port(80, 31_000), udp(80, 31_000)])], vec!["tcp 31000 *", "udp 31000 *"]),
         (
@@ -119,7 +123,9 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
     let has = [lb(balancer("lb-1"))];
     assert_eq!(rules(&[web.clone()], &has), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
     // Until it is known, nobody has to check.
-    assert_eq!(rules(&[web.clone()], &[]), ["tcp 443 *", "tcp 80 *"]);
+    for others in [vec![], vec![lb(changed("lb-9", json!({"name": "other"})))]] {
+        assert_eq!(rules(&[web.clone()], &others), ["tcp 443 *", "tcp 80 *"]);
+    }
     let local = Service {
         external_traffic_policy: TrafficPolicy::Local,
         health_check_node_port: Some(15_000),

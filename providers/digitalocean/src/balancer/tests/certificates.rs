@@ -65,6 +65,7 @@ fn do_181_to_190_the_certificate_of_a_load_balancer() {
         (186, vec![], "c-2", vec![("c-2", "web", le)], Value::Null),
         (187, vec![tls, one], "c-1", vec![("c-1", "web", "custom")], json!("c-1")),
         (188, vec![tls, one], "c-2", vec![("c-1", "web", "custom"), ("c-2", "old", "custom")], json!("c-1")),
+        (188, vec![tls, one], "c-2", vec![("c-2", "web", "custom")], json!("c-1")),
         (189, vec![tls, one], "c-2", vec![("c-1", "web", "custom")], json!("c-1")),
         (190, vec![tls, name], "c-2", vec![("c-1", "web", le)], json!("c-1")),
     ];
