@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use ccm_cloud::{Descriptor, Failure, Problem, Reaction};
 use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::ObjectRef;
 use tokio::time::timeout;
 
 pub use metrics::AdmissionMetrics;
 
 use crate::events::cut;
+use crate::in_log::InLog as _;
 use crate::service::{LoadBalancerMember, fingerprint, ownership, predicates, view};
 
 /// Most problems that are told of one Service.
@@ -123,11 +125,12 @@ impl ServiceAdmission {
     pub async fn review(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
         let ruling = self.rule(service, before, limit).await;
         self.metrics.reviewed(ruling.outcome);
-        let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
+        let object = || ObjectRef::from_obj(service).in_log();
         match (&ruling.denial, ruling.outcome) {
-            (Some(why), _) => tracing::info!(namespace, name, why, "Service denied"),
+            (Some(why), _) => tracing::info!(object = object(), why, "Service denied"),
             (None, Outcome::Unjudged) => {
-                tracing::warn!(namespace, name, why = ruling.warnings.join("; "), "Service let through unchecked");
+                let why = ruling.warnings.join("; ");
+                tracing::warn!(object = object(), why, "Service let through unchecked");
             }
             (None, _) => {}
         }

@@ -165,7 +165,7 @@ async fn a_wrong_service_is_refused_with_the_providers_words_and_no_other_is_hel
     for part in ["bogus", "pool", "nodes", "hostname"] {
         assert!(why.contains(part), "{why:?} does not say {part:?}");
     }
-    let log = host.await_log(LIMIT, &["Service denied", "bogus", "\"web\""]).await.unwrap();
+    let log = host.await_log(LIMIT, &["Service denied", "bogus", "default/web"]).await.unwrap();
     assert!(log.contains("\"INFO\""), "{log}");
 
     // A right one, and changes of it.
@@ -178,9 +178,9 @@ async fn a_wrong_service_is_refused_with_the_providers_words_and_no_other_is_hel
     change(client, json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
     assert_eq!(unchanged().await - before, 1.0);
     change(client, json!({ "spec": { "loadBalancerSourceRanges": ["10.0.0.0/8"] } })).await.unwrap();
-    let other_class =
-        json!({ "metadata": { "annotations": { MODE: "bogus" } }, "spec": { "loadBalancerClass": "theirs" } });
-    webhook.try_create(other_class).await.unwrap();
+    let named =
+        |spec: Value| json!({ "metadata": { "name": "other", "annotations": { MODE: "bogus" } }, "spec": spec });
+    webhook.try_create(named(json!({ "loadBalancerClass": "theirs" }))).await.unwrap();
     for outcome in ["denied", "valid", "foreign"] {
         let label = format!("outcome=\"{outcome}\"");
         assert!(host.count("ccm_admission_reviews_total", &[&label]).await.unwrap() >= 1.0, "{outcome}");
@@ -191,12 +191,11 @@ async fn a_wrong_service_is_refused_with_the_providers_words_and_no_other_is_hel
     host.end().await;
 
     // Those that the configuration leaves out do not miss it.
-    let why = webhook.try_create(json!({})).await.unwrap_err();
+    let why = webhook.try_create(named(json!({}))).await.unwrap_err();
     assert!(why.contains("failed calling webhook"), "{why}");
-    let other = json!({ "metadata": { "annotations": { MODE: "bogus" } }, "spec": { "type": "NodePort" } });
-    webhook.try_create(other).await.unwrap();
-    let cluster_ip = json!({ "metadata": { "name": "plain" }, "spec": { "type": "ClusterIP" } });
-    webhook.try_create(cluster_ip).await.unwrap();
+    for other in ["NodePort", "ClusterIP"] {
+        webhook.try_create(named(json!({ "type": other }))).await.unwrap();
+    }
     // What holds it is the finalizer, which somebody takes away without the webhook.
     services(client).delete("web", &kube::api::DeleteParams::default()).await.unwrap();
     change(client, json!({ "metadata": { "finalizers": null, "labels": { "a": null } } })).await.unwrap();
