@@ -192,7 +192,8 @@ mod tests {
         // Cuts the one that does not end.
         let grace = Duration::from_millis(500);
         let port = Port { name: "test", listener, tls, connections: 4, head_timeout: LIMIT, stop: stop.clone(), grace };
-        let port = tokio::spawn(port.serve(answer));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(port.serve(answer));
         let connect = async || {
             let stream = TcpStream::connect(address).await.unwrap();
             client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
@@ -209,7 +210,7 @@ mod tests {
         drop(tokio::time::timeout(LIMIT, asks.read_to_end(&mut said)).await.unwrap());
         let said = String::from_utf8(said).unwrap();
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("done"), "{said}");
-        tokio::time::timeout(LIMIT / 2, port).await.unwrap().unwrap();
+        tokio::time::timeout(LIMIT / 2, tasks.join_next()).await.unwrap().unwrap().unwrap();
         assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
     }
 }

@@ -27,8 +27,8 @@ fn serving(members: Vec<LoadBalancerMember>, online: bool) -> ServiceAdmission {
 }
 
 /// The Service `web` with a merge patch.
-fn web(patch: Value) -> Service {
-    service("web").patched(&patch).object()
+fn web(patch: &Value) -> Service {
+    service("web").patched(patch).object()
 }
 
 fn both(one: &Value, other: &Value) -> Value {
@@ -54,13 +54,13 @@ async fn do_192_193_287_what_is_not_ours_is_let_through_unasked() {
         ("being deleted", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
         ("another class", json!({ "spec": { "loadBalancerClass": "theirs" } })),
     ] {
-        let ruling = admission.review(&web(patch), None, LIMIT).await;
+        let ruling = admission.review(&web(&patch), None, LIMIT).await;
         assert_eq!(ruling, Ruling::silent(Outcome::Foreign), "{name}");
     }
     let nobody = serving(vec![], true);
-    assert_eq!(nobody.review(&web(json!({})), None, LIMIT).await, Ruling::silent(Outcome::Foreign));
+    assert_eq!(nobody.review(&web(&json!({})), None, LIMIT).await, Ruling::silent(Outcome::Foreign));
     assert_eq!(cloud.calls(), [""; 0]);
-    let ours = admission.review(&web(json!({ "spec": { "loadBalancerClass": "ours" } })), None, LIMIT).await;
+    let ours = admission.review(&web(&json!({ "spec": { "loadBalancerClass": "ours" } })), None, LIMIT).await;
     assert_eq!(ours.denial.as_deref(), Some("spec: wrong"));
     assert_eq!(admission.metrics.reviews(Outcome::Foreign), 4);
     assert_eq!(admission.metrics.reviews(Outcome::Denied), 1);
@@ -70,19 +70,19 @@ async fn do_192_193_287_what_is_not_ours_is_let_through_unasked() {
 async fn do_194_195_what_the_provider_says_of_a_new_service_counts() {
     let cloud = cloud("fake");
     let admission = serving(vec![member(&cloud, &[])], false);
-    assert_eq!(admission.review(&web(mode("good")), None, LIMIT).await, Ruling::silent(Outcome::Valid));
+    assert_eq!(admission.review(&web(&mode("good")), None, LIMIT).await, Ruling::silent(Outcome::Valid));
     let field = "metadata.annotations[fake.io/mode]";
     cloud.judge(Ok(vec![
         problem(field, "\"bad\" is none of `good`, `better`", true),
         problem("spec.x", "has no effect", false),
         problem("spec.y", "is\nwrong", true),
     ]));
-    let ruling = admission.review(&web(mode("bad")), None, LIMIT).await;
+    let ruling = admission.review(&web(&mode("bad")), None, LIMIT).await;
     let denial = format!("{field}: \"bad\" is none of `good`, `better`; spec.y: is wrong");
     assert_eq!((ruling.outcome, ruling.denial), (Outcome::Denied, Some(denial)));
     assert_eq!(ruling.warnings, ["spec.x: has no effect"]);
     cloud.judge(Ok(vec![problem("spec.x", "has no effect", false)]));
-    let ruling = admission.review(&web(mode("odd")), None, LIMIT).await;
+    let ruling = admission.review(&web(&mode("odd")), None, LIMIT).await;
     assert_eq!((ruling.outcome, ruling.denial, ruling.warnings.len()), (Outcome::Valid, None, 1));
     assert_eq!(cloud.calls(), ["validate web"; 3]);
     assert_eq!(cloud.seen().last().unwrap().annotations["fake.io/mode"], "odd");
@@ -104,7 +104,7 @@ async fn do_196_198_285_whoever_cannot_judge_denies_nothing() {
     ] {
         let cloud = cloud("fake");
         cloud.judge(Err(Failure::new(reaction, "GET /things: 503")));
-        let ruling = serving(vec![member(&cloud, &[])], true).review(&web(json!({})), None, LIMIT).await;
+        let ruling = serving(vec![member(&cloud, &[])], true).review(&web(&json!({})), None, LIMIT).await;
         assert_eq!((ruling.outcome, ruling.denial.is_some()), (expected, expected == Outcome::Denied), "{reaction:?}");
         let told: Vec<_> = ruling.warnings.iter().map(|warning| warning.contains("fake: GET /things: 503")).collect();
         assert_eq!(told, vec![true; usize::from(expected == Outcome::Unjudged)], "{reaction:?}");
@@ -112,12 +112,12 @@ async fn do_196_198_285_whoever_cannot_judge_denies_nothing() {
     }
     let slow = Arc::new(FakeBalancers { name: "slow", delay: LIMIT * 2, ..FakeBalancers::default() });
     let begun = tokio::time::Instant::now();
-    let ruling = serving(vec![member(&slow, &[])], true).review(&web(json!({})), None, LIMIT).await;
+    let ruling = serving(vec![member(&slow, &[])], true).review(&web(&json!({})), None, LIMIT).await;
     assert_eq!((ruling.outcome, ruling.denial), (Outcome::Unjudged, None));
     assert!(ruling.warnings[0].ends_with("slow gave no answer within 8s"), "{:?}", ruling.warnings);
     assert_eq!(begun.elapsed(), LIMIT);
     let unready = ServiceAdmission::new(true, AdmissionMetrics::default());
-    let ruling = unready.review(&web(json!({})), None, LIMIT).await;
+    let ruling = unready.review(&web(&json!({})), None, LIMIT).await;
     assert!(ruling.outcome == Outcome::Unjudged && ruling.warnings[0].ends_with("no provider is loaded yet"));
 }
 
@@ -142,7 +142,7 @@ async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told
     ];
     for (name, before, now, outcome, calls) in rows {
         let cloud = cloud("fake");
-        let ruling = serving(vec![member(&cloud, &[])], false).review(&web(now), Some(&web(before)), LIMIT).await;
+        let ruling = serving(vec![member(&cloud, &[])], false).review(&web(&now), Some(&web(&before)), LIMIT).await;
         assert_eq!(
             (ruling.outcome, cloud.calls()),
             (outcome, calls.iter().map(ToString::to_string).collect()),
@@ -150,7 +150,7 @@ async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told
         );
     }
     let cloud = cloud("fake");
-    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(port_of_wrong), None, LIMIT).await;
+    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(&port_of_wrong), None, LIMIT).await;
     let denial = ruling.denial.unwrap();
     assert!(denial.contains("source-ranges]: \"x\" is no range of addresses: 10.0.0.0/8"), "{denial}");
 }
@@ -159,7 +159,7 @@ async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told
 #[tokio::test]
 async fn the_provider_that_owns_the_service_is_asked_and_no_other() {
     let recorded = |provider: &str| {
-        let text = Record::begun(provider, None).text(&web(json!({})));
+        let text = Record::begun(provider, None).text(&web(&json!({})));
         json!({ "metadata": { "annotations": { ENSURED: text } } })
     };
     let class = |class: &str| json!({ "spec": { "loadBalancerClass": class } });
@@ -176,8 +176,8 @@ async fn the_provider_that_owns_the_service_is_asked_and_no_other() {
     for (name, now, before, asked) in rows {
         let (first, second) = (cloud("first"), cloud("second"));
         let admission = serving(vec![member(&first, &["a"]), member(&second, &["b"])], false);
-        let before = before.map(web);
-        admission.review(&web(now), before.as_ref(), LIMIT).await;
+        let before = before.as_ref().map(web);
+        admission.review(&web(&now), before.as_ref(), LIMIT).await;
         let were_asked = [&first, &second].map(|cloud| cloud.count("validate") == 1);
         assert_eq!(were_asked, [asked == Some("first"), asked == Some("second")], "{name}");
     }
@@ -187,9 +187,9 @@ async fn the_provider_that_owns_the_service_is_asked_and_no_other() {
 #[tokio::test]
 async fn a_copy_is_told_without_what_the_provider_wrote() {
     let cloud = cloud("fake");
-    let note = Record::begun("fake", None).text(&web(json!({})));
+    let note = Record::begun("fake", None).text(&web(&json!({})));
     let annotations = json!({ ENSURED: note, "fake.io/id": "lb-1", "fake.io/mode": "a" });
-    let copy = web(json!({ "metadata": { "uid": "another", "annotations": annotations } }));
+    let copy = web(&json!({ "metadata": { "uid": "another", "annotations": annotations } }));
     serving(vec![member(&cloud, &[])], false).review(&copy, None, LIMIT).await;
     let seen = cloud.seen();
     let names: Vec<_> = seen[0].annotations.keys().filter(|name| name.starts_with("fake.io")).collect();
@@ -202,7 +202,7 @@ async fn a_provider_that_says_too_much_is_cut() {
     let long = "ä".repeat(5_000);
     let problems = (0..40).map(|number| problem("spec", &long, number % 2 == 0)).collect();
     cloud.judge(Ok(problems));
-    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(json!({})), None, LIMIT).await;
+    let ruling = serving(vec![member(&cloud, &[])], false).review(&web(&json!({})), None, LIMIT).await;
     let denial = ruling.denial.unwrap();
     assert!(
         denial.len() <= MAX_PROBLEMS * (MAX_REASON + 2) + 16 && denial.ends_with("…; and 4 more"),

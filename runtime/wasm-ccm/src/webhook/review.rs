@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn review(request: Value) -> Vec<u8> {
+    fn review(request: &Value) -> Vec<u8> {
         serde_json::to_vec(&json!({ "apiVersion": API_VERSION, "kind": KIND, "request": request })).unwrap()
     }
 
@@ -138,22 +138,23 @@ mod tests {
                 br#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}"#.to_vec(),
                 request,
             ),
-            (review(Value::Null), request),
-            (review(json!({ "operation": "CREATE", "object": web })), request),
-            (review(json!({ "uid": "1", "operation": "CREATE" })), "failed to decode object"),
-            (review(json!({ "uid": "1", "operation": "CREATE", "object": wrong })), "failed to decode object"),
-            (review(json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": wrong })), old),
-            (review(json!({ "uid": "1", "operation": "UPDATE", "object": web })), old),
+            (review(&Value::Null), request),
+            (review(&json!({ "operation": "CREATE", "object": web })), request),
+            (review(&json!({ "uid": "1", "operation": "CREATE" })), "failed to decode object"),
+            (review(&json!({ "uid": "1", "operation": "CREATE", "object": wrong })), "failed to decode object"),
+            (review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": wrong })), old),
+            (review(&json!({ "uid": "1", "operation": "UPDATE", "object": web })), old),
         ];
         for (body, says) in rows {
             let error = Asked::read(&body).unwrap_err();
             assert!(error.starts_with(says), "{}: {error}", String::from_utf8_lossy(&body));
         }
-        let asked = Asked::read(&review(json!({ "uid": "1", "operation": "CREATE", "object": web }))).unwrap();
+        let asked = Asked::read(&review(&json!({ "uid": "1", "operation": "CREATE", "object": web }))).unwrap();
         assert_eq!((asked.service.unwrap().metadata.name.as_deref(), asked.before), (Some("web"), None));
-        let asked = Asked::read(&review(json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })));
+        let asked =
+            Asked::read(&review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })));
         assert_eq!(asked.unwrap().before.unwrap().metadata.name.as_deref(), Some("web"));
-        let asked = Asked::read(&review(json!({ "uid": "1", "operation": "DELETE", "oldObject": web }))).unwrap();
+        let asked = Asked::read(&review(&json!({ "uid": "1", "operation": "DELETE", "oldObject": web }))).unwrap();
         assert_eq!(asked, Asked { uid: "1".into(), service: None, before: None });
     }
 

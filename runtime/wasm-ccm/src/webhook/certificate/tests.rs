@@ -6,6 +6,7 @@ use prometheus_client::registry::Registry;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::*;
@@ -146,7 +147,8 @@ async fn a_folder_that_is_switched_is_read_anew() {
 async fn the_files_are_looked_at_after_each_period_until_it_ends() {
     let bench = Bench::new();
     let stop = CancellationToken::new();
-    let following = tokio::spawn(Arc::clone(&bench.certificate).follow(PERIOD, stop.clone()));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&bench.certificate).follow(PERIOD, stop.clone()));
     while bench.counts() != (0, 1) {
         tokio::task::yield_now().await;
     }
@@ -158,5 +160,5 @@ async fn the_files_are_looked_at_after_each_period_until_it_ends() {
     }
     assert!(begun.elapsed() >= PERIOD, "{:?}", begun.elapsed());
     stop.cancel();
-    following.await.unwrap();
+    tasks.join_next().await.unwrap().unwrap();
 }
