@@ -170,6 +170,9 @@ _tools:
     if ! command -v cc >/dev/null; then
         missing "a C compiler (linker, and the cryptography of TLS)" "Debian, Ubuntu: apt-get install gcc libc6-dev. Fedora: dnf install gcc"
     fi
+    if ! command -v make >/dev/null; then
+        missing "make (builds the host's allocator)" "Debian, Ubuntu: apt-get install make. Fedora: dnf install make"
+    fi
     if ! command -v git >/dev/null; then
         missing "git" "Debian, Ubuntu: apt-get install git"
     fi

@@ -31,6 +31,10 @@ mod webhook;
 
 use std::process::ExitCode;
 
+/// Compiling a component and a cluster's first list leave glibc's allocator with twice the memory that is in use.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // kube and the health server share one TLS provider; an error means that somebody was first.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
