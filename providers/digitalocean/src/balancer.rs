@@ -31,8 +31,8 @@ use crate::wanted::{self, Fixed, Parts};
 
 pub(crate) use self::lookup::{among, id_of};
 
-/// When to look again at one that is being made. All that are share one listing.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
+/// When to look again at one that is being made. All that are share one listing, and the host looks less often at what takes long.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// When to look again at one that could not be made: a person has to act.
 const ERRORED: Duration = Duration::from_secs(300);

@@ -90,7 +90,7 @@ impl Report {
 
     /// Has a column for the figures of somebody else, who is named above it.
     #[must_use]
-    pub const fn beside(self, other: &'static str) -> Self {
+    pub fn beside(self, other: &'static str) -> Self {
         Self { other: Some(other), ..self }
     }
 

@@ -21,15 +21,21 @@ use ccm_sim_digitalocean::{Balancer, DigitalOcean, Droplet, Settings, TOKEN};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _};
 
-use crate::service_look::{QUICK, await_service, is_served};
+use crate::service_look::{await_service, has_finalizer, ips, readiness};
 use crate::stage::{Actor, LIMIT, Stage};
 
 /// The load balancer's ID, on its Service.
 const ID: &str = "kubernetes.digitalocean.com/load-balancer-id";
 
 /// For a cloud on loopback, and so that nobody waits.
-const FLAGS: [&str; 4] =
-    ["--cloud-provider=digitalocean", "--allow-http", "--allow-loopback", "--cluster-debounce=100ms"];
+const FLAGS: [&str; 6] = [
+    "--cloud-provider=digitalocean",
+    "--allow-http",
+    "--allow-loopback",
+    "--cluster-debounce=100ms",
+    "--service-min-backoff=200ms",
+    "--service-max-backoff=1s",
+];
 
 /// A cloud in which a load balancer is active at once, so that nobody waits for what no test is about.
 async fn cloud() -> DigitalOcean {
@@ -41,13 +47,13 @@ fn provider() -> String {
     format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display())
 }
 
-/// A host as the Go manager is configured: by the environment. More variables may stand beside token and address.
+/// A host that is configured as the Go manager is: by the environment. More variables may stand beside token and address.
 fn start(stage: &Stage, cloud: &DigitalOcean, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
     let url = cloud.url();
     let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str())];
     let environment: Vec<_> = own.iter().chain(environment).copied().collect();
     let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
-    let flags = FLAGS.iter().chain(&QUICK).chain(flags).map(|flag| (*flag).to_owned());
+    let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
     let all = flags.chain(grants).chain([provider()]);
     Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
 }
@@ -80,7 +86,13 @@ fn of(cloud: &DigitalOcean, service: &Service) -> Balancer {
     cloud.balancers().into_iter().find(|balancer| balancer.id == *id).unwrap()
 }
 
-/// Waits until a Service has an address; returns it and its load balancer.
+/// Whether it has all that it gets, and of the addresses one or two.
+fn is_served(service: &Service) -> bool {
+    let is_ready = readiness(service).is_some_and(|ready| (ready.0, ready.1) == ("True", "Ensured"));
+    has_finalizer(service) && !ips(service).is_empty() && is_ready
+}
+
+/// Waits until a Service has its addresses; returns it and its load balancer.
 async fn await_balanced(client: &Client, cloud: &DigitalOcean, name: &str) -> (Service, Balancer) {
     let service = await_service(client, name, is_served).await;
     let balancer = of(cloud, &service);

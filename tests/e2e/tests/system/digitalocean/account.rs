@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{FLAGS, await_balanced, cloud, members, provider, start};
 use crate::look::{await_all_untainted, await_event, await_untainted};
-use crate::service_look::{QUICK, await_reason, serve};
+use crate::service_look::{await_reason, serve};
 use crate::stage::{LIMIT, Stage};
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_token_that_is_revoked_stops_everything_and_a_new_one_in_the_file_goes
         "--trace-http".to_owned(),
         "--v=4".to_owned(),
     ];
-    let host = stage.start(FLAGS.iter().chain(&QUICK).map(|flag| (*flag).to_owned()).chain(flags));
+    let host = stage.start(FLAGS.iter().map(|flag| (*flag).to_owned()).chain(flags));
     serve(client, "first", json!({})).await;
     await_balanced(client, &cloud, "first").await;
 

@@ -9,10 +9,10 @@ use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::{ID, await_balanced, await_members, cloud, members, of, start};
+use super::{ID, await_balanced, await_members, cloud, is_served, members, of, start};
 use crate::look::{await_event, nodes};
 use crate::service_look::{
-    annotated, await_reason, await_service, change, delete, has_finalizer, ips, is_served, serve, services, the,
+    annotated, await_reason, await_service, change, delete, has_finalizer, ips, serve, services, the,
 };
 use crate::stage::{LIMIT, Stage};
 
