@@ -27,7 +27,7 @@ use crate::warnings::Warnings;
 pub(crate) type Key = ObjectRef<Service>;
 
 /// What the cloud is at work on is looked at again after this part of the time that it has taken so far, or later.
-const PATIENCE: u32 = 10;
+const PATIENCE: u32 = 20;
 /// That part is never longer.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
 

@@ -72,7 +72,7 @@ async fn a_load_balancer_that_takes_its_time_costs_three_events_and_no_warning()
     assert_eq!(bench.scraped("ccm_service_address_delay_seconds_count"), 1.0);
 }
 
-/// A cloud that is never done: in an hour it is looked at some hundred times, where every two seconds are 1,800.
+/// A cloud that is never done: in an hour it is looked at some 130 times, where every two seconds are 1,800.
 #[tokio::test(start_paused = true)]
 async fn the_longer_the_cloud_takes_the_less_often_it_is_looked_at() {
     let mut bench = Bench::new();
@@ -84,12 +84,12 @@ async fn the_longer_the_cloud_takes_the_less_often_it_is_looked_at() {
     while begun.elapsed() < Duration::from_secs(3_600) {
         let Verdict::After(delay) = bench.sync("web").await else { panic!("it waits") };
         let waited = begun.elapsed();
-        assert_eq!(delay, (waited / 10).clamp(Duration::from_secs(2), Duration::from_secs(60)), "after {waited:?}");
+        assert_eq!(delay, (waited / 20).clamp(Duration::from_secs(2), Duration::from_secs(60)), "after {waited:?}");
         last = delay;
         tokio::time::advance(delay).await;
     }
     assert_eq!(last, Duration::from_secs(60));
-    assert!(bench.cloud.count("ensure") < 110, "{}", bench.cloud.count("ensure"));
+    assert!(bench.cloud.count("ensure") < 140, "{}", bench.cloud.count("ensure"));
     // Another wish is another work.
     bench.edit("web", &json!({ "spec": { "ports": [{ "port": 443, "nodePort": 30_443 }] } }));
     assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(2)));
