@@ -141,7 +141,11 @@ impl Listing {
             let mut names: Vec<String> = addresses.into_iter().flatten().map(str::to_owned).collect();
             names.push(droplet.name.to_ascii_lowercase());
             for name in names.into_iter().filter(|name| !name.is_empty()) {
-                self.names.entry(name).or_default().push(droplet.id);
+                let ids = self.names.entry(name).or_default();
+                // Two answers may show the same one.
+                if !ids.contains(&droplet.id) {
+                    ids.push(droplet.id);
+                }
             }
             self.droplets.insert(droplet.id, droplet);
         }
