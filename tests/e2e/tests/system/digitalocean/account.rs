@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_cluster::NodeFixture;
-use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, Settings, TOKEN};
+use ccm_sim_digitalocean::{DigitalOcean, Droplet, Settings, TOKEN};
 use serde_json::json;
 
 use super::{FLAGS, await_balanced, cloud, members, provider, start};
