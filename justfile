@@ -103,7 +103,7 @@ overlay NAME: build-providers
     echo "Say in $overlay/kustomization.yaml where the image is (newName, newTag), then"
     echo "    kubectl apply --server-side -k $overlay"
 
-# One benchmark (nodes, services, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
+# One benchmark (nodes, services, digitalocean, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail

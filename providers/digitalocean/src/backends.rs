@@ -50,7 +50,7 @@ pub(crate) fn class(backend: &Backend) -> Class {
 pub(crate) struct Member {
     name: String,
     class: Class,
-    /// `None` when no droplet has the Node's name.
+    /// `None` when no droplet has the Node's name, or nobody asked yet.
     id: Option<u64>,
 }
 
@@ -60,7 +60,10 @@ pub(crate) struct Member {
 ///
 /// A provider ID is none, or Nodes have none and the cloud cannot be asked.
 pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member>, Failure> {
-    let without = |backend: &&Backend| backend.provider_id.as_deref().is_none_or(str::is_empty);
+    // One that is about to be initialised has nothing yet that could be reached, and comes again with its provider ID.
+    let without = |backend: &&Backend| {
+        backend.provider_id.as_deref().is_none_or(str::is_empty) && class(backend) != Class::Unready
+    };
     let names = find::ids_by_name(backends.iter().filter(without).map(|backend| backend.name.as_str()))?;
     let member = |backend: &Backend| {
         let id = match backend.provider_id.as_deref().filter(|id| !id.is_empty()) {
@@ -91,6 +94,10 @@ pub(crate) struct Chosen {
 pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, network: Network) -> Chosen {
     let mut chosen = Chosen::default();
     for member in members {
+        if member.id.is_none() && member.class == Class::Unready {
+            chosen.unready += 1;
+            continue;
+        }
         let eligible = match (network, kind, member.class) {
             (Network::Internal, _, _) => true,
             (Network::External, _, Class::Dual | Class::V4) => true,
@@ -261,6 +268,19 @@ pub(crate) mod tests {
         assert!(members(std::slice::from_ref(&bad)).is_ok());
         bad.provider_id = Some("aws:///i-1".to_owned());
         assert!(members(&[bad]).is_err_and(|failure| failure.message.contains("of node n1")));
+        assert_eq!(cloud.lines(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_node_that_waits_for_its_initialisation_costs_no_call_and_is_in_no_load_balancer() {
+        let cloud = FakeCloud::new();
+        let mut new = backend(1, &[]);
+        new.provider_id = None;
+        for network in [Network::Internal, Network::External] {
+            let members = members(&[new.clone(), backend(2, V4)]).expect("nothing is asked");
+            let chosen = choose(members.iter(), Kind::Network, network);
+            assert_eq!((chosen.ids, chosen.unready, chosen.missing), (vec![2], 1, vec![]), "{network:?}");
+        }
         assert_eq!(cloud.lines(), Vec::<String>::new());
     }
 }

@@ -31,14 +31,11 @@ use crate::wanted::{self, Fixed, Parts};
 
 pub(crate) use self::lookup::{among, id_of};
 
-/// When to look again at one that is being made. All that are share one listing.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
+/// When to look again at one that is being made. All that are share one listing, and the host looks less often at what takes long.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// When to look again at one that could not be made: a person has to act.
 const ERRORED: Duration = Duration::from_secs(300);
-
-/// Drift may be a little old.
-const SURVEY_SHARE: Duration = Duration::from_secs(5);
 
 /// What a call came to, and what people should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -349,7 +346,8 @@ fn remove(config: &Config, service: &Service, changes: &mut Vec<String>) -> Resu
 }
 
 pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Vec<Standing> {
-    let all = balancers::all(SURVEY_SHARE).and_then(|all| Ok((all, backends::members(backends)?)));
+    // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
+    let all = balancers::all(Duration::ZERO).and_then(|all| Ok((all, backends::members(backends)?)));
     match all {
         Ok((all, members)) => wishes.iter().map(|wish| standing(config, &all, &members, wish)).collect(),
         Err(failure) => wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect(),

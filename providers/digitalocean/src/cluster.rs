@@ -8,15 +8,13 @@ use crate::api::balancers;
 use crate::config::Config;
 use crate::{firewall, tag};
 
-/// Of load balancers: their types, and which Service has which.
-const SHARE: Duration = Duration::from_secs(5);
-
 /// # Errors
 ///
 /// Something could not be done for any Service. What went wrong for one is in the list.
 pub(crate) fn reconcile(config: &Config, services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
     let has = services.iter().any(|service| service.kind == ServiceType::LoadBalancer);
-    let balancers = if has { balancers::all(SHARE)? } else { vec![] };
+    // Asks now: one that was just made, or just got its tag, has no second occasion for minutes.
+    let balancers = if has { balancers::all(Duration::ZERO)? } else { vec![] };
     let mut failures = vec![];
     // Neither waits for the other.
     let opened = config.firewall.as_ref().map(|firewall| firewall::reconcile(config, firewall, services, &balancers));

@@ -5,6 +5,7 @@
 //! | a few | each by ID, or by name where it has no provider ID; answers are shared |
 //! | more | one listing, shared with others that ask at the same time |
 //! | more, in an account that one call cannot list | what the calls so far have read; the others in a moment |
+//! | more, in an account with more pages than these Nodes | its first page, then each that is not there by ID or name |
 //! | not in the listing | a listing of those with GPUs, then each by ID |
 //! | that are said to be gone | once more by ID, in this call, and whether the token still sees the account |
 //!
@@ -37,14 +38,17 @@ const SHARE: Duration = Duration::from_secs(30);
 /// Nothing could be asked. What is wrong with one Node is its finding.
 pub(crate) fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> {
     let wishes: Vec<Wish<'_>> = nodes.iter().map(Wish::of).collect();
-    let single = need == Need::Proof || nodes.len() <= FEW;
-    let listing = if single { Listing::default() } else { Listing::for_wishes(&wishes)? };
+    let mut single = need == Need::Proof || nodes.len() <= FEW;
+    let mut listing = Listing::default();
+    if !single {
+        (listing, single) = Listing::for_wishes(&wishes)?;
+    }
     let mut answers: Vec<Option<Answered>> = wishes.iter().map(|wish| listing.answer(wish)).collect();
     if listing.unread {
         answers.iter_mut().filter(|answer| answer.is_none()).for_each(|answer| *answer = Some(unread()));
     }
     by_id(&wishes, need, &mut answers);
-    by_name(&wishes, need, &mut answers);
+    by_name(&wishes, single, &mut answers);
     let findings = wishes.iter().zip(answers).map(|(wish, answer)| match answer {
         Some(answer) => finding(wish, answer, need),
         None => Finding::Unknown(Failure::retry(format!("{wish}: asked about in the next call"))),
@@ -98,13 +102,25 @@ struct Listing {
 }
 
 impl Listing {
-    fn for_wishes(wishes: &[Wish<'_>]) -> Result<Self, Failure> {
+    /// Also says whether what is not in it is better asked for one by one: most droplets of the account are those of others.
+    fn for_wishes(wishes: &[Wish<'_>]) -> Result<(Self, bool), Failure> {
+        if wishes.len() <= MOST_SINGLE {
+            // Shared with the listing, should there be one.
+            let (first, further_pages) = droplets::first_page(SHARE)?;
+            let mut listing = Self::of(first);
+            // Another page may have a droplet of the same name.
+            listing.names.clear();
+            let open = wishes.iter().filter(|wish| listing.answer(wish).is_none()).count();
+            if open <= further_pages {
+                return Ok((listing, true));
+            }
+        }
         let mut listing = Self::all()?;
         // A listing leaves out those with GPUs.
         if !listing.unread && wishes.iter().any(|wish| listing.answer(wish).is_none()) {
             listing.add(droplets::with_gpus(SHARE)?);
         }
-        Ok(listing)
+        Ok((listing, false))
     }
 
     /// All but those with GPUs.
@@ -125,7 +141,11 @@ impl Listing {
             let mut names: Vec<String> = addresses.into_iter().flatten().map(str::to_owned).collect();
             names.push(droplet.name.to_ascii_lowercase());
             for name in names.into_iter().filter(|name| !name.is_empty()) {
-                self.names.entry(name).or_default().push(droplet.id);
+                let ids = self.names.entry(name).or_default();
+                // Two answers may show the same one.
+                if !ids.contains(&droplet.id) {
+                    ids.push(droplet.id);
+                }
             }
             self.droplets.insert(droplet.id, droplet);
         }
@@ -213,28 +233,24 @@ fn answered(id: u64, reply: Result<Option<Droplet>, Failure>) -> Answered {
 }
 
 /// Names are found by the cloud, which knows no addresses; a whole listing knows both.
-fn by_name(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
+fn by_name(wishes: &[Wish<'_>], single: bool, answers: &mut [Option<Answered>]) {
     let mut all: Option<Result<Listing, Failure>> = None;
-    let listed = wishes.len() > FEW && need != Need::Proof;
     for (wish, answer) in wishes.iter().zip(answers) {
         if wish.id.is_some() || answer.is_some() {
             continue;
         }
         let name = &wish.node.name;
-        let found = if listed {
-            None
-        } else {
-            match droplets::named(name, SHARE) {
-                Ok(droplets) => Listing::of(droplets).named(name),
-                Err(failure) => Some(Answered::Unknown(failure)),
-            }
+        if !single {
+            *answer = Some(no_such_name(name));
+            continue;
+        }
+        let found = match droplets::named(name, SHARE) {
+            Ok(droplets) => Listing::of(droplets).named(name),
+            Err(failure) => Some(Answered::Unknown(failure)),
         };
-        *answer = found.or_else(|| {
-            let listing = if listed { return Some(no_such_name(name)) } else { all.get_or_insert_with(whole) };
-            match listing {
-                Ok(listing) => Some(listing.named(name).unwrap_or_else(|| no_such_name(name))),
-                Err(failure) => Some(Answered::Unknown(failure.clone())),
-            }
+        *answer = found.or_else(|| match all.get_or_insert_with(whole) {
+            Ok(listing) => Some(listing.named(name).unwrap_or_else(|| no_such_name(name))),
+            Err(failure) => Some(Answered::Unknown(failure.clone())),
         });
     }
 }
@@ -336,7 +352,14 @@ pub(crate) fn regions_of_names(names: &[String]) -> Result<BTreeSet<String>, Fai
     if names.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let listing = Listing::all()?;
+    let mut listing = Listing::default();
+    if names.len() <= FEW {
+        for name in names {
+            listing.add(droplets::named(name, SHARE)?);
+        }
+    } else {
+        listing = Listing::all()?;
+    }
     let region = |name: &String| match listing.named(name) {
         Some(Answered::Found(droplet)) => Some(droplet.region.slug),
         _ => None,

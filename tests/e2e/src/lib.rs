@@ -1,6 +1,7 @@
 //! Whole-system tests, the demo and the benchmarks: a real API server, the real host binary, real components.
 
 pub mod balancer_cloud;
+pub mod crowd;
 pub mod host;
 pub mod manifest;
 pub mod measure;

@@ -55,6 +55,8 @@ struct Figure {
     value: f64,
     unit: &'static str,
     target: Option<Target>,
+    /// The same of somebody else.
+    other: Option<&'static str>,
 }
 
 impl Figure {
@@ -75,6 +77,7 @@ impl Figure {
 #[derive(Debug)]
 pub struct Report {
     bench: &'static str,
+    other: Option<&'static str>,
     figures: Vec<Figure>,
 }
 
@@ -82,7 +85,13 @@ impl Report {
     /// No figures yet. `bench` names the file: `target/bench/BENCH.jsonl`.
     #[must_use]
     pub const fn new(bench: &'static str) -> Self {
-        Self { bench, figures: vec![] }
+        Self { bench, other: None, figures: vec![] }
+    }
+
+    /// Has a column for the figures of somebody else, who is named above it.
+    #[must_use]
+    pub fn beside(self, other: &'static str) -> Self {
+        Self { other: Some(other), ..self }
     }
 
     /// Adds a figure. `metric` is a name in `snake_case` that stays the same from run to run; `value` counts in `unit`.
@@ -93,7 +102,15 @@ impl Report {
         unit: &'static str,
         target: Option<Target>,
     ) -> &mut Self {
-        self.figures.push(Figure { metric: metric.into(), value, unit, target });
+        self.figures.push(Figure { metric: metric.into(), value, unit, target, other: None });
+        self
+    }
+
+    /// What the last figure is of the one that [`beside`](Self::beside) names.
+    pub fn theirs(&mut self, value: &'static str) -> &mut Self {
+        if let Some(last) = self.figures.last_mut() {
+            last.other = Some(value);
+        }
         self
     }
 
@@ -120,7 +137,7 @@ impl Report {
 
     fn lines(&self) -> String {
         let line = |figure: &Figure| {
-            let object = json!({
+            let mut object = json!({
                 "bench": self.bench,
                 "metric": figure.metric,
                 "value": number(figure.value),
@@ -128,13 +145,17 @@ impl Report {
                 "target": figure.target.map(|target| number(target.number())),
                 "met": figure.is_met(),
             });
+            if let (Some(name), Some(value), Some(members)) = (self.other, figure.other, object.as_object_mut()) {
+                members.insert(name.to_owned(), json!(value));
+            }
             format!("{object}\n")
         };
         self.figures.iter().map(line).collect()
     }
 
     fn table(&self) -> String {
-        let head = ["figure", "value", "unit", "target", ""].map(ToOwned::to_owned);
+        let other = self.other.unwrap_or_default();
+        let head = ["figure", "value", "unit", "target", "", other].map(ToOwned::to_owned);
         let rows = self.figures.iter().map(|figure| {
             [
                 figure.metric.clone(),
@@ -142,18 +163,21 @@ impl Report {
                 figure.unit.to_owned(),
                 figure.target.map(|target| target.to_string()).unwrap_or_default(),
                 figure.verdict().to_owned(),
+                figure.other.unwrap_or_default().to_owned(),
             ]
         });
-        let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
-        let mut widths = [0; 5];
+        let rows: Vec<[String; 6]> = std::iter::once(head).chain(rows).collect();
+        let mut widths = [0; 6];
         for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = cell.chars().count().max(*width);
             }
         }
-        let [first, second, third, fourth, _] = widths;
-        let line = |[metric, value, unit, target, verdict]: &[String; 5]| {
-            let line = format!("{metric:first$}  {value:>second$}  {unit:third$}  {target:fourth$}  {verdict}");
+        let [first, second, third, fourth, fifth, _] = widths;
+        let line = |[metric, value, unit, target, verdict, other]: &[String; 6]| {
+            let line = format!(
+                "{metric:first$}  {value:>second$}  {unit:third$}  {target:fourth$}  {verdict:fifth$}  {other}"
+            );
             format!("{}\n", line.trim_end())
         };
         rows.iter().map(line).collect()
@@ -199,6 +223,20 @@ mod tests {
              growth    3000000  bytes  ≤ 2097152  MISSED\n\
              rate         2000  1/s\n"
         );
+    }
+
+    #[test]
+    fn figures_of_somebody_else_have_a_column_and_a_member() {
+        let mut report = Report::new("test").beside("Go");
+        report.figure("calls", 7.0, "", Some(Target::AtMost(7.0))).theirs("1001 to 2473").figure("own", 1.0, "", None);
+        assert_eq!(
+            report.table(),
+            "figure  value    target       Go\n\
+             calls       7    ≤ 7     met  1001 to 2473\n\
+             own         1\n"
+        );
+        let first: Value = serde_json::from_str(report.lines().lines().next().unwrap()).unwrap();
+        assert_eq!(first["Go"], json!("1001 to 2473"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{CLOUD, list, or_default, paging};
+use crate::api::{CLOUD, PER_PAGE, list, or_default, paging};
 
 const DROPLETS: &str = "/v2/droplets";
 const DROPLET: &str = "/v2/droplets/{id}";
@@ -103,6 +103,14 @@ pub(crate) fn all(share: Duration) -> Result<Listed, Failure> {
         Err(failure) if failure.reaction == Reaction::Quota => large::all(share),
         listed => listed.map(|droplets| Listed { droplets, unread: false }),
     }
+}
+
+/// The first page of [`all`], and how many pages there are besides.
+pub(crate) fn first_page(share: Duration) -> Result<(Vec<Droplet>, usize), Failure> {
+    let request = CLOUD.get(DROPLETS).query("page", 1).query("per_page", PER_PAGE);
+    let page: Many = request.share(share).send()?.json()?;
+    let pages = page.meta.total.unwrap_or_default().div_ceil(PER_PAGE);
+    Ok((page.droplets, pages.saturating_sub(1)))
 }
 
 /// Those with GPUs.

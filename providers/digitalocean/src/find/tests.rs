@@ -255,7 +255,7 @@ fn do_268_a_page_without_items_although_there_should_be_more_fails_the_listing()
     let cloud = FakeCloud::new().always("api GET /v2/droplets", Reply::json(200, empty));
     let nodes: Vec<Node> = (1..=5).map(|id| node(&format!("n{id}"), None)).collect();
     assert_eq!(find(&nodes, Need::Metadata).map_err(|failure| failure.reaction), Err(Reaction::Retry));
-    assert_eq!(cloud.lines().len(), 1);
+    assert_eq!(cloud.lines(), [LIST, LIST], "a look at the first page, then the listing, which share an answer");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn what_a_listing_does_not_show_is_asked_for_by_id_since_it_leaves_out_some() {
     let nodes: Vec<Node> = (1..=6).map(|id| node(&format!("n{id}"), Some(&provider_id::format(id)))).collect();
     let shown: Vec<String> = (1..=3).map(|id| droplet(id, "x")).collect();
     let cloud = FakeCloud::new()
-        .on(LIST, list(&shown))
+        .always(LIST, list(&shown))
         .on(LIST_GPUS, list(&[droplet(4, "gpu")]))
         .on("api GET /v2/droplets/5", one(&droplet(5, "not-listed-yet")))
         .always("api GET /v2/droplets/6", not_found())
@@ -271,7 +271,32 @@ fn what_a_listing_does_not_show_is_asked_for_by_id_since_it_leaves_out_some() {
     let findings = find(&nodes, Need::Existence).expect("findings");
     assert!(findings[..5].iter().all(|finding| matches!(finding, Finding::Found(_))), "{findings:?}");
     assert_eq!(findings[5], Finding::Absent);
+    assert_eq!((cloud.lines().len(), cloud.unused()), (7, vec![]));
+}
+
+#[test]
+fn few_nodes_among_many_droplets_of_others_are_asked_for_one_by_one() {
+    let foreign = |total: usize| {
+        let body =
+            format!(r#"{{"droplets": [{}, {}], "meta": {{"total": {total}}}}}"#, droplet(1, "n1"), droplet(99, "x"));
+        Reply::json(200, body)
+    };
+    let nodes: Vec<Node> =
+        (1..=6).map(|id| node(&format!("n{id}"), (id != 6).then(|| provider_id::format(id)).as_deref())).collect();
+    // Fifteen more pages, and five Nodes that are not on the first.
+    let mut cloud = FakeCloud::new().on(LIST, foreign(3_200));
+    for id in 2..=5 {
+        cloud = cloud.on(&format!("api GET /v2/droplets/{id}"), one(&droplet(id, "any")));
+    }
+    let cloud = cloud.on("api GET /v2/droplets?name=n6&page=1&per_page=200", list(&[droplet(6, "n6")]));
+    let findings = find(&nodes, Need::Metadata).expect("findings");
+    let ids: Vec<String> = findings.into_iter().map(|finding| found(finding).provider_id).collect();
+    assert_eq!(ids, (1..=6).map(provider_id::format).collect::<Vec<_>>());
     assert_eq!((cloud.lines().len(), cloud.unused()), (6, vec![]));
+    // Four more: a listing costs less.
+    let cloud = FakeCloud::new().always("api GET /v2/droplets", foreign(1_000));
+    assert!(find(&nodes, Need::Metadata).is_err(), "the listing is cut here");
+    assert_eq!(cloud.lines()[..2], [LIST, LIST]);
 }
 
 #[test]

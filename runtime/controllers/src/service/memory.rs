@@ -26,6 +26,11 @@ use crate::warnings::Warnings;
 /// A Service by namespace and name.
 pub(crate) type Key = ObjectRef<Service>;
 
+/// What the cloud is at work on is looked at again after this part of the time that it has taken so far, or later.
+const PATIENCE: u32 = 20;
+/// That part is never longer.
+const MAX_PATIENCE: Duration = Duration::from_secs(60);
+
 /// What is to be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -95,6 +100,8 @@ pub(crate) struct Entry {
     not_ready: Option<&'static str>,
     attempt: Option<Attempt>,
     delays: Option<ExponentialBackoff>,
+    /// Since when the cloud is at work, and at what.
+    at_work: Option<(Purpose, Instant)>,
     waits: bool,
 }
 
@@ -120,6 +127,7 @@ impl Entry {
             is_elsewhere: false,
             attempt: None,
             delays: None,
+            at_work: None,
             waits: false,
         }
     }
@@ -140,6 +148,19 @@ impl Entry {
     pub(crate) fn must_not_repair(&self, pause: Duration) -> Option<Verdict> {
         let left = pause.checked_sub(self.repaired?.elapsed()).filter(|left| !left.is_zero())?;
         Some(Verdict::After(left))
+    }
+
+    /// The cloud is at work: the longer it takes, the less often it is looked at, so that what is never done costs next to
+    /// nothing of its quota.
+    pub(crate) fn patiently(&mut self, purpose: Purpose, verdict: Verdict) -> Verdict {
+        let (_, since) = match self.at_work {
+            Some(at_work) if at_work.0 == purpose => at_work,
+            _ => *self.at_work.insert((purpose, Instant::now())),
+        };
+        match verdict {
+            Verdict::After(delay) => Verdict::After(delay.max((since.elapsed() / PATIENCE).min(MAX_PATIENCE))),
+            other => other,
+        }
     }
 
     /// A try has failed, `backends` if those are to blame. Returns when the next one is.
@@ -183,6 +204,7 @@ impl Entry {
         self.doubt = Doubt::None;
         self.attempt = None;
         self.delays = None;
+        self.at_work = None;
         self.announced = None;
         self.is_elsewhere = false;
         self.warnings = Warnings::default();

@@ -18,7 +18,7 @@ use super::condition::{self, Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Record, Target};
 use super::locks::{Held, Locks};
-use super::memory::{Doubt, Key, Memory, Purpose};
+use super::memory::{Doubt, Entry, Key, Memory, Purpose};
 use super::metrics::ServiceMetrics;
 use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
@@ -335,7 +335,11 @@ impl Syncer {
     ) -> Verdict {
         let queue = &self.settings.queue;
         tracing::debug!(%error, reaction = error.reaction(), ?verdict, "not done");
-        self.memory.with(key, |entry| entry.failed(purpose, backends, verdict, queue)).unwrap_or(verdict)
+        let failed = |entry: &mut Entry| {
+            let verdict = if error.is_pending() { entry.patiently(purpose, verdict) } else { verdict };
+            entry.failed(purpose, backends, verdict, queue)
+        };
+        self.memory.with(key, failed).unwrap_or(verdict)
     }
 
     /// Warns of a failure, unless the same was said lately: `next` says what comes next in words that are the same each time,

@@ -1,16 +1,16 @@
 //! `./just bench nodes [COUNT [FLAG ...]]`, with more flags for the host: how fast nodes become usable, and what it costs the API server. Two ways to begin: the
 //! host starts when all nodes wait, or all nodes register while it runs.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cluster::{ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, register_nodes};
+use ccm_cluster::{ControlPlane, NodeFixture, Settings, User, await_all, register_nodes};
+use ccm_e2e::crowd::await_initialised;
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
 use ccm_e2e::manifest;
 use ccm_e2e::report::{Report, Target};
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::Event;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::time::Instant;
@@ -73,7 +73,8 @@ async fn run(begin: Begin, count: u32, report: &mut Report) -> Result<()> {
             (host, before, start)
         }
     };
-    let untainted = last_taint(&client, start).await.with_context(|| host.log_text())?;
+    await_initialised(&client, LIMIT).await.with_context(|| host.log_text())?;
+    let untainted = start.elapsed();
     let events = all_events(&client, count).await.with_context(|| host.log_text())?;
     let after = Cost::read(&client).await?;
 
@@ -97,19 +98,6 @@ async fn run(begin: Begin, count: u32, report: &mut Report) -> Result<()> {
 
 fn ip(i: u32) -> String {
     std::net::Ipv4Addr::from(0x0a00_0001 + i).to_string()
-}
-
-/// Waits until no node is tainted; returns when that was.
-async fn last_taint(client: &Client, start: Instant) -> Result<Duration> {
-    let api: Api<Node> = Api::all(client.clone());
-    let clean = |nodes: &BTreeMap<String, Node>| !nodes.values().any(is_tainted);
-    await_all(&api, watcher::Config::default(), LIMIT, clean).await?;
-    Ok(start.elapsed())
-}
-
-fn is_tainted(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
 }
 
 /// Waits until every node has its Event; returns how many there are.

@@ -2,32 +2,26 @@
 //! fast a new Node is in all of them, and what a restart costs the cloud. The API server and the host are real; the cloud is one
 //! on loopback that counts, with 50 ms per call and 2 s until a load balancer is built.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cluster::{ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, register_nodes};
+use ccm_cluster::{ControlPlane, NodeFixture, Settings, User, register_nodes};
 use ccm_e2e::balancer_cloud::{BalancerCloud, CloudSettings, Kind};
+use ccm_e2e::crowd::{await_addresses, await_initialised, create_services};
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
 use ccm_e2e::manifest;
 use ccm_e2e::measure::count;
 use ccm_e2e::report::{Report, Target};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Node, Service, ServicePort, ServiceSpec};
-use kube::api::{ObjectMeta, PostParams};
-use kube::runtime::watcher;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::time::Instant;
 
 /// Services unless the first argument says another number.
 const SERVICES: usize = 200;
 /// Nodes before the one that joins.
 const NODES: u32 = 3;
-/// Requests that create Services, at a time.
-const CREATE_AT_ONCE: usize = 64;
 const LIMIT: Duration = Duration::from_secs(120);
 /// Whom a new Node has not reached by then it never reaches.
 const JOIN_LIMIT: Duration = Duration::from_secs(60);
@@ -35,7 +29,6 @@ const JOIN_LIMIT: Duration = Duration::from_secs(60);
 const WATCHED: Duration = Duration::from_secs(10);
 /// The cloud is quiet when it was not asked for so long.
 const QUIET: Duration = Duration::from_secs(3);
-const NAMESPACE: &str = "default";
 
 /// The cloud here has no quota, and an operator who knows that says so. The defaults, 50 requests per second with a burst of
 /// 250 and 100 at a time, are for clouds that have one.
@@ -89,7 +82,7 @@ impl Bench<'_> {
         let nodes = (0..NODES).map(|i| NodeFixture::new(format!("node-{i}")).internal_ip(&ip(i)));
         register_nodes(&self.client, nodes).await?;
         let mut host = self.start().await?;
-        self.nodes_initialised().await.with_context(|| host.log_text())?;
+        await_initialised(&self.client, LIMIT).await.with_context(|| host.log_text())?;
         self.create(report).await.with_context(|| host.log_text())?;
         self.quiet().await;
         self.node_joins(report).await.with_context(|| host.log_text())?;
@@ -111,20 +104,13 @@ impl Bench<'_> {
         Ok(host)
     }
 
-    async fn nodes_initialised(&self) -> Result<()> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let done = |nodes: &BTreeMap<String, Node>| !nodes.values().any(is_tainted);
-        await_all(&api, watcher::Config::default(), LIMIT, done).await.map(drop)
-    }
-
     /// From the last Service's creation until all have an address.
     async fn create(&self, report: &mut Report) -> Result<()> {
         let before = api_writes(&self.client).await?;
         let begun = Instant::now();
-        let creations = (0..self.services).map(|i| self.create_service(format!("service-{i:05}")));
-        stream::iter(creations).buffer_unordered(CREATE_AT_ONCE).try_collect::<Vec<()>>().await?;
+        create_services(&self.client, (0..self.services).map(|i| format!("service-{i:05}"))).await?;
         let created = Instant::now();
-        self.addresses(self.services).await?;
+        await_addresses(&self.client, self.services, LIMIT).await?;
         let all = created.elapsed();
         let balancers = self.cloud.balancers().len();
         ensure!(balancers == self.services, "{balancers} load balancers for {} Services", self.services);
@@ -145,31 +131,6 @@ impl Bench<'_> {
             .figure("cloud_reads_per_balancer", self.per_balancer(self.cloud.reads()), "", None)
             .figure("api_writes_per_service", self.per_balancer(wrote), "", None);
         Ok(())
-    }
-
-    async fn create_service(&self, name: String) -> Result<()> {
-        let port = ServicePort { port: 80, ..ServicePort::default() };
-        let service = Service {
-            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
-            spec: Some(ServiceSpec {
-                type_: Some("LoadBalancer".to_owned()),
-                ports: Some(vec![port]),
-                selector: Some(BTreeMap::from([("app".to_owned(), name.clone())])),
-                ..ServiceSpec::default()
-            }),
-            ..Service::default()
-        };
-        let api: Api<Service> = Api::namespaced(self.client.clone(), NAMESPACE);
-        api.create(&PostParams::default(), &service).await.with_context(|| format!("cannot create service {name}"))?;
-        Ok(())
-    }
-
-    /// Waits until so many Services have an address.
-    async fn addresses(&self, wanted: usize) -> Result<()> {
-        let api: Api<Service> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let served = |services: &BTreeMap<String, Service>| services.values().filter(|one| has_address(one)).count();
-        let done = |services: &BTreeMap<String, Service>| served(services) >= wanted;
-        await_all(&api, watcher::Config::default(), LIMIT, done).await.map(drop)
     }
 
     /// From its registration until it is in every load balancer.
@@ -223,9 +184,9 @@ impl Bench<'_> {
     async fn restart_with_a_new_one(&self, report: &mut Report) -> Result<()> {
         let created = self.cloud.count(Kind::Create);
         let mut host = self.start().await?;
-        self.create_service("service-that-is-new".to_owned()).await?;
+        create_services(&self.client, ["service-that-is-new".to_owned()]).await?;
         let begun = Instant::now();
-        self.addresses(self.services + 1).await.with_context(|| host.log_text())?;
+        await_addresses(&self.client, self.services + 1, LIMIT).await.with_context(|| host.log_text())?;
         let took = begun.elapsed().as_secs_f64();
         let provisioning = CloudSettings::default().provisioning.as_secs_f64();
         report.figure("restart_new_service_address_after", took, "s", Some(Target::AtMost(provisioning + 2.0))).figure(
@@ -259,17 +220,6 @@ impl Bench<'_> {
 
 fn ip(i: u32) -> String {
     std::net::Ipv4Addr::from(0x0a00_0001 + i).to_string()
-}
-
-fn is_tainted(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
-}
-
-fn has_address(service: &Service) -> bool {
-    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
-    ingress.iter().any(|entry| entry.ip.is_some())
 }
 
 /// Writes of Services, their status and Events that the API server has served, creations of Services left out.

@@ -26,6 +26,7 @@
 //! | `manifests` | what `manifests/` has is taken by the API server, started as it says, and allows what is needed and no more |
 //! | `metrics` | health and metrics (2.11) |
 //! | `credentials` | where secrets come from, their rotation, and that nobody sees them |
+//! | `digitalocean` | DigitalOcean: its component, and a simulator that checks every exchange against the vendor's OpenAPI document |
 //! | `grants` | endpoints, variables, files: what works, what is refused and how that is said |
 
 #![expect(
@@ -40,6 +41,7 @@ mod bytes;
 mod cloud;
 mod crash_points;
 mod credentials;
+mod digitalocean;
 mod faults;
 mod flags;
 mod grants;

@@ -48,9 +48,9 @@ fn what_the_cloud_does_not_tell_or_tells_otherwise_does_not_differ() {
 #[test]
 fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
     for (status, expected, warned) in [
-        ("new", (Reaction::Pending, Some(3_000)), vec![]),
+        ("new", (Reaction::Pending, Some(2_000)), vec![]),
         ("errored", (Reaction::Retry, Some(300_000)), vec![ERRORED_REASON]),
-        ("a-word-of-tomorrow", (Reaction::Pending, Some(3_000)), vec![]),
+        ("a-word-of-tomorrow", (Reaction::Pending, Some(2_000)), vec![]),
     ] {
         let has = changed("lb-1", json!({"status": status, "ip": "", "ipv6": "", "droplet_ids": []}));
         for change in [ensure, update_backends] {
@@ -65,7 +65,7 @@ fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
         .on(GET, one(&changed("lb-1", json!({"droplet_ids": []}))))
         .on(PUT, one(&changed("lb-1", json!({"status": "new"}))));
     let done = ensure(&config(), &settled_service(&[]), &nodes());
-    assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
+    assert_eq!(failure(&done), (Reaction::Pending, Some(2_000)));
 }
 
 #[test]

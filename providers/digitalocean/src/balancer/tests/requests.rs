@@ -30,7 +30,7 @@ fn do_047_141_142_a_new_one_is_made_once_and_its_id_written_at_once() {
             .on(LIST, many(&[]))
             .on(POST, one(&changed("lb-1", json!({"status": "new", "ip": "", "ipv6": null}))));
         let done = ensure(&config, &service(&[]), &nodes());
-        assert_eq!(failure(&done), (Reaction::Pending, Some(3_000)));
+        assert_eq!(failure(&done), (Reaction::Pending, Some(2_000)));
         assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
         assert_eq!(done.outcome.changes, ["created REGIONAL_NETWORK lb-1"]);
         let mut expected = json!({
@@ -53,7 +53,7 @@ fn do_266_the_delay_is_seen_although_annotations_changed() {
     let new = changed("lb-1", json!({"status": "new", "ip": ""}));
     let _cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&new));
     let done = ensure(&config(), &service(&[]), &nodes());
-    assert_eq!((written(&done).len(), failure(&done)), (1, (Reaction::Pending, Some(3_000))));
+    assert_eq!((written(&done).len(), failure(&done)), (1, (Reaction::Pending, Some(2_000))));
 }
 
 #[test]

@@ -72,6 +72,29 @@ async fn a_load_balancer_that_takes_its_time_costs_three_events_and_no_warning()
     assert_eq!(bench.scraped("ccm_service_address_delay_seconds_count"), 1.0);
 }
 
+/// A cloud that is never done: in an hour it is looked at some 130 times, where every two seconds are 1,800.
+#[tokio::test(start_paused = true)]
+async fn the_longer_the_cloud_takes_the_less_often_it_is_looked_at() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let pending = || Failure { retry_after: Some(Duration::from_secs(2)), ..failure(Reaction::Pending, "creating") };
+    bench.cloud.fail("ensure", "web", vec![pending(); 200]);
+    let begun = tokio::time::Instant::now();
+    let mut last = Duration::ZERO;
+    while begun.elapsed() < Duration::from_secs(3_600) {
+        let Verdict::After(delay) = bench.sync("web").await else { panic!("it waits") };
+        let waited = begun.elapsed();
+        assert_eq!(delay, (waited / 20).clamp(Duration::from_secs(2), Duration::from_secs(60)), "after {waited:?}");
+        last = delay;
+        tokio::time::advance(delay).await;
+    }
+    assert_eq!(last, Duration::from_secs(60));
+    assert!(bench.cloud.count("ensure") < 140, "{}", bench.cloud.count("ensure"));
+    // Another wish is another work.
+    bench.edit("web", &json!({ "spec": { "ports": [{ "port": 443, "nodePort": 30_443 }] } }));
+    assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(2)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_the_cloud_works_is_what_counts() {
     let pending = || Failure { retry_after: Some(Duration::from_secs(60)), ..failure(Reaction::Pending, "creating") };

@@ -1,0 +1,110 @@
+//! DigitalOcean: the real host with its component, and a cloud on loopback that keeps state and checks every exchange against
+//! the vendor's OpenAPI document.
+//!
+//! | module | shows |
+//! | --- | --- |
+//! | `nodes` | Nodes and their droplets: initialised, switched off, gone |
+//! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
+//! | `whole` | the public access firewall and the cluster's tag |
+//! | `account` | tokens, environment variables, regions, an account with droplets of others |
+
+mod account;
+mod balancers;
+mod nodes;
+mod whole;
+
+use std::time::Duration;
+
+use ccm_cluster::NodeFixture;
+use ccm_e2e::host::{Host, component};
+use ccm_sim_digitalocean::{Balancer, DigitalOcean, Droplet, Settings, TOKEN};
+use k8s_openapi::api::core::v1::Service;
+use kube::{Client, ResourceExt as _};
+
+use crate::service_look::{await_service, has_finalizer, ips, readiness};
+use crate::stage::{Actor, LIMIT, Stage};
+
+/// The load balancer's ID, on its Service.
+const ID: &str = "kubernetes.digitalocean.com/load-balancer-id";
+
+/// For a cloud on loopback, and so that nobody waits.
+const FLAGS: [&str; 6] = [
+    "--cloud-provider=digitalocean",
+    "--allow-http",
+    "--allow-loopback",
+    "--cluster-debounce=100ms",
+    "--service-min-backoff=200ms",
+    "--service-max-backoff=1s",
+];
+
+/// A cloud in which a load balancer is active at once, so that nobody waits for what no test is about.
+async fn cloud() -> DigitalOcean {
+    DigitalOcean::start(Settings { provisioning: Duration::ZERO, ..Settings::default() }).await.unwrap()
+}
+
+/// The component, as a flag.
+fn provider() -> String {
+    format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display())
+}
+
+/// A host that is configured as the Go manager is: by the environment. More variables may stand beside token and address.
+fn start(stage: &Stage, cloud: &DigitalOcean, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
+    let url = cloud.url();
+    let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str())];
+    let environment: Vec<_> = own.iter().chain(environment).copied().collect();
+    let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
+    let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
+    let all = flags.chain(grants).chain([provider()]);
+    Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
+}
+
+/// Droplets with these IDs, each called `n` and its ID, with Nodes that are done.
+async fn members(client: &Client, cloud: &DigitalOcean, ids: &[u64]) {
+    for id in ids {
+        let name = format!("n{id}");
+        cloud.put_droplet(Droplet::new(*id, &name));
+        initialised(*id, &name).register(client).await.unwrap();
+    }
+}
+
+/// A Node of a droplet that [`Droplet::new`] makes, as it is after its initialisation.
+fn initialised(id: u64, name: &str) -> NodeFixture {
+    let low = [id / 256 % 256, id % 256].map(|byte| byte.to_string()).join(".");
+    let (private, public) = (format!("10.8.{low}"), format!("198.19.{low}"));
+    let fixture = NodeFixture::new(name).initialized().provider_id(&provider_id(id));
+    fixture.address("InternalIP", &private).address("ExternalIP", &public)
+}
+
+/// What the droplet with this ID is called as a provider ID.
+fn provider_id(id: u64) -> String {
+    format!("digitalocean://{id}")
+}
+
+/// The one load balancer that a Service has.
+fn of(cloud: &DigitalOcean, service: &Service) -> Balancer {
+    let id = service.annotations().get(ID).unwrap_or_else(|| panic!("no {ID} in {service:?}"));
+    cloud.balancers().into_iter().find(|balancer| balancer.id == *id).unwrap()
+}
+
+/// Whether it has all that it gets, and of the addresses one or two.
+fn is_served(service: &Service) -> bool {
+    let is_ready = readiness(service).is_some_and(|ready| (ready.0, ready.1) == ("True", "Ensured"));
+    has_finalizer(service) && !ips(service).is_empty() && is_ready
+}
+
+/// Waits until a Service has its addresses; returns it and its load balancer.
+async fn await_balanced(client: &Client, cloud: &DigitalOcean, name: &str) -> (Service, Balancer) {
+    let service = await_service(client, name, is_served).await;
+    let balancer = of(cloud, &service);
+    (service, balancer)
+}
+
+/// Waits until a load balancer has exactly these droplets.
+async fn await_members(cloud: &DigitalOcean, id: &str, members: &[u64]) {
+    let has = |cloud: &DigitalOcean| {
+        let balancers = cloud.balancers();
+        let balancer = balancers.iter().find(|balancer| balancer.id == id);
+        balancer.is_some_and(|balancer| balancer.spec.droplet_ids == members)
+    };
+    cloud.until(LIMIT, has).await.unwrap();
+}

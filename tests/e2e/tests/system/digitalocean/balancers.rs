@@ -1,0 +1,150 @@
+//! Services and their load balancers.
+
+use std::time::Duration;
+
+use ccm_cluster::await_absent;
+use ccm_sim_digitalocean::{Command, DigitalOcean, Endpoint};
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use super::{ID, await_balanced, await_members, cloud, is_served, members, of, start};
+use crate::look::{await_event, nodes};
+use crate::service_look::{
+    annotated, await_reason, await_service, change, delete, has_finalizer, ips, serve, services, the,
+};
+use crate::stage::{LIMIT, Stage};
+
+const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
+const DISOWN: &str = "service.kubernetes.io/do-loadbalancer-disown";
+
+fn with(suffix: &str, value: &str) -> Value {
+    annotated([(format!("{PREFIX}{suffix}").as_str(), value)])
+}
+
+/// `a` and the UID.
+fn default_name(service: &Service) -> String {
+    format!("a{}", service.uid().unwrap().replace('-', ""))[..32].to_owned()
+}
+
+#[tokio::test]
+async fn a_service_has_a_load_balancer_that_follows_it_and_the_nodes_until_it_is_deleted() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = cloud().await;
+    cloud.set(|settings| settings.provisioning = Duration::from_secs(1_000));
+    members(client, &cloud, &[101, 102]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+
+    serve(client, "web", json!({})).await;
+    let message = await_reason(client, "web", "CloudPending").await;
+    assert!(message.contains("currently being created"), "{message}");
+    cloud.advance(Duration::from_secs(1_000));
+    let (service, balancer) = await_balanced(client, &cloud, "web").await;
+    assert_eq!(ips(&service), [balancer.ip.to_string()]);
+    let spec = &balancer.spec;
+    assert_eq!((spec.name.as_str(), spec.kind.as_str()), (default_name(&service).as_str(), "REGIONAL_NETWORK"));
+    assert_eq!((spec.region.as_str(), &spec.droplet_ids[..]), ("nyc3", &[101, 102][..]));
+    assert_eq!((cloud.count(Endpoint::CreateBalancer), cloud.count(Endpoint::UpdateBalancer)), (1, 0), "one write");
+
+    change(client, "web", &with("size-unit", "3")).await;
+    change(client, "web", &json!({ "spec": { "ports": [{ "name": "a", "port": 80 }, { "name": "b", "port": 81 }] } }))
+        .await;
+    let changed = |cloud: &DigitalOcean| {
+        let spec = &cloud.balancers()[0].spec;
+        (spec.size_unit, spec.forwarding_rules.len()) == (3, 2)
+    };
+    cloud.until(LIMIT, changed).await.unwrap();
+    members(client, &cloud, &[103]).await;
+    await_members(&cloud, &balancer.id, &[101, 102, 103]).await;
+    nodes(client).delete("n101", &DeleteParams::default()).await.unwrap();
+    await_members(&cloud, &balancer.id, &[102, 103]).await;
+    assert_eq!(of(&cloud, &the(client, "web").await).spec.size_unit, 3, "what else there is stays");
+
+    // What it asks for in vain changes nothing, and is told.
+    let writes = cloud.counters().writes;
+    change(client, "web", &with("size-unit", "many")).await;
+    let message = await_reason(client, "web", "InvalidService").await;
+    assert!(message.contains("size-unit has the value \"many\""), "{message}");
+    assert_eq!(cloud.counters().writes, writes);
+
+    delete(client, "web").await;
+    await_absent(&services(client), "web", LIMIT).await.unwrap();
+    assert_eq!((cloud.balancers().len(), cloud.count(Endpoint::DeleteBalancer)), (0, 1));
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+#[tokio::test]
+async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_its_address() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = cloud().await;
+    members(client, &cloud, &[201]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "old", json!({})).await;
+    let (_, balancer) = await_balanced(client, &cloud, "old").await;
+
+    change(client, "old", &annotated([(DISOWN, "true")])).await;
+    change(client, "old", &with("size-unit", "9")).await;
+    serve(client, "new", annotated([(ID, &balancer.id)])).await;
+    let (service, adopted) = await_balanced(client, &cloud, "new").await;
+    assert_eq!((adopted.id.as_str(), ips(&service)), (balancer.id.as_str(), vec![balancer.ip.to_string()]));
+    let renamed = |cloud: &DigitalOcean| cloud.balancers()[0].spec.name == default_name(&service);
+    cloud.until(LIMIT, renamed).await.unwrap();
+    delete(client, "old").await;
+    await_absent(&services(client), "old", LIMIT).await.unwrap();
+    let left = cloud.balancers();
+    assert_eq!((left.len(), left[0].spec.size_unit, cloud.count(Endpoint::DeleteBalancer)), (1, 1, 0));
+    assert_eq!(cloud.count(Endpoint::CreateBalancer), 1);
+    delete(client, "new").await;
+    await_absent(&services(client), "new", LIMIT).await.unwrap();
+    assert_eq!(cloud.balancers(), []);
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+#[tokio::test]
+async fn what_somebody_changes_in_the_cloud_is_put_right_and_what_is_deleted_there_is_made_again() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = cloud().await;
+    members(client, &cloud, &[301]).await;
+    let host = start(&stage, &cloud, &[], &["--service-verify-period=1s"]);
+    serve(client, "web", json!({})).await;
+    let (_, balancer) = await_balanced(client, &cloud, "web").await;
+    assert!(cloud.tamper(&balancer.id, |spec| spec.droplet_ids.clear()));
+    await_members(&cloud, &balancer.id, &[301]).await;
+    await_event(client, "web", "Warning", "LoadBalancerDrifted", &["droplets"]).await;
+
+    cloud.command(Command::RemoveBalancer { id: balancer.id.clone() }).unwrap();
+    let again = |service: &Service| is_served(service) && service.annotations().get(ID) != Some(&balancer.id);
+    let service = await_service(client, "web", again).await;
+    assert_eq!(ips(&service), [of(&cloud, &service).ip.to_string()]);
+    await_event(client, "web", "Warning", "LoadBalancerRecreated", &[&balancer.id]).await;
+    assert_eq!(cloud.balancers().len(), 1);
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_made_says_so_and_is_left_behind_by_nobody() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = cloud().await;
+    cloud.set(|settings| settings.provisioning_fails = true);
+    members(client, &cloud, &[401]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    let message = await_reason(client, "web", "CloudFailed").await;
+    assert!(message.contains("unexpected status \"errored\""), "{message}");
+    assert_eq!(cloud.counters().writes, 1, "a PUT would change nothing");
+    // Deleted by its owner, also while it is like this.
+    assert!(has_finalizer(&the(client, "web").await));
+    delete(client, "web").await;
+    await_absent(&services(client), "web", LIMIT).await.unwrap();
+    assert_eq!(cloud.balancers(), []);
+    host.end().await;
+    cloud.check().unwrap();
+}
