@@ -29,7 +29,7 @@ fn default_name(service: &Service) -> String {
 }
 
 #[tokio::test]
-async fn a_service_has_a_load_balancer_that_follows_it_and_the_nodes_until_it_is_deleted() {
+async fn do_256_257_258_a_service_has_a_load_balancer_that_follows_it_and_the_nodes_until_it_is_deleted() {
     let stage = Stage::new().await;
     let client = stage.client();
     let cloud = cloud().await;

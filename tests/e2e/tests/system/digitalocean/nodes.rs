@@ -22,7 +22,7 @@ fn is_shut_down(node: &Node) -> bool {
 }
 
 #[tokio::test]
-async fn a_node_gets_what_its_droplet_has_by_name_or_by_provider_id() {
+async fn do_255_a_node_gets_what_its_droplet_has_by_name_or_by_provider_id() {
     let stage = Stage::new().await;
     let client = stage.client();
     let cloud = cloud().await;
