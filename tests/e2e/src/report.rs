@@ -231,8 +231,8 @@ mod tests {
         report.figure("calls", 7.0, "", Some(Target::AtMost(7.0))).theirs("1001 to 2473").figure("own", 1.0, "", None);
         assert_eq!(
             report.table(),
-            "figure  value    target       Go\n\
-             calls       7    ≤ 7     met  1001 to 2473\n\
+            "figure  value  unit  target       Go\n\
+             calls       7        ≤ 7     met  1001 to 2473\n\
              own         1\n"
         );
         let first: Value = serde_json::from_str(report.lines().lines().next().unwrap()).unwrap();
