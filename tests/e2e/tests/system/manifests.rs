@@ -15,7 +15,7 @@ use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, TOKEN};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, GroupVersionKind};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -66,6 +66,7 @@ async fn every_manifest_is_taken_as_it_is() {
     let stage = Stage::bare(Settings::default()).await;
     let manifests = Manifests::new();
     let folders = manifests.folders();
+    know_cert_manager(stage.client()).await;
     for folder in ["base", CLOUDLYCKE, DIGITALOCEAN] {
         assert!(folders.contains(&folder.to_owned()), "{folder} is not among {folders:?}");
     }
@@ -88,6 +89,33 @@ async fn every_manifest_is_taken_as_it_is() {
     ours.data["spec"]["template"]["spec"]["hostNetwrok"] = json!(true);
     let error = manifest::apply_all(stage.client(), &objects).await.unwrap_err();
     assert!(format!("{error:#}").contains("hostNetwrok"), "{error:#}");
+}
+
+/// The kinds of cert-manager that our manifests use. What may stand in them is not looked at.
+async fn know_cert_manager(client: &Client) {
+    let definition = |kind: &str| {
+        let singular = kind.to_lowercase();
+        let plural = format!("{singular}s");
+        let any = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        let version = json!({ "name": "v1", "served": true, "storage": true, "schema": any });
+        let names = json!({ "kind": kind, "plural": plural, "singular": singular });
+        serde_json::from_value(json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.cert-manager.io") },
+            "spec": { "group": "cert-manager.io", "scope": "Namespaced", "names": names, "versions": [version] },
+        }))
+    };
+    let kinds = ["Certificate", "Issuer"];
+    let definitions: Vec<DynamicObject> = kinds.into_iter().map(|kind| definition(kind).unwrap()).collect();
+    manifest::apply_all(client, &definitions).await.unwrap();
+    let known = async {
+        for kind in kinds {
+            let kind = GroupVersionKind::gvk("cert-manager.io", "v1", kind);
+            while kube::discovery::pinned_kind(client, &kind).await.is_err() {}
+        }
+    };
+    tokio::time::timeout(LIMIT, known).await.expect("cert-manager's kinds are never served");
 }
 
 /// What Pod Security has against a pod, in a namespace that warns of all that is not restricted.
