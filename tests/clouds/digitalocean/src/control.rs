@@ -56,6 +56,11 @@ pub enum Command {
         /// Its ID.
         id: String,
     },
+    /// Deletes a firewall behind everybody's back.
+    RemoveFirewall {
+        /// Its ID.
+        id: String,
+    },
     /// A load balancer failed to become active, or did not.
     Errored {
         /// Its ID.
@@ -125,6 +130,7 @@ impl Shared {
                 cloud.renew(now, &id).map(Value::from).ok_or_else(|| format!("{id} is none of Let's Encrypt"))
             }
             Command::RemoveBalancer { id } => found(cloud.balancers.remove(now, id.as_str()).is_some()),
+            Command::RemoveFirewall { id } => found(cloud.firewalls.remove(now, id.as_str()).is_some()),
             Command::Errored { id, errored } => found(cloud.set_errored(now, &id, errored)),
             Command::Region { region } => {
                 cloud.regions.retain(|own| own.slug != region.slug);

@@ -133,6 +133,13 @@ impl Planned {
         Ok(())
     }
 
+    /// Waits until it strikes a request that nobody has waited for. Never ends when there is none.
+    pub async fn again(&mut self) {
+        if self.reached.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// How many requests it has struck.
     #[must_use]
     pub fn struck(&self) -> usize {

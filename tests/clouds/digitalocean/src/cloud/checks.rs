@@ -63,8 +63,8 @@ impl Cloud {
             if is_network && !(is_plain(&rule.entry_protocol) && is_plain(&rule.target_protocol)) {
                 return refused("a network load balancer only forwards tcp and udp");
             }
-            if !is_network && (rule.entry_protocol == "udp" || rule.target_protocol == "udp") {
-                return refused("only a network load balancer forwards udp");
+            if (rule.entry_protocol == "udp") != (rule.target_protocol == "udp") {
+                return refused("udp is forwarded to udp, and nothing else is");
             }
             self.check_tls(rule)?;
         }
