@@ -334,10 +334,14 @@ fn health_port(reader: &Reader<'_>, ports: &[Port]) -> Result<u16, String> {
             let mut same = ports.iter().filter(|port| port.port == number).peekable();
             if same.peek().is_none() {
                 let service = reader.service.full_name();
-                return Err(format!("specified health check port {number} does not exist on service {service}"));
+                return Err(format!(
+                    "specified health check port {number} does not exist on service {service}; annotation {name} names one of its ports"
+                ));
             }
             same.find(|port| !port.udp)
-                .ok_or_else(|| format!("health check port: {number}, cannot be of protocol type UDP"))?
+                .ok_or_else(|| {
+                    format!("health check port: {number}, cannot be of protocol type UDP; annotation {name} names a TCP port")
+                })?
         }
     };
     found.node_port.ok_or_else(|| {
