@@ -1,0 +1,198 @@
+//! Every annotation with values that it cannot have: the message says what is allowed, and the cloud hears nothing of it.
+
+use std::collections::BTreeSet;
+
+use ccm_cloud::{Reaction, Severity};
+use ccm_sim_digitalocean::{Certificate, CertificateKind, Droplet};
+
+use crate::rig::Rig;
+use crate::wish::{Call, ID, Wish, annotation, tls};
+
+/// What is wrong, and what the message has besides the name and the value.
+struct Wrong {
+    name: &'static str,
+    values: &'static [&'static str],
+    /// Other annotations that make it matter.
+    with: &'static [(&'static str, &'static str)],
+    says: &'static [&'static str],
+}
+
+const fn wrong(name: &'static str, values: &'static [&'static str], says: &'static [&'static str]) -> Wrong {
+    Wrong { name, values, with: &[], says }
+}
+
+const FLAG: &[&str] = &["yes", "42", "", "TrUe"];
+const NUMBER: &[&str] = &["many", "1.5", "-1", "0x10", "99999999999999999999"];
+const PORTS: &[&str] = &["http", "443;8443", "443,", "0", "70000", "-1"];
+const RULES: &[&str] = &["192.0.2.1", "ip:192.0.2", "cidr:192.0.2.1", "cidr:10.0.0.0/33", "ip:1.2.3.4,net:5.6.7.8"];
+const TRUE: &[&str] = &["allowed are \"true\", \"false\""];
+
+/// Values that stop everything.
+const FATAL: &[Wrong] = &[
+    wrong("name", &["-web", "web-", "a b", "web/1", "ä"], &["at most 255 letters"]),
+    wrong("type", &["GLOBAL", "regional", "NLB"], &["allowed are REGIONAL, REGIONAL_NETWORK"]),
+    wrong("network", &["PUBLIC", "internal"], &["allowed are EXTERNAL, INTERNAL"]),
+    wrong("network-stack", &["IPV6", "dualstack"], &["allowed are IPV4, DUALSTACK"]),
+    Wrong { with: &[("network", "INTERNAL")], ..wrong("network-stack", &["DUALSTACK"], &["allowed is IPV4"]) },
+    wrong("protocol", &["udp", "http3", "HTTP", "tls"], &["allowed are tcp, http, https, http2"]),
+    wrong("http-ports", PORTS, &["numbers of Service ports joined by commas"]),
+    wrong("tls-ports", PORTS, &["numbers of Service ports joined by commas"]),
+    wrong("http2-ports", PORTS, &["numbers of Service ports joined by commas"]),
+    Wrong { with: &[("tls-ports", "80,443")], ..wrong("http-ports", &["80"], &["cannot be shared but found: 80"]) },
+    wrong("http3-port", &["quic", "0", "70000", "443,8443"], &["allowed are whole numbers from 1 to 65535"]),
+    wrong("http3-port", &["444"], &["is no port of the Service"]),
+    wrong("tls-passthrough", FLAG, TRUE),
+    wrong("tls-passthrough", &["true"], &["either certificate id should be set or tls pass through"]),
+    wrong("redirect-http-to-https", FLAG, TRUE),
+    wrong("disable-lets-encrypt-dns-records", FLAG, TRUE),
+    wrong("healthcheck-port", &["80,443"], &["only supports a single port, but found multiple"]),
+    wrong("healthcheck-port", &["http", "", "-1"], &["allowed is the number of a Service port"]),
+    wrong("healthcheck-port", &["81"], &["does not exist on service default/tls"]),
+    wrong("healthcheck-port", &["5353"], &["cannot be of protocol type UDP"]),
+    wrong("healthcheck-protocol", &["udp", "HTTP", "http2"], &["allowed are tcp, http, https"]),
+    wrong("healthcheck-check-interval-seconds", NUMBER, &["allowed are whole numbers from 1"]),
+    wrong("healthcheck-response-timeout-seconds", NUMBER, &["allowed are whole numbers from 1"]),
+    wrong("healthcheck-unhealthy-threshold", NUMBER, &["allowed are whole numbers from 1"]),
+    wrong("healthcheck-healthy-threshold", NUMBER, &["allowed are whole numbers from 1"]),
+    wrong("size-slug", &["lb-huge", "LB-SMALL"], &["allowed are lb-small, lb-medium, lb-large"]),
+    wrong("size-unit", &["big", "-1", "101", "1.5"], &["allowed are whole numbers from 0 to 100"]),
+    wrong("size-slug", &["lb-small"], &["only one of LB size slug and size unit can be provided"]),
+    wrong("sticky-sessions-type", &["cookie", "source_ip"], &["allowed are cookies, none"]),
+    wrong("sticky-sessions-cookie-name", &["", "  "], &["sticky session cookie name not specified, but required"]),
+    wrong("sticky-sessions-cookie-ttl", &["", " "], &["sticky session cookie ttl not specified, but required"]),
+    wrong("sticky-sessions-cookie-ttl", &["0", "long", "-5", "1m"], &["allowed are whole numbers from 1"]),
+    wrong("enable-proxy-protocol", FLAG, TRUE),
+    wrong("enable-backend-keepalive", FLAG, TRUE),
+    wrong("http-idle-timeout-seconds", &["29", "601", "-1", "forever"], &["allowed are whole numbers from 30 to 600"]),
+    wrong("deny-rules", RULES, &["\"ip:ADDRESS\" and \"cidr:NETWORK\" joined by commas"]),
+    wrong("allow-rules", RULES, &["\"ip:ADDRESS\" and \"cidr:NETWORK\" joined by commas"]),
+];
+
+/// Annotations that take any text, or whose mistakes only the cloud can see; each with the reason.
+const ANY: &[(&str, &str)] = &[
+    ("ip", "whether an address is unassigned and of the account knows the cloud"),
+    ("subnet-uuid", "which subnets there are knows the cloud"),
+    ("hostname", "stands in the status as it is"),
+    ("certificate-id", "which certificates there are knows the cloud"),
+    ("certificate-name", "likewise"),
+    ("override-health-check", "its presence counts"),
+    ("healthcheck-path", "any text is a path"),
+    ("algorithm", "has no effect; an Event says so"),
+];
+
+async fn rig() -> Rig {
+    let rig = Rig::start(&[]).await;
+    for id in 1..=5 {
+        rig.cloud.put_droplet(Droplet::new(id, &format!("node-{id}")));
+    }
+    rig.cloud.put_certificate(Certificate::new("web", CertificateKind::LetsEncrypt, "www.example.com"));
+    rig
+}
+
+/// The Service of all features, with this instead.
+fn wish_with(wrong: &Wrong, value: &str) -> Wish {
+    let mut wish = tls();
+    for (name, value) in wrong.with {
+        wish.set(name, value);
+    }
+    wish.set(wrong.name, value);
+    wish
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_told_and_the_cloud_hears_nothing() {
+    let rig = rig().await;
+    let mut existing = tls();
+    existing.until_done(&rig, Call::Ensure, None).await;
+    let before = rig.cloud.balancers();
+    rig.cloud.reset_counters();
+    for wrong in FATAL {
+        for value in wrong.values {
+            let new = wish_with(wrong, value);
+            let mut old = new.clone();
+            old.service.annotations.insert(ID.to_owned(), existing.id().unwrap().to_owned());
+            old.service.ingress.clone_from(&existing.service.ingress);
+            for (mut wish, call) in [(new, Call::Ensure), (old.clone(), Call::Ensure), (old, Call::UpdateBackends)] {
+                let about = format!("{call:?} {}={value:?} known={}", wrong.name, wish.id().is_some());
+                let written = wish.service.annotations.clone();
+                let failure = wish.call(&rig, call).await.failure.unwrap_or_else(|| panic!("{about} was taken"));
+                assert_eq!(failure.reaction, Reaction::Invalid, "{about}: {failure}");
+                let shown = value.trim().is_empty() || wrong.says.iter().any(|says| !says.contains("allowed are"));
+                let name = annotation(wrong.name);
+                assert!(failure.message.contains(&name), "{about} does not name it: {failure}");
+                assert!(
+                    shown || failure.message.contains(&format!("{value:?}")),
+                    "{about} does not show it: {failure}"
+                );
+                for says in wrong.says {
+                    assert!(failure.message.contains(says), "{about} does not say {says:?}: {failure}");
+                }
+                assert!(failure.field.is_some_and(|field| field.starts_with("metadata.annotations[")), "{about}");
+                assert_eq!(wish.service.annotations, written, "{about}");
+                assert_eq!(rig.requests(), 0, "{about}: {:?}", rig.cloud.exchanges());
+            }
+        }
+    }
+    assert_eq!(rig.cloud.balancers(), before);
+    rig.cloud.check().unwrap();
+}
+
+/// Who cannot say whether it is theirs gets nothing done, not even a deletion.
+#[tokio::test]
+async fn a_load_balancer_that_may_be_disowned_is_left_alone() {
+    let rig = rig().await;
+    let mut wish = tls();
+    wish.until_done(&rig, Call::Ensure, None).await;
+    let (before, known) = (rig.cloud.balancers(), wish.service.annotations.clone());
+    rig.cloud.reset_counters();
+    for value in FLAG {
+        wish.service.annotations.insert("service.kubernetes.io/do-loadbalancer-disown".to_owned(), (*value).to_owned());
+        for call in [Call::Ensure, Call::UpdateBackends, Call::Delete] {
+            let failure = wish.call(&rig, call).await.failure.unwrap();
+            let message = &failure.message;
+            assert_eq!(failure.reaction, Reaction::Invalid, "{call:?} {value:?}: {message}");
+            for says in ["failed to get disown LB configuration setting", &format!("{value:?}"), TRUE[0]] {
+                assert!(message.contains(says), "{call:?} {value:?}: {message}");
+            }
+        }
+    }
+    assert_eq!(rig.requests(), 0);
+    wish.service.annotations = known;
+    assert_eq!(rig.cloud.balancers(), before);
+}
+
+/// What looks like one of ours and is none, and what has no effect, stops nothing, and people are told.
+#[tokio::test]
+async fn what_has_no_effect_is_told_in_an_event() {
+    let rig = rig().await;
+    let mut wish = tls();
+    wish.set("https-ports", "443");
+    wish.set("algorithm", "random");
+    wish.until_done(&rig, Call::Ensure, None).await;
+    let events = rig.events.take();
+    for says in [
+        format!("annotation {} is unknown", annotation("https-ports")),
+        format!("annotation {} has the value \"random\", and round_robin is taken", annotation("algorithm")),
+    ] {
+        let told = |(severity, _, message): &(Severity, String, String)| {
+            *severity == Severity::Warning && message.contains(&says)
+        };
+        assert!(events.iter().any(told), "{says}: {events:#?}");
+    }
+    assert_eq!(rig.cloud.balancers()[0].spec.algorithm, "round_robin");
+    rig.cloud.check().unwrap();
+}
+
+/// A new annotation has to be in one of the tables.
+#[tokio::test]
+async fn every_annotation_is_in_a_table() {
+    let rig = rig().await;
+    let in_tables: BTreeSet<String> =
+        FATAL.iter().map(|wrong| wrong.name).chain(ANY.iter().map(|any| any.0)).map(annotation).collect();
+    let prefix = annotation("");
+    let descriptor = rig.provider.descriptor();
+    let declared = descriptor.annotations.iter().map(|declared| declared.name.clone());
+    let declared: BTreeSet<String> =
+        declared.filter(|name| name.starts_with(&prefix) && !name.ends_with('*')).collect();
+    assert_eq!(in_tables, declared);
+}

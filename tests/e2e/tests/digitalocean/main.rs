@@ -1,0 +1,10 @@
+//! The provider of DigitalOcean as it runs, in the sandbox and behind the door of the host, against a cloud that fails; without
+//! Kubernetes. What is tested here is what only all of them together can get wrong.
+
+mod annotations;
+mod cluster;
+mod faults;
+mod find;
+mod life;
+mod rig;
+mod wish;

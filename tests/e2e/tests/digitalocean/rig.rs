@@ -1,0 +1,122 @@
+//! The component with all that the host puts around it, in front of a cloud in this process.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Alone, Descriptor, EventSink, Severity, Source, Subject};
+use ccm_egress::Door;
+use ccm_egress::cache::Cache;
+use ccm_egress::config_file::Environment;
+use ccm_egress::credentials::{CredentialSource, Credentials};
+use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
+use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_egress::retry::RetrySettings;
+use ccm_egress::secret::Secret;
+use ccm_egress::settings::Settings;
+use ccm_sandbox::{Limits, Provider, Sandbox};
+use ccm_sim_digitalocean::{DigitalOcean, Planned, Quota, TOKEN};
+use parking_lot::Mutex;
+use tokio::time;
+
+/// Longer than the host waits for an answer.
+const NO_ANSWER: Duration = Duration::from_secs(31);
+
+/// Events that the provider wrote: severity, reason and message.
+#[derive(Default)]
+pub(crate) struct Events(Mutex<Vec<(Severity, String, String)>>);
+
+impl EventSink for Events {
+    fn emit(&self, _: Subject, severity: Severity, reason: String, message: String) {
+        self.0.lock().push((severity, reason, message));
+    }
+}
+
+impl Events {
+    pub(crate) fn take(&self) -> Vec<(Severity, String, String)> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) provider: Provider,
+    pub(crate) cloud: DigitalOcean,
+    pub(crate) events: Arc<Events>,
+}
+
+impl Rig {
+    /// With values for settings of the provider.
+    pub(crate) async fn start(given: &[(&str, &str)]) -> Self {
+        let settings = ccm_sim_digitalocean::Settings {
+            quota: Quota { per_hour: 1_000_000, per_minute: 1_000_000 },
+            ..ccm_sim_digitalocean::Settings::default()
+        };
+        let cloud = DigitalOcean::start(settings).await.unwrap();
+        let path = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
+        let bytes =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; run `./just test`", path.display()));
+        let component = Sandbox::try_new().unwrap().load(bytes, Limits::default(), true).await.unwrap();
+        let mut settings = Settings::default();
+        let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let nothing = (BTreeMap::new(), Environment::default());
+        settings.set_values(component.descriptor(), &given, &nothing.0, &nothing.1).unwrap();
+        let network = network(component.descriptor(), &cloud.url());
+        let cache = Cache::new(Cache::DEFAULT_BYTES);
+        let door = Door { settings, cache, network: Some(network), ..Door::closed() };
+        let events = Arc::new(Events::default());
+        let provider = component.into_provider(door, Some(Arc::clone(&events) as _), None);
+        Self { provider, cloud, events }
+    }
+
+    /// A call in which requests may get no answer, without the time that it takes to find out.
+    pub(crate) async fn impatient<T>(&self, planned: Option<&mut Planned>, call: impl Future<Output = T>) -> T {
+        let Some(planned) = planned else { return call.await };
+        let mut call = pin!(call);
+        loop {
+            tokio::select! {
+                ended = &mut call => return ended,
+                () = planned.again() => skip(NO_ANSWER).await,
+            }
+        }
+    }
+
+    /// Requests so far.
+    pub(crate) fn requests(&self) -> usize {
+        let counters = self.cloud.counters();
+        counters.reads + counters.writes + counters.outside
+    }
+}
+
+/// The clocks of the host and of the cloud jump ahead.
+pub(crate) async fn skip(by: Duration) {
+    time::pause();
+    time::advance(by).await;
+    time::resume();
+}
+
+fn network(descriptor: &Descriptor, url: &str) -> Network {
+    let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+    operator.addresses.loopback = true;
+    operator.base_urls.insert("api".to_owned(), url.to_owned());
+    let mut settings = NetworkSettings::default();
+    // Nothing waits for real: these are the only waits inside of a call.
+    let soon = Duration::from_millis(1);
+    settings.retry = RetrySettings { min_delay: soon, max_delay: soon, ..RetrySettings::default() };
+    settings.budget.max_pause = soon;
+    (settings.budget.breaker_pause_min, settings.budget.breaker_pause_max) = (soon, soon);
+    (settings.budget.per_second, settings.budget.burst) = (f64::INFINITY, NonZeroU32::MAX);
+    let nowhere = |_: &Source| None;
+    let endpoints =
+        Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();
+    let token = Secret::new(TOKEN.as_bytes().to_vec());
+    let token = CredentialSource::Environment { variable: "DO_ACCESS_TOKEN".to_owned(), value: token };
+    let given = BTreeMap::from([("access-token".to_owned(), token)]);
+    let least = settings.limits.min_credential_bytes;
+    let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
+    drop(credentials.problems(descriptor)); // reads it, as the host does at start
+    let (provider, leadership) = (descriptor.name.clone(), Arc::new(Alone));
+    let parts = NetworkParts { provider, endpoints, credentials, settings, leadership, observer: None };
+    Network::new(parts, descriptor)
+}
