@@ -1,6 +1,8 @@
-//! What the sandbox costs: a fresh instance for every call, compiling, and whether memory comes back.
+//! What the sandbox costs: a fresh instance for every call, compiling, a load balancer of a large cluster, and whether memory comes back.
 //!
 //! Run it on an idle machine: `./just bench sandbox`.
+
+mod backends;
 
 use std::process::ExitCode;
 
@@ -54,6 +56,8 @@ async fn bench() -> Result<()> {
         report.figure(format!("find_{name}_p99"), times.percentile(99), "µs", None);
         report.figure(format!("find_{name}_mean"), times.mean(), "µs", None);
     }
+
+    backends::bench(&sandbox, &mut report).await?;
 
     let before = rss()?;
     let start = Instant::now();
