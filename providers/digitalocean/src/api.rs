@@ -70,6 +70,8 @@ fn exceptions(answer: &Answer) -> Option<Failure> {
         422 if is_name_taken(answer) => failure(Reaction::Conflict),
         // A droplet that is just being destroyed; the next list of Nodes is without it.
         422 if answer.says("droplet") => failure(Reaction::Retry),
+        // Cut off, or not the API's: the words that would tell these apart are missing.
+        400 | 403 | 422 if answer.parse::<Refused>().is_err() => failure(Reaction::Retry),
         _ => None,
     }
 }

@@ -22,6 +22,17 @@ fn statuses_that_mean_something_else_here_have_their_reaction() {
 }
 
 #[test]
+fn a_refusal_whose_words_cannot_be_read_is_tried_again() {
+    for status in [400, 403, 422] {
+        for body in [r#"{"id": "forbidden", "mess"#, "<html>blocked</html>", ""] {
+            let _cloud = FakeCloud::new().on("api GET /v2/x", Reply::json(status, body));
+            let failure = CLOUD.get("/v2/x").send().and_then(Answer::done).expect_err("it is refused");
+            assert_eq!(failure.reaction, Reaction::Retry, "{status} {body}");
+        }
+    }
+}
+
+#[test]
 fn the_words_of_a_refused_tag_are_found_too() {
     let body = r#"{"error": "tag name is invalid", "messages": null, "root_causes": []}"#;
     let _cloud = FakeCloud::new().on("api POST /v2/tags", Reply::json(400, body));

@@ -1,6 +1,13 @@
 //! The provider of DigitalOcean as it runs, in the sandbox and behind the door of the host, against a cloud that fails; without
 //! Kubernetes. What is tested here is what only all of them together can get wrong.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy.toml allows them in test functions, but not in their helpers"
+)]
+
 mod annotations;
 mod cluster;
 mod faults;

