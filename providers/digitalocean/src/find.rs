@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ccm_sdk::instances::{Finding, Instance, Need, State};
+use ccm_sdk::send_all;
 use ccm_sdk::types::{Address, AddressType, Failure, Node};
-use ccm_sdk::{Answer, send_all};
 
 use crate::api::droplets::{self, Droplet};
 use crate::provider_id;
@@ -205,14 +205,20 @@ fn by_id(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
     let mut requests: Vec<_> = open.iter().map(|(id, _)| droplets::get(*id)).collect();
     requests.push(droplets::look());
     let mut replies = send_all(requests);
-    let sees = replies.pop().map_or(Ok(()), |look| look.and_then(Answer::done));
-    for ((id, answer), reply) in open.into_iter().zip(replies) {
-        *answer = Some(match (answered(id, reply.and_then(droplets::one)), &sees) {
+    let look = replies.pop().map_or(Ok(true), |look| look.and_then(droplets::any));
+    let answers: Vec<_> =
+        open.iter().zip(replies).map(|((id, _), reply)| answered(*id, reply.and_then(droplets::one))).collect();
+    // Another account's token sees none of ours, and perhaps none at all.
+    let sees = match look {
+        Ok(false) if !answers.iter().any(|answer| matches!(answer, Answered::Found(_))) => {
+            Err(Failure::retry("the account has no droplet at all"))
+        }
+        look => look.map(drop),
+    };
+    for ((_, answer), answered) in open.into_iter().zip(answers) {
+        *answer = Some(match (answered, &sees) {
             (Answered::Absent, Err(failure)) => Answered::Unknown(Failure {
-                message: format!(
-                    "the token sees no droplets any more, so a missing one proves nothing: {}",
-                    failure.message
-                ),
+                message: format!("the token sees no droplets, so a missing one proves nothing: {}", failure.message),
                 ..failure.clone()
             }),
             (answered, _) => answered,

@@ -157,8 +157,11 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
     // Until the load balancer is known, nobody has to check.
     if let Some(balancer) = balancer {
         let (_, port, _, _) = asked.health.target.parts();
-        let only = Peers { load_balancer_uids: vec![balancer.id.clone()], ..Peers::default() };
-        open.push(("tcp", port.to_string(), only));
+        // One that could not be read is 0, which a firewall takes for all ports.
+        if port > 0 {
+            let only = Peers { load_balancer_uids: vec![balancer.id.clone()], ..Peers::default() };
+            open.push(("tcp", port.to_string(), only));
+        }
     }
     Ok(open)
 }

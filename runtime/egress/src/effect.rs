@@ -44,17 +44,17 @@ impl<'de> Visitor<'de> for &DryRun {
         f.write_str("an object")
     }
 
-    /// Clouds do not agree which of two equal members counts.
+    /// Clouds do not agree which of two equal members counts, nor whether they are equal when only their case differs.
     fn visit_map<A: MapAccess<'de>>(self, mut body: A) -> Result<bool, A::Error> {
         let mut seen = vec![];
         while let Some(name) = body.next_key::<String>()? {
-            if name == self.0 {
-                seen.push(body.next_value::<serde_json::Value>()?);
+            if name.eq_ignore_ascii_case(&self.0) {
+                seen.push((name == self.0, body.next_value::<serde_json::Value>()?));
             } else {
                 body.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(seen == [serde_json::Value::Bool(true)])
+        Ok(seen == [(true, serde_json::Value::Bool(true))])
     }
 }
 

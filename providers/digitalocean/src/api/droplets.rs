@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{CLOUD, PER_PAGE, list, or_default, paging};
@@ -126,4 +127,13 @@ pub(crate) fn named(name: &str, share: Duration) -> Result<Vec<Droplet>, Failure
 /// The harmless read that says whether the token still sees the account's droplets.
 pub(crate) fn look() -> Request {
     CLOUD.get(DROPLETS).query("page", 1).query("per_page", 1)
+}
+
+/// The answer to [`look`]: whether there is one, GPU droplets apart.
+pub(crate) fn any(answer: Answer) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Page {
+        droplets: Vec<IgnoredAny>,
+    }
+    answer.json::<Page>().map(|page| !page.droplets.is_empty())
 }

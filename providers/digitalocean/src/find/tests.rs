@@ -84,7 +84,7 @@ fn with_v6(droplet: &str) -> String {
 fn do_006_007_008_269_existence_is_what_a_question_by_id_says() {
     let _cloud = FakeCloud::new().on(ONE, one(&droplet(123, "n")));
     assert_eq!(found(ask(with_id(), Need::Existence)).state, State::Running);
-    let cloud = FakeCloud::new().always(ONE, not_found()).on(LOOK, list(&[]));
+    let cloud = FakeCloud::new().always(ONE, not_found()).on(LOOK, list(&[droplet(1, "other")]));
     assert_eq!(ask(with_id(), Need::Existence), Finding::Absent);
     let shares: Vec<u32> = cloud.requests().iter().map(|request| request.share_ms).collect();
     assert_eq!(shares, [30_000, 0, 0], "an answer of another call is no proof");
@@ -101,7 +101,7 @@ fn do_006_007_008_269_existence_is_what_a_question_by_id_says() {
         (Reply::lost(TransportReason::Timeout, true), Reaction::Retry, None),
     ] {
         for need in [Need::Existence, Need::Metadata, Need::Proof] {
-            let _cloud = FakeCloud::new().on(ONE, reply.clone()).always(LOOK, list(&[]));
+            let _cloud = FakeCloud::new().on(ONE, reply.clone()).always(LOOK, list(&[droplet(1, "other")]));
             let failure = unknown(ask(with_id(), need));
             assert_eq!((failure.reaction, failure.retry_after_ms), (reaction, after), "{reply:?}");
             assert!(failure.message.starts_with("droplet 123 of node n: "), "{}", failure.message);
@@ -141,10 +141,11 @@ fn do_010_011_017_027_028_metadata_by_id() {
 
 #[test]
 fn do_012_013_metadata_of_what_is_gone_or_cannot_be_asked_is_no_metadata() {
-    let _cloud = FakeCloud::new().always(ONE, not_found()).on(LOOK, list(&[]));
+    let _cloud = FakeCloud::new().always(ONE, not_found()).on(LOOK, list(&[droplet(1, "other")]));
     assert_eq!(ask(with_id(), Need::Metadata), Finding::Absent);
     // The shared answer was old, or the next one comes from elsewhere.
-    let _cloud = FakeCloud::new().on(ONE, not_found()).on(ONE, one(&droplet(123, "n"))).on(LOOK, list(&[]));
+    let _cloud =
+        FakeCloud::new().on(ONE, not_found()).on(ONE, one(&droplet(123, "n"))).on(LOOK, list(&[droplet(1, "other")]));
     assert_eq!(found(ask(with_id(), Need::Metadata)).provider_id, "digitalocean://123");
     let _cloud = FakeCloud::new().on(ONE, Reply::status(500));
     let told = unknown(ask(with_id(), Need::Metadata)).message;
@@ -267,7 +268,7 @@ fn what_a_listing_does_not_show_is_asked_for_by_id_since_it_leaves_out_some() {
         .on(LIST_GPUS, list(&[droplet(4, "gpu")]))
         .on("api GET /v2/droplets/5", one(&droplet(5, "not-listed-yet")))
         .always("api GET /v2/droplets/6", not_found())
-        .on(LOOK, list(&[]));
+        .on(LOOK, list(&[droplet(1, "other")]));
     let findings = find(&nodes, Need::Existence).expect("findings");
     assert!(findings[..5].iter().all(|finding| matches!(finding, Finding::Found(_))), "{findings:?}");
     assert_eq!(findings[5], Finding::Absent);
@@ -310,10 +311,11 @@ fn most_that_a_listing_does_not_show_waits_so_that_a_short_one_does_not_cost_the
 
 #[test]
 fn a_proof_needs_a_token_that_still_sees_the_account() {
-    let cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, list(&[]));
+    let cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, list(&[droplet(1, "other")]));
     assert_eq!(ask(with_id(), Need::Proof), Finding::Absent);
     assert_eq!(cloud.batches(), [2], "one question, and no answer of another call");
-    for reply in [Reply::json(401, "{}"), Reply::status(500), Reply::lost(TransportReason::Connect, false)] {
+    let nothing = list(&[]);
+    for reply in [nothing, Reply::json(401, "{}"), Reply::status(500), Reply::lost(TransportReason::Connect, false)] {
         let _cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, reply);
         assert!(unknown(ask(with_id(), Need::Proof)).message.contains("proves nothing"));
     }

@@ -165,6 +165,14 @@ fn one_bad_service_does_not_close_the_ports_of_the_others() {
     assert_eq!((spec.inbound_rules.len(), failures), (2, vec![]));
 }
 
+/// `0` stands for all ports.
+#[test]
+fn a_check_whose_port_cannot_be_read_opens_no_port() {
+    let wrong = service(&[(names::OVERRIDE_HEALTH_CHECK, "true"), (names::HEALTH_PORT, "81"), (names::ID, "lb-1")]);
+    let (spec, _) = wanted(&config(), &settings(), &[wrong], &[lb(balancer("lb-1"))]);
+    assert_eq!(spec.inbound_rules.iter().map(|rule| rule.ports.as_str()).collect::<Vec<_>>(), ["80"]);
+}
+
 #[test]
 fn do_224_237_238_225_one_that_is_not_there_is_made() {
     for services in [vec![], vec![node_port(&[], 31_000)]] {

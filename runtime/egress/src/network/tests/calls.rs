@@ -328,6 +328,8 @@ async fn a_dry_run_is_a_read_in_a_call_that_judges_and_nowhere_else() {
         (Put, bytes(r#"{"judge_only":false}"#), [false, false]),
         (Put, bytes(r#"{"judge_only":true,"judge_only":false}"#), [false, false]),
         (Put, bytes(r#"{"judge_only":false,"judge_only":true}"#), [false, false]),
+        (Put, bytes(r#"{"judge_only":true,"Judge_Only":false}"#), [false, false]),
+        (Put, bytes(r#"{"Judge_Only":true}"#), [false, false]),
         (Put, bytes(r#"{"judge_only":"true"}"#), [false, false]),
         (Put, bytes(r#"{"more":{"judge_only":true}}"#), [false, false]),
         (Put, bytes(r#"[{"judge_only":true}]"#), [false, false]),
