@@ -4,7 +4,7 @@
 //! |---|---|
 //! | finalizer added | strategic merge patch: finalizers of others stay, whoever adds one at the same time |
 //! | annotations, addresses and condition | one strategic merge patch: other conditions stay |
-//! | everything taken away again | one JSON patch with a test on the finalizers that were seen: a finalizer that somebody adds at that moment is never lost |
+//! | everything taken away again | one JSON patch that takes ours alone out of the finalizers, with a test on its place: one that somebody adds at that moment is never lost |
 //!
 //! All go to the subresource `status`, as upstream's, and name the UID: a Service of the same name that was created
 //! meanwhile keeps what it has.
@@ -172,7 +172,11 @@ impl ServiceWriter {
                 Err(error) => error,
             };
             // A test that does not hold is refused as unprocessable.
-            let Some(delay) = delays.next().filter(|_| is_stale(&error)) else { return Err(error) };
+            if !is_stale(&error) {
+                return Err(error);
+            }
+            // Whoever writes all the time is no reason to wait for long.
+            let Some(delay) = delays.next() else { return Err(ApiError::Conflict) };
             tokio::time::sleep(delay).await;
             live = self.live(service).await?;
             if live.is_none() {
@@ -234,8 +238,9 @@ fn removal(service: &Service, is_ours: impl Fn(&str) -> bool) -> Option<Vec<Valu
     let mut operations = Vec::new();
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
     if let Some(place) = finalizers.iter().position(|finalizer| finalizer == FINALIZER) {
-        operations.push(json!({ "op": "test", "path": "/metadata/finalizers", "value": finalizers }));
-        operations.push(json!({ "op": "remove", "path": format!("/metadata/finalizers/{place}") }));
+        let path = format!("/metadata/finalizers/{place}");
+        operations.push(json!({ "op": "test", "path": path, "value": FINALIZER }));
+        operations.push(json!({ "op": "remove", "path": path }));
     }
     for name in metadata.annotations.iter().flatten().map(|(name, _)| name).filter(|name| is_ours(name)) {
         let name = name.replace('~', "~0").replace('/', "~1");

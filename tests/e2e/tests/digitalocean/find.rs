@@ -115,7 +115,7 @@ async fn absent_is_said_of_what_the_cloud_said_it_of_whatever_fails() {
 async fn an_account_without_any_droplet_proves_nothing() {
     let rig = Rig::start(&[]).await;
     for need in [Need::Metadata, Need::Existence, Need::Proof] {
-        assert_eq!(find(&rig, &[GONE], need, None).await, [None], "{need:?}");
+        assert_eq!(find(&rig, &[GONE], need, None).await, [None; 3], "{need:?}");
     }
 }
 

@@ -120,6 +120,12 @@ async fn conflicts_on_every_write_put_it_off_and_break_nothing() {
     bench.delete("web");
     // More than the attempts of one run.
     bench.api.refuse(STATUS, 422, 7);
+    let verdict = bench.sync("web").await;
+    let soon = bench.syncer.settings.slow_retry / 2;
+    assert!(
+        matches!(verdict, Verdict::After(delay) if delay < soon),
+        "as what the API server finds wrong: {verdict:?}"
+    );
     until_done(&mut bench).await;
     assert_eq!((bench.cloud.balancers().len(), bench.api.service("web")), (0, None));
 }
