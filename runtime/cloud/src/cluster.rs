@@ -1,7 +1,9 @@
 //! Work on the cluster as a whole: the contract's `cluster`.
 
+use std::sync::Arc;
+
 use crate::load_balancer::Answer;
-use crate::{Failure, Node, Service};
+use crate::{Descriptor, Failure, Node, Service};
 
 /// What a failure is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,9 @@ pub enum ClusterSubject {
 
 /// Keeps what the cluster needs as a whole: firewalls for node ports, tags.
 pub trait Cluster: Send + Sync + 'static {
+    /// Who the provider of the moment is.
+    fn descriptor(&self) -> Arc<Descriptor>;
+
     /// Brings the cloud to what the cluster needs. One bad object does not stop the rest: its failure is in the list.
     ///
     /// # Cancel safety

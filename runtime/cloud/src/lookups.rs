@@ -7,8 +7,8 @@ use crate::{Batcher, Failure, Instance, Need, Node, Reaction};
 
 /// A provider among others.
 pub struct Member {
-    /// Schemes of provider IDs that it takes care of, without `://`.
-    pub schemes: Vec<String>,
+    /// Whether it takes care of provider IDs of this scheme, which is given without `://`.
+    pub claims: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The way to it.
     pub batcher: Batcher,
 }
@@ -40,8 +40,7 @@ impl Lookups {
     #[must_use]
     pub fn takes_care_of(&self, provider_id: &str) -> bool {
         let scheme = provider_id.split_once("://").map(|(scheme, _)| scheme);
-        let claims = |member: &Member| member.schemes.iter().any(|own| Some(own.as_str()) == scheme);
-        self.members.iter().any(claims)
+        scheme.is_some_and(|scheme| self.members.iter().any(|member| (member.claims)(scheme)))
     }
 
     /// The instance behind one node; none when every provider that was asked says that it does not exist.
@@ -54,7 +53,7 @@ impl Lookups {
             return only.batcher.find(node, need).await;
         }
         if node.provider_id.is_some() {
-            let own = |member: &&Member| member.schemes.iter().any(|scheme| Some(scheme.as_str()) == node.scheme());
+            let own = |member: &&Member| node.scheme().is_some_and(|scheme| (member.claims)(scheme));
             let Some(member) = self.members.iter().find(own) else {
                 return Err(foreign("no configured provider takes care of this provider ID"));
             };
@@ -114,7 +113,8 @@ mod tests {
         let member = |name: &&'static str| {
             let (batcher, running) = Batcher::new(Arc::new(Cloud(name)), BatchSettings::default());
             work.spawn(running);
-            Member { schemes: vec![(*name).into()], batcher }
+            let name = *name;
+            Member { claims: Box::new(move |scheme| scheme == name), batcher }
         };
         let lookups = Lookups::new(clouds.iter().map(member).collect());
         let node = Node { name: name.into(), provider_id: provider_id.map(Into::into), ..Node::default() };
@@ -152,7 +152,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_provider_takes_care_of_the_schemes_that_it_declared() {
         let (batcher, _work) = Batcher::new(Arc::new(Cloud("red")), BatchSettings::default());
-        let lookups = Lookups::new(vec![Member { schemes: vec!["red".into(), "crimson".into()], batcher }]);
+        let claims = Box::new(|scheme: &str| ["red", "crimson"].contains(&scheme));
+        let lookups = Lookups::new(vec![Member { claims, batcher }]);
         let cases = [
             ("red://1", true),
             ("crimson:///zone/1", true),

@@ -39,6 +39,7 @@ pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, Pr
 pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
+pub use service::predicates::balanced_service;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
 pub use store::{FirstList, Reflector, ReflectorHandle, Trim, causes};
 pub use write_gate::{ApiError, WriteGate, WriteGateSettings};

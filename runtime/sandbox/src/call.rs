@@ -18,6 +18,7 @@ use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
 use crate::limits::MemoryMeter;
 use crate::probe::Probe;
+use crate::tally::Tally;
 use crate::{CallError, Limits, TICK};
 
 /// What a guest has left of its time when its last request was not answered.
@@ -146,6 +147,7 @@ pub(crate) struct CallSettings {
     /// As many as [`Pool::calls`](crate::Pool::calls), for all providers together.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) probe: Probe,
+    pub(crate) tally: Arc<Tally>,
 }
 
 type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
@@ -181,6 +183,7 @@ pub(crate) async fn call<R: Send>(
         },
     };
     settings.probe.look(function, &mut store);
+    settings.tally.ended(function, result.as_ref().err());
     if let Some(observer) = &settings.observer {
         let state = store.data();
         let outcome = result.as_ref().map_or_else(CallError::as_str, |_| "ok");

@@ -1,8 +1,9 @@
 //! The contract's `cluster`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use ccm_cloud::{Answer, Cluster, ClusterSubject, Failure, Node, Service};
+use ccm_cloud::{Answer, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
 use ccm_egress::budget::Class;
 use ccm_egress::log::line;
 
@@ -38,6 +39,10 @@ impl Objects {
 }
 
 impl Cluster for Provider {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        Arc::clone(&self.descriptor)
+    }
+
     fn reconcile(
         &self,
         nodes: Vec<Node>,

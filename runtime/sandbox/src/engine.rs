@@ -1,7 +1,7 @@
 //! The engine, its ticker, and the way from bytes to a [`Component`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use wasmtime::component::{HasSelf, Linker};
@@ -102,16 +102,18 @@ impl Sandbox {
             // Kept here: who gives up waiting does not stop the compiler.
             let _turn = turn;
             let outline = Outline::read(&bytes, &limits, wasi)?;
+            let start = Instant::now();
             let compiled = wasmtime::component::Component::new(&sandbox.engine, &bytes).map_err(LoadError::Compile)?;
             let linker = if outline.needs_wasi() { &sandbox.with_wasi } else { &sandbox.plain };
             let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
             let linked = Linked::try_new(pre, &outline.exports, sandbox.places, sandbox.probe)?;
-            Ok((outline, linked))
+            Ok((outline, linked, start.elapsed()))
         };
         let compiled = tokio::task::spawn_blocking(work).await;
         // A panic of the compiler is the component's fault, and not the end of the host.
-        let (outline, linked) = compiled.map_err(|panic| LoadError::Compile(wasmtime::Error::new(panic)))??;
-        linked.described(outline, limits).await
+        let (outline, linked, compiling) =
+            compiled.map_err(|panic| LoadError::Compile(wasmtime::Error::new(panic)))??;
+        linked.described(outline, limits, compiling).await
     }
 }
 

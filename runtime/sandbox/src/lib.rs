@@ -30,6 +30,8 @@ mod outline;
 mod pool;
 mod probe;
 mod provider;
+mod slot;
+mod tally;
 mod wasi;
 
 pub use call::{CallEnd, CallObserver};
@@ -41,3 +43,4 @@ pub use pool::Pool;
 #[cfg(feature = "memory-probe")]
 pub use probe::MemoryProbe;
 pub use provider::{Component, Provider};
+pub use slot::{Phase, ProbationSettings, Slot};

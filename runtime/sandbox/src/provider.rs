@@ -23,6 +23,7 @@ pub struct Component {
     outline: Outline,
     descriptor: Descriptor,
     limits: Limits,
+    compiling: Duration,
     code: Code,
 }
 
@@ -51,6 +52,12 @@ impl Component {
         &self.descriptor
     }
 
+    /// How long the compiler took.
+    #[must_use]
+    pub const fn compiling(&self) -> Duration {
+        self.compiling
+    }
+
     /// The provider that this component is with these grants. `events` takes the Events that it emits, `observer` is told
     /// of its calls.
     #[must_use]
@@ -70,6 +77,7 @@ impl Component {
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
             places: Arc::clone(&self.code.places),
             probe: self.code.probe.clone(),
+            tally: Arc::default(),
         };
         Provider {
             configuration: settings.door.configuration(&self.descriptor),
@@ -151,7 +159,12 @@ impl Linked {
     }
 
     /// Asks for the description, with nothing granted.
-    pub(crate) async fn described(self, outline: Outline, limits: Limits) -> Result<Component, LoadError> {
+    pub(crate) async fn described(
+        self,
+        outline: Outline,
+        limits: Limits,
+        compiling: Duration,
+    ) -> Result<Component, LoadError> {
         let Self(code) = self;
         let door = Door::closed();
         let settings = CallSettings {
@@ -163,6 +176,7 @@ impl Linked {
             turns: Arc::new(Semaphore::new(1)),
             places: Arc::clone(&code.places),
             probe: code.probe.clone(),
+            tally: Arc::default(),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));
         let optional = Arc::clone(&code.optional);
@@ -190,7 +204,7 @@ impl Linked {
         let descriptor = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
         let descriptor = convert::descriptor(descriptor);
         check_descriptor(&descriptor)?;
-        Ok(Component { outline, descriptor, limits, code })
+        Ok(Component { outline, descriptor, limits, compiling, code })
     }
 }
 

@@ -3,6 +3,7 @@
 mod cluster;
 mod node_lifecycle;
 mod service;
+mod swap;
 mod webhook;
 
 use std::io::Write as _;
@@ -16,15 +17,21 @@ use ccm_sandbox::Pool;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::check::{self, CheckArgs};
 use crate::duration::{parse, parse_period};
-use crate::grants::GrantArgs;
+use crate::grants::{GrantArgs, once_each};
 use crate::leader::LeaderArgs;
+use crate::limits::LimitSettings;
 use crate::logging::LogFormat;
+use crate::providers::ProviderRecord;
 use crate::providers::Wasi;
+use crate::push::{self, PushArgs};
+use crate::trust::Trust;
 use crate::{inspect, providers, run};
 pub(crate) use cluster::ClusterArgs;
 pub(crate) use node_lifecycle::NodeLifecycleArgs;
 pub(crate) use service::ServiceArgs;
+pub(crate) use swap::SwapArgs;
 pub(crate) use webhook::WebhookArgs;
 
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
@@ -41,6 +48,10 @@ enum Command {
     Run(Box<RunArgs>),
     /// Show what a provider's component is, offers and asks for.
     Inspect(InspectArgs),
+    /// Ask whether `run` would take a component; exit code 1 and the reason when not.
+    Check(Box<CheckArgs>),
+    /// Put a component into a ConfigMap, when it is one that `run` would take.
+    Push(Box<PushArgs>),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
 }
@@ -107,6 +118,9 @@ pub(crate) struct RunArgs {
     pub(crate) cluster: ClusterArgs,
 
     #[command(flatten)]
+    pub(crate) swap: SwapArgs,
+
+    #[command(flatten)]
     pub(crate) webhook: WebhookArgs,
 
     #[command(flatten)]
@@ -150,9 +164,19 @@ pub(crate) struct ProviderArgs {
         conflicts_with_all = [
             "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
             "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
+            "provider_key", "provider_digest", "allow_provider_change",
         ]
     )]
     pub(crate) providers: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+}
+
+/// What belongs to one provider, beside its source.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct RecordArgs {
     /// The name that the component must give itself.
     #[arg(long, value_name = "NAME")]
     pub(crate) cloud_provider: Option<String>,
@@ -174,6 +198,41 @@ pub(crate) struct ProviderArgs {
 
     #[command(flatten)]
     pub(crate) grants: GrantArgs,
+
+    /// A public key (Ed25519, PEM): only components that it signed are taken, and those of --provider-digest. May be given
+    /// several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) provider_key: Vec<PathBuf>,
+    /// The digest (sha256:...) of an unpacked component that is taken; may be given several times.
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) provider_digest: Vec<String>,
+    /// Let a component with another name or other provider IDs take the place of the one that serves, or one without an
+    /// interface that objects depend on.
+    #[arg(long)]
+    pub(crate) allow_provider_change: bool,
+}
+
+impl RecordArgs {
+    /// The record of the provider from this source.
+    ///
+    /// # Errors
+    ///
+    /// A flag that takes each name once has one twice, or a limit cannot be.
+    pub(crate) fn record(&self, source: String) -> anyhow::Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            source,
+            name: self.cloud_provider.clone(),
+            cloud_config: self.cloud_config.clone(),
+            settings: once_each("--setting", &self.setting)?,
+            grants: self.grants.settings()?,
+            credentials: once_each("--credential", &self.grants.credential)?,
+            trust: Trust { keys: self.provider_key.clone(), digests: self.provider_digest.clone() },
+            allow_provider_change: self.allow_provider_change,
+            wasi: self.wasi.unwrap_or_default(),
+            load_balancer_classes: self.load_balancer_class.clone(),
+            limits: LimitSettings::from_pairs(&self.limit)?,
+        })
+    }
 }
 
 /// Flags of `inspect`.
@@ -249,6 +308,8 @@ pub(crate) fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(*args),
         Command::Inspect(args) => inspect::inspect(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Push(args) => push::push(&args),
         Command::ProvidersSchema => print_schema(),
     };
     match result {

@@ -33,7 +33,8 @@ const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 /// What all doors share.
 #[derive(Clone)]
 pub(crate) struct Walls {
-    pub(crate) client: Client,
+    /// None without a cluster: then no credential can come from a Secret.
+    pub(crate) client: Option<Client>,
     pub(crate) leadership: Arc<dyn Leadership>,
     pub(crate) exchanges: Arc<dyn ExchangeObserver>,
     pub(crate) nodes: Option<Arc<dyn NodeSelector>>,
@@ -92,7 +93,7 @@ pub(crate) async fn open(
     for Problem { field, message, .. } in endpoints.warnings() {
         tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
     }
-    let sources = context.credentials(&walls.client).await?;
+    let sources = context.credentials(walls.client.as_ref()).await?;
     let by_hand = |name: &str| config.credentials.contains_key(name);
     let admitted = kept.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
     let least = config.limits.network.limits.min_credential_bytes;
@@ -160,7 +161,7 @@ impl Context<'_> {
     }
 
     /// Where the values of credentials come from: the operator's word, else the first key or granted variable that has one.
-    async fn credentials(&self, client: &Client) -> Result<BTreeMap<String, CredentialSource>> {
+    async fn credentials(&self, client: Option<&Client>) -> Result<BTreeMap<String, CredentialSource>> {
         let known: Vec<&str> = self.descriptor.credentials.iter().map(|credential| credential.name.as_str()).collect();
         if let Some(name) = self.config.credentials.keys().find(|name| !known.contains(&name.as_str())) {
             let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
@@ -218,12 +219,15 @@ impl Context<'_> {
     }
 }
 
-async fn by_hand(place: &CredentialPlace, client: &Client) -> Result<CredentialSource> {
+async fn by_hand(place: &CredentialPlace, client: Option<&Client>) -> Result<CredentialSource> {
     Ok(match place {
         CredentialPlace::File(path) => CredentialSource::file(path.clone()),
         CredentialPlace::Environment(variable) => {
             CredentialSource::Environment { variable: variable.clone(), value: variable_value(variable)? }
         }
-        CredentialPlace::Secret { namespace, name, key } => secret::watched(client, namespace, name, key).await?,
+        CredentialPlace::Secret { namespace, name, key } => {
+            let client = client.context("a Secret is read only by `run`; give file:PATH or env:VARIABLE here")?;
+            secret::watched(client, namespace, name, key).await?
+        }
     })
 }

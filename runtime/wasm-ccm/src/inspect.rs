@@ -8,9 +8,10 @@ use ccm_sandbox::{CONTRACT, Outline, Pool, Sandbox};
 use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
+use crate::gate::{self, Rejected};
 use crate::limits::LimitSettings;
+use crate::output;
 use crate::providers::ProviderRecord;
-use crate::{load, output};
 
 /// What is shown.
 #[derive(Debug, Serialize)]
@@ -39,7 +40,13 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
     let config = record.check()?;
     let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (component, digest) = runtime.block_on(load::component(&sandbox, &config, None))?;
+    let (component, digest) = runtime
+        .block_on(async {
+            let packed = config.source.fetch(None, config.limits.source_bytes).await?;
+            let unpacked = gate::unpacked(&config, packed).await?;
+            Ok((gate::load(&sandbox, &config, &unpacked).await?, unpacked.digest))
+        })
+        .map_err(|rejected: Rejected| rejected.error.context(format!("provider {}", config.source)))?;
     let inspection = Inspection {
         file: config.source.to_string(),
         digest: &digest,

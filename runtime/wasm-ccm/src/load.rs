@@ -4,22 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use ccm_cloud::{EventSink, Problem};
-use ccm_sandbox::{CallObserver, Component, Provider, Sandbox};
+use anyhow::{Context as _, Result, bail};
+use ccm_cloud::{Capability, EventSink, Problem};
+use ccm_sandbox::{CallObserver, Provider, Sandbox, Slot};
 use kube::Client;
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use crate::api::backoff;
 use crate::door::{self, Walls};
+use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::kept::Kept;
-use crate::providers::{ProviderConfig, Wasi};
+use crate::provider_status::ProviderStatuses;
+use crate::providers::ProviderConfig;
 use crate::serve::Readiness;
-
-/// Longest wait between two tries.
-const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// What all providers of the process share.
 pub(crate) struct Surroundings {
@@ -29,124 +26,127 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Arc<dyn CallObserver>,
     pub(crate) walls: Walls,
     pub(crate) readiness: Readiness,
+    pub(crate) statuses: ProviderStatuses,
+    /// An object that needs an optional interface, if there is one.
+    pub(crate) depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
     /// What stays of a provider whatever becomes of its component, by source.
     pub(crate) kept: Mutex<BTreeMap<String, Arc<Kept>>>,
+    /// Those that serve, by source.
+    pub(crate) slots: Mutex<BTreeMap<String, Arc<Slot>>>,
 }
 
-/// Reads and compiles the component of a source.
-///
-/// # Errors
-///
-/// Names the source and the way out.
-pub(crate) async fn component(
-    sandbox: &Sandbox,
-    config: &ProviderConfig,
-    client: Option<&Client>,
-) -> Result<(Component, String)> {
-    let what = || format!("provider {}", config.source);
-    let limits = &config.limits;
-    let bytes =
-        config.source.read(client, limits.source_bytes, limits.sandbox.component_bytes).await.with_context(what)?;
-    let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
-    let component = sandbox.load(bytes, limits.sandbox, config.wasi == Wasi::DenyAll).await.with_context(what)?;
-    Ok((component, digest))
-}
-
-/// Name of what must be true of a provider before the process is ready.
-fn check(config: &ProviderConfig) -> String {
-    format!("provider {}", config.source)
+/// A provider that passed the gate.
+pub(crate) struct Taken {
+    pub(crate) provider: Arc<Provider>,
+    /// `sha256:…` of the unpacked component.
+    pub(crate) digest: String,
+    /// The unpacked component.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) signature: Option<Vec<u8>>,
+    /// How long the compiler took.
+    pub(crate) compiling: Duration,
+    /// All from the first byte on.
+    pub(crate) took: Duration,
 }
 
 /// Why there is no provider.
-enum Refusal {
+pub(crate) enum Refusal {
     /// A local file that nobody can read: that is for whoever starts the process.
     LocalFile(anyhow::Error),
-    /// The source, the component, or what it thinks of its configuration: that can be mended while the process waits.
-    Provider(anyhow::Error),
+    /// The source, the component, or what it thinks of its configuration: that can be mended while the process runs.
+    Rejected(Rejected),
 }
 
-impl From<anyhow::Error> for Refusal {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Provider(error)
+impl From<Rejected> for Refusal {
+    fn from(rejected: Rejected) -> Self {
+        Self::Rejected(rejected)
+    }
+}
+
+impl Refusal {
+    /// As a step of the gate.
+    pub(crate) fn into_rejected(self) -> Rejected {
+        match self {
+            Self::LocalFile(error) => Rejected::at(Step::Grants, error),
+            Self::Rejected(rejected) => rejected,
+        }
     }
 }
 
 impl Surroundings {
-    /// Says that the process is not ready before this provider is there.
-    pub(crate) fn announce(&self, config: &ProviderConfig) {
-        self.readiness.set(&check(config), Err("not loaded yet".to_owned()));
-    }
-
-    /// Tries until there is a provider, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read
-    /// anew each time, so that whoever mends them need not restart the process. Until then the process is not ready and
-    /// says why.
-    ///
-    /// # Errors
-    ///
-    /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
-    pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Result<Provider> {
-        let check = check(config);
-        let mut was_readable = false;
-        let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
-        loop {
-            let error = match self.try_obtain(config, &mut was_readable).await {
-                Ok(provider) => {
-                    self.readiness.set(&check, Ok(()));
-                    return Ok(provider);
-                }
-                // At start it is for whoever starts the process; later, somebody is mending the file.
-                Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
-                Err(Refusal::LocalFile(error) | Refusal::Provider(error)) => format!("{error:#}"),
-            };
-            let delay = delays.next().unwrap_or(MAX_DELAY);
-            tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
-            self.readiness.set(&check, Err(error));
-            tokio::time::sleep(delay).await;
-        }
-    }
-
     fn kept_of(&self, config: &ProviderConfig) -> Arc<Kept> {
         Arc::clone(self.kept.lock().entry(config.source.to_string()).or_default())
     }
 
-    async fn try_obtain(&self, config: &ProviderConfig, was_readable: &mut bool) -> Result<Provider, Refusal> {
+    /// The whole gate. Nothing of a component that is refused stays; the one `before` is not touched.
+    ///
+    /// # Errors
+    ///
+    /// The step that it did not pass.
+    pub(crate) async fn admit(
+        &self,
+        config: &ProviderConfig,
+        unpacked: Unpacked,
+        before: Option<&Provider>,
+    ) -> Result<Taken, Refusal> {
         let start = Instant::now();
-        let (component, digest) = component(&self.sandbox, config, Some(&self.client)).await?;
-        let what = || format!("provider {}", config.source);
+        let component = gate::load(&self.sandbox, config, &unpacked).await?;
+        let Unpacked { bytes, digest, signature } = unpacked;
+        let compiling = component.compiling();
+        let rejected = |step: Step| {
+            let digest = Some(digest.clone());
+            move |error: anyhow::Error| Rejected { step, digest, error }
+        };
         let descriptor = component.descriptor().clone();
-        if let Some(wanted) = &config.name
-            && *wanted != descriptor.name
-        {
-            let why = format!(
-                "it calls itself {:?}, the operator asks for {wanted:?} (--cloud-provider, or name in the list of providers); change one of the two",
-                descriptor.name
-            );
-            return Err(anyhow!(why).context(what()).into());
-        }
+        let exports = &component.outline().exports;
+        gate::identity(config, &descriptor, exports, before, &self.depends)
+            .and_then(|()| if before.is_some() { self.alone(config, &descriptor.provider_id_schemes) } else { Ok(()) })
+            .map_err(rejected(Step::Identity))?;
         let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
-        *was_readable = true;
-        let (size, imports) = (component.outline().size, component.outline().imports.len());
         let kept = self.kept_of(config);
-        let (door, admitted) = door::open(config, &descriptor, files, &kept, &self.walls).await.with_context(what)?;
+        let opened = door::open(config, &descriptor, files, &kept, &self.walls).await;
+        let (door, admitted) = opened.map_err(rejected(Step::Grants))?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
-        let cloud_config = config.cloud_config.as_ref().map(|path| format!(" (cloud-config is {})", path.display()));
-        judge(&provider).await.with_context(|| what() + &cloud_config.unwrap_or_default())?;
-        let offers =
-            provider.offers().await.with_context(what)?.context("it cannot tell what it offers").with_context(what)?;
+        let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));
+        let judged = async {
+            judge(&provider).await?;
+            provider.offers().await?.context("it cannot tell what it offers")
+        };
+        let judged = judged.await.map_err(|error| match cloud_config() {
+            Some(place) => error.context(place),
+            None => error,
+        });
+        let offers = judged.map_err(rejected(Step::Check))?;
         // Not before: a component that is refused pins nothing.
         kept.taken(admitted);
+        let took = start.elapsed();
         tracing::info!(
             source = %config.source,
             name = descriptor.name,
             version = descriptor.version,
             digest,
-            bytes = size,
-            imports,
+            bytes = bytes.len(),
             optional = ?offers,
-            ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "provider taken"
+            ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "provider passed the gate"
         );
-        Ok(provider)
+        Ok(Taken { provider: Arc::new(provider), digest, bytes, signature, compiling, took })
+    }
+
+    /// Refuses schemes that another provider of the process takes care of.
+    fn alone(&self, config: &ProviderConfig, schemes: &[String]) -> Result<()> {
+        let source = config.source.to_string();
+        for (other, slot) in self.slots.lock().iter().filter(|(other, _)| **other != source) {
+            let provider = slot.provider();
+            let descriptor = provider.descriptor();
+            if let Some(scheme) = descriptor.provider_id_schemes.iter().find(|scheme| schemes.contains(scheme)) {
+                bail!(
+                    "the provider {} ({other}) takes care of provider IDs that begin with {scheme}:// already; leave one out",
+                    descriptor.name
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -155,7 +155,7 @@ impl Surroundings {
 /// # Errors
 ///
 /// Names both.
-pub(crate) fn check_together(providers: &[Provider]) -> Result<()> {
+pub(crate) fn check_together(providers: &[Arc<Provider>]) -> Result<()> {
     let mut schemes: BTreeMap<&str, &str> = BTreeMap::new();
     for provider in providers {
         let descriptor = provider.descriptor();

@@ -3,29 +3,38 @@
 //! This crate is the only one that knows all others: flags, files, sources of providers, health and metrics, assembly.
 
 mod api;
+mod check;
 mod cli;
 mod controller_names;
 mod door;
 mod duration;
 mod exchange_metrics;
+mod gate;
 mod grants;
 mod health;
 mod https;
 mod inspect;
+mod keeper;
 mod kept;
+mod last_good;
 mod leader;
 mod limits;
 mod load;
 mod logging;
 mod metrics;
 mod output;
+mod provider_events;
+mod provider_metrics;
+mod provider_status;
 mod providers;
+mod push;
 mod run;
 mod secret;
 mod serve;
 mod source;
 mod start;
 mod tasks;
+mod trust;
 mod unpack;
 mod webhook;
 

@@ -17,6 +17,7 @@ use crate::door::Files;
 use crate::grants::{CredentialPlace, GrantSettings, places};
 use crate::limits::{LimitSettings, ProviderLimits};
 use crate::source;
+use crate::trust::Trust;
 
 /// One provider, as the operator writes it.
 // No `Debug`: a setting or URL may be a secret.
@@ -40,6 +41,13 @@ pub(crate) struct ProviderRecord {
     /// Where credentials that it declares come from: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) credentials: BTreeMap<String, String>,
+    /// Which components are taken.
+    #[serde(default)]
+    pub(crate) trust: Trust,
+    /// A component with another name or other provider IDs may take the place of the one that serves, and one without an
+    /// interface that objects depend on.
+    #[serde(default)]
+    pub(crate) allow_provider_change: bool,
     /// What a component that asks for WASI gets.
     #[serde(default)]
     pub(crate) wasi: Wasi,
@@ -73,6 +81,8 @@ pub(crate) struct ProviderConfig {
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) grants: GrantSettings,
     pub(crate) credentials: BTreeMap<String, CredentialPlace>,
+    pub(crate) trust: Trust,
+    pub(crate) allow_provider_change: bool,
     pub(crate) wasi: Wasi,
     pub(crate) load_balancer_classes: Vec<String>,
     pub(crate) limits: ProviderLimits,
@@ -91,6 +101,7 @@ impl ProviderRecord {
             drop(class_name(class).map_err(anyhow::Error::msg).context("loadBalancerClasses")?);
         }
         drop(self.grants.operator().context("grants")?);
+        self.trust.check().context("trust")?;
         let credentials = places(&self.credentials)?;
         for (name, place) in &credentials {
             place.check(limits.network.limits.min_credential_bytes).with_context(|| format!("credential {name}"))?;
@@ -105,6 +116,8 @@ impl ProviderRecord {
             settings: self.settings,
             grants: self.grants,
             credentials,
+            trust: self.trust,
+            allow_provider_change: self.allow_provider_change,
             wasi: self.wasi,
             load_balancer_classes: self.load_balancer_classes,
             limits,

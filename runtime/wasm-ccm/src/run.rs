@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
 use ccm_sandbox::{Pool, Sandbox};
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -17,13 +17,15 @@ use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
 use crate::door::Walls;
 use crate::exchange_metrics::ExchangeMetrics;
-use crate::grants::once_each;
 use crate::health::Health;
+use crate::keeper::{Keeper, News};
 use crate::leader::{self, Campaign, Leader};
-use crate::limits::LimitSettings;
 use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
-use crate::providers::{self, ProviderConfig, ProviderRecord};
+use crate::provider_events::{ProviderEvents, host_pod};
+use crate::provider_metrics::ProviderMetrics;
+use crate::provider_status::ProviderStatuses;
+use crate::providers::{self, ProviderConfig};
 use crate::serve::{Pages, Readiness};
 use crate::start::{Reflectors, Shared};
 use crate::tasks::{EVENT_WRITER, Tasks};
@@ -64,17 +66,7 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     let list = match (&given.providers, &given.provider) {
         (Some(file), _) => providers::read_file(file)?,
         (None, Some(source)) => {
-            let record = ProviderRecord {
-                source: source.clone(),
-                name: given.cloud_provider.clone(),
-                cloud_config: given.cloud_config.clone(),
-                settings: once_each("--setting", &given.setting)?,
-                grants: given.grants.settings()?,
-                credentials: once_each("--credential", &given.grants.credential)?,
-                wasi: given.wasi.unwrap_or_default(),
-                load_balancer_classes: given.load_balancer_class.clone(),
-                limits: LimitSettings::from_pairs(&given.limit)?,
-            };
+            let record = given.record.record(source.clone())?;
             vec![record.check()?]
         }
         (None, None) => bail!("--provider or --providers is needed"),
@@ -102,6 +94,8 @@ async fn assemble(
     let client = Client::try_from(config.clone()).context("the API server's address or credentials cannot be used")?;
     let leader = Leader::new(election, &mut registry);
     let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
+    let provider_metrics = ProviderMetrics::register(&mut registry);
+    let statuses = ProviderStatuses::default();
 
     let mut tasks = Tasks::default();
     tasks.spawn_signals()?;
@@ -118,6 +112,7 @@ async fn assemble(
             leader: leader.seen(),
             registry: Arc::new(registry),
             process,
+            providers: statuses.clone(),
         };
         tasks.spawn_background("health server", serve::serve(listener, tls, pages));
     }
@@ -132,7 +127,23 @@ async fn assemble(
         WriteGateSettings { request_timeout: args.kube_api_write_timeout },
     )
     .led_by(leader.leadership());
-    let events = EventSettings { queue: args.event_queue.get(), ..EventSettings::default() };
+    let pod = host_pod(|name| std::env::var(name).ok());
+    let instance = pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_else(|| "wasm-ccm".to_owned());
+    let events = EventSettings {
+        queue: args.event_queue.get(),
+        instance,
+        provider_subject: pod.clone(),
+        ..EventSettings::default()
+    };
+    // What a provider is, and why it is not taken, is told by every replica: a standby has loaded its own.
+    let open = WriteGate::new(
+        client.clone(),
+        metrics.api.clone(),
+        WriteGateSettings { request_timeout: args.kube_api_write_timeout },
+    );
+    let (host_recorder, host_writer) = EventRecorder::new(open, metrics.events.clone(), events.clone());
+    tasks.spawn_background("event writer of providers", host_writer.run(tasks.drain.clone()));
+    let news = News { events: ProviderEvents::new(host_recorder, pod), metrics: provider_metrics };
     let (recorder, writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
     let drain = tasks.drain.clone();
     tasks.spawn_background(EVENT_WRITER, writer.run(drain));
@@ -143,13 +154,13 @@ async fn assemble(
     let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
     let stores = reflectors.stores();
     let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
-    let surroundings = Surroundings {
+    let surroundings = Arc::new(Surroundings {
         sandbox,
         client: client.clone(),
         events: Arc::new(recorder.clone()),
         observer: Arc::new(calls),
         walls: Walls {
-            client: client.clone(),
+            client: Some(client.clone()),
             leadership: leader.leadership(),
             exchanges: Arc::new(exchanges),
             nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
@@ -158,17 +169,26 @@ async fn assemble(
             trace_http: args.trace_http,
         },
         readiness: readiness.clone(),
+        statuses,
+        depends: start::depends(&stores),
         kept: Mutex::default(),
-    };
+        slots: Mutex::default(),
+    });
     // All that is waited for, from the beginning: nobody may find the process ready between two steps.
-    providers.iter().for_each(|provider| surroundings.announce(provider));
+    let settings = args.swap.settings();
+    let keeper =
+        |provider: &ProviderConfig| Keeper::new(&surroundings, provider.clone(), settings.clone(), news.clone());
+    let mut keepers = join_all(providers.iter().map(keeper)).await;
     let Some(()) = tasks.unless_stopped(api::wait_for(&client, &readiness)).await? else { return tasks.stop().await };
     reflectors.start(&mut tasks, &readiness);
-    let prepared = try_join_all(providers.iter().map(|provider| surroundings.obtain(provider)));
-    let Some(loaded) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
-    load::check_together(&loaded)?;
+    let prepared = try_join_all(keepers.iter_mut().map(Keeper::first));
+    let Some(slots) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
+    load::check_together(&slots.iter().map(|slot| slot.provider()).collect::<Vec<_>>())?;
+    for (keeper, slot) in keepers.into_iter().zip(&slots) {
+        tasks.spawn_background("keeper of a provider", keeper.run(Arc::clone(slot), tasks.drain.clone()));
+    }
     let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
-    let providers: Vec<_> = loaded.into_iter().map(Arc::new).zip(classes).collect();
+    let providers: Vec<_> = slots.into_iter().zip(classes).collect();
     // Leader or not.
     if let Some(webhook) = &webhook {
         webhook.admission().serve(start::balancing(&providers));

@@ -1,4 +1,4 @@
-//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/metrics`.
+//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use http::header::ACCEPT;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ use crate::health::Health;
 use crate::https::{Page, Port, TEXT, page, read_pair};
 use crate::leader::Seen;
 use crate::metrics::ProcessMetrics;
+use crate::provider_status::ProviderStatuses;
 
 /// Connections at the same time; more wait. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
@@ -58,6 +60,7 @@ pub(crate) struct Pages {
     pub(crate) leader: Option<Seen>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) process: ProcessMetrics,
+    pub(crate) providers: ProviderStatuses,
 }
 
 impl Pages {
@@ -91,12 +94,25 @@ impl Pages {
                     Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics: {error}\n")),
                 }
             }
+            "/providerz" => {
+                const JSON: &str = "application/json";
+                // A browser or `curl` gets text; a program says what it wants.
+                let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+                let wants = request.uri().query().unwrap_or_default().split('&').any(|part| part == "format=json");
+                if wants || accepts.starts_with(JSON) {
+                    page(StatusCode::OK, JSON, self.providers.json())
+                } else {
+                    page(StatusCode::OK, TEXT, self.providers.text())
+                }
+            }
             path if let Some((status, text)) =
                 path.strip_prefix("/healthz/").and_then(|name| self.health.one(name)) =>
             {
                 page(status, TEXT, text)
             }
-            _ => page(StatusCode::NOT_FOUND, TEXT, "try /livez, /healthz, /readyz or /metrics\n".to_owned()),
+            _ => {
+                page(StatusCode::NOT_FOUND, TEXT, "try /livez, /healthz, /readyz, /providerz or /metrics\n".to_owned())
+            }
         }
     }
 }
@@ -149,7 +165,8 @@ mod tests {
         let mut registry = Registry::default();
         let process = ProcessMetrics::register(&mut registry);
         let (readiness, health) = (Readiness::default(), Health::new([]));
-        Pages { readiness, health, leader: None, registry: Arc::new(registry), process }
+        let providers = ProviderStatuses::default();
+        Pages { readiness, health, leader: None, registry: Arc::new(registry), process, providers }
     }
 
     async fn get(pages: &Pages, path: &str) -> (u16, String) {

@@ -1,5 +1,7 @@
 //! Where a provider's component comes from: a file, a folder with one file, or a ConfigMap read through the API.
 
+mod changes;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,15 +9,20 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use crate::api::tell;
-use crate::unpack::{UnpackError, unpack};
+pub(crate) use changes::Changes;
 
 /// How long a ConfigMap is waited for.
 const API_TIMEOUT: Duration = Duration::from_secs(30);
 /// Names that a component's file or key may end in.
 const ENDINGS: [&str; 3] = [".wasm", ".wasm.gz", ".wasm.zst"];
+/// What the name of a component's detached signature ends in, after the component's own name.
+pub(crate) const SIGNATURE: &str = ".sig";
+/// No signature has more bytes.
+const MAX_SIGNATURE: u64 = 4096;
 
 /// A place that holds a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,9 +97,6 @@ pub(crate) enum SourceError {
         /// The limit.
         limit: usize,
     },
-    /// Cannot be unpacked.
-    #[error(transparent)]
-    Unpack(#[from] UnpackError),
 }
 
 /// What is meant, for whoever knows the source already.
@@ -172,30 +176,47 @@ impl fmt::Display for Source {
     }
 }
 
+/// What a source holds.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    /// The component as it lies there, perhaps compressed.
+    pub(crate) bytes: Vec<u8>,
+    /// What lies beside it under the same name and [`SIGNATURE`].
+    pub(crate) signature: Option<Vec<u8>>,
+    /// `metadata.uid` of the ConfigMap.
+    pub(crate) uid: Option<String>,
+}
+
+impl Packed {
+    /// Differs whenever the component or its signature does.
+    pub(crate) fn mark(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.bytes.len().to_be_bytes());
+        hash.update(&self.bytes);
+        hash.update(self.signature.as_deref().unwrap_or_default());
+        hash.finalize().into()
+    }
+}
+
 impl Source {
-    /// Reads and unpacks the component. `client` is needed for a ConfigMap. Sizes in bytes, as it lies there and unpacked.
+    /// Reads what is there. `client` is needed for a ConfigMap; `limit` in bytes.
     ///
     /// # Errors
     ///
     /// See [`SourceError`]. The caller says which source.
-    pub(crate) async fn read(
-        &self,
-        client: Option<&Client>,
-        source_bytes: usize,
-        component_bytes: usize,
-    ) -> Result<Vec<u8>, SourceError> {
+    pub(crate) async fn fetch(&self, client: Option<&Client>, limit: usize) -> Result<Packed, SourceError> {
         let packed = match self {
-            Self::Path(path) => read_path(path, source_bytes).await?,
+            Self::Path(path) => read_path(path, limit).await?,
             Self::ConfigMap { namespace, name, key } => {
                 let client = client.ok_or(SourceError::NoCluster)?.clone();
                 let get = read_config_map(client, namespace, name, key.as_deref());
                 tokio::time::timeout(API_TIMEOUT, get).await.map_err(|_elapsed| SourceError::ApiTimeout)??
             }
         };
-        if packed.len() > source_bytes {
-            return Err(too_large(packed.len(), source_bytes));
+        if packed.bytes.len() > limit {
+            return Err(too_large(packed.bytes.len(), limit));
         }
-        Ok(unpack(packed, component_bytes)?)
+        Ok(packed)
     }
 }
 
@@ -203,7 +224,7 @@ fn too_large(size: usize, limit: usize) -> SourceError {
     SourceError::TooLarge { size: u64::try_from(size).unwrap_or(u64::MAX), limit }
 }
 
-async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
+async fn read_path(path: &Path, limit: usize) -> Result<Packed, SourceError> {
     let unreadable = |file: &Option<String>| {
         let file = file.clone();
         move |error| SourceError::Unreadable { file, error }
@@ -228,7 +249,18 @@ async fn read_path(path: &Path, limit: usize) -> Result<Vec<u8>, SourceError> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let open = tokio::fs::File::open(&full).await.map_err(unreadable(&file))?;
     open.take(most).read_to_end(&mut bytes).await.map_err(unreadable(&file))?;
-    Ok(bytes)
+    let mut beside = full.into_os_string();
+    beside.push(SIGNATURE);
+    let signature = match tokio::fs::File::open(&beside).await {
+        Ok(open) => {
+            let mut signature = Vec::new();
+            open.take(MAX_SIGNATURE).read_to_end(&mut signature).await.map_err(unreadable(&file))?;
+            Some(signature)
+        }
+        // Whether one is needed is for others to say.
+        Err(_) => None,
+    };
+    Ok(Packed { bytes, signature, uid: None })
 }
 
 async fn only_component(folder: &Path) -> Result<String, SourceError> {
@@ -260,12 +292,26 @@ fn only(mut names: Vec<String>) -> Result<String, SourceError> {
     }
 }
 
+/// The key of the only component in a ConfigMap; none when it holds none.
+///
+/// # Errors
+///
+/// It holds several.
+pub(crate) fn component_key(map: &ConfigMap) -> Result<Option<String>, SourceError> {
+    let names = map.binary_data.iter().flat_map(|data| data.keys()).chain(map.data.iter().flat_map(|data| data.keys()));
+    match only(names.cloned().collect()) {
+        Ok(key) => Ok(Some(key)),
+        Err(SourceError::Empty(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 async fn read_config_map(
     client: Client,
     namespace: &str,
     name: &str,
     key: Option<&str>,
-) -> Result<Vec<u8>, SourceError> {
+) -> Result<Packed, SourceError> {
     let api: Api<ConfigMap> = Api::namespaced(client, namespace);
     let Some(map) = api.get_opt(name).await.map_err(SourceError::Api)? else {
         return Err(SourceError::NoConfigMap { namespace: namespace.to_owned(), name: name.to_owned() });
@@ -277,8 +323,11 @@ async fn read_config_map(
         Some(key) => key.to_owned(),
         None => only(keys.clone())?,
     };
-    let value = binary.remove(&key).map(|bytes| bytes.0);
-    value.or_else(|| text.remove(&key).map(String::into_bytes)).ok_or(SourceError::NoKey { key, keys })
+    let mut value =
+        |key: &str| binary.remove(key).map(|bytes| bytes.0).or_else(|| text.remove(key).map(String::into_bytes));
+    let signature = value(&format!("{key}{SIGNATURE}"));
+    let bytes = value(&key).ok_or(SourceError::NoKey { key, keys })?;
+    Ok(Packed { bytes, signature, uid: map.metadata.uid })
 }
 
 #[cfg(test)]
@@ -337,17 +386,17 @@ mod tests {
     }
 
     /// Reads a folder with these files in it.
-    async fn read_folder(files: &[&str]) -> Result<Vec<u8>, SourceError> {
+    async fn read_folder(files: &[&str]) -> Result<Packed, SourceError> {
         let folder = tempfile::tempdir().unwrap();
         for file in files {
             std::fs::write(folder.path().join(file), COMPONENT).unwrap();
         }
-        Source::Path(folder.path().to_owned()).read(None, 1000, 1000).await
+        Source::Path(folder.path().to_owned()).fetch(None, 1000).await
     }
 
     #[tokio::test]
     async fn a_folder_must_hold_exactly_one_component() {
-        assert_eq!(read_folder(&["a.wasm", "README.md", "..data.wasm"]).await.unwrap(), COMPONENT);
+        assert_eq!(read_folder(&["a.wasm", "README.md", "..data.wasm"]).await.unwrap().bytes, COMPONENT);
         assert!(
             matches!(read_folder(&["a.wasm", "b.wasm.gz"]).await, Err(SourceError::Ambiguous(names)) if names == ["a.wasm", "b.wasm.gz"])
         );
@@ -363,21 +412,21 @@ mod tests {
         std::fs::write(data.join("cloud.wasm"), COMPONENT).unwrap();
         std::os::unix::fs::symlink("..2026_01_01", folder.path().join("..data")).unwrap();
         std::os::unix::fs::symlink("..data/cloud.wasm", folder.path().join("cloud.wasm")).unwrap();
-        assert_eq!(Source::Path(folder.path().to_owned()).read(None, 1000, 1000).await.unwrap(), COMPONENT);
+        assert_eq!(Source::Path(folder.path().to_owned()).fetch(None, 1000).await.unwrap().bytes, COMPONENT);
     }
 
     #[tokio::test]
     async fn a_file_over_the_limit_is_not_even_read() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(5 << 30).unwrap();
-        let error = Source::Path(file.path().to_owned()).read(None, 1000, 1000).await.unwrap_err();
+        let error = Source::Path(file.path().to_owned()).fetch(None, 1000).await.unwrap_err();
         assert!(matches!(error, SourceError::TooLarge { size, limit: 1000 } if size == 5 << 30), "{error}");
     }
 
     /// A pipe that nobody writes to once kept the process from ending; `/dev/zero` filled its memory.
     #[tokio::test]
     async fn what_is_no_file_is_not_read() {
-        let error = "/dev/zero".parse::<Source>().unwrap().read(None, 1000, 1000).await.unwrap_err();
+        let error = "/dev/zero".parse::<Source>().unwrap().fetch(None, 1000).await.unwrap_err();
         assert!(matches!(error, SourceError::NotAFile(_)), "{error}");
     }
 
@@ -395,7 +444,7 @@ mod tests {
             (Path::new("/dev/zero"), "it is no regular file"),
         ];
         for (path, begins) in cases {
-            let error = Source::Path(path.to_owned()).read(None, 1, 1).await.unwrap_err().to_string();
+            let error = Source::Path(path.to_owned()).fetch(None, 1).await.unwrap_err().to_string();
             assert!(error.starts_with(begins), "{}: {error}", path.display());
             assert!(!error.contains(path.to_str().unwrap()), "{error}");
         }
@@ -407,7 +456,7 @@ mod tests {
         let client = Client::new(service, "default");
         let begun = tokio::time::Instant::now();
         let source: Source = "configmap:a/b".parse().unwrap();
-        let error = source.read(Some(&client), 1, 1).await.unwrap_err();
+        let error = source.fetch(Some(&client), 1).await.unwrap_err();
         assert!(matches!(error, SourceError::ApiTimeout), "{error}");
         assert_eq!(
             (error.to_string().as_str(), begun.elapsed().as_secs()),

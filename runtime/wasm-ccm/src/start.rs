@@ -12,11 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{BatchSettings, Batcher, Capability, LoadBalancers, Lookups, Member};
-use ccm_controllers::{EventRecorder, FirstList, LoadBalancerMember, Metrics, Reflector, ReflectorHandle, WriteGate};
-use ccm_sandbox::Provider;
+use ccm_controllers::{
+    EventRecorder, FirstList, LoadBalancerMember, Metrics, Reflector, ReflectorHandle, WriteGate, balanced_service,
+};
+use ccm_sandbox::Slot;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Client;
+use tokio::sync::watch;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
@@ -106,7 +109,7 @@ async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
 }
 
 /// Those that make load balancers, with the classes that they serve.
-pub(crate) fn balancing(providers: &[(Arc<Provider>, Vec<String>)]) -> Vec<LoadBalancerMember> {
+pub(crate) fn balancing(providers: &[(Arc<Slot>, Vec<String>)]) -> Vec<LoadBalancerMember> {
     let able = providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
     able.map(|(provider, classes)| LoadBalancerMember {
         provider: Arc::clone(provider) as Arc<dyn LoadBalancers>,
@@ -115,12 +118,32 @@ pub(crate) fn balancing(providers: &[(Arc<Provider>, Vec<String>)]) -> Vec<LoadB
     .collect()
 }
 
+/// Which object would be nobody's without an optional interface.
+pub(crate) fn depends(stores: &Stores) -> Box<dyn Fn(Capability) -> Option<String> + Send + Sync> {
+    let services = stores.services.as_ref().map(ReflectorHandle::reader);
+    Box::new(move |capability| match capability {
+        Capability::LoadBalancers => balanced_service(services.as_ref()?).map(|name| format!("Service {name}")),
+        // What they have made in the cloud stands for no single object.
+        Capability::Routes => Some("the network of pods".to_owned()),
+        Capability::Cluster => Some("what it keeps for the cluster as a whole".to_owned()),
+    })
+}
+
+/// Providers with the load balancer classes that they serve.
+pub(crate) type Providers = Vec<(Arc<Slot>, Vec<String>)>;
+
+/// Grow when a cloud answers again that did not, or when a provider was exchanged: then nobody waits out a back-off.
+fn recoveries(slot: &Slot) -> Vec<watch::Receiver<u64>> {
+    let mut recoveries = slot.provider().recoveries();
+    recoveries.push(slot.generations());
+    recoveries
+}
+
 /// What controllers share.
 pub(crate) struct Shared<'a> {
     args: &'a RunArgs,
     stores: Stores,
-    /// With the load balancer classes that they serve.
-    providers: Vec<(Arc<Provider>, Vec<String>)>,
+    providers: Providers,
     lookups: Lookups,
     /// How long one lookup may take, with its waiting.
     lookup_timeout: Duration,
@@ -135,7 +158,7 @@ impl<'a> Shared<'a> {
         tasks: &mut Tasks,
         args: &'a RunArgs,
         stores: Stores,
-        providers: Vec<(Arc<Provider>, Vec<String>)>,
+        providers: Providers,
         gate: WriteGate,
         recorder: EventRecorder,
         metrics: Metrics,
@@ -145,15 +168,17 @@ impl<'a> Shared<'a> {
             max_calls: args.lookup_batch_calls,
             linger: args.lookup_batch_linger,
         };
-        let member = |(provider, _): &(Arc<Provider>, Vec<String>)| {
-            let schemes = provider.descriptor().provider_id_schemes.clone();
-            let (batcher, work) = Batcher::new(Arc::clone(provider), batches);
+        let member = |(slot, _): &(Arc<Slot>, Vec<String>)| {
+            let (batcher, work) = Batcher::new(Arc::clone(slot), batches);
             // Its calls may take as long as they may: the end of the process does not wait for them.
             tasks.spawn_background("node lookups", work);
-            Member { schemes, batcher }
+            let slot = Arc::clone(slot);
+            let claims =
+                move |scheme: &str| slot.provider().descriptor().provider_id_schemes.iter().any(|own| own == scheme);
+            Member { claims: Box::new(claims), batcher }
         };
         let lookups = Lookups::new(providers.iter().map(member).collect());
-        let call_time = providers.iter().map(|(provider, _)| provider.call_time()).max().unwrap_or_default();
+        let call_time = providers.iter().map(|(slot, _)| slot.provider().call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
         Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics }
     }

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Cluster, Descriptor};
+use ccm_cloud::Cluster;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
@@ -86,14 +86,12 @@ pub enum ClusterNodes {
 
 /// A provider that offers the contract's `cluster`.
 pub struct ClusterMember {
-    /// Who it is. Its name tells it from the others; only annotations that it declares count as changes.
-    pub descriptor: Arc<Descriptor>,
-    /// The way to it.
+    /// The way to it. Its name at the start tells it from the others; only annotations that it declares count as changes.
     pub cluster: Arc<dyn Cluster>,
     /// What it is told about. Services it is told about all: what a firewall lets in does not depend on who makes load
     /// balancers.
     pub nodes: ClusterNodes,
-    /// Grow when its cloud answers again that did not: then it does not wait out its back-off.
+    /// Grow when its cloud answers again that did not, or when it was exchanged: then it does not wait out its back-off.
     pub recoveries: Vec<watch::Receiver<u64>>,
 }
 
@@ -136,16 +134,15 @@ impl ClusterController {
     pub fn new(parts: ClusterControllerParts) -> Self {
         let ClusterControllerParts { nodes, services, first_lists, node_keys, service_keys, members, .. } = parts;
         let ClusterControllerParts { recorder, metrics, queue_metrics, settings, .. } = parts;
-        let declared = members.iter().flat_map(|member| member.descriptor.annotations.iter().cloned()).collect();
+        let declared = members.iter().map(|member| Arc::clone(&member.cluster)).collect();
         let changes = Changes::new(declared, (nodes.clone(), node_keys), (services.clone(), service_keys));
         let mut recoveries = vec![];
         let mut providers = HashMap::new();
-        for ClusterMember { descriptor, cluster, nodes, recoveries: theirs } in members {
-            let name: Arc<str> = descriptor.name.as_str().into();
+        for ClusterMember { cluster, nodes, recoveries: theirs } in members {
+            let name: Arc<str> = cluster.descriptor().name.as_str().into();
             recoveries.extend(theirs.into_iter().map(|recovery| (Arc::clone(&name), recovery)));
-            let schemes = (nodes == ClusterNodes::Own).then(|| descriptor.provider_id_schemes.clone());
             let meters = metrics.of(&name);
-            providers.insert(name, Member::new(cluster, schemes, meters));
+            providers.insert(name, Member::new(cluster, nodes, meters));
         }
         let syncer = Arc::new(Syncer { nodes, services, members: providers, recorder, settings });
         Self { syncer, changes, first_lists, recoveries, queue_metrics }

@@ -20,9 +20,9 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::ClusterSettings;
 use super::memory::{About, Memory};
 use super::metrics::ClusterMeters;
+use super::{ClusterNodes, ClusterSettings};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference, service_reference};
 use crate::metrics::now_seconds;
 use crate::node::view::cloud_node;
@@ -41,8 +41,7 @@ pub(super) const MAX_EVENTS: usize = 50;
 /// A provider.
 pub(crate) struct Member {
     cluster: Arc<dyn Cluster>,
-    /// None: all Nodes are its own.
-    schemes: Option<Vec<String>>,
+    nodes: ClusterNodes,
     meters: ClusterMeters,
     state: Mutex<State>,
 }
@@ -55,13 +54,13 @@ struct State {
 }
 
 impl Member {
-    pub(crate) fn new(cluster: Arc<dyn Cluster>, schemes: Option<Vec<String>>, meters: ClusterMeters) -> Self {
-        Self { cluster, schemes, meters, state: Mutex::default() }
+    pub(crate) fn new(cluster: Arc<dyn Cluster>, nodes: ClusterNodes, meters: ClusterMeters) -> Self {
+        Self { cluster, nodes, meters, state: Mutex::default() }
     }
 
     fn owns(&self, node: &ccm_cloud::Node) -> bool {
-        let own = |schemes: &Vec<String>| schemes.iter().any(|scheme| Some(scheme.as_str()) == node.scheme());
-        self.schemes.as_ref().is_none_or(own)
+        let own = |scheme: &String| Some(scheme.as_str()) == node.scheme();
+        self.nodes == ClusterNodes::All || self.cluster.descriptor().provider_id_schemes.iter().any(own)
     }
 
     /// How long it is not to be called; none when it may be.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder};
-use ccm_cloud::{Annotation, Attributes};
+use ccm_cloud::{Attributes, Cluster, Descriptor};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -59,20 +59,33 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Watched<K> {
     }
 }
 
+/// The annotations that providers declare at this moment.
+struct Declared(Vec<Arc<Descriptor>>);
+
+impl Declared {
+    fn by(providers: &[Arc<dyn Cluster>]) -> Self {
+        Self(providers.iter().map(|provider| provider.descriptor()).collect())
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        self.0.iter().flat_map(|provider| &provider.annotations).any(|annotation| annotation.covers(name))
+    }
+}
+
 /// What changes in the cluster, as far as it matters to providers.
 pub(super) struct Changes {
-    declared: Vec<Annotation>,
+    providers: Vec<Arc<dyn Cluster>>,
     nodes: Watched<Node>,
     services: Watched<Service>,
 }
 
 impl Changes {
     pub(super) fn new(
-        declared: Vec<Annotation>,
+        providers: Vec<Arc<dyn Cluster>>,
         nodes: (Store<Node>, mpsc::Receiver<ObjectRef<Node>>),
         services: (Store<Service>, mpsc::Receiver<ObjectRef<Service>>),
     ) -> Self {
-        Self { declared, nodes: Watched::new(nodes), services: Watched::new(services) }
+        Self { providers, nodes: Watched::new(nodes), services: Watched::new(services) }
     }
 
     /// Waits for the next key. Whether it matters; none when a reflector has ended.
@@ -81,35 +94,37 @@ impl Changes {
     ///
     /// Nothing is lost.
     async fn next(&mut self) -> Option<bool> {
-        let Self { declared, nodes, services } = self;
+        let Self { providers, nodes, services } = self;
+        let declared = || Declared::by(providers);
         tokio::select! {
-            key = nodes.keys.recv() => Some(nodes.has_changed(key?, |node| node_mark(node, declared))),
-            key = services.keys.recv() => Some(services.has_changed(key?, |service| service_mark(service, declared))),
+            key = nodes.keys.recv() => Some(nodes.has_changed(key?, |node| node_mark(node, &declared()))),
+            key = services.keys.recv() => Some(services.has_changed(key?, |service| service_mark(service, &declared()))),
         }
     }
 
     fn saw_all(&mut self) {
-        let Self { declared, nodes, services } = self;
+        let Self { providers, nodes, services } = self;
+        let declared = &Declared::by(providers);
         nodes.saw_all(|node| node_mark(node, declared));
         services.saw_all(|service| service_mark(service, declared));
     }
 }
 
-fn node_mark(node: &Node, declared: &[Annotation]) -> u64 {
+fn node_mark(node: &Node, declared: &Declared) -> u64 {
     let mut told = cloud_node(node);
     only_declared(&mut told.annotations, declared);
     mark(&told)
 }
 
-fn service_mark(service: &Service, declared: &[Annotation]) -> u64 {
+fn service_mark(service: &Service, declared: &Declared) -> u64 {
     // What is wrong with it is told as well, see `Syncer::services`.
     let (mut told, wrong) = cloud_service(service);
     only_declared(&mut told.annotations, declared);
     mark(&(told, wrong.map(|failure| failure.message)))
 }
 
-fn only_declared(annotations: &mut Attributes, declared: &[Annotation]) {
-    annotations.retain(|name, _| name == PROVIDED_IP || declared.iter().any(|annotation| annotation.covers(name)));
+fn only_declared(annotations: &mut Attributes, declared: &Declared) {
+    annotations.retain(|name, _| name == PROVIDED_IP || declared.covers(name));
 }
 
 /// The same within this process for what is equal. A change that hit the same mark, one in 2^64, would wait for the period.

@@ -157,8 +157,7 @@ pub struct ServiceControllerParts {
     /// Grow when a cloud answers again that did not: then no Service waits out its back-off.
     pub recoveries: Vec<watch::Receiver<u64>>,
     /// Grow when a provider or its configuration was exchanged: then every Service is looked at again, and those are ensured
-    /// for which the revision or the configuration differs. Nothing feeds this yet: the host exchanges no provider while it
-    /// runs.
+    /// for which the revision or the configuration differs.
     pub exchanges: Vec<watch::Receiver<u64>>,
     /// For Events.
     pub recorder: EventRecorder,

@@ -1,6 +1,9 @@
 //! What a Service is to this controller, and which Nodes are backends. Nothing here reads or writes anything.
 
 use k8s_openapi::api::core::v1::{Node, Service};
+use kube::runtime::reflector::{ObjectRef, Store};
+
+use crate::in_log::InLog as _;
 
 /// Keeps a Service until its load balancer is gone.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -23,6 +26,13 @@ pub(crate) fn class(service: &Service) -> Option<&str> {
 
 pub(crate) fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// A Service that has a load balancer, or may have one: what its provider must be able to take away again.
+#[must_use]
+pub fn balanced_service(services: &Store<Service>) -> Option<String> {
+    let all = services.state();
+    all.iter().find(|service| has_finalizer(service)).map(|service| ObjectRef::from_obj(&**service).in_log())
 }
 
 pub(crate) fn is_deleting(service: &Service) -> bool {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{Capability, Cluster, LoadBalancers};
+use ccm_cloud::{Capability, Cluster};
 use ccm_controllers::{ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ReflectorHandle};
 use k8s_openapi::api::core::v1::Service;
 
-use super::Shared;
+use super::{Shared, recoveries};
 use crate::tasks::Tasks;
 
 /// Starts the cluster controller, if a provider looks after the cluster as a whole.
@@ -15,10 +15,9 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &Reflector
     let able = shared.providers.iter().filter(|(provider, _)| provider.has(Capability::Cluster));
     let members: Vec<ClusterMember> = able
         .map(|(provider, _)| ClusterMember {
-            descriptor: LoadBalancers::descriptor(provider.as_ref()),
             cluster: Arc::clone(provider) as Arc<dyn Cluster>,
             nodes: nodes_told,
-            recoveries: provider.recoveries(),
+            recoveries: recoveries(provider),
         })
         .collect();
     if members.is_empty() {

@@ -2,7 +2,7 @@
 
 use ccm_controllers::{NodeController, NodeControllerParts, NodeSettings};
 
-use super::Shared;
+use super::{Shared, recoveries};
 use crate::tasks::Tasks;
 
 /// Starts the node controller.
@@ -15,7 +15,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
         first_list: nodes.first_list(),
         keys: nodes.subscribe(),
         lookups: shared.lookups.clone(),
-        recoveries: shared.providers.iter().flat_map(|(provider, _)| provider.recoveries()).collect(),
+        recoveries: shared.providers.iter().flat_map(|(slot, _)| recoveries(slot)).collect(),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.node.clone(),
         queue_metrics: shared.metrics.queue.clone(),

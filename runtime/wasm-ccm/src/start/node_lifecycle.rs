@@ -2,7 +2,7 @@
 
 use ccm_controllers::{NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 
-use super::Shared;
+use super::{Shared, recoveries};
 use crate::tasks::Tasks;
 
 /// Starts the node lifecycle controller.
@@ -14,7 +14,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
         store: nodes.reader(),
         keys: nodes.subscribe(),
         lookups: shared.lookups.clone(),
-        recoveries: shared.providers.iter().flat_map(|(provider, _)| provider.recoveries()).collect(),
+        recoveries: shared.providers.iter().flat_map(|(slot, _)| recoveries(slot)).collect(),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.node_lifecycle.clone(),
         queue_metrics: shared.metrics.queue.clone(),

@@ -25,9 +25,8 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &Reflector
         nodes_listed: nodes.first_list(),
         node_keys: nodes.subscribe(),
         members,
-        recoveries: able.flat_map(|(provider, _)| provider.recoveries()).collect(),
-        // No provider is exchanged while the host runs.
-        exchanges: vec![],
+        recoveries: able.clone().flat_map(|(slot, _)| slot.provider().recoveries()).collect(),
+        exchanges: able.map(|(slot, _)| slot.generations()).collect(),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.service.clone(),
         queue_metrics: shared.metrics.queue.clone(),

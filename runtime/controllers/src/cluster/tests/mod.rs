@@ -47,6 +47,10 @@ struct FakeCluster {
 }
 
 impl Cluster for FakeCluster {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        Arc::new(descriptor())
+    }
+
     fn reconcile(
         &self,
         nodes: Vec<ccm_cloud::Node>,
@@ -128,7 +132,6 @@ impl Bench {
             node_keys,
             service_keys,
             members: vec![ClusterMember {
-                descriptor: Arc::new(descriptor()),
                 cluster: Arc::clone(&cloud) as Arc<dyn Cluster>,
                 nodes: setup.nodes,
                 recoveries: vec![recovery.subscribe()],

@@ -1,0 +1,245 @@
+//! The traits of `ccm-cloud`, answered by the provider of the moment.
+//!
+//! While that is on probation, a question that changes nothing and that it cannot answer goes to the last good one too: its
+//! answer is given, and the difference counts against the new one.
+
+use std::sync::Arc;
+
+use ccm_cloud::{
+    Answer, Backend, Cluster, ClusterSubject, Descriptor, Failure, FindError, Finding, Ingress, Instances,
+    LoadBalancers, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+};
+
+use super::probation::Probation;
+use super::{Serving, Slot};
+use crate::Provider;
+
+impl Serving {
+    /// The probation, and who served before.
+    fn witness(&self) -> Option<(&Probation, &Arc<Provider>)> {
+        let probation = self.probation.as_ref()?;
+        Some((probation, probation.last_good.as_ref()?))
+    }
+}
+
+impl Instances for Slot {
+    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+        let serving = self.serving();
+        let Some((probation, good)) = serving.witness() else {
+            let answer = serving.provider.find(nodes, need).await;
+            self.judge(&serving);
+            return answer;
+        };
+        let answer = serving.provider.find(nodes.clone(), need).await;
+        let answer = match answer {
+            Ok(findings) => Ok(confirmed(findings, nodes, need, probation, good).await),
+            Err(error) => match good.find(nodes, need).await {
+                Ok(findings) => {
+                    probation.differs("instances.find", &error.to_string());
+                    Ok(findings)
+                }
+                Err(_) => Err(error),
+            },
+        };
+        self.judge(&serving);
+        answer
+    }
+}
+
+/// Whether another provider may know more.
+fn is_doubtful(finding: &Finding) -> bool {
+    match finding {
+        Finding::Found(_) => false,
+        Finding::Absent => true,
+        // A Node of another cloud is that for every version; a cloud that asks for a pause gets it.
+        Finding::Unknown(failure) => !matches!(failure.reaction, Reaction::Elsewhere | Reaction::Throttled),
+    }
+}
+
+/// Findings of a new provider, with the word of the last good one for machines that the new one does not find.
+async fn confirmed(
+    mut findings: Vec<Finding>,
+    nodes: Vec<Node>,
+    need: Need,
+    probation: &Probation,
+    good: &Arc<Provider>,
+) -> Vec<Finding> {
+    let doubtful: Vec<usize> =
+        findings.iter().enumerate().filter(|(_, finding)| is_doubtful(finding)).map(|(at, _)| at).collect();
+    if doubtful.is_empty() {
+        return findings;
+    }
+    let asked = doubtful.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
+    let known = match good.find(asked, need).await {
+        Ok(known) => known,
+        Err(error) => vec![Finding::Unknown(error.into_failure()); doubtful.len()],
+    };
+    let mut differs = None;
+    for (at, known) in doubtful.into_iter().zip(known) {
+        let Some(finding) = findings.get_mut(at) else { continue };
+        match (&*finding, known) {
+            (_, Finding::Found(instance)) => {
+                differs = nodes.get(at).map(|node| node.name.clone());
+                *finding = Finding::Found(instance);
+            }
+            (Finding::Absent, Finding::Unknown(failure)) => {
+                let text = format!(
+                    "the new provider, which is on probation, says that the machine does not exist, and the last good one cannot tell: {failure}"
+                );
+                *finding = Finding::Unknown(Failure { message: text, ..failure });
+            }
+            _ => {}
+        }
+    }
+    if let Some(node) = differs {
+        probation.differs("instances.find", &node);
+    }
+    findings
+}
+
+/// Whether a failure can be the provider's fault.
+const fn is_suspect(failure: &Failure) -> bool {
+    matches!(
+        failure.reaction,
+        Reaction::Retry | Reaction::Invalid | Reaction::Unsupported | Reaction::Unauthorized | Reaction::Elsewhere
+    )
+}
+
+impl Slot {
+    /// The answer to a question that changes nothing.
+    async fn ask<'a, T: Send + 'a>(
+        &'a self,
+        function: &'static str,
+        question: impl for<'p> Fn(&'p Provider) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Result<T, Failure> {
+        let serving = self.serving();
+        let mut answer = question(&serving.provider).await;
+        if let Err(failure) = &answer
+            && is_suspect(failure)
+            && let Some((probation, good)) = serving.witness()
+            && let Ok(known) = question(good).await
+        {
+            probation.differs(function, &failure.to_string());
+            answer = Ok(known);
+        }
+        self.judge(&serving);
+        answer
+    }
+
+    /// Brings a load balancer to what its Service asks for. Whether the last good provider would have failed as well cannot be
+    /// tried; but it has made this load balancer, finds nothing wrong with the Service, and still sees it.
+    async fn bring<'a>(
+        &'a self,
+        function: &'static str,
+        service: Service,
+        work: impl for<'p> Fn(&'p Provider, Service) -> Answer<'p, Outcome> + Send + Sync + 'a,
+    ) -> Outcome {
+        let serving = self.serving();
+        let outcome = work(&serving.provider, service.clone()).await;
+        if let Some(failure) = outcome.failure.as_ref().filter(|failure| is_suspect(failure))
+            && !service.ingress.is_empty()
+            && let Some((probation, good)) = serving.witness()
+            && good.validate(service.clone(), None, false).await.is_ok_and(|problems| problems.iter().all(|p| !p.fatal))
+            && matches!(good.get(service).await, Ok(Some(_)))
+        {
+            probation.differs(function, &failure.to_string());
+        }
+        self.judge(&serving);
+        outcome
+    }
+}
+
+impl LoadBalancers for Slot {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(&*self.provider())
+    }
+
+    fn configuration(&self) -> String {
+        self.provider().configuration()
+    }
+
+    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+        Box::pin(self.ask("load-balancers.name", move |provider| provider.name(service.clone())))
+    }
+
+    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(self.ask("load-balancers.locks", move |provider| provider.locks(service.clone())))
+    }
+
+    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+        Box::pin(self.ask("load-balancers.get", move |provider| provider.get(service.clone())))
+    }
+
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(self.bring("load-balancers.ensure", service, move |provider, service| {
+            provider.ensure(service, Arc::clone(&backends))
+        }))
+    }
+
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(self.bring("load-balancers.update-backends", service, move |provider, service| {
+            provider.update_backends(service, Arc::clone(&backends))
+        }))
+    }
+
+    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let serving = self.serving();
+            if let Some((probation, _)) = serving.witness() {
+                let left = probation.time_left();
+                if !left.is_zero() {
+                    let text = "nothing is deleted while a new provider is on probation";
+                    let failure = Failure { retry_after: Some(left), ..Failure::new(Reaction::Pending, text) };
+                    return Outcome::failed(failure);
+                }
+            }
+            let outcome = serving.provider.delete(service).await;
+            self.judge(&serving);
+            outcome
+        })
+    }
+
+    fn validate(
+        &self,
+        service: Service,
+        before: Option<Service>,
+        online: bool,
+    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+        Box::pin(
+            self.ask("load-balancers.validate", move |provider| {
+                provider.validate(service.clone(), before.clone(), online)
+            }),
+        )
+    }
+
+    fn surveys(&self) -> bool {
+        self.provider().surveys()
+    }
+
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+        Box::pin(
+            self.ask("load-balancer-survey.survey", move |provider| {
+                provider.survey(Arc::clone(&backends), wishes.clone())
+            }),
+        )
+    }
+}
+
+impl Cluster for Slot {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(self)
+    }
+
+    fn reconcile(
+        &self,
+        nodes: Vec<Node>,
+        services: Vec<Service>,
+    ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
+        Box::pin(async move {
+            let serving = self.serving();
+            let answer = serving.provider.reconcile(nodes, services).await;
+            self.judge(&serving);
+            answer
+        })
+    }
+}

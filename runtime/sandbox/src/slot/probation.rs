@@ -1,0 +1,95 @@
+//! How a new provider proves itself, and when it has not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Provider;
+
+/// How long a new provider is watched, and what it may do wrong meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbationSettings {
+    /// Least time. Default 1 min. Until then no load balancer is deleted.
+    pub time: Duration,
+    /// Least number of calls that were answered. Default 10.
+    pub calls: u32,
+    /// So many calls without an answer (a crash, no answer in time, a broken limit), or so many calls that failed where the
+    /// last good one did not, and the last good one returns. Default 3. Zero counts as one.
+    pub faults: u32,
+}
+
+impl Default for ProbationSettings {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(60), calls: 10, faults: 3 }
+    }
+}
+
+/// How a provider in its slot stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// It is watched.
+    Probation,
+    /// It served its probation.
+    Proven,
+    /// The one before is back, for this reason. It is proven.
+    RolledBack(String),
+}
+
+/// The probation of one provider.
+pub(super) struct Probation {
+    pub(super) settings: ProbationSettings,
+    /// Who returns: the last one that was proven. None at the first load.
+    pub(super) last_good: Option<Arc<Provider>>,
+    begun: Instant,
+    /// What the provider had done before it was put into the slot.
+    calls_before: u32,
+    crashes_before: u32,
+    /// Calls that failed where the last good one did not.
+    differences: AtomicU32,
+}
+
+/// What a look at a probation comes to.
+pub(super) enum Verdict {
+    Open,
+    Passed,
+    Failed(String),
+}
+
+impl Probation {
+    pub(super) fn begin(settings: ProbationSettings, last_good: Option<Arc<Provider>>, provider: &Provider) -> Self {
+        let (calls_before, crashes_before) = provider.settings.tally.counts();
+        let differences = AtomicU32::new(0);
+        Self { settings, last_good, begun: Instant::now(), calls_before, crashes_before, differences }
+    }
+
+    /// The new provider failed, or said no, where the last good one has an answer.
+    pub(super) fn differs(&self, function: &'static str, what: &str) {
+        self.differences.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(function, what, "the new provider fails where the last good one does not");
+    }
+
+    /// How long nothing may be deleted yet.
+    pub(super) fn time_left(&self) -> Duration {
+        self.settings.time.saturating_sub(self.begun.elapsed())
+    }
+
+    pub(super) fn verdict(&self, provider: &Provider) -> Verdict {
+        let (calls, crashes) = provider.settings.tally.counts();
+        let (calls, crashes) = (calls.wrapping_sub(self.calls_before), crashes.wrapping_sub(self.crashes_before));
+        let differences = self.differences.load(Ordering::Relaxed);
+        let limit = self.settings.faults.max(1);
+        if crashes >= limit {
+            let last = provider.settings.tally.last_crash();
+            return Verdict::Failed(format!("{crashes} of its first {calls} calls gave no answer, the last: {last}"));
+        }
+        if differences >= limit {
+            return Verdict::Failed(format!(
+                "{differences} of its first {calls} calls failed where the one before did not"
+            ));
+        }
+        let answered = calls.saturating_sub(crashes);
+        if answered >= self.settings.calls && self.time_left().is_zero() { Verdict::Passed } else { Verdict::Open }
+    }
+}

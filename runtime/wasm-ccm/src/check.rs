@@ -1,0 +1,126 @@
+//! `wasm-ccm check`: the gate alone, with the code that `run` uses.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use ccm_cloud::Alone;
+use ccm_sandbox::{Component, Pool, Sandbox};
+use clap::Args;
+use prometheus_client::registry::Registry;
+
+use crate::cli::RecordArgs;
+use crate::door::{self, Walls};
+use crate::exchange_metrics::ExchangeMetrics;
+use crate::gate::{self, Rejected, Step, Unpacked};
+use crate::kept::Kept;
+use crate::load::tell;
+use crate::output;
+use crate::providers::ProviderConfig;
+
+/// Flags of `check`.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
+    pub(crate) file: PathBuf,
+    /// Ask the cloud as well whether it takes the credentials.
+    #[arg(long)]
+    pub(crate) online: bool,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+    /// The cluster's name, for the provider.
+    #[arg(long, default_value = "kubernetes")]
+    pub(crate) cluster_name: String,
+}
+
+/// A component of a file that passed the gate as far as it depends on nothing but itself.
+pub(crate) struct Checked {
+    pub(crate) component: Component,
+    pub(crate) unpacked: Unpacked,
+    /// As it lies in the file.
+    pub(crate) packed: Vec<u8>,
+}
+
+/// The gate as far as it needs no configuration.
+///
+/// # Errors
+///
+/// The step, and why.
+pub(crate) async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
+    let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox));
+    let sandbox = sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))?;
+    let source = config.source.fetch(None, config.limits.source_bytes).await?;
+    let packed = source.bytes.clone();
+    let unpacked = gate::unpacked(config, source).await?;
+    let component = gate::load(&sandbox, config, &unpacked).await?;
+    let exports = &component.outline().exports;
+    gate::identity(config, component.descriptor(), exports, None, |_| None)
+        .map_err(|error| Rejected::at(Step::Identity, error))?;
+    Ok(Checked { component, unpacked, packed })
+}
+
+/// Says whether `run` would take the component.
+///
+/// # Errors
+///
+/// The step of the gate, and why.
+pub(crate) fn check(args: &CheckArgs) -> Result<()> {
+    let config = args.record.record(args.file.to_string_lossy().into_owned())?.check()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let checked = runtime.block_on(Box::pin(async {
+        let Checked { component, unpacked, .. } = component(&config).await?;
+        let descriptor = component.descriptor();
+        let told = format!("{} {} ({})", descriptor.name, descriptor.version, unpacked.digest);
+        if !args.online && !is_configured(&args.record) {
+            let hint = "; --cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
+            return Ok(format!("{told} passes the gate as far as it needs no configuration{hint}"));
+        }
+        let warnings = configured(&config, component, args).await?;
+        Ok(warnings
+            .into_iter()
+            .fold(format!("{told} passes the gate"), |told, warning| told + "\nwarning: " + &warning))
+    }));
+    let told = checked.map_err(|Rejected { step, error, .. }: Rejected| {
+        error.context(format!("{} does not pass the gate (step {step})", args.file.display()))
+    })?;
+    Ok(output::print(&told)?)
+}
+
+/// Whether anything was said about how the provider is configured.
+fn is_configured(record: &RecordArgs) -> bool {
+    let grants = &record.grants;
+    record.cloud_config.is_some()
+        || ![&record.setting, &grants.endpoint, &grants.credential, &grants.allow_env]
+            .iter()
+            .all(|given| given.is_empty())
+}
+
+/// The rest of the gate. Gives what the provider would only warn of.
+async fn configured(config: &ProviderConfig, component: Component, args: &CheckArgs) -> Result<Vec<String>, Rejected> {
+    let walls = Walls {
+        client: None,
+        leadership: Arc::new(Alone),
+        exchanges: Arc::new(ExchangeMetrics::register(&mut Registry::default())),
+        nodes: None,
+        cluster_name: args.cluster_name.clone(),
+        cluster_cidrs: vec![],
+        trace_http: false,
+    };
+    let descriptor = component.descriptor().clone();
+    let opened = async {
+        let files = config.files(&descriptor)?;
+        door::open(config, &descriptor, files, &Kept::default(), &walls).await
+    };
+    let (door, _) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
+    let provider = component.into_provider(door, None, None);
+    let judged = async {
+        let problems = provider.check(args.online).await?.context("it cannot judge its configuration")?;
+        let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
+        if !fatal.is_empty() {
+            bail!("its configuration is wrong: {}", tell(&fatal));
+        }
+        Ok(others.into_iter().map(|problem| tell(&[problem])).collect())
+    };
+    judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
+}

@@ -1,0 +1,221 @@
+//! What a component passes, in this order, before it becomes a provider. Whatever it fails at, nothing of it stays.
+
+use std::fmt;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use ccm_cloud::{Capability, Descriptor};
+use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::providers::{ProviderConfig, Wasi};
+use crate::source::{Packed, SourceError};
+use crate::unpack::unpack;
+
+/// A step of the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Step {
+    /// The source can be read, and holds one component.
+    Source,
+    /// It is not too large.
+    Size,
+    /// It can be unpacked.
+    Container,
+    /// It is signed, or known.
+    Trust,
+    /// It is a component for this contract, and not too complex.
+    Parse,
+    /// It asks for nothing that is not there.
+    Imports,
+    /// The compiler takes it.
+    Compile,
+    /// It offers what a provider must, with the right types.
+    Exports,
+    /// It can say who it is.
+    Describe,
+    /// It is who it should be.
+    Identity,
+    /// Files, endpoints and credentials are there, and granted.
+    Grants,
+    /// It finds nothing wrong with its configuration, and the cloud takes the credentials.
+    Check,
+}
+
+impl Step {
+    /// For metrics and messages.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Size => "size",
+            Self::Container => "container",
+            Self::Trust => "trust",
+            Self::Parse => "parse",
+            Self::Imports => "imports",
+            Self::Compile => "compile",
+            Self::Exports => "exports",
+            Self::Describe => "describe",
+            Self::Identity => "identity",
+            Self::Grants => "grants",
+            Self::Check => "check",
+        }
+    }
+
+    /// Whether the same bytes may pass later: what is around them can change.
+    pub(crate) const fn may_pass_later(self) -> bool {
+        matches!(self, Self::Source | Self::Trust | Self::Identity | Self::Grants | Self::Check)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a component was not taken.
+#[derive(Debug)]
+pub(crate) struct Rejected {
+    pub(crate) step: Step,
+    /// Of the unpacked component, when it came so far.
+    pub(crate) digest: Option<String>,
+    pub(crate) error: anyhow::Error,
+}
+
+impl Rejected {
+    pub(crate) const fn at(step: Step, error: anyhow::Error) -> Self {
+        Self { step, digest: None, error }
+    }
+
+    fn of(self, digest: &str) -> Self {
+        Self { digest: Some(digest.to_owned()), ..self }
+    }
+}
+
+impl From<SourceError> for Rejected {
+    fn from(error: SourceError) -> Self {
+        let step = if matches!(error, SourceError::TooLarge { .. }) { Step::Size } else { Step::Source };
+        Self::at(step, error.into())
+    }
+}
+
+impl From<LoadError> for Rejected {
+    fn from(error: LoadError) -> Self {
+        let step = match &error {
+            LoadError::TooLarge { .. } => Step::Size,
+            LoadError::UnknownImports(_) | LoadError::WasiOff(_) => Step::Imports,
+            LoadError::Compile(_) => Step::Compile,
+            LoadError::MissingExports(_) | LoadError::Types(_) => Step::Exports,
+            LoadError::Describe(_) | LoadError::Descriptor(_) => Step::Describe,
+            // Not WebAssembly, or too much of it, or for another contract; and what a later version may add.
+            _ => Step::Parse,
+        };
+        Self::at(step, error.into())
+    }
+}
+
+/// A component that is trusted, and was not looked into.
+pub(crate) struct Unpacked {
+    pub(crate) bytes: Vec<u8>,
+    /// `sha256:…`
+    pub(crate) digest: String,
+    /// As it lay beside the component.
+    pub(crate) signature: Option<Vec<u8>>,
+}
+
+/// The first steps: unpacks it, and asks whether it may be run at all.
+///
+/// # Errors
+///
+/// The step, and why.
+pub(crate) async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacked, Rejected> {
+    let Packed { bytes, signature, .. } = packed;
+    let (limit, trust) = (config.limits.sandbox.component_bytes, config.trust.clone());
+    let admit = move || {
+        let bytes = unpack(bytes, limit).map_err(|error| Rejected::at(Step::Container, error.into()))?;
+        let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
+        match trust.admits(&bytes, &digest, signature.as_deref()) {
+            Ok(()) => Ok(Unpacked { bytes, digest, signature }),
+            Err(error) => Err(Rejected::at(Step::Trust, error).of(&digest)),
+        }
+    };
+    // To unpack and to hash take a while, and so may a disk.
+    let admitted = tokio::task::spawn_blocking(admit).await;
+    admitted.map_err(|panic| Rejected::at(Step::Container, anyhow!(panic).context("unpacking it failed")))?
+}
+
+/// The steps that need nothing but the bytes: to a component that said who it is.
+///
+/// # Errors
+///
+/// The step, and why.
+pub(crate) async fn load(
+    sandbox: &Sandbox,
+    config: &ProviderConfig,
+    unpacked: &Unpacked,
+) -> Result<Component, Rejected> {
+    let Unpacked { bytes, digest, .. } = unpacked;
+    let wasi = config.wasi == Wasi::DenyAll;
+    let loaded = sandbox.load(bytes.clone(), config.limits.sandbox, wasi).await;
+    loaded.map_err(|error| Rejected::from(error).of(digest))
+}
+
+/// Whether a component is the one that the operator asked for, and can stand in for the one before.
+///
+/// # Errors
+///
+/// What differs, and the flag that allows it.
+pub(crate) fn identity(
+    config: &ProviderConfig,
+    new: &Descriptor,
+    exports: &[String],
+    before: Option<&Provider>,
+    depends: impl Fn(Capability) -> Option<String>,
+) -> Result<()> {
+    if let Some(wanted) = config.name.as_ref().filter(|wanted| **wanted != new.name) {
+        return Err(anyhow!(
+            "it calls itself {:?}, the operator asks for {wanted:?} (--cloud-provider, or name in the list of providers); change one of the two",
+            new.name
+        ));
+    }
+    let Some(before) = before else { return Ok(()) };
+    let old = before.descriptor();
+    if config.allow_provider_change {
+        return Ok(());
+    }
+    const WAY_OUT: &str = "if that is right, run with --allow-provider-change";
+    ensure!(new.name == old.name, "it calls itself {:?}, and {:?} serves; {WAY_OUT}", new.name, old.name);
+    ensure!(
+        new.provider_id_schemes.first() == old.provider_id_schemes.first()
+            && old.provider_id_schemes.iter().all(|scheme| new.provider_id_schemes.contains(scheme)),
+        "its provider IDs begin with {}, those of the one that serves with {}: Nodes would be nobody's; {WAY_OUT}",
+        new.provider_id_schemes.join(", "),
+        old.provider_id_schemes.join(", "),
+    );
+    for (capability, interface) in [
+        (Capability::LoadBalancers, "load-balancers"),
+        (Capability::Routes, "routes"),
+        (Capability::Cluster, "cluster"),
+    ] {
+        let is_exported = exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface));
+        if before.has(capability)
+            && !is_exported
+            && let Some(object) = depends(capability)
+        {
+            return Err(anyhow!("it does not export {interface}, and {object} depends on it; {WAY_OUT}"));
+        }
+    }
+    dropped_secrets(old, new).context(WAY_OUT)
+}
+
+/// Keys that were secret stay so: what is in the cloud-config has not changed with the component.
+fn dropped_secrets(old: &Descriptor, new: &Descriptor) -> Result<()> {
+    let keys = |descriptor: &Descriptor| {
+        let values = descriptor.credentials.iter().map(|credential| &credential.value);
+        values.flat_map(|value| value.keys.iter().chain(&value.environment_variables)).cloned().collect::<Vec<_>>()
+    };
+    let kept = keys(new);
+    let dropped: Vec<String> = keys(old).into_iter().filter(|key| !kept.contains(key)).collect();
+    ensure!(dropped.is_empty(), "it no longer says that {} are secret", dropped.join(", "));
+    Ok(())
+}

@@ -1,0 +1,470 @@
+//! Keeps one provider up to date with its source, while the controllers work.
+//!
+//! ```text
+//! source ──changed, settled──▶ gate ──passed──▶ slot, on probation ──▶ proven, kept in the state folder
+//!                               │                    └──failed──▶ the last good one returns
+//!                               └──rejected──▶ the one that serves goes on
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use ccm_cloud::Severity;
+use ccm_sandbox::{Phase, ProbationSettings, Slot};
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::backoff;
+use crate::gate::{self, Rejected, Step};
+use crate::last_good::{LastGood, Remembered};
+use crate::load::{Refusal, Surroundings, Taken};
+use crate::provider_events::ProviderEvents;
+use crate::provider_metrics::ProviderMetrics;
+use crate::provider_status::{Refused, Times, Version, milliseconds};
+use crate::providers::ProviderConfig;
+use crate::source::{Changes, Packed};
+
+/// First wait between two tries.
+const MIN_DELAY: Duration = Duration::from_secs(1);
+/// Longest wait between two tries.
+const MAX_DELAY: Duration = Duration::from_secs(60);
+
+/// How sources are watched and new components proven.
+#[derive(Debug, Clone)]
+pub(crate) struct KeeperSettings {
+    /// How often a path is looked at.
+    pub(crate) poll: Duration,
+    /// How long a source must stay the same.
+    pub(crate) settle: Duration,
+    pub(crate) probation: ProbationSettings,
+    /// Where last good components are kept.
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// Where news of providers go.
+#[derive(Clone)]
+pub(crate) struct News {
+    pub(crate) events: ProviderEvents,
+    pub(crate) metrics: ProviderMetrics,
+}
+
+/// Keeps one provider.
+pub(crate) struct Keeper {
+    surroundings: Arc<Surroundings>,
+    config: ProviderConfig,
+    settings: KeeperSettings,
+    news: News,
+    source: String,
+    changes: Changes,
+    last_good: Option<LastGood>,
+    remembered: Remembered,
+    /// What serves.
+    serving: Option<Version>,
+    /// What returns when that fails.
+    proven: Option<Version>,
+    /// What is on probation, for the state folder.
+    candidate: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    /// What the source held when it was judged last, for good.
+    judged: Option<[u8; 32]>,
+    /// What was told of the source last.
+    told: Option<String>,
+    /// `metadata.uid` of the ConfigMap.
+    uid: Option<String>,
+    /// How often in a row something failed that may pass later.
+    tries: u32,
+    retry: Option<Instant>,
+}
+
+impl Keeper {
+    /// Says that the process is not ready before this provider is there, and begins to watch its source.
+    pub(crate) async fn new(
+        surroundings: &Arc<Surroundings>,
+        config: ProviderConfig,
+        settings: KeeperSettings,
+        news: News,
+    ) -> Self {
+        let source = config.source.to_string();
+        surroundings.readiness.set(&check(&source), Err("not loaded yet".to_owned()));
+        surroundings.statuses.update(&source, |_| {});
+        let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
+        let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &config.source));
+        let remembered = match &last_good {
+            Some(last_good) => last_good.remembered(&config.source).await,
+            None => Remembered::of(&config.source),
+        };
+        Self {
+            surroundings: Arc::clone(surroundings),
+            config,
+            settings,
+            news,
+            source,
+            changes,
+            last_good,
+            remembered,
+            serving: None,
+            proven: None,
+            candidate: None,
+            judged: None,
+            told: None,
+            uid: None,
+            tries: 0,
+            retry: None,
+        }
+    }
+
+    /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
+    /// whenever the source changes. Source and cloud-config are read anew each time, so that whoever mends them need not
+    /// restart the process. Until then the process is not ready and says why.
+    ///
+    /// # Errors
+    ///
+    /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
+    pub(crate) async fn first(&mut self) -> Result<Arc<Slot>> {
+        if let Some(taken) = self.stored().await? {
+            let version = version(&taken);
+            tracing::info!(source = self.source, version = version.version, "the last good component serves");
+            return Ok(self.begin(taken, None));
+        }
+        let mut was_readable = false;
+        loop {
+            // Changes from here on are seen.
+            let _seen = self.changes.next().now_or_never();
+            let rejected = match self.try_first().await {
+                Ok(taken) => return Ok(self.begin(taken, Some(self.settings.probation))),
+                // At start it is for whoever starts the process; later, somebody is mending the file.
+                Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
+                Err(refusal) => refusal.into_rejected(),
+            };
+            was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
+            let delay = self.next_delay();
+            let error = format!("provider {}: {:#}", self.source, rejected.error);
+            tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
+            self.surroundings.readiness.set(&check(&self.source), Err(error));
+            self.reject(rejected, "nothing serves").await;
+            drop(tokio::time::timeout(delay, self.changes.next()).await);
+        }
+    }
+
+    async fn try_first(&mut self) -> Result<Taken, Refusal> {
+        let packed = self.fetch().await?;
+        let mark = packed.mark();
+        let unpacked = gate::unpacked(&self.config, packed).await?;
+        let taken = self.surroundings.admit(&self.config, unpacked, None).await?;
+        self.judged = Some(mark);
+        Ok(taken)
+    }
+
+    /// The last good one, when there is one and it is still good.
+    async fn stored(&mut self) -> Result<Option<Taken>> {
+        let Some(last_good) = &self.last_good else { return Ok(None) };
+        let why = match last_good.component().await {
+            Ok(None) => return Ok(None),
+            Err(error) => error,
+            Ok(Some(packed)) => {
+                let admitted = async {
+                    let unpacked = gate::unpacked(&self.config, packed).await?;
+                    self.surroundings.admit(&self.config, unpacked, None).await
+                };
+                match admitted.await {
+                    Ok(taken) => return Ok(Some(taken)),
+                    Err(Refusal::LocalFile(error)) => return Err(error),
+                    Err(Refusal::Rejected(rejected)) => rejected.error,
+                }
+            }
+        };
+        tracing::warn!(source = self.source, error = format!("{why:#}"), "the last good component is not taken");
+        Ok(None)
+    }
+
+    /// Puts the first provider into its slot.
+    fn begin(&mut self, taken: Taken, probation: Option<ProbationSettings>) -> Arc<Slot> {
+        let version = version(&taken);
+        let Taken { provider, bytes, signature, took, compiling, .. } = taken;
+        let slot = Arc::new(Slot::new(provider, probation));
+        self.surroundings.slots.lock().insert(self.source.clone(), Arc::clone(&slot));
+        self.surroundings.readiness.set(&check(&self.source), Ok(()));
+        self.candidate = probation.map(|_| (bytes, signature));
+        if probation.is_none() {
+            self.proven = Some(version.clone());
+        }
+        self.news.metrics.took(&self.source, took, None);
+        let times = Times {
+            compile_ms: milliseconds(compiling),
+            takeover_ms: milliseconds(took.saturating_sub(compiling)),
+            ..Times::default()
+        };
+        self.serves(version, probation.is_some(), 1, Some(times));
+        self.news.metrics.load(&self.source, "taken", "");
+        self.tries = 0;
+        slot
+    }
+
+    /// Another component serves.
+    fn serves(&mut self, version: Version, on_probation: bool, generation: u64, times: Option<Times>) {
+        self.news.metrics.serves(&self.source, &version, self.serving.as_ref(), generation);
+        self.news.metrics.on_probation(&self.source, on_probation);
+        let proven = self.proven.clone();
+        self.surroundings.statuses.update(&self.source, |status| {
+            status.serving = Some(version.clone());
+            status.phase = Some(if on_probation { "probation" } else { "proven" });
+            status.last_good = proven.filter(|_| on_probation);
+            status.since = Some(Timestamp::now());
+            status.generation = generation;
+            status.times = times.or(status.times);
+            if times.is_some() {
+                status.refused = None;
+            }
+        });
+        self.serving = Some(version);
+    }
+
+    /// Follows the source until `stop`.
+    pub(crate) async fn run(mut self, slot: Arc<Slot>, stop: CancellationToken) {
+        let mut phases = slot.phases();
+        if let Some(serving) = &self.serving {
+            let text = format!("{serving} serves");
+            self.news
+                .events
+                .tell(&self.config.source, self.uid.as_deref(), Severity::Normal, "ProviderLoaded", text)
+                .await;
+        }
+        loop {
+            let retry = self.retry;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = phases.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.phase_changed(&slot, &mut phases).await;
+                }
+                () = self.changes.next() => self.look(&slot).await,
+                () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
+                    self.retry = None;
+                    self.look(&slot).await;
+                }
+            }
+        }
+    }
+
+    async fn fetch(&mut self) -> Result<Packed, Rejected> {
+        let packed = self.config.source.fetch(Some(&self.surroundings.client), self.config.limits.source_bytes).await?;
+        self.uid.clone_from(&packed.uid);
+        Ok(packed)
+    }
+
+    /// What the source holds once it has stayed the same; none when that is what was judged already.
+    async fn settled(&mut self) -> Result<Option<Packed>, Rejected> {
+        let mut last = self.fetch().await.map(|packed| packed.mark()).ok();
+        loop {
+            if last.is_some() && last == self.judged {
+                return Ok(None);
+            }
+            tokio::time::sleep(self.settings.settle).await;
+            // What was told meanwhile is seen now.
+            while self.changes.next().now_or_never().is_some() {}
+            let packed = self.fetch().await;
+            let mark = packed.as_ref().map(Packed::mark).ok();
+            if mark == last {
+                return packed.map(Some);
+            }
+            last = mark;
+        }
+    }
+
+    async fn look(&mut self, slot: &Arc<Slot>) {
+        let begun = Instant::now();
+        let packed = match self.settled().await {
+            Ok(Some(packed)) => packed,
+            Ok(None) => return self.is_as_before(),
+            Err(rejected) => return self.keeps(rejected).await,
+        };
+        let read = begun.elapsed();
+        let mark = packed.mark();
+        let unpacked = match gate::unpacked(&self.config, packed).await {
+            Ok(unpacked) => unpacked,
+            Err(rejected) => return self.refuse(rejected, mark).await,
+        };
+        if self.serving.as_ref().is_some_and(|serving| serving.digest == unpacked.digest) {
+            // Packed in another way, or changed and changed back.
+            self.judged = Some(mark);
+            return self.is_as_before();
+        }
+        if self.remembered.refused.as_ref() == Some(&unpacked.digest) {
+            self.judged = Some(mark);
+            let error = anyhow::anyhow!(
+                "this component failed its probation before; put another one there, or the same one after another"
+            );
+            return self.keeps(Rejected { step: Step::Check, digest: Some(unpacked.digest), error }).await;
+        }
+        // A new one stands in for the last good one, whoever serves now.
+        let before = slot.last_good().unwrap_or_else(|| slot.provider());
+        match self.surroundings.admit(&self.config, unpacked, Some(&before)).await {
+            Ok(taken) => {
+                self.judged = Some(mark);
+                self.exchange(slot, taken, read).await;
+            }
+            Err(refusal) => self.refuse(refusal.into_rejected(), mark).await,
+        }
+    }
+
+    async fn exchange(&mut self, slot: &Arc<Slot>, taken: Taken, read: Duration) {
+        let version = version(&taken);
+        let Taken { provider, bytes, signature, took, compiling, .. } = taken;
+        // Also when the one before is still on probation: the last good one is that before it.
+        if slot.phases().borrow().clone() != Phase::Probation {
+            self.proven = self.serving.clone();
+        }
+        let begun = Instant::now();
+        slot.exchange(provider, self.settings.probation);
+        let exchange = begun.elapsed();
+        self.candidate = Some((bytes, signature));
+        self.forget().await;
+        let times = Times {
+            read_ms: milliseconds(read),
+            compile_ms: milliseconds(compiling),
+            takeover_ms: milliseconds(took.saturating_sub(compiling).saturating_add(exchange)),
+            exchange_ms: milliseconds(exchange),
+        };
+        let before = self.serving.clone();
+        self.news.metrics.took(&self.source, took, Some(exchange));
+        self.news.metrics.load(&self.source, "taken", "");
+        self.serves(version.clone(), true, *slot.generations().borrow(), Some(times));
+        (self.told, self.tries, self.retry) = (None, 0, None);
+        let before = before.map(|before| format!(" in place of {before}")).unwrap_or_default();
+        let text = format!("{version} serves{before}; on probation for {:?}", self.settings.probation.time);
+        tracing::info!(source = self.source, times = ?times, "provider exchanged: {text}");
+        self.news.events.tell(&self.config.source, self.uid.as_deref(), Severity::Normal, "ProviderLoaded", text).await;
+    }
+
+    /// The slot has judged.
+    async fn phase_changed(&mut self, slot: &Arc<Slot>, phases: &mut watch::Receiver<Phase>) {
+        let phase = phases.borrow_and_update().clone();
+        let generation = *slot.generations().borrow();
+        match phase {
+            Phase::Probation => {}
+            Phase::Proven => {
+                let Some(serving) = self.serving.clone() else { return };
+                tracing::info!(source = self.source, "{serving} is proven");
+                self.proven = Some(serving.clone());
+                self.serves(serving, false, generation, None);
+                if let (Some(last_good), Some((bytes, signature))) = (&self.last_good, self.candidate.take())
+                    && let Err(error) = last_good.keep(&bytes, signature.as_deref()).await
+                {
+                    let error = format!("{error:#}");
+                    tracing::warn!(
+                        source = self.source,
+                        error,
+                        "the last good component is not kept; check --state-dir"
+                    );
+                }
+                self.candidate = None;
+            }
+            Phase::RolledBack(why) => {
+                let (Some(failed), Some(good)) = (self.serving.clone(), self.proven.clone()) else { return };
+                self.candidate = None;
+                self.remembered.refused = Some(failed.digest.clone());
+                self.keep_memory().await;
+                self.news.metrics.load(&self.source, "rolled-back", "probation");
+                self.serves(good.clone(), false, generation, None);
+                let refused = Refused::now(None, Some(failed.digest.clone()), why.clone());
+                self.surroundings.statuses.update(&self.source, |status| status.refused = Some(refused));
+                let text = format!("{failed} failed its probation, {good} serves again: {why}");
+                tracing::error!(source = self.source, "provider rolled back: {text}");
+                self.news
+                    .events
+                    .tell(&self.config.source, self.uid.as_deref(), Severity::Warning, "ProviderRolledBack", text)
+                    .await;
+            }
+        }
+    }
+
+    /// A component was not taken. What may pass later is tried again.
+    async fn refuse(&mut self, rejected: Rejected, mark: [u8; 32]) {
+        if !rejected.step.may_pass_later() {
+            self.judged = Some(mark);
+            self.forget().await;
+        }
+        self.keeps(rejected).await;
+    }
+
+    /// The source holds something else than what failed: that may be tried again one day.
+    async fn forget(&mut self) {
+        if self.remembered.refused.take().is_some() {
+            self.keep_memory().await;
+        }
+    }
+
+    async fn keep_memory(&mut self) {
+        let Some(last_good) = &self.last_good else { return };
+        if let Err(error) = last_good.remember(&self.remembered).await {
+            let error = format!("{error:#}");
+            tracing::warn!(source = self.source, error, "what was refused is not remembered; check --state-dir");
+        }
+    }
+
+    /// The provider that serves goes on, since the source has nothing better.
+    async fn keeps(&mut self, rejected: Rejected) {
+        if rejected.step.may_pass_later() && self.judged.is_none_or(|_| rejected.digest != self.remembered.refused) {
+            let delay = self.next_delay();
+            self.retry = Some(Instant::now() + delay);
+        }
+        let serving = self.serving.as_ref().map(|serving| format!("{serving} goes on serving")).unwrap_or_default();
+        self.reject(rejected, &serving).await;
+    }
+
+    /// Says so, once.
+    async fn reject(&mut self, rejected: Rejected, instead: &str) {
+        let Rejected { step, digest, error } = rejected;
+        let reason = format!("{error:#}");
+        let text = match &digest {
+            Some(digest) => format!("{digest} is not taken (step {step} of the gate): {reason}; {instead}"),
+            None => format!("step {step} of the gate: {reason}; {instead}"),
+        };
+        if self.told.as_ref() == Some(&text) {
+            return;
+        }
+        self.told = Some(text.clone());
+        self.news.metrics.load(&self.source, "rejected", step.as_str());
+        let refused = Refused::now(Some(step), digest, reason);
+        self.surroundings.statuses.update(&self.source, |status| status.refused = Some(refused));
+        if self.serving.is_some() {
+            tracing::error!(source = self.source, "provider rejected: {text}");
+        }
+        self.news
+            .events
+            .tell(&self.config.source, self.uid.as_deref(), Severity::Warning, "ProviderRejected", text)
+            .await;
+    }
+
+    /// The source holds what serves.
+    fn is_as_before(&mut self) {
+        (self.tries, self.retry) = (0, None);
+        let Some(serving) = &self.serving else { return };
+        if self.told.take().is_some() && self.remembered.refused.is_none() {
+            tracing::info!(source = self.source, "the source holds what serves: {serving}");
+            self.surroundings.statuses.update(&self.source, |status| status.refused = None);
+        }
+    }
+
+    fn next_delay(&mut self) -> Duration {
+        let tries = usize::try_from(self.tries).unwrap_or(usize::MAX);
+        self.tries = self.tries.saturating_add(1).min(16);
+        backoff(MIN_DELAY, MAX_DELAY).nth(tries).unwrap_or(MAX_DELAY)
+    }
+}
+
+fn version(Taken { provider, digest, .. }: &Taken) -> Version {
+    let descriptor = provider.descriptor();
+    Version { name: descriptor.name.clone(), version: descriptor.version.clone(), digest: digest.clone() }
+}
+
+/// Name of what must be true of a provider before the process is ready.
+fn check(source: &str) -> String {
+    format!("provider {source}")
+}

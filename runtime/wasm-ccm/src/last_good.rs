@@ -1,0 +1,112 @@
+//! The last good component in a folder, for a host that starts while its source is gone or broken.
+//!
+//! What is kept is the component itself. It passes the gate again and is compiled again: compiled code is never loaded.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::fs;
+
+use crate::source::{Packed, Source};
+
+/// Where it is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct LastGood {
+    /// Without ending.
+    stem: PathBuf,
+}
+
+/// What is known beside the component.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Remembered {
+    /// Whose it is: another source may have the same name after a change of flags.
+    source: String,
+    /// A component that failed its probation: it is not tried again before the source holds something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<String>,
+}
+
+impl Remembered {
+    /// Nothing yet.
+    pub(crate) fn of(source: &Source) -> Self {
+        Self { source: source.to_string(), refused: None }
+    }
+}
+
+impl LastGood {
+    /// In this folder, for this source.
+    pub(crate) fn new(folder: &Path, source: &Source) -> Self {
+        // Sources are paths, and paths are no names.
+        let name = format!("{:x}", Sha256::digest(source.to_string()));
+        Self { stem: folder.join(name.get(..16).unwrap_or(&name)) }
+    }
+
+    /// The component, as if it were read from the source; none when nothing was kept yet.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that cannot be read.
+    pub(crate) async fn component(&self) -> Result<Option<Packed>> {
+        let bytes = self.read("wasm").await?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let signature = self.read("wasm.sig").await?.filter(|signature| !signature.is_empty());
+        Ok(Some(Packed { bytes, signature, uid: None }))
+    }
+
+    /// What is remembered of the source.
+    pub(crate) async fn remembered(&self, source: &Source) -> Remembered {
+        let read = self.read("json").await.ok().flatten();
+        let known: Option<Remembered> = read.and_then(|text| serde_json::from_slice(&text).ok());
+        let nothing = Remembered::of(source);
+        known.filter(|known| known.source == nothing.source).unwrap_or(nothing)
+    }
+
+    /// Keeps a component.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that cannot be written.
+    pub(crate) async fn keep(&self, bytes: &[u8], signature: Option<&[u8]>) -> Result<()> {
+        // A signature that is not there must not stay from before.
+        self.write("wasm.sig", signature.unwrap_or_default()).await?;
+        self.write("wasm", bytes).await
+    }
+
+    /// Remembers what was refused.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that cannot be written.
+    pub(crate) async fn remember(&self, remembered: &Remembered) -> Result<()> {
+        self.write("json", &serde_json::to_vec(remembered)?).await
+    }
+
+    fn file(&self, ending: &str) -> PathBuf {
+        self.stem.with_extension(ending)
+    }
+
+    async fn read(&self, ending: &str) -> Result<Option<Vec<u8>>> {
+        let file = self.file(ending);
+        match fs::read(&file).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+        }
+    }
+
+    /// Whole or not at all.
+    async fn write(&self, ending: &str, bytes: &[u8]) -> Result<()> {
+        let file = self.file(ending);
+        let half = self.file(&format!("{ending}.new"));
+        let what = || format!("writing {}", file.display());
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).await.with_context(what)?;
+        }
+        fs::write(&half, bytes).await.with_context(what)?;
+        fs::rename(&half, &file).await.with_context(what)
+    }
+}

@@ -1,0 +1,123 @@
+//! Metrics of providers being loaded, exchanged and refused.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::provider_status::Version;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LoadLabels {
+    source: String,
+    result: &'static str,
+    step: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    source: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InfoLabels {
+    source: String,
+    name: String,
+    version: String,
+    digest: String,
+}
+
+/// What became of components.
+#[derive(Clone)]
+pub(crate) struct ProviderMetrics {
+    loads: Family<LoadLabels, Counter>,
+    info: Family<InfoLabels, Gauge>,
+    generation: Family<SourceLabels, Gauge>,
+    on_probation: Family<SourceLabels, Gauge>,
+    load_duration: Family<SourceLabels, Histogram>,
+    exchange_duration: Family<SourceLabels, Histogram>,
+}
+
+impl ProviderMetrics {
+    /// The metrics, as parts of `registry`.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            loads: Family::default(),
+            info: Family::default(),
+            generation: Family::default(),
+            on_probation: Family::default(),
+            // 10 ms to 41 s.
+            load_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 4.0, 7))),
+            // 1 us to 1 s.
+            exchange_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1e-6, 10.0, 7))),
+        };
+        registry.register(
+            "ccm_provider_loads",
+            "Components that were taken, rejected (at which step of the gate) or rolled back",
+            metrics.loads.clone(),
+        );
+        registry.register("ccm_provider_info", "The component that serves", metrics.info.clone());
+        registry.register(
+            "ccm_provider_generation",
+            "Grows with every exchange of the component",
+            metrics.generation.clone(),
+        );
+        registry.register(
+            "ccm_provider_on_probation",
+            "Whether the component that serves is on probation",
+            metrics.on_probation.clone(),
+        );
+        registry.register_with_unit(
+            "ccm_provider_load_duration",
+            "Time of the gate, the compiler included",
+            Unit::Seconds,
+            metrics.load_duration.clone(),
+        );
+        registry.register_with_unit(
+            "ccm_provider_exchange_duration",
+            "Time in which one component takes the place of another",
+            Unit::Seconds,
+            metrics.exchange_duration.clone(),
+        );
+        metrics
+    }
+
+    /// A component was `taken`, `rejected` or `rolled-back`.
+    pub(crate) fn load(&self, source: &str, result: &'static str, step: &'static str) {
+        self.loads.get_or_create(&LoadLabels { source: source.to_owned(), result, step }).inc();
+    }
+
+    /// Another component serves.
+    pub(crate) fn serves(&self, source: &str, now: &Version, before: Option<&Version>, generation: u64) {
+        let labels = |Version { name, version, digest }: &Version| InfoLabels {
+            source: source.to_owned(),
+            name: name.clone(),
+            version: version.clone(),
+            digest: digest.clone(),
+        };
+        if let Some(before) = before {
+            self.info.remove(&labels(before));
+        }
+        self.info.get_or_create(&labels(now)).set(1);
+        let of = SourceLabels { source: source.to_owned() };
+        self.generation.get_or_create(&of).set(i64::try_from(generation).unwrap_or(i64::MAX));
+    }
+
+    /// Whether it has yet to prove itself.
+    pub(crate) fn on_probation(&self, source: &str, is: bool) {
+        self.on_probation.get_or_create(&SourceLabels { source: source.to_owned() }).set(is.into());
+    }
+
+    /// How long the gate took, and the exchange if there was one.
+    pub(crate) fn took(&self, source: &str, gate: Duration, exchange: Option<Duration>) {
+        let of = SourceLabels { source: source.to_owned() };
+        self.load_duration.get_or_create(&of).observe(gate.as_secs_f64());
+        if let Some(exchange) = exchange {
+            self.exchange_duration.get_or_create(&of).observe(exchange.as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `wasm-ccm push`: a component into a ConfigMap, after the gate.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ObjectMeta, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::check::{self, Checked};
+use crate::cli::RecordArgs;
+use crate::source::{SIGNATURE, Source, component_key};
+use crate::{api, output, unpack};
+
+/// Who owns the keys that are written.
+const MANAGER: &str = "wasm-ccm-push";
+/// Larger components are packed: the API server and etcd then carry less, and `kubectl get -o yaml` stays readable.
+const PACK_FROM: usize = 256 << 10;
+/// What the API server takes in one ConfigMap, all keys together.
+const MAX_CONFIG_MAP: usize = 1 << 20;
+/// Beside the component: names of keys, and a signature.
+const ROOM: usize = 4 << 10;
+
+/// Flags of `push`.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+pub(crate) struct PushArgs {
+    /// The component: .wasm, .wasm.gz or .wasm.zst. What lies beside it as NAME.sig is pushed with it.
+    pub(crate) file: PathBuf,
+    /// Where to: configmap:NAMESPACE/NAME[/KEY]. It is made when there is none.
+    pub(crate) target: String,
+    /// How to reach the API server; in a pod its service account is used when this is absent.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// URL of the API server, instead of the kubeconfig's.
+    #[arg(long, value_name = "URL")]
+    pub(crate) master: Option<String>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+}
+
+/// Puts the component there.
+///
+/// # Errors
+///
+/// The step of the gate that it does not pass, sizes that no ConfigMap has, and what the API server says.
+pub(crate) fn push(args: &PushArgs) -> Result<()> {
+    let Source::ConfigMap { namespace, name, key } = args.target.parse().map_err(anyhow::Error::msg)? else {
+        bail!("{:?} is no configmap:NAMESPACE/NAME[/KEY]", args.target);
+    };
+    let config = args.record.record(args.file.to_string_lossy().into_owned())?.check()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let told = runtime.block_on(Box::pin(async {
+        let checked = check::component(&config).await.map_err(|rejected| {
+            rejected.error.context(format!("{} does not pass the gate (step {})", args.file.display(), rejected.step))
+        })?;
+        let client = Client::try_from(api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?)
+            .context("the API server's address or credentials cannot be used")?;
+        let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
+        let what = || format!("configmap:{namespace}/{name}");
+        let said = |error: kube::Error| anyhow!("{}", api::tell(&error));
+        let before = maps.get_opt(&name).await.map_err(said).with_context(what)?;
+        let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let upload = Upload::new(&checked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
+        let params = PatchParams::apply(MANAGER).force();
+        let applied = maps.patch(&name, &params, &Patch::Apply(upload.map(&namespace, &name))).await;
+        let mut now = applied.map_err(said).with_context(what)?;
+        if let Some(stale) = upload.stale_signature(&now) {
+            // Somebody else put it there, and it would fit nothing.
+            let gone = json!({ "binaryData": { &stale: null }, "data": { &stale: null } });
+            now = maps
+                .patch(&name, &PatchParams::default(), &Patch::Merge(gone))
+                .await
+                .map_err(said)
+                .with_context(what)?;
+        }
+        let version = now.metadata.resource_version.unwrap_or_default();
+        Ok::<_, anyhow::Error>(format!(
+            "{}, resourceVersion {version}",
+            upload.told(&what(), &checked, before.as_ref())
+        ))
+    }))?;
+    Ok(output::print(&told)?)
+}
+
+/// What is written.
+struct Upload {
+    key: String,
+    bytes: Vec<u8>,
+    signature: Option<Vec<u8>>,
+}
+
+impl Upload {
+    fn new(checked: &Checked, file: &str, key: Option<&str>, before: Option<&ConfigMap>) -> Result<Self> {
+        let signature = checked.unpacked.signature.clone();
+        // What is packed already stays so: it may be packed better.
+        let is_packed = checked.packed != checked.unpacked.bytes;
+        let bytes = match is_packed || checked.packed.len() <= PACK_FROM {
+            true => checked.packed.clone(),
+            false => gzip(&checked.packed)?,
+        };
+        let ending = if !is_packed && bytes.len() != checked.packed.len() { ".gz" } else { "" };
+        let known = before.map(component_key).transpose()?.flatten();
+        // Under the name that is there already: two components in one ConfigMap are none.
+        let key = key.map(ToOwned::to_owned).or(known).unwrap_or_else(|| format!("{file}{ending}"));
+        let others = before.map(|map| size_without(map, &key)).unwrap_or_default();
+        let size = bytes.len().saturating_add(ROOM).saturating_add(others);
+        ensure!(
+            size <= MAX_CONFIG_MAP,
+            "it has {} bytes packed, and a ConfigMap holds 1 MiB, {others} bytes of which other keys take; make it smaller (opt-level = \"z\", lto, strip; wasm-opt -Oz), or mount it as a file",
+            bytes.len()
+        );
+        Ok(Self { key, bytes, signature })
+    }
+
+    fn map(&self, namespace: &str, name: &str) -> ConfigMap {
+        let mut binary = BTreeMap::from([(self.key.clone(), ByteString(self.bytes.clone()))]);
+        if let Some(signature) = &self.signature {
+            binary.insert(self.signature_key(), ByteString(signature.clone()));
+        }
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                ..ObjectMeta::default()
+            },
+            binary_data: Some(binary),
+            ..ConfigMap::default()
+        }
+    }
+
+    fn signature_key(&self) -> String {
+        format!("{}{SIGNATURE}", self.key)
+    }
+
+    /// A signature of another component, which is still there.
+    fn stale_signature(&self, now: &ConfigMap) -> Option<String> {
+        let key = self.signature_key();
+        let is_there = now.binary_data.as_ref().is_some_and(|data| data.contains_key(&key))
+            || now.data.as_ref().is_some_and(|data| data.contains_key(&key));
+        (self.signature.is_none() && is_there).then_some(key)
+    }
+
+    fn told(&self, what: &str, checked: &Checked, before: Option<&ConfigMap>) -> String {
+        let descriptor = checked.component.descriptor();
+        let old = before
+            .and_then(|map| map.binary_data.as_ref()?.get(&self.key).cloned())
+            .and_then(|bytes| unpack::unpack(bytes.0, usize::MAX / 2).ok())
+            .map_or_else(|| "nothing".to_owned(), |bytes| format!("sha256:{:x}", Sha256::digest(bytes)));
+        let (raw, packed, new) = (checked.unpacked.bytes.len(), self.bytes.len(), &checked.unpacked.digest);
+        let size = if raw == packed { format!("{raw} bytes") } else { format!("{raw} bytes, {packed} packed") };
+        let same = if old == *new { " (the same component)" } else { "" };
+        format!(
+            "{what}/{}: {} {}, {size}\nbefore {old}\nnow    {new}{same}",
+            self.key, descriptor.name, descriptor.version
+        )
+    }
+}
+
+/// Without time and name, so that the same component has the same bytes.
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}
+
+/// Bytes of the other keys.
+fn size_without(map: &ConfigMap, key: &str) -> usize {
+    let text = map.data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.len());
+    let binary = map.binary_data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.0.len());
+    text.chain(binary).sum()
+}

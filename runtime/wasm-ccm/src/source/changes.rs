@@ -1,0 +1,102 @@
+//! Tells when a source may hold something else than before. Who asks reads it, and compares what it reads.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+
+use super::Source;
+
+/// A look at a path that costs no reading: what is there, and when it was changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Look(Vec<(PathBuf, PathBuf, [u64; 2], [i64; 4])>);
+
+/// Waits for changes of a source.
+pub(crate) enum Changes {
+    /// A path: looked at again and again, since a change of a link, of a mount or of a file on another machine is told by no
+    /// event.
+    Path { path: PathBuf, period: Duration, seen: Option<Look> },
+    /// A ConfigMap: watched, without its content.
+    ConfigMap { events: Pin<Box<dyn Stream<Item = watcher::Result<()>> + Send>>, shown: String },
+}
+
+impl Changes {
+    /// Begins to watch. `period` is how often a path is looked at. Without a `client`, a ConfigMap never changes.
+    pub(crate) fn of(source: &Source, client: Option<&Client>, period: Duration) -> Self {
+        match source {
+            Source::Path(path) => Self::Path { path: path.clone(), period, seen: None },
+            Source::ConfigMap { namespace, name, .. } => {
+                let shown = source.to_string();
+                let Some(client) = client else {
+                    return Self::ConfigMap { events: Box::pin(futures::stream::pending()), shown };
+                };
+                let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(client.clone(), namespace);
+                let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+                let events = watcher(api, config).default_backoff().filter_map(async |event| match event {
+                    // Nothing is known yet.
+                    Ok(watcher::Event::Init) => None,
+                    // The end of a list as well: it tells that there is none any more.
+                    Ok(_) => Some(Ok(())),
+                    Err(error) => Some(Err(error)),
+                });
+                Self::ConfigMap { events: Box::pin(events), shown }
+            }
+        }
+    }
+
+    /// Waits until there may be a change. The first time it may return at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// No change is lost.
+    pub(crate) async fn next(&mut self) {
+        match self {
+            Self::Path { path, period, seen } => loop {
+                let look = look(path).await;
+                if seen.as_ref() != Some(&look) {
+                    *seen = Some(look);
+                    return;
+                }
+                tokio::time::sleep(*period).await;
+            },
+            Self::ConfigMap { events, shown } => match events.next().await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    // Reading it may work all the same: the watch comes back with a delay, and each time it is read.
+                    let error = ccm_controllers::causes(&error);
+                    tracing::warn!(
+                        source = shown,
+                        error,
+                        "cannot watch the ConfigMap; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)"
+                    );
+                }
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+/// What the path, or each entry of the folder that it is, leads to.
+async fn look(path: &Path) -> Look {
+    let mut entries = vec![path.to_owned()];
+    if let Ok(mut folder) = tokio::fs::read_dir(path).await {
+        while let Ok(Some(entry)) = folder.next_entry().await {
+            entries.push(entry.path());
+        }
+    }
+    entries.sort();
+    let mut found = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let real = tokio::fs::canonicalize(&entry).await.unwrap_or_default();
+        let Ok(metadata) = tokio::fs::metadata(&entry).await else { continue };
+        let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
+        found.push((entry, real, [metadata.ino(), metadata.len()], times));
+    }
+    Look(found)
+}
