@@ -25,7 +25,7 @@ use crate::last_good::{LastGood, Remembered};
 use crate::load::{Refusal, Surroundings, Taken};
 use crate::provider_events::ProviderEvents;
 use crate::provider_metrics::ProviderMetrics;
-use crate::provider_status::{Refused, Times, Version, milliseconds};
+use crate::provider_status::{Refused, Times, Version, milliseconds, short};
 use crate::providers::ProviderConfig;
 use crate::source::{Changes, Packed};
 
@@ -131,6 +131,7 @@ impl Keeper {
             return Ok(self.begin(taken, None));
         }
         let mut was_readable = false;
+        let mut last = None;
         loop {
             // Changes from here on are seen.
             let _seen = self.changes.next().now_or_never();
@@ -143,8 +144,13 @@ impl Keeper {
             was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
             let delay = self.next_delay();
             let error = format!("provider {}: {:#}", self.source, rejected.error);
-            tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
-            self.surroundings.readiness.set(&check(&self.source), Err(error));
+            if last.as_ref() == Some(&error) {
+                tracing::debug!(error, retry_in = ?delay, "provider still not taken");
+            } else {
+                tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
+            }
+            self.surroundings.readiness.set(&check(&self.source), Err(error.clone()));
+            last = Some(error);
             self.reject(rejected, "nothing serves").await;
             drop(tokio::time::timeout(delay, self.changes.next()).await);
         }
@@ -423,7 +429,9 @@ impl Keeper {
         let Rejected { step, digest, error } = rejected;
         let reason = format!("{error:#}");
         let text = match &digest {
-            Some(digest) => format!("{digest} is not taken (step {step} of the gate): {reason}; {instead}"),
+            Some(digest) => {
+                format!("{} is not taken (step {step} of the gate): {reason}; {instead}", short(digest))
+            }
             None => format!("step {step} of the gate: {reason}; {instead}"),
         };
         if self.told.as_ref() == Some(&text) {

@@ -128,7 +128,7 @@ impl Surroundings {
             bytes = bytes.len(),
             optional = ?offers,
             ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            "provider passed the gate"
+            "provider taken"
         );
         Ok(Taken { provider: Arc::new(provider), digest, bytes, signature, compiling, took })
     }

@@ -76,7 +76,7 @@ pub(crate) struct ProviderStatus {
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.name, self.version, self.digest)
+        write!(f, "{} {} ({})", self.name, self.version, short(&self.digest))
     }
 }
 
@@ -88,7 +88,10 @@ impl ProviderStatus {
             let _written = writeln!(text, "  {name:11} {value}");
         };
         match &self.serving {
-            Some(serving) => line("serving", &serving.to_string()),
+            Some(serving) => {
+                line("serving", &format!("{} {}", serving.name, serving.version));
+                line("digest", &serving.digest);
+            }
             None => line("serving", "none yet: nothing is written to the cluster for it"),
         }
         if let (Some(phase), Some(since)) = (self.phase, &self.since) {
@@ -138,6 +141,11 @@ impl Refused {
     pub(crate) fn now(step: Option<Step>, digest: Option<String>, reason: String) -> Self {
         Self { digest, step: step.map_or("probation", Step::as_str), reason, since: Timestamp::now() }
     }
+}
+
+/// A digest as people compare it: `sha256:` and 12 digits.
+pub(crate) fn short(digest: &str) -> &str {
+    digest.get(.."sha256:".len() + 12).unwrap_or(digest)
 }
 
 /// For the page.

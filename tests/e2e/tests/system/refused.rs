@@ -11,10 +11,10 @@ use crate::stage::{Actor, LIMIT, Stage};
 
 const REFUSED: &str = "provider not taken";
 
-/// Waits until a host has said twice why it has no provider, and looks at its pages.
+/// Waits until a host has said why it has no provider, and looks at its pages.
 async fn is_refused(host: &Actor, name: &str, source: &str, says: &[&str]) {
     let complaints = || host.log().into_iter().filter(|line| line.contains(REFUSED)).collect::<Vec<_>>();
-    poll_until("the error again", LIMIT, || complaints().len() >= 2).await.unwrap();
+    poll_until("the error", LIMIT, || !complaints().is_empty()).await.unwrap();
     for line in complaints() {
         let line = line.replace("\\\"", "\"");
         for part in [&["\"ERROR\"", source], says].concat() {
@@ -59,7 +59,8 @@ async fn a_provider_that_cannot_be_taken_is_named_with_the_way_out_and_read_agai
         cases.iter().zip(&hosts).map(|(case, (host, source))| is_refused(host, case.name, source, &case.says));
     join_all(refused).await;
     assert_eq!(get(client, "n0").await, before, "nothing is written");
-    assert_eq!(all_events(client).await, [], "nor is any Event");
+    let told = all_events(client).await;
+    assert!(told.iter().all(|event| event.reason.as_deref() == Some("ProviderRejected")), "nor is any Event: {told:?}");
 
     config(RIGHT_CONFIG);
     for case in &cases {
@@ -86,6 +87,8 @@ async fn a_config_map_that_comes_late_and_is_wrong_at_first_needs_no_restart() {
     let put = async |place: Place| place.put(stage.cluster.folder(), Some(client), "late").await;
     put(Place::Map(vec![("p.wasm.gz", b"no gzip".to_vec())])).await;
     host.await_log(LIMIT, &[REFUSED, source, "not a WebAssembly component"]).await.unwrap();
+    await_event(client, "late", "Warning", "ProviderRejected", &["step source", "nothing serves"]).await;
+    await_event(client, "late", "Warning", "ProviderRejected", &["step parse", "nothing serves"]).await;
     assert_eq!(get(client, "n0").await, before);
     put(Place::Map(vec![("p.wasm.gz", gzip(&cloudlycke()))])).await;
     host.ready().await;

@@ -8,7 +8,7 @@ use ccm_e2e::host::{Host, component};
 use ccm_e2e::manifest;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, KeyToPath, PodSpec, Secret, ServiceAccount, Volume};
+use k8s_openapi::api::core::v1::{ConfigMap, EnvVar, KeyToPath, PodSpec, Secret, ServiceAccount, Volume};
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
@@ -20,6 +20,8 @@ use crate::stage::{Actor, Stage};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "wasm-ccm";
+/// The pod that the host is told to be.
+const POD: &str = "wasm-ccm-0";
 
 /// A copy of `manifests/` in which every overlay has its component.
 pub(crate) struct Manifests(TempDir);
@@ -111,11 +113,24 @@ pub(crate) async fn start(stage: &Stage, more: &[&str]) -> Actor {
         let map = config_map(stage, &source.config_map_ref.as_ref().unwrap().name).await;
         environment.extend(map.data.unwrap_or_default());
     }
-    assert!(container.env.is_none() && container.command.is_none(), "nobody here plays that part of a kubelet");
+    assert!(container.command.is_none(), "nobody here plays that part of a kubelet");
+    environment.extend(container.env.iter().flatten().map(downward));
     let here = |argument: &String| mounts.iter().fold(argument.clone(), |text, (path, here)| text.replace(path, here));
     let arguments = container.args.iter().flatten().map(here).chain(more.iter().map(|flag| (*flag).to_owned()));
     let kubeconfig = kubeconfig(stage, spec.service_account_name.as_ref().unwrap()).await;
     Host::start_pod(&kubeconfig, environment, arguments).unwrap().into()
+}
+
+/// What a pod is told about itself.
+fn downward(variable: &EnvVar) -> (String, String) {
+    let field = variable.value_from.as_ref().and_then(|from| from.field_ref.as_ref()).unwrap();
+    let value = match field.field_path.as_str() {
+        "metadata.namespace" => NAMESPACE,
+        "metadata.name" => POD,
+        "metadata.uid" => "00000000-0000-0000-0000-000000000000",
+        other => panic!("nobody here knows {other} of a pod"),
+    };
+    (variable.name.clone(), value.to_owned())
 }
 
 /// Puts the volumes of the container below `root`; returns where each is, by where the container has it.
@@ -147,6 +162,7 @@ async fn files(stage: &Stage, volume: &Volume) -> BTreeMap<String, Vec<u8>> {
             let data = secret.data.unwrap_or_default();
             (data.into_iter().map(|(key, value)| (key, value.0)).collect(), &source.items)
         }
+        (None, None) if volume.empty_dir.is_some() => return BTreeMap::new(),
         _ => panic!("nobody here mounts the volume {}", volume.name),
     };
     let chosen = |KeyToPath { key, path, .. }: &KeyToPath| (path.clone(), BTreeMap::get(&all, key).cloned().unwrap());
