@@ -125,10 +125,15 @@ clean:
     cargo clean
     cd providers && cargo clean
 
+# Both builds of successor have the same name: one after the other.
 _guests: _tools
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p hostile --target wasm32-unknown-unknown --target wasm32-wasip2
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p scripted -p session -p balancer
+    cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p successor --features bare
     mkdir -p target/guests
+    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/successor.wasm target/guests/successor-bare.wasm
+    cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p successor
+    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/successor.wasm target/guests/successor.wasm
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/hostile.wasm target/guests/hostile.wasm
     cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.wasm target/guests/hostile-wasi.wasm
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/scripted.wasm target/guests/scripted.wasm

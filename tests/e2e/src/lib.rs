@@ -6,6 +6,7 @@ pub mod host;
 pub mod manifest;
 pub mod measure;
 pub mod report;
+pub mod successor;
 
 use std::io::Write as _;
 use std::process::ExitCode;

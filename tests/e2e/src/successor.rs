@@ -1,0 +1,32 @@
+//! Components that take over from another one: `tests/successor`, with its form filled out.
+
+#[path = "../../successor/fill.rs"]
+mod fill;
+
+use anyhow::{Context as _, Result};
+
+use crate::host::component;
+
+/// A component with these fields; `tests/successor` lists them. It calls itself `cloudlycke` unless it is told otherwise.
+///
+/// # Errors
+///
+/// It was not built, or the form has no room.
+pub fn successor(fields: &[(&str, &str)]) -> Result<Vec<u8>> {
+    filled("guests/successor.wasm", fields)
+}
+
+/// The same without load balancers.
+///
+/// # Errors
+///
+/// It was not built, or the form has no room.
+pub fn bare_successor(fields: &[(&str, &str)]) -> Result<Vec<u8>> {
+    filled("guests/successor-bare.wasm", fields)
+}
+
+fn filled(name: &str, fields: &[(&str, &str)]) -> Result<Vec<u8>> {
+    let path = component(name)?;
+    let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    fill::fill(bytes, fields).map_err(anyhow::Error::msg)
+}

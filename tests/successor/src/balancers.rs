@@ -1,0 +1,64 @@
+//! Load balancers that nobody makes: a Service keeps the address that it has.
+
+use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
+
+use crate::{Successor, behaviour, misbehave};
+
+/// Where clients reach the Service. New ones are in the range for benchmarks (RFC 2544), so that nobody takes them for those
+/// of another provider.
+fn places(service: &Service) -> Vec<Ingress> {
+    if !service.ingress.is_empty() {
+        return service.ingress.clone();
+    }
+    // FNV-1a: the same Service has the same address in every version.
+    let hash =
+        service.uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [_, a, b, c] = hash.to_be_bytes();
+    vec![Ingress::ip(&format!("198.{}.{b}.{c}", 18 + (a & 1)))]
+}
+
+fn change(service: &Service) -> Outcome {
+    let behaviour = behaviour();
+    misbehave(&behaviour);
+    match behaviour.as_str() {
+        "refuse" => Outcome::failed(Failure::invalid("the Service is refused on purpose")),
+        "too-few" => Outcome::done(vec![]),
+        _ => Outcome::done(places(service)),
+    }
+}
+
+impl load_balancers::Guest for Successor {
+    fn name(service: Service) -> String {
+        misbehave(&behaviour());
+        service.full_name().replace('/', "-")
+    }
+
+    fn locks(_service: Service) -> Vec<String> {
+        misbehave(&behaviour());
+        vec![]
+    }
+
+    fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
+        misbehave(&behaviour());
+        Ok(Some(service.ingress).filter(|ingress| !ingress.is_empty()))
+    }
+
+    fn ensure(service: Service, _backends: Vec<Backend>) -> Outcome {
+        change(&service)
+    }
+
+    fn update_backends(service: Service, _backends: Vec<Backend>) -> Outcome {
+        change(&service)
+    }
+
+    fn delete(_service: Service) -> Outcome {
+        misbehave(&behaviour());
+        Outcome::gone()
+    }
+
+    fn validate(_service: Service, _before: Option<Service>, _online: bool) -> Result<Vec<Problem>, Failure> {
+        misbehave(&behaviour());
+        Ok(vec![])
+    }
+}

@@ -1,0 +1,165 @@
+//! A provider that takes over from another one while the host works, and may be no good at it.
+//!
+//! What it is called and how it behaves stands in a form in its bytes (`form`), so that one build is many components:
+//!
+//! | field | what it says | without it |
+//! |---|---|---|
+//! | `name` | what it calls itself | `cloudlycke` |
+//! | `scheme` | schemes of provider IDs, with commas between them | those of `providers/cloudlycke` |
+//! | `version`, `revision` | what `describe` says; the version is a label of each Node as well | `1`, `1` |
+//! | `behaviour` | see [`BEHAVIOURS`] | `good` |
+//! | `secret` | a key of the cloud-config that holds a credential | no credential |
+//! | `endpoint` | the default URL of an endpoint | no endpoint |
+
+#[cfg(not(feature = "bare"))]
+mod balancers;
+mod form;
+
+use std::hint::black_box;
+
+use ccm_sdk::instances::{self, Finding, Instance, Need, State};
+use ccm_sdk::meta::{self, Capability, ConfigFile, ConfigFormat, Credential, Descriptor, Endpoint, Source};
+use ccm_sdk::types::{Failure, Node, Problem};
+
+use crate::form::{field, field_or};
+
+/// Of each Node: which version has found it.
+const VERSION_LABEL: &str = "successor.io/version";
+/// The file of `--cloud-config`.
+const FILE: &str = "cloud-config";
+
+/// How it behaves.
+///
+/// | | machines | load balancers |
+/// |---|---|---|
+/// | `good` | are there | are where they are already, or at an address of their own |
+/// | `trap` | it crashes | it crashes |
+/// | `loop` | it computes without an end | the same |
+/// | `absent` | are not there, whatever is asked | as `good` |
+/// | `unknown` | cannot be told, try again | as `good` |
+/// | `refuse` | as `good` | are refused: the Service is invalid |
+/// | `too-few` | an answer is missing | are done and nowhere |
+/// | `complains` | as `good`, and its configuration is wrong | as `good` |
+/// | `describe-traps`, `describe-loops` | it never says who it is | |
+const BEHAVIOURS: [&str; 10] =
+    ["good", "trap", "loop", "absent", "unknown", "refuse", "too-few", "complains", "describe-traps", "describe-loops"];
+
+struct Successor;
+
+#[cfg(not(feature = "bare"))]
+ccm_sdk::export!(Successor: meta, instances, load_balancers);
+#[cfg(feature = "bare")]
+ccm_sdk::export!(Successor: meta, instances);
+
+fn behaviour() -> String {
+    field_or("behaviour", "good")
+}
+
+/// Crashes, or computes until it is stopped, when it is told to.
+fn misbehave(behaviour: &str) {
+    match behaviour {
+        "trap" => std::process::abort(),
+        "loop" => spin(),
+        _ => {}
+    }
+}
+
+fn spin() -> ! {
+    let mut turns: u64 = 0;
+    loop {
+        turns = black_box(turns.wrapping_add(1));
+    }
+}
+
+impl meta::Guest for Successor {
+    fn describe() -> Descriptor {
+        match behaviour().as_str() {
+            "describe-traps" => std::process::abort(),
+            "describe-loops" => spin(),
+            _ => {}
+        }
+        Descriptor {
+            name: field_or("name", "cloudlycke"),
+            version: field_or("version", "1"),
+            revision: field_or("revision", "1"),
+            provider_id_schemes: schemes(),
+            files: vec![ConfigFile {
+                name: FILE.to_owned(),
+                format: ConfigFormat::Yaml,
+                path_keys: vec![],
+                default_paths: vec![],
+            }],
+            endpoints: field("endpoint").into_iter().map(endpoint).collect(),
+            credentials: field("secret").into_iter().map(credential).collect(),
+            settings: vec![],
+            annotations: vec![],
+            more: vec![],
+        }
+    }
+
+    fn offers() -> Result<Vec<Capability>, Failure> {
+        Ok(if cfg!(feature = "bare") { vec![] } else { vec![Capability::LoadBalancers] })
+    }
+
+    fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
+        let behaviour = behaviour();
+        Ok(match behaviour.as_str() {
+            "complains" => vec![Problem::fatal(FILE, "it complains on purpose")],
+            known if BEHAVIOURS.contains(&known) => vec![],
+            other => vec![Problem::fatal("@form", format!("there is no behaviour {other}"))],
+        })
+    }
+}
+
+fn schemes() -> Vec<String> {
+    field_or("scheme", "cloudlycke,kind,k3s,kwok").split(',').map(ToOwned::to_owned).collect()
+}
+
+fn endpoint(url: String) -> Endpoint {
+    Endpoint {
+        name: "api".to_owned(),
+        purpose: "Shows that nobody granted it.".to_owned(),
+        base_url: Source { keys: vec![], environment_variables: vec![] },
+        default_base_url: Some(url),
+        tls: None,
+    }
+}
+
+fn credential(key: String) -> Credential {
+    Credential {
+        purpose: "Is hidden.".to_owned(),
+        required: false,
+        value: Source { keys: vec![format!("{FILE}:{key}")], environment_variables: vec![] },
+        uses: vec![],
+        name: key,
+    }
+}
+
+impl instances::Guest for Successor {
+    fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
+        let behaviour = behaviour();
+        misbehave(&behaviour);
+        let finding = |node: &Node| match behaviour.as_str() {
+            "absent" => Finding::Absent,
+            "unknown" => Finding::Unknown(Failure::retry("the machine cannot be told on purpose")),
+            _ => Finding::Found(instance(node)),
+        };
+        let left_out = usize::from(behaviour == "too-few");
+        Ok(nodes.iter().skip(left_out).map(finding).collect())
+    }
+}
+
+fn instance(node: &Node) -> Instance {
+    // What a Node has already cannot be changed.
+    let named = || format!("{}://{}", schemes().first().map_or("", String::as_str), node.name);
+    Instance {
+        provider_id: node.provider_id.clone().unwrap_or_else(named),
+        instance_type: String::new(),
+        addresses: vec![],
+        zone: String::new(),
+        region: String::new(),
+        labels: vec![(VERSION_LABEL.to_owned(), field_or("version", "1"))],
+        state: State::Running,
+        more: vec![],
+    }
+}
