@@ -175,6 +175,14 @@ impl Endpoints {
         &self.warnings
     }
 
+    /// Endpoints that no request can reach before something is found for them: their names, and what would let them.
+    pub fn unreachable(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_bound = |name: &str| self.bindings.0.lock().contains_key(name);
+        let open =
+            self.endpoints.iter().filter(move |(name, endpoint)| endpoint.grant.base_url.is_none() && !is_bound(name));
+        open.filter_map(|(name, endpoint)| Some((name.as_str(), endpoint.default.as_ref().err()?.as_str())))
+    }
+
     /// Endpoints and the base URLs that the operator gave for them, by name.
     pub fn configured(&self) -> impl Iterator<Item = (&str, &Url)> {
         self.endpoints

@@ -89,11 +89,10 @@ impl Slot {
         let old;
         {
             let mut serving = self.serving.lock();
-            let last_good = match &serving.probation {
-                Some(before) => before.last_good.clone(),
-                None => Some(Arc::clone(&serving.provider)),
-            };
-            let probation = Probation::begin(probation, last_good, &provider);
+            // The first one of all has not proved itself, but it is a witness: better than none.
+            let last_good = serving.probation.as_ref().and_then(|before| before.last_good.clone());
+            let last_good = last_good.unwrap_or_else(|| Arc::clone(&serving.provider));
+            let probation = Probation::begin(probation, Some(last_good), &provider);
             old = std::mem::replace(&mut *serving, Arc::new(Serving { provider, probation: Some(probation) }));
             self.phase.send_replace(Phase::Probation);
             self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));

@@ -110,7 +110,7 @@ async fn configured(config: &ProviderConfig, component: Component, args: &CheckA
     let descriptor = component.descriptor().clone();
     let opened = async {
         let files = config.files(&descriptor)?;
-        door::open(config, &descriptor, files, &Kept::default(), &walls).await
+        door::open(config, &descriptor, files, &Kept::default(), &walls, None).await
     };
     let (door, _) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
     let provider = component.into_provider(door, None, None);

@@ -50,7 +50,8 @@ pub(crate) struct Files {
     pub(crate) paths: BTreeMap<String, PathBuf>,
 }
 
-/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]).
+/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]). `before`: the provider
+/// whose place it takes.
 ///
 /// # Errors
 ///
@@ -61,6 +62,7 @@ pub(crate) async fn open(
     files: Files,
     kept: &Kept,
     walls: &Walls,
+    before: Option<&Descriptor>,
 ) -> Result<(Door, Admitted)> {
     // Names that are no text are nobody's.
     let variables =
@@ -93,6 +95,9 @@ pub(crate) async fn open(
     for Problem { field, message, .. } in endpoints.warnings() {
         tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
     }
+    if let Some(before) = before {
+        nowhere_new(&endpoints, descriptor, before)?;
+    }
     let sources = context.credentials(walls.client.as_ref()).await?;
     let by_hand = |name: &str| config.credentials.contains_key(name);
     let admitted = kept.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
@@ -118,6 +123,19 @@ pub(crate) async fn open(
         nodes: walls.nodes.clone(),
     };
     Ok((door, admitted))
+}
+
+/// The first component may have endpoints that nobody uses. One that comes later has them where the one before had them, or
+/// was granted them.
+fn nowhere_new(endpoints: &Endpoints, descriptor: &Descriptor, before: &Descriptor) -> Result<()> {
+    let is_known = |name: &str| {
+        let of = |descriptor: &Descriptor| descriptor.endpoints.iter().find(|endpoint| endpoint.name == name).cloned();
+        of(before).is_some_and(|known| of(descriptor).is_some_and(|new| new.default_base_url == known.default_base_url))
+    };
+    match endpoints.unreachable().find(|(name, _)| !is_known(name)) {
+        Some((name, advice)) => bail!("it wants to reach endpoint {name}, as the one before did not: {advice}"),
+        None => Ok(()),
+    }
 }
 
 /// A problem of a credential, with its name once.

@@ -322,8 +322,8 @@ impl Keeper {
     async fn exchange(&mut self, slot: &Arc<Slot>, taken: Taken, read: Duration) {
         let version = version(&taken);
         let Taken { provider, bytes, signature, took, compiling, .. } = taken;
-        // Also when the one before is still on probation: the last good one is that before it.
-        if slot.phases().borrow().clone() != Phase::Probation {
+        // When the one before is still on probation, the last good one is that before it, if there was one.
+        if self.proven.is_none() || slot.phases().borrow().clone() != Phase::Probation {
             self.proven = self.serving.clone();
         }
         let begun = Instant::now();

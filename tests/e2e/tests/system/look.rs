@@ -145,7 +145,7 @@ impl Machine {
 // === Events ===
 
 fn events_api(client: &Client) -> Api<Event> {
-    Api::namespaced(client.clone(), "default")
+    Api::all(client.clone())
 }
 
 /// All Events that a host wrote; the API server has some of its own.

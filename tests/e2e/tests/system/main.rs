@@ -18,6 +18,7 @@
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
+//! | `swap` | providers that are exchanged while the host works, and those that are refused or rolled back |
 //! | `flags` | flags that no other test needs: each changes what is seen |
 //! | `mistakes` | flags and files that cannot be |
 //! | `inspect` | `wasm-ccm inspect` |
@@ -64,6 +65,7 @@ mod service_look;
 mod services;
 mod sources;
 mod stage;
+mod swap;
 mod waiting;
 mod walkthrough;
 mod webhook;

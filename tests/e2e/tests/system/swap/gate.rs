@@ -1,0 +1,116 @@
+//! A bad component for every step of the gate: the one that serves goes on.
+
+use ccm_e2e::successor::bare_successor;
+use serde_json::json;
+
+use super::{MAP, QUICK, SOURCE, await_status, await_version, component, put, serves, version};
+use crate::bytes::gzip;
+use crate::look::{all_events, await_event};
+use crate::service_look::{await_service, ips, serve};
+use crate::stage::Stage;
+
+fn wat(parts: &str) -> Vec<u8> {
+    wat::parse_str(format!("(component (instance $i) {parts})")).unwrap()
+}
+
+/// A component that is refused: at which step, and what is said.
+struct Bad {
+    bytes: Vec<u8>,
+    step: &'static str,
+    says: &'static [&'static str],
+}
+
+fn bad(bytes: Vec<u8>, step: &'static str, says: &'static [&'static str]) -> Bad {
+    Bad { bytes, step, says }
+}
+
+const META: &str = "(export \"ccm:cloud/meta@0.1.0\" (instance $i))";
+const INSTANCES: &str = "(export \"ccm:cloud/instances@0.1.0\" (instance $i))";
+
+fn all() -> Vec<Bad> {
+    let import = format!("(import \"evil:door/open@1.0.0\" (instance)) {META} {INSTANCES}");
+    vec![
+        bad(vec![7; 300_000], "size", &["300000 bytes", "source-bytes"]),
+        bad(gzip(&vec![0; 3 << 20]), "container", &["component-bytes"]),
+        bad(b"\x1f\x8bnot really".to_vec(), "container", &["gzip stream is broken"]),
+        bad(b"#!/bin/sh\n".to_vec(), "parse", &["not a WebAssembly component"]),
+        bad(wat("(export \"ccm:cloud/meta@0.9.0\" (instance $i))"), "parse", &["ccm:cloud@0.9.0", "rebuild"]),
+        bad(wat(&import), "imports", &["evil:door/open@1.0.0"]),
+        bad(wat(META), "exports", &["instances", "must export"]),
+        bad(wat(&format!("{META} {INSTANCES}")), "exports", &["types differ"]),
+        bad(component(&[("behaviour", "describe-traps")]), "describe", &["describe failed"]),
+        bad(component(&[("behaviour", "describe-loops")]), "describe", &["call-cpu"]),
+        bad(component(&[("name", "other")]), "identity", &["\"other\"", "--allow-provider-change"]),
+        bad(component(&[("scheme", "other")]), "identity", &["provider IDs begin with other", "nobody's"]),
+        bad(bare_successor(&[]).unwrap(), "identity", &["does not export load-balancers", "default/web"]),
+        bad(component(&[("secret", "")]), "identity", &["cloud-config:password", "secret"]),
+        bad(
+            component(&[("secret", "password"), ("endpoint", "https://a.example")]),
+            "grants",
+            &["a.example", "--allow-host"],
+        ),
+        bad(component(&[("secret", "password"), ("behaviour", "complains")]), "check", &["complains on purpose"]),
+    ]
+}
+
+#[tokio::test]
+async fn a_bad_component_is_refused_at_its_step_and_the_one_that_serves_goes_on() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let good = |number: &str| component(&[("secret", "password"), ("version", number)]);
+    put(client, good("1")).await;
+    let config = stage.file("config.yaml", "password: correct-horse-battery\n");
+    let flags = [
+        format!("--provider={SOURCE}"),
+        format!("--cloud-config={}", config.display()),
+        "--limit=source-bytes=256KiB".to_owned(),
+        "--limit=component-bytes=2MiB".to_owned(),
+        "--limit=call-cpu=200ms".to_owned(),
+    ];
+    let host = stage.start(flags.iter().map(String::as_str).chain(QUICK));
+    host.ready().await;
+    serve(client, "web", json!({})).await;
+    await_service(client, "web", |service| !ips(service).is_empty()).await;
+
+    let cases = all();
+    for (index, Bad { bytes, step, says }) in cases.iter().enumerate() {
+        put(client, bytes.clone()).await;
+        let note =
+            await_event(client, MAP, "Warning", "ProviderRejected", &[says, &["goes on serving"][..]].concat()).await;
+        assert!(note.contains(&format!("step {step} of the gate")), "{note}");
+        let refused = await_status(&host, step, |status| {
+            let refused = &status["refused"];
+            refused["step"] == *step && says.iter().all(|part| refused["reason"].as_str().unwrap().contains(part))
+        });
+        assert_eq!(refused.await["serving"]["version"], "1");
+        let (status, _) = host.page("/readyz").await.unwrap();
+        assert_eq!(status, 200, "{step}");
+        serves(client, &format!("n{index}"), "1").await;
+    }
+    let rejected = host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap();
+    assert_eq!(rejected, f64::from(u32::try_from(cases.len()).unwrap()), "each once");
+    let taken = all_events(client).await.into_iter().filter(|event| event.reason.as_deref() == Some("ProviderLoaded"));
+    assert_eq!(taken.count(), 1);
+    assert!(!host.log_text().contains("correct-horse"), "a secret is in the log");
+
+    put(client, good("2")).await;
+    await_version(&host, "2").await;
+    serves(client, "last", "2").await;
+    host.end().await;
+}
+
+#[tokio::test]
+async fn an_operator_can_let_another_provider_take_over() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, version("1")).await;
+    let source = format!("--provider={SOURCE}");
+    let host = stage.start([source.as_str(), "--allow-provider-change"].into_iter().chain(QUICK));
+    host.ready().await;
+    serves(client, "n1", "1").await;
+    put(client, component(&[("name", "other"), ("scheme", "other"), ("version", "2")])).await;
+    let status = await_version(&host, "2").await;
+    assert_eq!(status["serving"]["name"], "other");
+    serves(client, "n2", "2").await;
+    host.end().await;
+}

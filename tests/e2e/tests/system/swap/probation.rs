@@ -1,0 +1,136 @@
+//! Components that pass the gate and are no good: the last good one returns, and nothing is lost meanwhile.
+
+use ccm_cluster::{NodeFixture, await_absent};
+use serde_json::json;
+
+use super::{MAP, SOURCE, await_status, await_version, component, file, put, replace, serves, status, version};
+use crate::look::{await_event, await_untainted, nodes};
+use crate::service_look::{await_service, delete, ips, serve, services};
+use crate::stage::{LIMIT, Stage};
+
+/// A probation that ends only by what a component does wrong.
+const LONG: [&str; 4] =
+    ["--provider-poll=100ms", "--provider-settle=50ms", "--provider-probation=1h", "--limit=call-cpu=200ms"];
+
+#[tokio::test]
+async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_before_it_changes() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let good = version("1");
+    put(client, good.clone()).await;
+    let source = format!("--provider={SOURCE}");
+    let state = stage.cluster.folder().join("state");
+    let state = format!("--state-dir={}", state.display());
+    // The first one is proven at once.
+    let proving = [&source, &state, "--provider-probation=0s", "--provider-probation-calls=1"];
+    let host = stage.start(proving);
+    serves(client, "first", "1").await;
+    await_status(&host, "proven", |status| status["phase"] == "proven").await;
+    host.end().await;
+
+    let host = stage.start([source.as_str(), &state].into_iter().chain(LONG));
+    host.ready().await;
+    for (index, behaviour) in ["trap", "loop", "too-few"].into_iter().enumerate() {
+        let number = format!("{}", index + 2);
+        put(client, component(&[("version", &number), ("behaviour", behaviour)])).await;
+        // Exchanged once more; two for each that was rolled back before.
+        let generation = 2 + 2 * u64::try_from(index).unwrap();
+        await_status(&host, behaviour, |status| status["generation"].as_u64() >= Some(generation)).await;
+        // Initialised by the last good one, whoever serves.
+        for node in 0..4 {
+            serves(client, &format!("{behaviour}-{node}"), "1").await;
+        }
+        let says = [format!("cloudlycke {number} (sha256:"), "cloudlycke 1 (sha256:".to_owned()];
+        let says = [says[0].as_str(), "failed its probation", &says[1], "serves again"];
+        await_event(client, MAP, "Warning", "ProviderRolledBack", &says).await;
+        let status = status(&host).await;
+        assert_eq!((&status["serving"]["version"], &status["phase"]), (&json!("1"), &json!("proven")), "{behaviour}");
+        assert_eq!(status["refused"]["step"], "probation");
+    }
+    let rolled_back = host.count("ccm_provider_loads_total", &["result=\"rolled-back\""]).await.unwrap();
+    assert_eq!(rolled_back, 3.0);
+    host.end().await;
+
+    // The bad one is still there, and known.
+    let host = stage.start([source.as_str(), &state].into_iter().chain(LONG));
+    host.ready().await;
+    let refused = await_status(&host, "known", |status| !status["refused"].is_null()).await;
+    assert!(refused["refused"]["reason"].as_str().unwrap().contains("failed its probation before"), "{refused}");
+    serves(client, "after-restart", "1").await;
+    put(client, version("5")).await;
+    await_version(&host, "5").await;
+    serves(client, "changed", "5").await;
+    host.end().await;
+}
+
+#[tokio::test]
+async fn the_last_good_component_serves_after_a_restart_whose_source_is_gone_or_garbage() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (path, flag) = file(&stage, &version("1"));
+    let state = format!("--state-dir={}", stage.cluster.folder().join("state").display());
+    let flags =
+        [flag.as_str(), &state, "--provider-poll=100ms", "--provider-probation=0s", "--provider-probation-calls=1"];
+    let host = stage.start(flags);
+    serves(client, "n1", "1").await;
+    await_status(&host, "proven", |status| status["phase"] == "proven").await;
+    host.end().await;
+    for (name, garbage) in [("garbage", Some(b"garbage".as_slice())), ("gone", None)] {
+        match garbage {
+            Some(garbage) => replace(&path, garbage),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let host = stage.start(flags);
+        host.ready().await;
+        serves(client, name, "1").await;
+        await_status(&host, name, |status| !status["refused"].is_null()).await;
+        host.end().await;
+    }
+    // One that came while no host ran is taken over, on probation.
+    std::fs::write(&path, version("2")).unwrap();
+    let host = stage.start(flags);
+    await_version(&host, "2").await;
+    serves(client, "n2", "2").await;
+    host.end().await;
+}
+
+/// `absent` is what deletes Nodes, and `delete` what deletes load balancers.
+#[tokio::test]
+async fn nothing_is_deleted_on_the_word_of_a_component_on_probation() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (path, flag) = file(&stage, &version("1"));
+    let flags = [
+        &flag,
+        "--provider-poll=100ms",
+        "--provider-settle=50ms",
+        "--provider-probation=25s",
+        "--provider-probation-calls=1",
+        "--provider-probation-faults=1000",
+        "--node-monitor-period=200ms",
+        "--node-deletion-min-age=0s",
+    ];
+    let host = stage.start(flags);
+    host.ready().await;
+    serves(client, "n1", "1").await;
+    serve(client, "web", json!({})).await;
+    await_service(client, "web", |service| !ips(service).is_empty()).await;
+    // Its kubelet is silent, so that its machine is asked for.
+    let silent = NodeFixture::new("silent").internal_ip("10.0.0.2").not_ready();
+    silent.register(client).await.unwrap();
+    await_untainted(client, "silent").await;
+    let before = host.lookups().await;
+    replace(&path, &component(&[("version", "2"), ("behaviour", "absent")]));
+    await_version(&host, "2").await;
+    delete(client, "web").await;
+    host.await_count("ccm_provider_calls_total", &["function=\"instances.find\""], LIMIT, |calls| calls > before + 5.0)
+        .await
+        .unwrap();
+    assert_eq!(nodes(client).list(&Default::default()).await.unwrap().items.len(), 2, "nobody is gone");
+    await_event(client, "web", "Normal", "LoadBalancerPending", &["nothing is deleted", "on probation"]).await;
+    await_service(client, "web", |service| service.metadata.deletion_timestamp.is_some()).await;
+    replace(&path, &version("3"));
+    await_version(&host, "3").await;
+    await_absent(&services(client), "web", LIMIT).await.unwrap();
+    host.end().await;
+}

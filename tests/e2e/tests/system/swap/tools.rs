@@ -1,0 +1,163 @@
+//! `wasm-ccm check` and `wasm-ccm push`, and whom the host trusts.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ccm_e2e::host::program;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+
+use super::{MAP, NAMESPACE, QUICK, SOURCE, await_status, await_version, component, put, serves, version};
+use crate::bytes::cloudlycke;
+use crate::stage::Stage;
+
+/// Runs the program; what it says on both streams.
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = Command::new(program().unwrap()).args(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
+}
+
+fn says(told: &(Option<i32>, String), code: i32, parts: &[&str]) {
+    assert_eq!(told.0, Some(code), "{}", told.1);
+    for part in parts {
+        assert!(told.1.contains(part), "{} does not say {part:?}", told.1);
+    }
+}
+
+#[test]
+fn check_is_the_gate_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let good = write("good.wasm", &cloudlycke());
+    says(&run(&["check", &good]), 0, &["cloudlycke", "sha256:", "passes the gate", "--cloud-config"]);
+    says(&run(&["check", &good, "--online"]), 0, &["passes the gate"]);
+    let config = write("config.yaml", b"mood: grim\nzone: 'no label'\n");
+    let told = run(&["check", &good, "--cloud-config", &config]);
+    says(&told, 1, &["error: ", "good.wasm does not pass the gate (step check)", "no label"]);
+    let cases: [(&[u8], &str); 4] = [
+        (b"garbage", "step parse"),
+        (&component(&[("behaviour", "describe-traps")]), "step describe"),
+        (&component(&[("behaviour", "complains")]), "step check"),
+        (&[0x1f, 0x8b, 1, 2, 3], "step container"),
+    ];
+    for (bytes, step) in cases {
+        let bad = write("bad.wasm", bytes);
+        let told = run(&["check", &bad, "--online"]);
+        says(&told, 1, &["error: ", "bad.wasm does not pass the gate", step]);
+        assert_eq!(told.1.lines().count(), 1, "{}", told.1);
+    }
+    says(&run(&["check", "/nowhere/p.wasm"]), 1, &["/nowhere/p.wasm", "step source", "No such file"]);
+    says(&run(&["check", &good, "--cloud-provider=other"]), 1, &["step identity", "other"]);
+}
+
+#[tokio::test]
+async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, version("1")).await;
+    let source = format!("--provider={SOURCE}");
+    let host = stage.start([source.as_str()].into_iter().chain(QUICK));
+    host.ready().await;
+    serves(client, "n1", "1").await;
+
+    // As the administrator: the host may only read.
+    let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
+    let push = async |file: &Path, more: &[&str]| {
+        let file = file.display().to_string();
+        let arguments = [&["push", &file, SOURCE, &kubeconfig], more].concat();
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
+            .await
+            .unwrap()
+    };
+    let two = stage.file("two.wasm", version("2"));
+    let told = push(&two, &[]).await;
+    says(&told, 0, &["configmap:kube-system/provider/p.wasm", "cloudlycke 2", "before sha256:", "now    sha256:"]);
+    await_version(&host, "2").await;
+    serves(client, "n2", "2").await;
+    says(&push(&two, &[]).await, 0, &["(the same component)"]);
+
+    let garbage = stage.file("garbage.wasm", "garbage");
+    says(&push(&garbage, &[]).await, 1, &["garbage.wasm does not pass the gate (step parse)"]);
+    let traps = stage.file("traps.wasm", component(&[("behaviour", "describe-traps")]));
+    says(&push(&traps, &[]).await, 1, &["step describe"]);
+
+    // Packed when it is large; refused when no ConfigMap can hold it.
+    let padded = |fill: fn(u32) -> u8| {
+        let mut bytes = version("3");
+        let size: u32 = 2 << 20;
+        // A custom section: its size as LEB128, then a name of one byte.
+        let mut rest = size + 2;
+        bytes.push(0);
+        while rest > 0x7f {
+            bytes.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(u8::try_from(rest).unwrap());
+        bytes.extend([1, b'x']);
+        bytes.extend((0..size).map(fill));
+        bytes
+    };
+    let noise = |at: u32| at.wrapping_mul(2_654_435_761).rotate_left(at % 31).to_le_bytes()[2];
+    let large = stage.file("large.wasm", padded(noise));
+    says(&push(&large, &[]).await, 1, &["a ConfigMap holds 1 MiB", "smaller"]);
+    let zeros = stage.file("zeros.wasm", padded(|_| 0));
+    says(&push(&zeros, &[]).await, 0, &["packed", "cloudlycke 3"]);
+    await_version(&host, "3").await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let keys: Vec<String> = maps.get(MAP).await.unwrap().binary_data.unwrap().into_keys().collect();
+    assert_eq!(keys, ["p.wasm"], "one component under the name that was there");
+    let elsewhere = two.display().to_string();
+    let told = run(&["push", &elsewhere, "configmap:Kube-System/x", &kubeconfig]);
+    says(&told, 1, &["the namespace \"Kube-System\""]);
+    says(&run(&["push", &elsewhere, "somewhere", &kubeconfig]), 1, &["configmap:NAMESPACE/NAME"]);
+    host.end().await;
+}
+
+#[tokio::test]
+async fn only_what_is_signed_or_known_is_run_where_the_operator_says_so() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let folder = stage.cluster.folder().to_owned();
+    let openssl = |arguments: &[&str]| {
+        let told = Command::new("openssl").args(arguments).current_dir(&folder).output().unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    };
+    openssl(&["genpkey", "-algorithm", "ed25519", "-out", "key.pem"]);
+    openssl(&["pkey", "-in", "key.pem", "-pubout", "-out", "public.pem"]);
+    let signed = |bytes: &[u8]| {
+        std::fs::write(folder.join("signed.wasm"), bytes).unwrap();
+        openssl(&["pkeyutl", "-sign", "-rawin", "-inkey", "key.pem", "-in", "signed.wasm", "-out", "signed.wasm.sig"]);
+        std::fs::read(folder.join("signed.wasm.sig")).unwrap()
+    };
+    let put_signed = async |bytes: Vec<u8>, signature: Vec<u8>| {
+        let keys = [("p.wasm".to_owned(), bytes), ("p.wasm.sig".to_owned(), signature)];
+        ccm_e2e::manifest::put_config_map(client, NAMESPACE, MAP, keys).await.unwrap();
+    };
+    let one = version("1");
+    put_signed(one.clone(), signed(&one)).await;
+    let source = format!("--provider={SOURCE}");
+    let key = format!("--provider-key={}", folder.join("public.pem").display());
+    let host = stage.start([source.as_str(), &key].into_iter().chain(QUICK));
+    host.ready().await;
+    serves(client, "n1", "1").await;
+    // Signed is the component, however it is packed.
+    let two = version("2");
+    put_signed(crate::bytes::gzip(&two), signed(&two)).await;
+    await_version(&host, "2").await;
+
+    put_signed(version("3"), signed(&two)).await;
+    let refused = await_status(&host, "wrong signature", |status| status["refused"]["step"] == "trust").await;
+    assert!(refused["refused"]["reason"].as_str().unwrap().contains("fits none of the provider keys"), "{refused}");
+    put(client, version("3")).await;
+    await_status(&host, "no signature", |status| {
+        status["refused"]["reason"].as_str().is_some_and(|reason| reason.contains("it is not signed"))
+    })
+    .await;
+    serves(client, "n2", "2").await;
+    host.end().await;
+}
