@@ -171,10 +171,11 @@ impl Network {
         &self.parts.settings.limits
     }
 
-    /// Grows whenever an endpoint that was taken for dead answers again: then work that waits is worth a try.
+    /// Grow whenever an endpoint that was taken for dead answers again, or a credential is another: then work that waits is
+    /// worth a try.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        self.budgets.values().map(Budget::recoveries).collect()
+        self.budgets.values().map(Budget::recoveries).chain([self.credentials().rotations()]).collect()
     }
 
     /// Gives an endpoint the base URL that a service catalogue names.

@@ -150,6 +150,8 @@ impl<'a> Shared<'a> {
             let (batcher, work) = Batcher::new(Arc::clone(provider), batches);
             // Its calls may take as long as they may: the end of the process does not wait for them.
             tasks.spawn_background("node lookups", work);
+            let followed = Arc::clone(provider);
+            tasks.spawn_background("look at credentials", async move { followed.follow_credentials().await });
             Member { schemes, batcher }
         };
         let lookups = Lookups::new(providers.iter().map(member).collect());

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use ccm_cluster::{NodeFixture, await_node, await_object};
+use ccm_cluster::NodeFixture;
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Settings, TOKEN};
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::{FLAGS, await_balanced, cloud, is_served, members, provider, start};
-use crate::look::{await_all_untainted, await_event, await_untainted, is_tainted};
-use crate::service_look::{await_reason, serve, services};
+use super::{FLAGS, await_balanced, cloud, members, provider, start};
+use crate::look::{await_all_untainted, await_event, await_untainted};
+use crate::service_look::{await_reason, serve};
 use crate::stage::{LIMIT, Stage};
 
 #[tokio::test]
@@ -41,13 +42,11 @@ async fn a_token_that_is_revoked_stops_everything_and_a_new_one_in_the_file_goes
 
     cloud.allow(NEW);
     stage.file("do-token", NEW);
-    // What is new has it at once; what was refused is tried again after a minute.
-    cloud.put_droplet(Droplet::new(103, "n103"));
-    NodeFixture::new("n103").register(client).await.unwrap();
-    await_untainted(client, "n103").await;
-    await_node(client, "n102", 2 * LIMIT, |node| !is_tainted(node)).await.unwrap();
-    await_object(&services(client), "second", 2 * LIMIT, is_served).await.unwrap();
+    // Both wait a minute, were it not for the other token.
+    let rotated = Instant::now();
+    await_untainted(client, "n102").await;
     await_balanced(client, &cloud, "second").await;
+    assert!(rotated.elapsed() < Duration::from_secs(20), "they waited as if nothing had changed");
     let log = host.log_text();
     for secret in [TOKEN, NEW] {
         assert!(!log.contains(secret), "a token is in the log");
