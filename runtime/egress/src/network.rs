@@ -143,7 +143,8 @@ impl Network {
     pub fn with_budgets(parts: NetworkParts, descriptor: &Descriptor, budgets: &Budgets) -> Self {
         let mut kept = budgets.0.lock();
         let mut budget = |name: &String| {
-            kept.entry(name.clone()).or_insert_with(|| Budget::new(parts.settings.budget.clone())).clone()
+            let settings = || parts.settings.budget.clone().of_cloud(&descriptor.more);
+            kept.entry(name.clone()).or_insert_with(|| Budget::new(settings())).clone()
         };
         let budgets =
             descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ccm_cloud::{Alone, Descriptor, EventSink, Severity, Source, Subject};
 use ccm_egress::Door;
+use ccm_egress::budget::BudgetSettings;
 use ccm_egress::cache::Cache;
 use ccm_egress::config_file::Environment;
 use ccm_egress::credentials::{CredentialSource, Credentials};
@@ -47,12 +48,26 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// With values for settings of the provider.
+    /// With values for settings of the provider, in a cloud without quota.
     pub(crate) async fn start(given: &[(&str, &str)]) -> Self {
-        let settings = ccm_sim_digitalocean::Settings {
-            quota: Quota { per_hour: 1_000_000, per_minute: 1_000_000 },
-            ..ccm_sim_digitalocean::Settings::default()
+        let most = NonZeroU32::MAX;
+        let budget = BudgetSettings {
+            per_second: f64::INFINITY,
+            burst: most,
+            per_minute: Some(most),
+            per_hour: Some(most),
+            ..BudgetSettings::default()
         };
+        Self::within(Quota { per_hour: 1_000_000, per_minute: 1_000_000 }, budget, given).await
+    }
+
+    /// With the quota of production, and the budget that the host keeps by itself.
+    pub(crate) async fn with_quota() -> Self {
+        Self::within(Quota::default(), BudgetSettings::default(), &[]).await
+    }
+
+    async fn within(quota: Quota, budget: BudgetSettings, given: &[(&str, &str)]) -> Self {
+        let settings = ccm_sim_digitalocean::Settings { quota, ..ccm_sim_digitalocean::Settings::default() };
         let cloud = DigitalOcean::start(settings).await.unwrap();
         let path = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
         let bytes =
@@ -62,7 +77,7 @@ impl Rig {
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let nothing = (BTreeMap::new(), Environment::default());
         settings.set_values(component.descriptor(), &given, &nothing.0, &nothing.1).unwrap();
-        let network = network(component.descriptor(), &cloud.url());
+        let network = network(component.descriptor(), &cloud.url(), budget);
         let cache = Cache::new(Cache::DEFAULT_BYTES);
         let door = Door { settings, cache, network: Some(network), ..Door::closed() };
         let events = Arc::new(Events::default());
@@ -96,7 +111,7 @@ pub(crate) async fn skip(by: Duration) {
     time::resume();
 }
 
-fn network(descriptor: &Descriptor, url: &str) -> Network {
+fn network(descriptor: &Descriptor, url: &str, budget: BudgetSettings) -> Network {
     let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
     operator.addresses.loopback = true;
     operator.base_urls.insert("api".to_owned(), url.to_owned());
@@ -104,9 +119,7 @@ fn network(descriptor: &Descriptor, url: &str) -> Network {
     // Nothing waits for real: these are the only waits inside of a call.
     let soon = Duration::from_millis(1);
     settings.retry = RetrySettings { min_delay: soon, max_delay: soon, ..RetrySettings::default() };
-    settings.budget.max_pause = soon;
-    (settings.budget.breaker_pause_min, settings.budget.breaker_pause_max) = (soon, soon);
-    (settings.budget.per_second, settings.budget.burst) = (f64::INFINITY, NonZeroU32::MAX);
+    settings.budget = BudgetSettings { max_pause: soon, breaker_pause_min: soon, breaker_pause_max: soon, ..budget };
     let nowhere = |_: &Source| None;
     let endpoints =
         Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();
