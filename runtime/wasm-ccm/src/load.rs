@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{EventSink, Problem};
+use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Component, Provider, Sandbox};
 use kube::Client;
 use parking_lot::Mutex;
@@ -77,22 +78,22 @@ impl Surroundings {
         self.readiness.set(&check(config), Err("not loaded yet".to_owned()));
     }
 
-    /// Tries until there is a provider, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read
+    /// Tries until there is a provider, and a look at its configuration that is due once the Nodes are known, with back-off from 1 s to [`MAX_DELAY`]. The source and the cloud-config are read
     /// anew each time, so that whoever mends them need not restart the process. Until then the process is not ready and
     /// says why.
     ///
     /// # Errors
     ///
     /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
-    pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Result<Provider> {
+    pub(crate) async fn obtain(&self, config: &ProviderConfig) -> Result<(Provider, Option<LookAgain>)> {
         let check = check(config);
         let mut was_readable = false;
         let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
         loop {
             let error = match self.try_obtain(config, &mut was_readable).await {
-                Ok(provider) => {
+                Ok(taken) => {
                     self.readiness.set(&check, Ok(()));
-                    return Ok(provider);
+                    return Ok(taken);
                 }
                 // At start it is for whoever starts the process; later, somebody is mending the file.
                 Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
@@ -109,7 +110,11 @@ impl Surroundings {
         Arc::clone(self.kept.lock().entry(config.source.to_string()).or_default())
     }
 
-    async fn try_obtain(&self, config: &ProviderConfig, was_readable: &mut bool) -> Result<Provider, Refusal> {
+    async fn try_obtain(
+        &self,
+        config: &ProviderConfig,
+        was_readable: &mut bool,
+    ) -> Result<(Provider, Option<LookAgain>), Refusal> {
         let start = Instant::now();
         let (component, digest) = component(&self.sandbox, config, Some(&self.client)).await?;
         let what = || format!("provider {}", config.source);
@@ -130,7 +135,8 @@ impl Surroundings {
         let (door, admitted) = door::open(config, &descriptor, files, &kept, &self.walls).await.with_context(what)?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         let cloud_config = config.cloud_config.as_ref().map(|path| format!(" (cloud-config is {})", path.display()));
-        judge(&provider).await.with_context(|| what() + &cloud_config.unwrap_or_default())?;
+        let is_early = self.walls.nodes.as_ref().is_some_and(|nodes| nodes.matching("").is_err());
+        let told = judge(&provider, &[]).await.with_context(|| what() + &cloud_config.unwrap_or_default())?;
         let offers =
             provider.offers().await.with_context(what)?.context("it cannot tell what it offers").with_context(what)?;
         // Not before: a component that is refused pins nothing.
@@ -146,7 +152,7 @@ impl Surroundings {
             ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
             "provider taken"
         );
-        Ok(provider)
+        Ok((provider, is_early.then_some(LookAgain { told })))
     }
 }
 
@@ -171,14 +177,34 @@ pub(crate) fn check_together(providers: &[Provider]) -> Result<()> {
     Ok(())
 }
 
-/// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good.
-async fn judge(provider: &Provider) -> Result<()> {
+/// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good. Returns what it
+/// warns of; what is in `told` is not said again.
+async fn judge(provider: &Provider, told: &[Problem]) -> Result<Vec<Problem>> {
     let problems = provider.check(true).await?.context("it cannot judge its configuration")?;
     let (fatal, others): (Vec<Problem>, Vec<Problem>) = problems.into_iter().partition(|problem| problem.fatal);
-    for problem in others {
+    for problem in others.iter().filter(|problem| !told.contains(problem)) {
         tracing::warn!(field = problem.field, problem = problem.message, "configuration of the provider");
     }
-    if fatal.is_empty() { Ok(()) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
+    if fatal.is_empty() { Ok(others) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
+}
+
+/// A provider was taken before the Nodes were known, and what it thinks of its configuration may hang on who they are.
+pub(crate) struct LookAgain {
+    told: Vec<Problem>,
+}
+
+impl LookAgain {
+    /// Asks it once more when they are, until it has an answer. Never ends, as tasks of the process do not.
+    pub(crate) async fn run(self, provider: Arc<Provider>, nodes: FirstList) {
+        let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
+        if nodes.complete().await {
+            while let Err(error) = judge(&provider, &self.told).await {
+                tracing::warn!(error = format!("{error:#}"), "second look at the configuration of the provider");
+                tokio::time::sleep(delays.next().unwrap_or(MAX_DELAY)).await;
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 /// Problems in one line.

@@ -166,9 +166,15 @@ async fn assemble(
     reflectors.start(&mut tasks, &readiness);
     let prepared = try_join_all(providers.iter().map(|provider| surroundings.obtain(provider)));
     let Some(loaded) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
+    let (loaded, looks): (Vec<_>, Vec<_>) = loaded.into_iter().unzip();
     load::check_together(&loaded)?;
     let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
     let providers: Vec<_> = loaded.into_iter().map(Arc::new).zip(classes).collect();
+    for ((provider, _), look) in providers.iter().zip(looks) {
+        let Some(look) = look else { continue };
+        let work = look.run(Arc::clone(provider), stores.nodes.first_list());
+        tasks.spawn_background("second look at the configuration", work);
+    }
     // Leader or not.
     if let Some(webhook) = &webhook {
         webhook.admission().serve(start::balancing(&providers));
