@@ -56,10 +56,11 @@ impl Component {
     #[must_use]
     pub fn into_provider(
         self,
-        door: Door,
+        mut door: Door,
         events: Option<Arc<dyn EventSink>>,
         observer: Option<Arc<dyn CallObserver>>,
     ) -> Provider {
+        door.schemes.clone_from(&self.descriptor.provider_id_schemes);
         let settings = CallSettings {
             limits: self.limits,
             provider: self.descriptor.name.clone(),

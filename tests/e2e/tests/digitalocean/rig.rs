@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Alone, Descriptor, EventSink, Severity, Source, Subject};
+use ccm_cloud::{Alone, Descriptor, EventSink, NodeSelector, Severity, Source, Subject};
 use ccm_egress::Door;
 use ccm_egress::budget::BudgetSettings;
 use ccm_egress::cache::Cache;
@@ -41,10 +41,31 @@ impl Events {
     }
 }
 
+/// Provider IDs of the cluster's Nodes, whose names no test asks for.
+#[derive(Default)]
+pub(crate) struct Nodes(Mutex<Vec<String>>);
+
+impl Nodes {
+    pub(crate) fn set(&self, ids: impl IntoIterator<Item = u64>) {
+        *self.0.lock() = ids.into_iter().map(|id| format!("digitalocean://{id}")).collect();
+    }
+}
+
+impl NodeSelector for Nodes {
+    fn matching(&self, _: &str) -> Result<Vec<String>, String> {
+        Ok(vec![])
+    }
+
+    fn provider_ids(&self, _: &[String], most: usize) -> Result<Vec<String>, String> {
+        Ok(self.0.lock().iter().take(most).cloned().collect())
+    }
+}
+
 pub(crate) struct Rig {
     pub(crate) provider: Provider,
     pub(crate) cloud: DigitalOcean,
     pub(crate) events: Arc<Events>,
+    pub(crate) nodes: Arc<Nodes>,
 }
 
 impl Rig {
@@ -79,10 +100,12 @@ impl Rig {
         settings.set_values(component.descriptor(), &given, &nothing.0, &nothing.1).unwrap();
         let network = network(component.descriptor(), &cloud.url(), budget);
         let cache = Cache::new(Cache::DEFAULT_BYTES);
-        let door = Door { settings, cache, network: Some(network), ..Door::closed() };
+        let nodes = Arc::new(Nodes::default());
+        let seen = Some(Arc::clone(&nodes) as Arc<dyn NodeSelector>);
+        let door = Door { settings, cache, network: Some(network), nodes: seen, ..Door::closed() };
         let events = Arc::new(Events::default());
         let provider = component.into_provider(door, Some(Arc::clone(&events) as _), None);
-        Self { provider, cloud, events }
+        Self { provider, cloud, events, nodes }
     }
 
     /// A call in which requests may get no answer, without the time that it takes to find out.
