@@ -299,7 +299,7 @@ async fn a_provider_is_told_of_provider_ids_of_its_own_schemes_only() {
     let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
     let findings = provider.find(vec![node], Need::Metadata).await.unwrap();
     let [Finding::Found(instance)] = findings.as_slice() else { panic!("{findings:?}") };
-    let told: serde_json::Value = serde_json::from_str(&instance.labels["0"]).unwrap();
+    let told: Value = serde_json::from_str(&instance.labels["0"]).unwrap();
     let own: Vec<String> = schemes.iter().map(|scheme| format!("{scheme}://1")).collect();
     assert_eq!(told, json!({ "Ok": own }));
 }

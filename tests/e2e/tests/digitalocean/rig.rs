@@ -98,7 +98,7 @@ impl Rig {
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let nothing = (BTreeMap::new(), Environment::default());
         settings.set_values(component.descriptor(), &given, &nothing.0, &nothing.1).unwrap();
-        let network = network(component.descriptor(), &cloud.url(), budget);
+        let network = network(component.descriptor(), &cloud.url(), &budget);
         let cache = Cache::new(Cache::DEFAULT_BYTES);
         let nodes = Arc::new(Nodes::default());
         let seen = Some(Arc::clone(&nodes) as Arc<dyn NodeSelector>);
@@ -134,7 +134,7 @@ pub(crate) async fn skip(by: Duration) {
     time::resume();
 }
 
-fn network(descriptor: &Descriptor, url: &str, budget: BudgetSettings) -> Network {
+fn network(descriptor: &Descriptor, url: &str, budget: &BudgetSettings) -> Network {
     let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
     operator.addresses.loopback = true;
     operator.base_urls.insert("api".to_owned(), url.to_owned());
@@ -142,7 +142,8 @@ fn network(descriptor: &Descriptor, url: &str, budget: BudgetSettings) -> Networ
     // Nothing waits for real: these are the only waits inside of a call.
     let soon = Duration::from_millis(1);
     settings.retry = RetrySettings { min_delay: soon, max_delay: soon, ..RetrySettings::default() };
-    settings.budget = BudgetSettings { max_pause: soon, breaker_pause_min: soon, breaker_pause_max: soon, ..budget };
+    settings.budget =
+        BudgetSettings { max_pause: soon, breaker_pause_min: soon, breaker_pause_max: soon, ..budget.clone() };
     let nowhere = |_: &Source| None;
     let endpoints =
         Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();

@@ -7,13 +7,14 @@ use super::*;
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-fn windows(per_minute: u32, per_hour: u32, rest: BudgetSettings) -> BudgetSettings {
-    BudgetSettings { per_minute: NonZeroU32::new(per_minute), per_hour: NonZeroU32::new(per_hour), ..rest }
+fn windows(per_minute: u32, per_hour: u32, rest: &BudgetSettings) -> BudgetSettings {
+    let (per_minute, per_hour) = (NonZeroU32::new(per_minute), NonZeroU32::new(per_hour));
+    BudgetSettings { per_minute, per_hour, ..rest.clone() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_minute_and_no_hour_has_more_requests_than_the_cloud_takes_whenever_it_counts_them() {
-    let budget = budget(windows(10, 35, BudgetSettings { max_wait: 24 * HOUR, ..patient() }));
+    let budget = budget(windows(10, 35, &BudgetSettings { max_wait: 24 * HOUR, ..patient() }));
     let start = Instant::now();
     let times = RefCell::new(Vec::new());
     let ask = async |number: u32| {
@@ -39,7 +40,7 @@ async fn no_minute_and_no_hour_has_more_requests_than_the_cloud_takes_whenever_i
 
 #[tokio::test(start_paused = true)]
 async fn who_would_wait_too_long_for_a_place_hears_at_once_when_there_is_one() {
-    let budget = budget(windows(2, 3, BudgetSettings::default()));
+    let budget = budget(windows(2, 3, &BudgetSettings::default()));
     ask(&budget, Class::Write, 200, &[]).await;
     advance(20 * S).await;
     ask(&budget, Class::Write, 200, &[]).await;
@@ -57,7 +58,7 @@ async fn who_would_wait_too_long_for_a_place_hears_at_once_when_there_is_one() {
 
 #[tokio::test(start_paused = true)]
 async fn those_under_way_take_a_place_too() {
-    let budget = budget(windows(1, 100, BudgetSettings::default()));
+    let budget = budget(windows(1, 100, &BudgetSettings::default()));
     let held = budget.acquire(Class::Write, far()).await.unwrap();
     assert_eq!(refused(&budget, Class::Write).await.retry_after, MINUTE);
     advance(30 * S).await;
@@ -73,10 +74,10 @@ fn what_the_provider_says_of_its_cloud_counts_unless_the_operator_knows_better()
     };
     let plain = BudgetSettings::default();
     assert_eq!(plain.clone().of_cloud(&Attributes::new()), plain);
-    assert_eq!(plain.clone().of_cloud(&more("250")), windows(250, 5_000, plain.clone()));
+    assert_eq!(plain.clone().of_cloud(&more("250")), windows(250, 5_000, &plain));
     for wrong in ["0", "-1", "many", ""] {
         assert_eq!(plain.clone().of_cloud(&more(wrong)).per_minute, None, "{wrong:?}");
     }
-    let operators = windows(1_000, 20_000, plain);
+    let operators = windows(1_000, 20_000, &plain);
     assert_eq!(operators.clone().of_cloud(&more("250")), operators);
 }
