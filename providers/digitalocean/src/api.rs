@@ -59,7 +59,8 @@ fn is_absent(answer: &Answer) -> bool {
     answer.status() == 404 && answer.parse().is_ok_and(|refused: Refused| refused.id == "not_found")
 }
 
-fn exceptions(answer: &Answer) -> Option<Failure> {
+/// What an answer means that its status alone does not tell.
+pub(crate) fn exceptions(answer: &Answer) -> Option<Failure> {
     let failure = |reaction| Some(answer.failure(reaction));
     match answer.status() {
         403 if answer.says("processes previous actions") => {

@@ -64,6 +64,16 @@ pub(crate) enum Certificate {
     Name(String),
 }
 
+impl Certificate {
+    /// As it is asked for.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Id(text) | Self::Name(text) => Some(text),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cookie {
     pub(crate) name: String,

@@ -21,7 +21,7 @@ use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
-use crate::asked::{self, Asked, Certificate};
+use crate::asked::{self, Asked};
 use crate::backends::{self, Chosen, Member};
 use crate::certificate;
 use crate::config::Config;
@@ -29,7 +29,7 @@ use crate::kind::{Kind, Network};
 use crate::region;
 use crate::wanted::{self, Fixed, Parts};
 
-pub(crate) use self::lookup::{among, id_of};
+pub(crate) use self::lookup::{among, find, id_of};
 
 /// When to look again at one that is being made. All that are share one listing, and the host looks less often at what takes long.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ pub(crate) fn get(config: &Config, service: &Service) -> Result<Option<Vec<Ingre
         return Ok(Some(service.ingress.clone()));
     }
     let (asked, _) = asked::read(service);
-    let found = lookup::find(config, service, &asked, true)?;
+    let found = find(config, service, &asked, true)?;
     Ok(found.map(|balancer| wanted::ingress(&balancer, asked.hostname.as_deref())))
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn delete(config: &Config, service: &Service) -> Done {
 fn make(config: &Config, service: &Service, backends: &[Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
     // Whoever has an address waits for nobody, and is looked at closely.
-    let Some(balancer) = lookup::find(config, service, &asked, service.ingress.is_empty())? else {
+    let Some(balancer) = find(config, service, &asked, service.ingress.is_empty())? else {
         return create(config, service, &asked, backends, done);
     };
     note(service, &balancer, done);
@@ -123,7 +123,7 @@ fn follow_nodes(
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
-    let Some(balancer) = lookup::find(config, service, &asked, true)? else {
+    let Some(balancer) = find(config, service, &asked, true)? else {
         return Err(Failure::conflict("there is no load balancer whose droplets could be changed"));
     };
     note(service, &balancer, done);
@@ -157,14 +157,10 @@ fn readable(config: &Config, service: &Service, done: &mut Done) -> Result<Asked
 }
 
 /// Rules that cannot be, as far as the type is known: one that exists may have another than the default.
-pub(crate) fn impossible(config: &Config, service: &Service, asked: &Asked) -> Option<Problem> {
+fn impossible(config: &Config, service: &Service, asked: &Asked) -> Option<Problem> {
     let default = id_of(service).is_none().then_some(config.default_type);
     let kind = asked.kind.or(default)?;
-    let certificate = match &asked.certificate {
-        Certificate::None => None,
-        Certificate::Id(text) | Certificate::Name(text) => Some(text.as_str()),
-    };
-    wanted::rules::rules(asked, kind, certificate).err()
+    wanted::rules::rules(asked, kind, asked.certificate.text()).err()
 }
 
 fn disowned() -> Failure {

@@ -32,7 +32,14 @@ pub(crate) fn descriptor() -> Descriptor {
         }],
         settings: config::settings(),
         annotations: annotations::all(),
-        more: vec![("dry-run".to_owned(), balancers::VALIDATE_ONLY.to_owned())],
+        more: [
+            ("dry-run", balancers::VALIDATE_ONLY),
+            // Of each token.
+            ("requests-per-minute", "250"),
+            ("requests-per-hour", "5000"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into(),
     }
 }
 

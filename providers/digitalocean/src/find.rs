@@ -7,10 +7,11 @@
 //! | more, in an account that one call cannot list | what the calls so far have read; the others in a moment |
 //! | more, in an account with more pages than these Nodes | its first page, then each that is not there by ID or name |
 //! | not in the listing | a listing of those with GPUs, then each by ID |
-//! | that are said to be gone | once more by ID, in this call, and whether the token still sees the account |
+//! | that are said to be gone | once more by ID, in this call, and whether the token still sees the cluster: `proof` |
 //!
 //! Only a 404 to a question by ID says that a droplet is gone.
 
+mod proof;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -33,10 +34,16 @@ const MOST_SINGLE: usize = 20;
 /// How old a listing may be. The host asks for all Nodes every few minutes, and for those in trouble more often.
 const SHARE: Duration = Duration::from_secs(30);
 
+/// `others` gives provider IDs of the cluster's Nodes, at most so many, the likeliest to be there first.
+///
 /// # Errors
 ///
 /// Nothing could be asked. What is wrong with one Node is its finding.
-pub(crate) fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> {
+pub(crate) fn find(
+    nodes: &[Node],
+    need: Need,
+    others: impl FnOnce(u32) -> Result<Vec<String>, String>,
+) -> Result<Vec<Finding>, Failure> {
     let wishes: Vec<Wish<'_>> = nodes.iter().map(Wish::of).collect();
     let mut single = need == Need::Proof || nodes.len() <= FEW;
     let mut listing = Listing::default();
@@ -47,7 +54,7 @@ pub(crate) fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> 
     if listing.unread {
         answers.iter_mut().filter(|answer| answer.is_none()).for_each(|answer| *answer = Some(unread()));
     }
-    by_id(&wishes, need, &mut answers);
+    by_id(&wishes, need, others, &mut answers);
     by_name(&wishes, single, &mut answers);
     let findings = wishes.iter().zip(answers).map(|(wish, answer)| match answer {
         Some(answer) => finding(wish, answer, need),
@@ -177,7 +184,12 @@ impl Listing {
 }
 
 /// Asks about what nothing is known of yet.
-fn by_id(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
+fn by_id(
+    wishes: &[Wish<'_>],
+    need: Need,
+    others: impl FnOnce(u32) -> Result<Vec<String>, String>,
+    answers: &mut [Option<Answered>],
+) {
     let mut open = vec![];
     for (wish, answer) in wishes.iter().zip(answers) {
         if let (Some(Ok(id)), None) = (&wish.id, &answer)
@@ -201,28 +213,9 @@ fn by_id(wishes: &[Wish<'_>], need: Need, answers: &mut [Option<Answered>]) {
     if open.is_empty() {
         return;
     }
-    // That one is gone must be said in this very call, to a token that sees droplets.
-    let mut requests: Vec<_> = open.iter().map(|(id, _)| droplets::get(*id)).collect();
-    requests.push(droplets::look());
-    let mut replies = send_all(requests);
-    let look = replies.pop().map_or(Ok(true), |look| look.and_then(droplets::any));
-    let answers: Vec<_> =
-        open.iter().zip(replies).map(|((id, _), reply)| answered(*id, reply.and_then(droplets::one))).collect();
-    // Another account's token sees none of ours, and perhaps none at all.
-    let sees = match look {
-        Ok(false) if !answers.iter().any(|answer| matches!(answer, Answered::Found(_))) => {
-            Err(Failure::retry("the account has no droplet at all"))
-        }
-        look => look.map(drop),
-    };
-    for ((_, answer), answered) in open.into_iter().zip(answers) {
-        *answer = Some(match (answered, &sees) {
-            (Answered::Absent, Err(failure)) => Answered::Unknown(Failure {
-                message: format!("the token sees no droplets, so a missing one proves nothing: {}", failure.message),
-                ..failure.clone()
-            }),
-            (answered, _) => answered,
-        });
+    let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
+    for ((_, answer), proven) in open.into_iter().zip(proof::of(&ids, others)) {
+        *answer = Some(proven);
     }
 }
 
@@ -389,7 +382,8 @@ pub(crate) fn regions_of(ids: &[u64]) -> Result<(BTreeSet<String>, Option<Failur
     };
     let nodes: Vec<Node> = ids.iter().map(node).collect();
     let (mut regions, mut open) = (BTreeSet::new(), None);
-    for finding in find(&nodes, Need::Existence)? {
+    // Whether one that is missing is gone makes no difference here.
+    for finding in find(&nodes, Need::Existence, |_| Ok(vec![]))? {
         match finding {
             Finding::Found(instance) if !instance.region.is_empty() => _ = regions.insert(instance.region),
             Finding::Found(_) | Finding::Absent => {}

@@ -1,20 +1,27 @@
 //! What is wrong with a Service, before anything is done for it.
 //!
-//! The cloud judges where the operator wants it. Only its clear no (400, 422) refuses a Service: that it cannot be asked, or
-//! does not find something, must not stop anybody from changing one.
+//! | refused | let through, with a warning |
+//! |---|---|
+//! | what is wrong for its load balancer | what is wrong for the default type alone, where there may be one of another |
+//! | the cloud's clear no (400, 422) to what the Service asks for | its no to droplets, quota, or a setting of the operator |
+//! | | that it cannot be asked, or does not find something |
+//!
+//! The cloud judges where the operator wants it.
 
 #[cfg(test)]
 mod tests;
 
-use ccm_sdk::types::{Failure, Problem, Service, ServiceType};
+use ccm_sdk::Answer;
+use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 
 use crate::annotations as names;
-use crate::api::balancers;
-use crate::asked::{self, Asked, Certificate};
-use crate::balancer::{id_of, impossible};
+use crate::api::{self, balancers};
+use crate::asked::{self, Asked};
+use crate::balancer::{find, id_of};
 use crate::certificate;
 use crate::config::Config;
-use crate::wanted::{self, Fixed, Parts};
+use crate::kind::Kind;
+use crate::wanted::{self, Fixed, Parts, rules};
 
 /// `region` is asked only when the cloud is, and the settings have none.
 pub(crate) fn validate(
@@ -33,37 +40,39 @@ pub(crate) fn validate(
         Err(failure) => return vec![fatal(failure)],
     }
     let (asked, mut problems) = asked::read(service);
-    let fixed = Fixed::asked(&asked, config, config.region.clone().unwrap_or_default());
-    problems.extend(impossible(config, service, &asked));
-    problems.extend(wanted::remarks(service, fixed.kind));
+    if let Some(kind) = kind(config, service, before, &asked) {
+        problems.extend(rules::rules(&asked, kind, asked.certificate.text()).err());
+        problems.extend(wanted::remarks(service, kind));
+    }
     let old = before.map(|before| asked::read(before).0);
     problems.extend(old.iter().flat_map(|old| immutable(old, &asked)));
     if problems.iter().any(|problem| problem.fatal) {
         return problems;
     }
-    // Without Nodes, since who they will be is not known yet.
-    if let Err(failure) =
-        wanted::spec(&Parts { asked: &asked, fixed: &fixed, nodes: None, certificate: placeholder(&asked) })
-    {
-        problems.push(fatal(failure));
-        return problems;
-    }
     if online && old.as_ref() != Some(&asked) {
-        let id = id_of(service).or_else(|| before.and_then(id_of));
-        let judged = judge(config, &asked, id, region);
-        problems.extend(judged.unwrap_or_else(|failure| Some(harmless(&failure.message))));
+        let has_id = [Some(service), before].into_iter().flatten().find(|service| id_of(service).is_some());
+        let judged = judge(config, has_id.unwrap_or(service), &asked, region);
+        problems.extend(judged.unwrap_or_else(|failure| Some(unjudged(failure))));
     }
     problems
 }
 
-/// Asked of a cloud that changes nothing.
+/// `None` where there may be a load balancer already, which keeps the type that it has: a REGIONAL_NETWORK one takes any ports.
+fn kind(config: &Config, service: &Service, before: Option<&Service>, asked: &Asked) -> Option<Kind> {
+    let had_one = before.is_some_and(|before| before.kind == ServiceType::LoadBalancer);
+    let may_exist = had_one || id_of(service).is_some() || asked.name != asked.default_name;
+    asked.kind.or_else(|| (!may_exist).then_some(config.default_type))
+}
+
+/// Asked of a cloud that changes nothing. What `service` is called counts, and its ID.
 fn judge(
     config: &Config,
+    service: &Service,
     asked: &Asked,
-    id: Option<&str>,
     region: impl FnOnce() -> Option<String>,
 ) -> Result<Option<Problem>, Failure> {
-    let present = id.map(balancers::get).transpose()?.flatten();
+    // As the load balancer will be found once the Service is there: it may be one to take over.
+    let present = find(config, service, asked, false)?;
     let (fixed, certificate) = match &present {
         Some(balancer) => {
             (Fixed::of(balancer, asked, config)?, certificate::of_existing(&asked.certificate, balancer)?)
@@ -85,10 +94,11 @@ fn judge(
             spec.ip.clone_from(&asked.ip);
         }
     }
-    let answer = balancers::judge(present.as_ref().map(|balancer| balancer.id.as_str()), &spec)?;
+    let id = present.as_ref().map(|balancer| balancer.id.as_str());
+    let answer = balancers::judge(id, &spec)?;
     match answer.status() {
         200..=299 => Ok(None),
-        400 | 422 => {
+        400 | 422 if is_of_service(&answer, asked, id) => {
             let words = answer.message().unwrap_or_else(|| answer.summary().to_owned());
             Ok(Some(Problem::fatal("spec", format!("invalid load balancer definition: {words}"))))
         }
@@ -96,11 +106,22 @@ fn judge(
     }
 }
 
-fn placeholder(asked: &Asked) -> Option<&str> {
-    match &asked.certificate {
-        Certificate::None => None,
-        Certificate::Id(text) | Certificate::Name(text) => Some(text),
+/// Whether a no is about what the Service asks for, and not about its Nodes, the account, or settings of the operator.
+fn is_of_service(answer: &Answer, asked: &Asked, id: Option<&str>) -> bool {
+    match api::exceptions(answer).map(|failure| failure.reaction) {
+        // A new one of that name has been made since it was looked for, and is found next time.
+        Some(Reaction::Conflict) => id.is_some() && asked.name != asked.default_name,
+        Some(_) => false,
+        // An address or a subnet has its place as well.
+        None => asked.ip.is_some() || asked.subnet.is_some() || !is_about_settings(answer),
     }
+}
+
+/// The region, the VPC and the tag are the operator's.
+fn is_about_settings(answer: &Answer) -> bool {
+    let words = answer.message().unwrap_or_default().to_ascii_lowercase();
+    let mut words = words.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.any(|word| matches!(word, "region" | "vpc" | "vpc_uuid" | "tag" | "tags"))
 }
 
 fn immutable(old: &Asked, new: &Asked) -> Vec<Problem> {
@@ -119,6 +140,14 @@ fn immutable(old: &Asked, new: &Asked) -> Vec<Problem> {
 
 fn fatal(failure: Failure) -> Problem {
     Problem::fatal(failure.field.unwrap_or_else(|| "spec".to_owned()), failure.message)
+}
+
+/// What the Service itself does wrong has its field.
+fn unjudged(failure: Failure) -> Problem {
+    match failure.reaction {
+        Reaction::Invalid | Reaction::Conflict if failure.field.is_some() => fatal(failure),
+        _ => harmless(&failure.message),
+    }
 }
 
 fn harmless(why: &str) -> Problem {

@@ -26,13 +26,17 @@ pub struct Descriptor {
     pub settings: Vec<Setting>,
     /// Annotations that it reads or writes. Others do not reach it.
     pub annotations: Vec<Annotation>,
-    /// Room for growth: [`Self::DRY_RUN`].
+    /// Room for growth: [`Self::DRY_RUN`], [`Self::REQUESTS_PER_MINUTE`], [`Self::REQUESTS_PER_HOUR`].
     pub more: Attributes,
 }
 
 impl Descriptor {
     /// In `more`: a member of JSON bodies with which, when it is `true`, the cloud judges a request and does nothing.
     pub const DRY_RUN: &'static str = "dry-run";
+    /// In `more`: most requests that the cloud takes in any minute, unless the operator knows better.
+    pub const REQUESTS_PER_MINUTE: &'static str = "requests-per-minute";
+    /// In `more`: the same for any hour.
+    pub const REQUESTS_PER_HOUR: &'static str = "requests-per-hour";
 }
 
 /// How a file is written.

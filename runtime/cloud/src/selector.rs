@@ -1,6 +1,6 @@
-//! Nodes by their labels, for providers that choose among backends.
+//! The cluster's Nodes, for providers that choose among backends or must know whose account they see.
 
-/// Answers label selectors.
+/// Answers label selectors, and tells provider IDs.
 pub trait NodeSelector: Send + Sync + 'static {
     /// Names of the Nodes that a Kubernetes label selector matches, in order; all of them for an empty one.
     ///
@@ -8,4 +8,11 @@ pub trait NodeSelector: Send + Sync + 'static {
     ///
     /// The selector cannot be read, or the Nodes are not known yet: why, in words for the provider.
     fn matching(&self, selector: &str) -> Result<Vec<String>, String>;
+
+    /// Provider IDs with one of these schemes, at most so many: those of Nodes that are Ready first, then by name.
+    ///
+    /// # Errors
+    ///
+    /// The Nodes are not known yet: why, in words for the provider.
+    fn provider_ids(&self, schemes: &[String], most: usize) -> Result<Vec<String>, String>;
 }

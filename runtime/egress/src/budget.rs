@@ -9,6 +9,7 @@
 //! | breaker: too many failures in a row | all | a pause that doubles, then one probe |
 //! | nothing remains of the cloud's limit | all but one probe | an answer says otherwise |
 //! | less than the reserve remains | [`Class::Refresh`] | the reset, then one every 10 s, or an answer says otherwise |
+//! | as many in a minute, or an hour, as the cloud takes | all | the oldest of them no longer counts |
 //! | requests under way, tokens | all | one ends, one grows |
 
 mod breaker;
@@ -16,6 +17,7 @@ mod bucket;
 mod learn;
 mod line;
 mod state;
+mod windows;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
@@ -58,6 +60,10 @@ pub struct BudgetSettings {
     pub per_second: f64,
     /// Requests that may be sent at once after a quiet time. Default 250, at most 1,000,000.
     pub burst: NonZeroU32,
+    /// Most requests in any minute. Default: what the provider says of its cloud; else as many as the others allow.
+    pub per_minute: Option<NonZeroU32>,
+    /// Most requests in any hour. Default: as [`per_minute`](Self::per_minute).
+    pub per_hour: Option<NonZeroU32>,
     /// Most requests under way. Default 100.
     pub concurrency: NonZeroUsize,
     /// Longest wait for a turn. Default 10 s.
@@ -81,6 +87,8 @@ impl Default for BudgetSettings {
         Self {
             per_second: DEFAULT_PER_SECOND,
             burst: NonZeroU32::MIN.saturating_add(249),
+            per_minute: None,
+            per_hour: None,
             concurrency: NonZeroUsize::MIN.saturating_add(99),
             max_wait: Duration::from_secs(10),
             reserve_percent: 10,
@@ -378,6 +386,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
+        state.windows.ended(Instant::now());
         if self.probe {
             state.probing = false;
         }

@@ -3,6 +3,7 @@
 //! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: it never leaves
 //! itself, its signatures go to its other places.
 
+mod rotation;
 mod source;
 mod uses;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Descriptor;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 pub use source::{CredentialSource, SourceError};
 pub use uses::{At, Pin, Spot, Uses};
@@ -92,6 +94,8 @@ pub struct Credentials {
     min_bytes: usize,
     /// Of the given and the hidden ones.
     redactor: Kept,
+    /// Counts values that others may wait for.
+    rotations: watch::Sender<u64>,
 }
 
 /// A credential that the operator gave.
@@ -131,6 +135,7 @@ impl Credentials {
             hidden,
             min_bytes,
             redactor: Kept::default(),
+            rotations: watch::Sender::new(0),
         }
     }
 
@@ -143,10 +148,7 @@ impl Credentials {
     /// Those that answers gave. Looks at the given ones first: when one has changed, what was got with it ends.
     #[must_use]
     pub fn captured(&self) -> &Captured {
-        for (name, given) in &self.given {
-            // What is wrong with it is said by its own use.
-            drop(self.read(name, given));
-        }
+        self.look();
         &self.captured
     }
 
@@ -210,9 +212,12 @@ impl Credentials {
 
     /// The value of a given credential, and how often it has changed.
     fn read(&self, name: &str, given: &Given) -> Result<(Secret, u64), String> {
-        let Read { value, changes, is_another } = given.refresh(name, self.min_bytes)?;
+        let Read { value, changes, is_another, is_awaited } = given.refresh(name, self.min_bytes)?;
         if is_another {
             self.captured.end_all();
+        }
+        if is_awaited {
+            self.rotations.send_modify(|count| *count = count.wrapping_add(1));
         }
         Ok((value, changes))
     }
@@ -309,6 +314,8 @@ struct Read {
     changes: u64,
     /// There was another value before this look.
     is_another: bool,
+    /// There was another one, or it was in vain that somebody asked for one.
+    is_awaited: bool,
 }
 
 impl Given {
@@ -327,7 +334,7 @@ impl Given {
             None => Err(format!("credential {name:?} has no value ({})", self.source)),
         });
         let mut state = self.state.lock();
-        let mut is_another = false;
+        let (mut is_another, mut is_awaited) = (false, false);
         match read {
             Ok(value) => {
                 if state.value.as_ref().is_none_or(|old| old.expose() != value.expose()) {
@@ -337,6 +344,7 @@ impl Given {
                         is_another = true;
                         tracing::info!(credential = name, source = %self.source, "credential changed");
                     }
+                    is_awaited = is_another || state.trouble.is_some();
                     state.changes = state.changes.saturating_add(1);
                     state.key = None;
                 }
@@ -354,7 +362,7 @@ impl Given {
         }
         let changes = state.changes;
         let value = state.value.clone().ok_or_else(|| NO_VALUE.to_owned())?;
-        Ok(Read { value, changes, is_another })
+        Ok(Read { value, changes, is_another, is_awaited })
     }
 }
 
@@ -367,7 +375,7 @@ mod tests {
     const NAMES: [&str; 3] = ["password", "user", "token"];
 
     /// The first two are given in files.
-    fn credentials(folder: &std::path::Path) -> Credentials {
+    pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
         let declared = |name: &str| Credential {
             name: name.to_owned(),
             purpose: String::new(),

@@ -55,6 +55,8 @@ pub struct Door {
     pub network: Option<network::Network>,
     /// The cluster's Nodes; none while nobody watches them.
     pub nodes: Option<Arc<dyn NodeSelector>>,
+    /// Schemes of the provider IDs that it is told of: its own, once it has said who it is.
+    pub schemes: Vec<String>,
 }
 
 impl Door {
@@ -67,6 +69,7 @@ impl Door {
             log: log::LogLimits::default(),
             network: None,
             nodes: None,
+            schemes: vec![],
         }
     }
 }

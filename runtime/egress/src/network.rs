@@ -143,7 +143,8 @@ impl Network {
     pub fn with_budgets(parts: NetworkParts, descriptor: &Descriptor, budgets: &Budgets) -> Self {
         let mut kept = budgets.0.lock();
         let mut budget = |name: &String| {
-            kept.entry(name.clone()).or_insert_with(|| Budget::new(parts.settings.budget.clone())).clone()
+            let settings = || parts.settings.budget.clone().of_cloud(&descriptor.more);
+            kept.entry(name.clone()).or_insert_with(|| Budget::new(settings())).clone()
         };
         let budgets =
             descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect();
@@ -171,10 +172,11 @@ impl Network {
         &self.parts.settings.limits
     }
 
-    /// Grows whenever an endpoint that was taken for dead answers again: then work that waits is worth a try.
+    /// Grow whenever an endpoint that was taken for dead answers again, or a credential is another: then work that waits is
+    /// worth a try.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        self.budgets.values().map(Budget::recoveries).collect()
+        self.budgets.values().map(Budget::recoveries).chain([self.credentials().rotations()]).collect()
     }
 
     /// Gives an endpoint the base URL that a service catalogue names.

@@ -159,4 +159,11 @@ impl nodes::Host for CallState {
         let Some(nodes) = &door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
         Ok(self.computed(|_| nodes.matching(&label_selector)))
     }
+
+    async fn provider_ids(&mut self, most: u32) -> Answer<Result<Vec<String>, String>> {
+        let door = Arc::clone(&self.door);
+        let Some(nodes) = &door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(self.computed(|_| nodes.provider_ids(&door.schemes, most)))
+    }
 }

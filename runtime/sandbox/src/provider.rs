@@ -63,10 +63,11 @@ impl Component {
     #[must_use]
     pub fn into_provider(
         self,
-        door: Door,
+        mut door: Door,
         events: Option<Arc<dyn EventSink>>,
         observer: Option<Arc<dyn CallObserver>>,
     ) -> Provider {
+        door.schemes.clone_from(&self.descriptor.provider_id_schemes);
         let settings = CallSettings {
             limits: self.limits,
             provider: self.descriptor.name.clone(),
@@ -233,10 +234,18 @@ impl Provider {
         self.offered.lock().contains(&capability)
     }
 
-    /// Grow whenever an endpoint of it that was taken for dead answers again.
+    /// Grow whenever an endpoint of it that was taken for dead answers again, or one of its credentials is another.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
         self.settings.door.network.as_ref().map(Network::recoveries).unwrap_or_default()
+    }
+
+    /// Sees to it that other credentials are noticed while nobody uses them, for ever.
+    pub async fn follow_credentials(&self) {
+        match &self.settings.door.network {
+            Some(network) => network.credentials().follow().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// How long one of its calls may take.

@@ -77,6 +77,18 @@ impl Slot {
         self.phase.subscribe()
     }
 
+    /// Notices other credentials of whoever serves ([`Provider::follow_credentials`]). Never ends.
+    pub async fn follow_credentials(&self) {
+        let mut generations = self.generations();
+        loop {
+            let provider = self.provider();
+            tokio::select! {
+                () = provider.follow_credentials() => {}
+                _ = generations.changed() => {}
+            }
+        }
+    }
+
     /// Whether an optional interface works now.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {

@@ -121,6 +121,7 @@ pub(crate) async fn open(
         log: config.limits.log,
         network: Some(Network::with_budgets(parts, descriptor, &kept.budgets)),
         nodes: walls.nodes.clone(),
+        ..Door::closed()
     };
     Ok((door, admitted))
 }

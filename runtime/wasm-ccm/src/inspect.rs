@@ -74,6 +74,11 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     if let Some(member) = descriptor.more.get(Descriptor::DRY_RUN) {
         writeln!(out, "  dry run     \"{member}\": true in a body: the cloud judges, and does nothing")?;
     }
+    for (name, time) in [(Descriptor::REQUESTS_PER_MINUTE, "minute"), (Descriptor::REQUESTS_PER_HOUR, "hour")] {
+        if let Some(most) = descriptor.more.get(name) {
+            writeln!(out, "  quota       {most} requests a {time}, unless --limit {name}=N says otherwise")?;
+        }
+    }
     section(
         &mut out,
         "files",

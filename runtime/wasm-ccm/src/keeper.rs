@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::backoff;
 use crate::gate::{self, Rejected, Step};
 use crate::last_good::{LastGood, Remembered};
-use crate::load::{Refusal, Surroundings, Taken};
+use crate::load::{LookAgain, Refusal, Surroundings, Taken};
 use crate::provider_events::ProviderEvents;
 use crate::provider_metrics::ProviderMetrics;
 use crate::provider_status::{Refused, Times, Version, milliseconds, short};
@@ -75,6 +75,8 @@ pub(crate) struct Keeper {
     told: Option<String>,
     /// `metadata.uid` of the ConfigMap.
     uid: Option<String>,
+    /// What is still to be asked of the first one.
+    look: Option<LookAgain>,
     /// How often in a row something failed that may pass later.
     tries: u32,
     retry: Option<Instant>,
@@ -112,6 +114,7 @@ impl Keeper {
             judged: None,
             told: None,
             uid: None,
+            look: None,
             tries: 0,
             retry: None,
         }
@@ -190,7 +193,8 @@ impl Keeper {
     /// Puts the first provider into its slot.
     fn begin(&mut self, taken: Taken, probation: Option<ProbationSettings>) -> Arc<Slot> {
         let version = version(&taken);
-        let Taken { provider, bytes, signature, took, compiling, .. } = taken;
+        let Taken { provider, bytes, signature, look, took, compiling, .. } = taken;
+        self.look = look;
         let slot = Arc::new(Slot::new(provider, probation));
         self.surroundings.slots.lock().insert(self.source.clone(), Arc::clone(&slot));
         self.surroundings.readiness.set(&check(&self.source), Ok(()));
@@ -208,6 +212,11 @@ impl Keeper {
         self.news.metrics.load(&self.source, "taken", "");
         self.tries = 0;
         slot
+    }
+
+    /// What is still to be asked of the first provider.
+    pub(crate) const fn look_again(&mut self) -> Option<LookAgain> {
+        self.look.take()
     }
 
     /// Another component serves.

@@ -114,6 +114,10 @@ pub(crate) struct LimitSettings {
     pub(crate) requests_per_second: Option<u32>,
     /// Requests to an endpoint at once after a quiet time. Default 250.
     pub(crate) request_burst: Option<u32>,
+    /// Requests to an endpoint in any minute. Default what the provider says of its cloud.
+    pub(crate) requests_per_minute: Option<u32>,
+    /// Requests to an endpoint in any hour. Default what the provider says of its cloud.
+    pub(crate) requests_per_hour: Option<u32>,
     /// Requests to an endpoint at the same time. Default 100.
     pub(crate) concurrent_requests: Option<usize>,
     /// How long a request waits for its turn. Default 10s.
@@ -224,6 +228,10 @@ impl LimitSettings {
             Some(given) => NonZeroU32::new(given).with_context(|| format!("limit {name} must be above zero")),
             None => Ok(default),
         };
+        let window = |name: &str, given: Option<u32>| match given {
+            Some(given) => NonZeroU32::new(given).with_context(|| format!("limit {name} must be above zero")).map(Some),
+            None => Ok(None),
+        };
         let concurrency = count("concurrent-requests", self.concurrent_requests, budget.concurrency.get())?;
         if let Some(percent) = self.reserve_percent.filter(|percent| *percent > 100) {
             bail!("limit reserve-percent: {percent} is more than 100");
@@ -259,6 +267,8 @@ impl LimitSettings {
                     given => given.map_or(budget.per_second, f64::from),
                 },
                 burst: or_u32("request-burst", self.request_burst, budget.burst)?,
+                per_minute: window("requests-per-minute", self.requests_per_minute)?,
+                per_hour: window("requests-per-hour", self.requests_per_hour)?,
                 concurrency: NonZeroUsize::new(concurrency).unwrap_or(budget.concurrency),
                 max_wait: time("request-wait", self.request_wait.as_deref(), budget.max_wait)?,
                 reserve_percent: self.reserve_percent.unwrap_or(budget.reserve_percent),
@@ -337,7 +347,7 @@ mod tests {
     #[test]
     fn each_limit_sets_its_own_field_and_no_other() {
         type Change = fn(&mut ProviderLimits);
-        let cases: [(&str, &str, Change); 46] = [
+        let cases: [(&str, &str, Change); 48] = [
             ("source-bytes", "101B", |l| l.source_bytes = 101),
             ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
             ("functions", "103", |l| l.sandbox.functions = 103),
@@ -383,6 +393,8 @@ mod tests {
             ("breaker-failures", "143", |l| l.network.budget.breaker_failures = NonZeroU32::new(143).unwrap()),
             ("breaker-first-pause", "144ms", |l| l.network.budget.breaker_pause_min = Duration::from_millis(144)),
             ("breaker-pause", "145s", |l| l.network.budget.breaker_pause_max = Duration::from_secs(145)),
+            ("requests-per-minute", "147", |l| l.network.budget.per_minute = NonZeroU32::new(147)),
+            ("requests-per-hour", "148", |l| l.network.budget.per_hour = NonZeroU32::new(148)),
             ("idle-time", "146s", |l| l.network.client.idle_timeout = Duration::from_secs(146)),
         ];
         for (name, value, change) in cases {
@@ -421,6 +433,8 @@ mod tests {
             (&[("busy-calls", "0")], "busy-calls must be above zero"),
             // Once taken for the default.
             (&[("requests-per-second", "0")], "requests-per-second must be above zero"),
+            (&[("requests-per-minute", "0")], "requests-per-minute must be above zero"),
+            (&[("requests-per-hour", "0")], "requests-per-hour must be above zero"),
             (&[("requests-per-second", "-1")], "requests-per-second=-1: give a whole number"),
             (&[("reserve-percent", "300")], "reserve-percent=300: give a whole number that is not too large"),
             (&[("memory-bytes", "lots")], "memory-bytes=lots: give a size, such as 64MiB"),

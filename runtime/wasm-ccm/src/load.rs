@@ -6,17 +6,22 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_cloud::{Capability, EventSink, Problem};
+use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Provider, Sandbox, Slot};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::api::backoff;
 use crate::door::{self, Walls};
 use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::kept::Kept;
 use crate::provider_status::ProviderStatuses;
 use crate::providers::ProviderConfig;
 use crate::serve::Readiness;
+
+/// Longest wait between two tries.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// What all providers of the process share.
 pub(crate) struct Surroundings {
@@ -43,6 +48,8 @@ pub(crate) struct Taken {
     /// The unpacked component.
     pub(crate) bytes: Vec<u8>,
     pub(crate) signature: Option<Vec<u8>>,
+    /// What is still to be asked, once the Nodes are known.
+    pub(crate) look: Option<LookAgain>,
     /// How long the compiler took.
     pub(crate) compiling: Duration,
     /// All from the first byte on.
@@ -108,15 +115,17 @@ impl Surroundings {
         let (door, admitted) = opened.map_err(rejected(Step::Grants))?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));
+        let is_early = self.walls.nodes.as_ref().is_some_and(|nodes| nodes.matching("").is_err());
         let judged = async {
-            judge(&provider).await?;
-            provider.offers().await?.context("it cannot tell what it offers")
+            let told = judge(&provider, &[]).await?;
+            let offers = provider.offers().await?.context("it cannot tell what it offers")?;
+            anyhow::Ok((told, offers))
         };
         let judged = judged.await.map_err(|error| match cloud_config() {
             Some(place) => error.context(place),
             None => error,
         });
-        let offers = judged.map_err(rejected(Step::Check))?;
+        let (told, offers) = judged.map_err(rejected(Step::Check))?;
         // Not before: a component that is refused pins nothing.
         kept.taken(admitted);
         let took = start.elapsed();
@@ -130,7 +139,8 @@ impl Surroundings {
             ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "provider taken"
         );
-        Ok(Taken { provider: Arc::new(provider), digest, bytes, signature, compiling, took })
+        let look = is_early.then_some(LookAgain { told });
+        Ok(Taken { provider: Arc::new(provider), digest, bytes, signature, look, compiling, took })
     }
 
     /// Refuses schemes that another provider of the process takes care of.
@@ -171,14 +181,34 @@ pub(crate) fn check_together(providers: &[Arc<Provider>]) -> Result<()> {
     Ok(())
 }
 
-/// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good.
-async fn judge(provider: &Provider) -> Result<()> {
+/// Asks the provider what it thinks of its configuration, and the cloud whether the credentials are good. Returns what it
+/// warns of; what is in `told` is not said again.
+async fn judge(provider: &Provider, told: &[Problem]) -> Result<Vec<Problem>> {
     let problems = provider.check(true).await?.context("it cannot judge its configuration")?;
     let (fatal, others): (Vec<Problem>, Vec<Problem>) = problems.into_iter().partition(|problem| problem.fatal);
-    for problem in others {
+    for problem in others.iter().filter(|problem| !told.contains(problem)) {
         tracing::warn!(field = problem.field, problem = problem.message, "configuration of the provider");
     }
-    if fatal.is_empty() { Ok(()) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
+    if fatal.is_empty() { Ok(others) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
+}
+
+/// A provider was taken before the Nodes were known, and what it thinks of its configuration may hang on who they are.
+pub(crate) struct LookAgain {
+    told: Vec<Problem>,
+}
+
+impl LookAgain {
+    /// Asks it once more when they are, until it has an answer. Never ends, as tasks of the process do not.
+    pub(crate) async fn run(self, slot: Arc<Slot>, nodes: FirstList) {
+        let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
+        if nodes.complete().await {
+            while let Err(error) = judge(&slot.provider(), &self.told).await {
+                tracing::warn!(error = format!("{error:#}"), "second look at the configuration of the provider");
+                tokio::time::sleep(delays.next().unwrap_or(MAX_DELAY)).await;
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 /// Problems in one line.

@@ -184,7 +184,11 @@ async fn assemble(
     let prepared = try_join_all(keepers.iter_mut().map(Keeper::first));
     let Some(slots) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
     load::check_together(&slots.iter().map(|slot| slot.provider()).collect::<Vec<_>>())?;
-    for (keeper, slot) in keepers.into_iter().zip(&slots) {
+    for (mut keeper, slot) in keepers.into_iter().zip(&slots) {
+        if let Some(look) = keeper.look_again() {
+            let work = look.run(Arc::clone(slot), stores.nodes.first_list());
+            tasks.spawn_background("second look at the configuration", work);
+        }
         tasks.spawn_background("keeper of a provider", keeper.run(Arc::clone(slot), tasks.drain.clone()));
     }
     let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());

@@ -172,6 +172,8 @@ impl<'a> Shared<'a> {
             let (batcher, work) = Batcher::new(Arc::clone(slot), batches);
             // Its calls may take as long as they may: the end of the process does not wait for them.
             tasks.spawn_background("node lookups", work);
+            let followed = Arc::clone(slot);
+            tasks.spawn_background("look at credentials", async move { followed.follow_credentials().await });
             let slot = Arc::clone(slot);
             let claims =
                 move |scheme: &str| slot.provider().descriptor().provider_id_schemes.iter().any(|own| own == scheme);

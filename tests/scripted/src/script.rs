@@ -20,6 +20,7 @@ pub(crate) enum Step {
     Fingerprint(String, String),
     KeyAlgorithm(String),
     Matching(String),
+    ProviderIds(u32),
     File(String),
     Setting(String),
     /// Writes what the step before gave to the log, as text and as a field.
@@ -161,6 +162,7 @@ impl Step {
                 Err(why) => refusal(why),
             },
             Self::Matching(selector) => json!(nodes::matching(&selector)),
+            Self::ProviderIds(most) => json!(nodes::provider_ids(most)),
             Self::File(name) => json!(settings::file(&name)),
             Self::Setting(name) => json!(settings::get(&name)),
             Self::Log(message) => {

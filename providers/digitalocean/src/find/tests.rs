@@ -47,6 +47,11 @@ fn node(name: &str, provider_id: Option<&str>) -> Node {
     }
 }
 
+/// In a cluster without other Nodes.
+fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> {
+    super::find(nodes, need, |_| Ok(vec![]))
+}
+
 fn with_id() -> Node {
     node("n", Some("digitalocean://123"))
 }
@@ -359,4 +364,56 @@ fn do_279_fifty_nodes_in_trouble_cost_one_request_for_all_and_its_answer_is_shar
     let findings = find(&nodes, Need::Existence).expect("findings");
     assert!(findings.into_iter().all(|finding| found(finding).state == State::Stopped));
     assert_eq!((cloud.lines(), cloud.requests()[0].share_ms), (vec![LIST.to_owned()], 30_000));
+}
+
+/// What a proof says of droplet 123 in a cluster with these others.
+fn proof_beside(others: &[&str]) -> Finding {
+    let others = || others.iter().map(|&id| id.to_owned()).collect();
+    super::find(&[with_id()], Need::Proof, |_| Ok(others())).expect("findings").remove(0)
+}
+
+fn get(id: u64) -> String {
+    format!("api GET /v2/droplets/{id}")
+}
+
+#[test]
+fn a_missing_droplet_is_gone_to_a_token_that_sees_another_of_the_cluster_and_that_costs_no_request_more() {
+    let cloud = FakeCloud::new().on(ONE, not_found()).on(&get(7), one(&droplet(7, "other")));
+    assert_eq!(proof_beside(&["digitalocean://7", "digitalocean://8"]), Finding::Absent);
+    assert_eq!((cloud.lines(), cloud.batches()), (vec![ONE.to_owned(), get(7)], vec![2]));
+    assert!(cloud.requests().iter().all(|request| request.share_ms == 0), "no answer of another call");
+    // Some others may just have gone as well.
+    let cloud = FakeCloud::new().on(ONE, not_found()).on(&get(7), not_found()).on(&get(8), one(&droplet(8, "other")));
+    assert_eq!(proof_beside(&["digitalocean://7", "digitalocean://8"]), Finding::Absent);
+    assert_eq!(cloud.lines(), [ONE.to_owned(), get(7), get(8)]);
+    // One that is asked about in the same call is another as well.
+    let nodes = [with_id(), node("m", Some("digitalocean://124"))];
+    let _cloud =
+        FakeCloud::new().on(ONE, not_found()).on(&get(124), one(&droplet(124, "m"))).on(&get(7), Reply::status(500));
+    let findings = super::find(&nodes, Need::Proof, |_| Ok(vec!["digitalocean://7".to_owned()])).expect("findings");
+    assert!(matches!(findings.as_slice(), [Finding::Absent, Finding::Found(_)]), "{findings:?}");
+}
+
+#[test]
+fn to_the_token_of_another_account_nothing_is_gone_whatever_droplets_that_has() {
+    let ids: Vec<String> = (7..=20).map(provider_id::format).collect();
+    let all: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let cloud = (7..=11).fold(FakeCloud::new().on(ONE, not_found()), |cloud, id| cloud.on(&get(id), not_found()));
+    let failure = unknown(proof_beside(&all));
+    assert!(failure.message.contains("proves nothing: the token sees no other droplet"), "{}", failure.message);
+    assert_eq!((failure.reaction, cloud.lines().len()), (Reaction::Retry, 1 + 5), "some are enough");
+    let cloud = FakeCloud::new().on(ONE, not_found()).on(&get(7), Reply::json(401, "{}")).on(&get(8), not_found());
+    assert_eq!(unknown(proof_beside(&all[..2])).reaction, Reaction::Unauthorized);
+    assert_eq!(cloud.unused(), Vec::<String>::new());
+    let _cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, list(&[droplet(1, "other")]));
+    let blind = super::find(&[with_id()], Need::Proof, |_| Err("the Nodes are not known yet".to_owned()));
+    let failure = unknown(blind.expect("findings").remove(0));
+    assert!(failure.message.contains("proves nothing: the Nodes are not known yet"), "{}", failure.message);
+}
+
+#[test]
+fn itself_and_what_is_no_droplet_are_no_others_of_the_cluster() {
+    let cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, list(&[droplet(1, "other")]));
+    assert_eq!(proof_beside(&["digitalocean://123", "digitalocean://", "other://7"]), Finding::Absent);
+    assert_eq!(cloud.lines(), [ONE, LOOK]);
 }

@@ -6,11 +6,20 @@ use serde_json::json;
 
 use super::*;
 use crate::asked::tests::service;
-use crate::balancer::tests::{GET, POST, PUT, balancer, body, not_found, one, routes};
+use crate::balancer::tests::{GET, LIST, POST, PUT, balancer, body, changed, many, not_found, one, routes};
 use crate::config::tests::config;
 
 fn judged(service: &Service, before: Option<&Service>) -> Vec<Problem> {
     validate(&config(), service, before, true, || None)
+}
+
+/// A cloud without load balancers, that is asked for them before it judges a new one.
+fn empty() -> FakeCloud {
+    FakeCloud::new().always(LIST, many(&[]))
+}
+
+fn fatal_fields(problems: &[Problem]) -> Vec<&str> {
+    problems.iter().filter(|problem| problem.fatal).map(|problem| problem.field.as_str()).collect()
 }
 
 fn with(annotations: &[(&str, &str)]) -> Service {
@@ -42,9 +51,9 @@ fn do_194_157_a_new_one_is_judged_without_nodes() {
         (vec![(names::TYPE, "REGIONAL")], ("REGIONAL", "EXTERNAL", "DUALSTACK")),
         (vec![(names::TYPE, "REGIONAL"), (names::NETWORK, "INTERNAL")], ("REGIONAL", "INTERNAL", "IPV4")),
     ] {
-        let cloud = FakeCloud::new().on(POST, Reply::status(204));
+        let cloud = empty().on(POST, Reply::status(204));
         assert_eq!(judged(&with(&annotations), None), []);
-        let sent = body(&cloud, 0);
+        let sent = body(&cloud, 1);
         let (kind, network, stack) = expected;
         assert_eq!(
             (&sent["type"], &sent["network"], &sent["network_stack"]),
@@ -54,7 +63,7 @@ fn do_194_157_a_new_one_is_judged_without_nodes() {
             (&sent[balancers::VALIDATE_ONLY], &sent["droplet_ids"], &sent["region"]),
             (&json!(true), &json!([]), &json!("nyc3"))
         );
-        assert_eq!(cloud.requests()[0].effect, ccm_sdk::http::Effect::Read);
+        assert_eq!(cloud.requests()[1].effect, ccm_sdk::http::Effect::Read);
     }
 }
 
@@ -68,9 +77,7 @@ fn do_195_what_cannot_be_is_refused_with_its_field_and_nobody_is_asked() {
         (vec![(names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "DUALSTACK")], names::NETWORK_STACK),
     ] {
         let problems = judged(&with(&annotations), None);
-        let fatal: Vec<_> =
-            problems.iter().filter(|problem| problem.fatal).map(|problem| problem.field.clone()).collect();
-        assert_eq!(fatal, [format!("metadata.annotations[{field}]")]);
+        assert_eq!(fatal_fields(&problems), [format!("metadata.annotations[{field}]")]);
     }
     assert_eq!(cloud.lines(), Vec::<String>::new());
 }
@@ -88,11 +95,11 @@ fn only_a_clear_no_refuses() {
         ("do_196", Reply::lost(TransportReason::Timeout, true), false),
         ("do_196", Reply::lost(TransportReason::Denied, false), false),
     ] {
-        let _cloud = FakeCloud::new().on(POST, reply.clone());
+        let _cloud = empty().on(POST, reply.clone());
         let problems = judged(&with(&[]), None);
         assert_eq!(problems.iter().map(|problem| problem.fatal).collect::<Vec<_>>(), [fatal], "{case}: {reply:?}");
     }
-    let _cloud = FakeCloud::new().on(POST, Reply::json(422, r#"{"message": "entry port is invalid"}"#));
+    let _cloud = empty().on(POST, Reply::json(422, r#"{"message": "entry port is invalid"}"#));
     assert_eq!(judged(&with(&[]), None)[0].message, "invalid load balancer definition: entry port is invalid");
 }
 
@@ -115,13 +122,12 @@ fn do_203_to_206_286_a_change_is_judged_for_the_load_balancer_it_is_about() {
     let on_new = (vec![change, id("lb-1")], vec![]);
     let other = (vec![change, id("lb-1")], vec![id("lb-0")]);
     for (case, (annotations, before), expected) in [
-        (203, new, vec![POST]),
+        (203, new, vec![LIST, POST]),
         (204, on_old, vec![GET, PUT]),
         (205, on_new, vec![GET, PUT]),
         (206, other, vec![GET, PUT]),
     ] {
-        let cloud =
-            FakeCloud::new().on(POST, Reply::status(204)).on(GET, one(&balancer("lb-1"))).on(PUT, Reply::status(204));
+        let cloud = empty().on(POST, Reply::status(204)).on(GET, one(&balancer("lb-1"))).on(PUT, Reply::status(204));
         assert_eq!(judged(&with(&annotations), Some(&with(&before))), [], "do_{case}");
         assert_eq!(routes(&cloud), expected, "do_{case}");
     }
@@ -141,11 +147,105 @@ fn what_cannot_be_changed_later_is_told() {
 #[test]
 fn without_region_nothing_is_judged_and_that_is_told() {
     let config = Config { region: None, ..config() };
-    let cloud = FakeCloud::new();
+    let cloud = empty();
     let problems = validate(&config, &with(&[]), None, true, || None);
     assert!(problems.len() == 1 && !problems[0].fatal && problems[0].message.contains("REGION"), "{problems:?}");
-    assert_eq!(cloud.lines(), Vec::<String>::new());
-    let cloud = FakeCloud::new().on(POST, Reply::status(204));
+    assert_eq!(routes(&cloud), [LIST]);
+    let cloud = empty().on(POST, Reply::status(204));
     assert_eq!(validate(&config, &with(&[]), None, true, || Some("fra1".to_owned())), []);
-    assert_eq!(body(&cloud, 0)["region"], "fra1");
+    assert_eq!(body(&cloud, 1)["region"], "fra1");
+}
+
+#[test]
+fn one_that_is_taken_over_by_its_name_is_judged_as_that_and_not_as_a_new_one() {
+    let there = changed("lb-1", json!({ "name": "web", "type": "REGIONAL", "tags": [] }));
+    let cloud = FakeCloud::new().on(LIST, many(&[there])).on(PUT, Reply::status(204));
+    assert_eq!(judged(&with(&[(names::NAME, "web")]), None), []);
+    assert_eq!(routes(&cloud), [LIST, PUT]);
+    let sent = body(&cloud, 1);
+    assert_eq!(
+        (&sent["name"], &sent["type"], &sent["droplet_ids"]),
+        (&json!("web"), &json!("REGIONAL"), &json!([101, 100]))
+    );
+    // The one of a Service that has lost its ID is found by the name that no other can have.
+    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, Reply::status(204));
+    assert_eq!(judged(&with(&[(names::SIZE_UNIT, "2")]), Some(&with(&[]))), []);
+    assert_eq!(routes(&cloud), [LIST, PUT]);
+}
+
+#[test]
+fn the_name_of_another_clusters_load_balancer_is_refused_as_the_controller_would() {
+    let there = changed("lb-1", json!({ "name": "web", "tags": ["k8s:other"] }));
+    let cloud = FakeCloud::new().on(LIST, many(&[there]));
+    let problems = judged(&with(&[(names::NAME, "web")]), None);
+    assert_eq!(fatal_fields(&problems), [format!("metadata.annotations[{}]", names::NAME)]);
+    assert_eq!(routes(&cloud), [LIST]);
+}
+
+#[test]
+fn a_no_to_what_is_not_the_services_is_let_through() {
+    let no = |words: &str| Reply::json(422, json!({ "id": "unprocessable_entity", "message": words }).to_string());
+    let cases = [
+        ("droplet 101 does not exist", false),
+        ("you have reached your load balancer limit", false),
+        ("the quota of the account is used up", false),
+        ("There is already a load balancer with that name", false),
+        ("VPC \"v\" is not in region nyc3", false),
+        ("tag is invalid", false),
+        ("a REGIONAL_NETWORK load balancer only forwards tcp and udp", true),
+    ];
+    for (words, fatal) in cases {
+        let _cloud = empty().on(POST, no(words));
+        let problems = judged(&with(&[]), None);
+        assert_eq!(problems.iter().map(|problem| problem.fatal).collect::<Vec<_>>(), [fatal], "{words}");
+    }
+    let _cloud = empty().on(POST, Reply::json(422, "<html>"));
+    assert_eq!(fatal_fields(&judged(&with(&[]), None)), [""; 0]);
+    // Another one of the account has the name that a load balancer shall get: the annotation asks for what cannot be.
+    let taken = || no("There is already a load balancer with that name");
+    let _cloud = FakeCloud::new().on(GET, one(&balancer("lb-1"))).on(PUT, taken());
+    assert_eq!(fatal_fields(&judged(&with(&[(names::ID, "lb-1"), (names::NAME, "web")]), None)), ["spec"]);
+    let _cloud = FakeCloud::new().on(GET, one(&balancer("lb-1"))).on(PUT, taken());
+    assert_eq!(fatal_fields(&judged(&with(&[(names::ID, "lb-1")]), None)), [""; 0]);
+    // Of an address or a subnet the Service itself says that it shall be in this region.
+    for annotation in [(names::IP, "203.0.113.9"), (names::SUBNET, "c33931f2-a26a-4e61-b85c-4e95a2ec431b")] {
+        let _cloud = empty().on(POST, no("it is not in region nyc3"));
+        assert_eq!(fatal_fields(&judged(&with(&[annotation]), None)), ["spec"], "{annotation:?}");
+    }
+}
+
+/// Wrong for REGIONAL load balancers alone: TLS needs a certificate there.
+const TLS: (&str, &str) = (names::TLS_PORTS, "80");
+
+#[test]
+fn offline_nothing_is_refused_on_a_guess_of_the_type() {
+    let config = Config { default_type: Kind::Regional, ..config() };
+    let offline = |annotations: &[_], before: Option<&Service>| {
+        fatal_fields(&validate(&config, &with(annotations), before, false, || None)).len()
+    };
+    let before = with(&[]);
+    let other = Service { kind: ServiceType::ClusterIp, ..with(&[]) };
+    assert_eq!(offline(&[TLS], None), 1, "a new one has the default type");
+    assert_eq!(offline(&[TLS], Some(&other)), 1, "it had no load balancer before");
+    assert_eq!(offline(&[TLS], Some(&before)), 0, "it may have one of another type");
+    assert_eq!(offline(&[TLS, (names::ID, "lb-1")], None), 0, "it names one");
+    assert_eq!(offline(&[TLS, (names::NAME, "web")], None), 0, "it may take one over");
+    for (name, value) in [(names::TYPE, "REGIONAL"), (names::HEALTH_INTERVAL, "x")] {
+        assert_eq!(offline(&[TLS, (names::ID, "lb-1"), (name, value)], Some(&before)), 1, "{value}: whatever it is");
+    }
+    // Nor is it said that something has no effect, when nobody knows.
+    let redirect = with(&[(names::REDIRECT, "true"), (names::ID, "lb-1")]);
+    assert_eq!(validate(&self::config(), &redirect, None, false, || None), []);
+}
+
+#[test]
+fn online_the_type_that_it_has_says_what_is_wrong() {
+    for (kind, expected) in [("REGIONAL_NETWORK", vec![]), ("REGIONAL", vec![names::CERTIFICATE_ID])] {
+        let cloud =
+            FakeCloud::new().on(GET, one(&changed("lb-1", json!({ "type": kind })))).on(PUT, Reply::status(204));
+        let problems = judged(&with(&[TLS, (names::ID, "lb-1")]), None);
+        let expected: Vec<_> = expected.iter().map(|name| format!("metadata.annotations[{name}]")).collect();
+        assert_eq!(fatal_fields(&problems), expected, "{kind}");
+        assert_eq!(routes(&cloud).len(), 2 - expected.len());
+    }
 }

@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 
+use super::view::provider_id;
+use crate::node_lifecycle::decision::is_ready;
 use crate::store::FirstList;
 
 /// Answers selectors from the store of Nodes.
@@ -34,6 +36,15 @@ impl NodeSelector for NodeLabels {
             nodes.iter().filter(|node| selector.matches(node.labels())).map(|node| node.name_any()).collect();
         names.sort_unstable();
         Ok(names)
+    }
+
+    fn provider_ids(&self, schemes: &[String], most: usize) -> Result<Vec<String>, String> {
+        self.first_list.state()?;
+        let is_own = |id: &str| id.split_once("://").is_some_and(|(scheme, _)| schemes.iter().any(|own| own == scheme));
+        let mut nodes = self.store.state();
+        nodes.retain(|node| provider_id(node).is_some_and(is_own));
+        nodes.sort_by_cached_key(|node| (!is_ready(node), node.name_any()));
+        Ok(nodes.iter().filter_map(|node| provider_id(node)).take(most).map(str::to_owned).collect())
     }
 }
 
@@ -247,6 +258,25 @@ mod tests {
         assert_eq!(nodes.matching("").map(|all| all.len()), Ok(3));
         assert!(nodes.matching("pool=").is_ok_and(|none| none.is_empty()));
         assert!(nodes.matching("=").is_err());
+    }
+
+    #[test]
+    fn provider_ids_are_those_of_the_schemes_of_nodes_that_are_ready_first() {
+        let mut writer = kube::runtime::reflector::store::Writer::<Node>::default();
+        let ids = [("d", "do://4"), ("a", "do://1"), ("b", "do://2"), ("c", "other://3"), ("e", "old://5")];
+        for (name, id) in ids {
+            let node = crate::testing::node(name).provider_id(id).ready(if name == "a" { "False" } else { "True" });
+            writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(node.object()));
+        }
+        let unnamed = crate::testing::node("f").object();
+        writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(unnamed));
+        let nodes = NodeLabels::new(writer.as_reader(), FirstList::there());
+        let told = |schemes: &[&str], most| {
+            nodes.provider_ids(&schemes.iter().map(|&scheme| scheme.to_owned()).collect::<Vec<_>>(), most).unwrap()
+        };
+        assert_eq!(told(&["do", "old"], 10), ["do://2", "do://4", "old://5", "do://1"]);
+        assert_eq!(told(&["do"], 2), ["do://2", "do://4"]);
+        assert_eq!(told(&[], 10), [""; 0]);
     }
 
     #[test]

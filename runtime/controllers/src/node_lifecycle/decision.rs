@@ -28,7 +28,12 @@ pub(crate) fn standing(node: &Node) -> Standing {
     if node.metadata.deletion_timestamp.is_some() {
         return Standing::Deleting;
     }
-    if ready(node) == Some("True") { Standing::Ready } else { Standing::NotReady }
+    if is_ready(node) { Standing::Ready } else { Standing::NotReady }
+}
+
+/// Whether its kubelet says that all is well.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    ready(node) == Some("True")
 }
 
 /// Status of the condition Ready.

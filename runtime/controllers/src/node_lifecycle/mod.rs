@@ -22,7 +22,7 @@
 //! Whatever goes wrong keeps the Node: an error, no answer, a trap, a restart of this process begin with a first look.
 
 mod budget;
-mod decision;
+pub(crate) mod decision;
 mod deletion;
 mod history;
 mod memory;

@@ -9,6 +9,7 @@ use super::breaker::Breaker;
 use super::bucket::Bucket;
 use super::learn::Told;
 use super::line::Line;
+use super::windows::Windows;
 use super::{BudgetSettings, Class, DEFAULT_PER_SECOND, Doubling, Refused, RefusedReason, doubling};
 
 /// Least pause after a 429.
@@ -47,6 +48,7 @@ impl Quota {
 pub(super) struct State {
     pub(super) line: Line,
     pub(super) bucket: Bucket,
+    pub(super) windows: Windows,
     pub(super) breaker: Breaker,
     pub(super) in_flight: usize,
     /// The cloud wants no requests before.
@@ -76,6 +78,8 @@ pub(super) enum Why {
     Probing,
     Reserve,
     Busy,
+    /// So many requests in so long a time.
+    Full(usize, Duration),
     Rate,
 }
 
@@ -84,6 +88,7 @@ impl State {
         Self {
             line: Line::default(),
             bucket: Bucket::new(settings.per_second, DEFAULT_PER_SECOND, settings.burst),
+            windows: Windows::new(settings),
             breaker: Breaker::new(settings),
             in_flight: 0,
             pause: None,
@@ -103,8 +108,11 @@ impl State {
             let gap = self.refreshed.and_then(|last| last.checked_add(REFRESH_GAP));
             gap.map_or(quota.reset, |gap| gap.max(quota.reset))
         });
+        let full = self.windows.full(self.in_flight, now);
+        let full = full.map(|(most, length, until)| (Why::Full(most, length), Some(until)));
         let timed = [(Why::Open, self.breaker.open_until()), (Why::Paused, self.pause), (Why::Reserve, reserve)]
             .into_iter()
+            .chain(full)
             .filter(|(_, until)| until.is_some_and(|until| until > now))
             .max_by_key(|(_, until)| *until);
         if let Some((why, until)) = timed {
@@ -189,6 +197,10 @@ impl State {
                 format!("{left} remains of the cloud's limit, kept for more urgent work for another {seconds} s")
             }
             Why::Busy => format!("others went first, and {} requests are under way", self.in_flight),
+            Why::Full(most, length) => format!(
+                "{most} requests in {} s are as many as the cloud takes; the next one can go in {seconds} s",
+                length.as_secs()
+            ),
             Why::Rate => format!(
                 "more requests wait than {} per second let through; the turn would come in {seconds} s",
                 settings.per_second

@@ -1,4 +1,5 @@
 mod breaker;
+mod windows;
 
 use std::cell::{Cell, RefCell};
 use std::num::{NonZeroU32, NonZeroUsize};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm_cloud::{Instances as _, Need, Node, NodeSelector};
+use ccm_cloud::{Finding, Instances as _, Need, Node, NodeSelector};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
 use ccm_sandbox::{Limits, Sandbox};
@@ -268,6 +268,10 @@ impl NodeSelector for Slow {
         }
         Ok(vec![])
     }
+
+    fn provider_ids(&self, schemes: &[String], most: usize) -> Result<Vec<String>, String> {
+        Ok(schemes.iter().map(|scheme| format!("{scheme}://1")).take(most).collect())
+    }
 }
 
 #[tokio::test]
@@ -283,4 +287,19 @@ async fn what_the_host_computes_for_a_guest_is_the_guests_computing_time() {
     let error = provider.find(vec![node], Need::Metadata).await.unwrap_err().to_string();
     assert!(error.contains("call-cpu"), "{error}");
     assert!(start.elapsed() < Duration::from_millis(1900), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_provider_is_told_of_provider_ids_of_its_own_schemes_only() {
+    let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), Limits::default(), true).await.unwrap();
+    let schemes = component.descriptor().provider_id_schemes.clone();
+    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Slow)), ..Door::closed() };
+    let provider = component.into_provider(door, None, None);
+    let steps = json!([{ "provider-ids": 10 }]).to_string();
+    let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
+    let findings = provider.find(vec![node], Need::Metadata).await.unwrap();
+    let [Finding::Found(instance)] = findings.as_slice() else { panic!("{findings:?}") };
+    let told: Value = serde_json::from_str(&instance.labels["0"]).unwrap();
+    let own: Vec<String> = schemes.iter().map(|scheme| format!("{scheme}://1")).collect();
+    assert_eq!(told, json!({ "Ok": own }));
 }

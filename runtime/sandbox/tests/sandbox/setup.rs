@@ -65,7 +65,7 @@ impl Setup {
             cache: Cache::new(Cache::DEFAULT_BYTES),
             log: self.log,
             network: Some(network),
-            nodes: None,
+            ..Door::closed()
         };
         component.into_provider(door, self.events, self.calls)
     }

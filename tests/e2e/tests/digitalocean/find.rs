@@ -33,6 +33,7 @@ async fn rig() -> Rig {
         rig.cloud.put_droplet(Droplet::new(id, &format!("node-{id}")));
     }
     rig.cloud.put_droplet(Droplet { gpu: true, ..Droplet::new(GPU, "gpu") });
+    rig.nodes.set((1..=8).chain([GPU, GONE]));
     rig
 }
 
@@ -108,6 +109,18 @@ async fn absent_is_said_of_what_the_cloud_said_it_of_whatever_fails() {
         }
     }
     rig.cloud.check().unwrap();
+}
+
+/// So are all droplets of the cluster to its token.
+#[tokio::test]
+async fn an_account_with_other_droplets_than_the_clusters_proves_nothing() {
+    let rig = rig().await;
+    rig.nodes.set([101, 102, GONE]);
+    for need in [Need::Metadata, Need::Existence, Need::Proof] {
+        assert_eq!(find(&rig, &[GONE], need, None).await[0], None, "{need:?}");
+    }
+    rig.nodes.set([101, 2, GONE]);
+    assert_eq!(find(&rig, &[GONE], Need::Proof, None).await[0], Some(false), "it sees one of them");
 }
 
 /// To a token of another account every droplet of ours is gone.

@@ -13,5 +13,6 @@ mod cluster;
 mod faults;
 mod find;
 mod life;
+mod quota;
 mod rig;
 mod wish;

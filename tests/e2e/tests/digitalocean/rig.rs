@@ -6,8 +6,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Alone, Descriptor, EventSink, Severity, Source, Subject};
+use ccm_cloud::{Alone, Descriptor, EventSink, NodeSelector, Severity, Source, Subject};
 use ccm_egress::Door;
+use ccm_egress::budget::BudgetSettings;
 use ccm_egress::cache::Cache;
 use ccm_egress::config_file::Environment;
 use ccm_egress::credentials::{CredentialSource, Credentials};
@@ -40,19 +41,54 @@ impl Events {
     }
 }
 
+/// Provider IDs of the cluster's Nodes, whose names no test asks for.
+#[derive(Default)]
+pub(crate) struct Nodes(Mutex<Vec<String>>);
+
+impl Nodes {
+    pub(crate) fn set(&self, ids: impl IntoIterator<Item = u64>) {
+        *self.0.lock() = ids.into_iter().map(|id| format!("digitalocean://{id}")).collect();
+    }
+}
+
+impl NodeSelector for Nodes {
+    fn matching(&self, _: &str) -> Result<Vec<String>, String> {
+        Ok(vec![])
+    }
+
+    fn provider_ids(&self, _: &[String], most: usize) -> Result<Vec<String>, String> {
+        Ok(self.0.lock().iter().take(most).cloned().collect())
+    }
+}
+
 pub(crate) struct Rig {
     pub(crate) provider: Provider,
     pub(crate) cloud: DigitalOcean,
     pub(crate) events: Arc<Events>,
+    pub(crate) nodes: Arc<Nodes>,
 }
 
 impl Rig {
-    /// With values for settings of the provider.
+    /// With values for settings of the provider, in a cloud without quota.
     pub(crate) async fn start(given: &[(&str, &str)]) -> Self {
-        let settings = ccm_sim_digitalocean::Settings {
-            quota: Quota { per_hour: 1_000_000, per_minute: 1_000_000 },
-            ..ccm_sim_digitalocean::Settings::default()
+        let most = NonZeroU32::MAX;
+        let budget = BudgetSettings {
+            per_second: f64::INFINITY,
+            burst: most,
+            per_minute: Some(most),
+            per_hour: Some(most),
+            ..BudgetSettings::default()
         };
+        Self::within(Quota { per_hour: 1_000_000, per_minute: 1_000_000 }, budget, given).await
+    }
+
+    /// With the quota of production, and the budget that the host keeps by itself.
+    pub(crate) async fn with_quota() -> Self {
+        Self::within(Quota::default(), BudgetSettings::default(), &[]).await
+    }
+
+    async fn within(quota: Quota, budget: BudgetSettings, given: &[(&str, &str)]) -> Self {
+        let settings = ccm_sim_digitalocean::Settings { quota, ..ccm_sim_digitalocean::Settings::default() };
         let cloud = DigitalOcean::start(settings).await.unwrap();
         let path = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
         let bytes =
@@ -62,12 +98,14 @@ impl Rig {
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let nothing = (BTreeMap::new(), Environment::default());
         settings.set_values(component.descriptor(), &given, &nothing.0, &nothing.1).unwrap();
-        let network = network(component.descriptor(), &cloud.url());
+        let network = network(component.descriptor(), &cloud.url(), &budget);
         let cache = Cache::new(Cache::DEFAULT_BYTES);
-        let door = Door { settings, cache, network: Some(network), ..Door::closed() };
+        let nodes = Arc::new(Nodes::default());
+        let seen = Some(Arc::clone(&nodes) as Arc<dyn NodeSelector>);
+        let door = Door { settings, cache, network: Some(network), nodes: seen, ..Door::closed() };
         let events = Arc::new(Events::default());
         let provider = component.into_provider(door, Some(Arc::clone(&events) as _), None);
-        Self { provider, cloud, events }
+        Self { provider, cloud, events, nodes }
     }
 
     /// A call in which requests may get no answer, without the time that it takes to find out.
@@ -96,7 +134,7 @@ pub(crate) async fn skip(by: Duration) {
     time::resume();
 }
 
-fn network(descriptor: &Descriptor, url: &str) -> Network {
+fn network(descriptor: &Descriptor, url: &str, budget: &BudgetSettings) -> Network {
     let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
     operator.addresses.loopback = true;
     operator.base_urls.insert("api".to_owned(), url.to_owned());
@@ -104,9 +142,8 @@ fn network(descriptor: &Descriptor, url: &str) -> Network {
     // Nothing waits for real: these are the only waits inside of a call.
     let soon = Duration::from_millis(1);
     settings.retry = RetrySettings { min_delay: soon, max_delay: soon, ..RetrySettings::default() };
-    settings.budget.max_pause = soon;
-    (settings.budget.breaker_pause_min, settings.budget.breaker_pause_max) = (soon, soon);
-    (settings.budget.per_second, settings.budget.burst) = (f64::INFINITY, NonZeroU32::MAX);
+    settings.budget =
+        BudgetSettings { max_pause: soon, breaker_pause_min: soon, breaker_pause_max: soon, ..budget.clone() };
     let nowhere = |_: &Source| None;
     let endpoints =
         Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();

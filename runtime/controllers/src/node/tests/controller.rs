@@ -112,22 +112,24 @@ async fn the_events_of_the_last_syncs_are_written_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_does_not_wait_out_its_back_off_when_the_cloud_answers_again() {
-    let api = FakeApi::new();
-    let cloud = Arc::new(FakeCloud::default());
-    cloud.answer("node0", [Finding::Unknown(Failure::new(Reaction::Quota, "used up")), found(|_| ())]);
-    api.add(node("node0").tainted().0);
-    let recovered = watch::Sender::new(0);
-    let settings = NodeSettings { slow_retry: Duration::from_secs(600), ..NodeSettings::default() };
-    let recoveries = vec![recovered.subscribe()];
-    let work = run_with(&api, &cloud, settings, Duration::from_secs(20), recoveries);
-    let back = async {
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(cloud.asked().len(), 1, "the back-off is long");
-        recovered.send_replace(1);
-    };
-    tokio::join!(work, back);
-    assert_eq!(cloud.asked().len(), 2);
+async fn a_node_does_not_wait_out_its_back_off_when_the_cloud_answers_again_or_the_credentials_are_others() {
+    for reaction in [Reaction::Quota, Reaction::Unauthorized] {
+        let api = FakeApi::new();
+        let cloud = Arc::new(FakeCloud::default());
+        cloud.answer("node0", [Finding::Unknown(Failure::new(reaction, "not now")), found(|_| ())]);
+        api.add(node("node0").tainted().0);
+        let recovered = watch::Sender::new(0);
+        let settings = NodeSettings { slow_retry: Duration::from_secs(600), ..NodeSettings::default() };
+        let recoveries = vec![recovered.subscribe()];
+        let work = run_with(&api, &cloud, settings, Duration::from_secs(20), recoveries);
+        let back = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(cloud.asked().len(), 1, "the back-off is long");
+            recovered.send_replace(1);
+        };
+        tokio::join!(work, back);
+        assert_eq!(cloud.asked().len(), 2, "{reaction:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -299,16 +299,18 @@ async fn no_more_services_are_worked_on_than_set_and_those_that_wait_for_the_clo
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_answers_again_wakes_what_failed_and_a_new_provider_wakes_all() {
-    let mut world = World::new(FakeBalancers::default()).service(service("web")).service(service("fine"));
+    let all = ["web", "refused", "fine"].map(service);
+    let mut world = all.into_iter().fold(World::new(FakeBalancers::default()), World::service);
     world.cloud.fail("ensure", "web", [failure(Reaction::Quota, "used up"), failure(Reaction::Invalid, "not this")]);
+    world.cloud.fail("ensure", "refused", [failure(Reaction::Unauthorized, "another token")]);
     world.settings.slow_retry = Duration::from_secs(600);
     world
         .run(async |world: &mut World| {
             seconds(5).await;
-            assert_eq!(world.cloud.count("ensure web"), 1);
+            assert_eq!((world.cloud.count("ensure web"), world.cloud.count("ensure refused")), (1, 1));
             world.recovered.send_replace(1);
             seconds(1).await;
-            assert_eq!(world.cloud.count("ensure web"), 2);
+            assert_eq!((world.cloud.count("ensure web"), world.cloud.count("ensure refused")), (2, 2));
             world.recovered.send_replace(2);
             seconds(1).await;
             assert_eq!(world.cloud.count("ensure web"), 2, "what is wrong stays wrong");

@@ -1,0 +1,83 @@
+//! What the cloud takes in a minute and in an hour.
+
+use ccm_cloud::{Attributes, Descriptor};
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+fn windows(per_minute: u32, per_hour: u32, rest: &BudgetSettings) -> BudgetSettings {
+    let (per_minute, per_hour) = (NonZeroU32::new(per_minute), NonZeroU32::new(per_hour));
+    BudgetSettings { per_minute, per_hour, ..rest.clone() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_minute_and_no_hour_has_more_requests_than_the_cloud_takes_whenever_it_counts_them() {
+    let budget = budget(windows(10, 35, &BudgetSettings { max_wait: 24 * HOUR, ..patient() }));
+    let start = Instant::now();
+    let times = RefCell::new(Vec::new());
+    let ask = async |number: u32| {
+        let permit = budget.acquire(Class::Write, far()).await.unwrap();
+        let sent = Instant::now();
+        // Some take long, and what ends late may have arrived late.
+        sleep(S * (number % 7)).await;
+        drop(permit);
+        times.borrow_mut().push((sent, Instant::now()));
+    };
+    join_all((0..80).map(ask)).await;
+    let times = times.into_inner();
+    for (sent, _) in &times {
+        for (length, most) in [(MINUTE, 10), (HOUR, 35)] {
+            let counting = times.iter().filter(|(other, ended)| other <= sent && *ended + length > *sent).count();
+            assert!(counting <= most, "{counting} in {length:?} at {:?}", *sent - start);
+        }
+    }
+    // 35 in each hour, the first 10 of them at once.
+    between(start.elapsed(), 2 * HOUR, 2 * HOUR + 2 * MINUTE);
+    assert_eq!(times.iter().filter(|(sent, _)| *sent == start).count(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_too_long_for_a_place_hears_at_once_when_there_is_one() {
+    let budget = budget(windows(2, 3, &BudgetSettings::default()));
+    ask(&budget, Class::Write, 200, &[]).await;
+    advance(20 * S).await;
+    ask(&budget, Class::Write, 200, &[]).await;
+    let told = refused(&budget, Class::Write).await;
+    assert_eq!((told.reason, told.retry_after), (RefusedReason::Throttled, 40 * S));
+    assert!(told.message.starts_with("2 requests in 60 s are as many as the cloud takes"), "{}", told.message);
+    advance(40 * S).await;
+    let held = budget.acquire(Class::Write, far()).await.unwrap();
+    // The hour is full until the first has left it; with that in it that is under way.
+    assert_eq!(refused(&budget, Class::Write).await.retry_after, HOUR - MINUTE);
+    drop(held);
+    advance(HOUR - MINUTE).await;
+    ask(&budget, Class::Write, 200, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_under_way_take_a_place_too() {
+    let budget = budget(windows(1, 100, &BudgetSettings::default()));
+    let held = budget.acquire(Class::Write, far()).await.unwrap();
+    assert_eq!(refused(&budget, Class::Write).await.retry_after, MINUTE);
+    advance(30 * S).await;
+    drop(held);
+    assert_eq!(refused(&budget, Class::Write).await.retry_after, MINUTE, "it may have arrived just now");
+}
+
+#[test]
+fn what_the_provider_says_of_its_cloud_counts_unless_the_operator_knows_better() {
+    let more = |minute: &str| -> Attributes {
+        let texts = [(Descriptor::REQUESTS_PER_MINUTE, minute), (Descriptor::REQUESTS_PER_HOUR, "5000")];
+        texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+    };
+    let plain = BudgetSettings::default();
+    assert_eq!(plain.clone().of_cloud(&Attributes::new()), plain);
+    assert_eq!(plain.clone().of_cloud(&more("250")), windows(250, 5_000, &plain));
+    for wrong in ["0", "-1", "many", ""] {
+        assert_eq!(plain.clone().of_cloud(&more(wrong)).per_minute, None, "{wrong:?}");
+    }
+    let operators = windows(1_000, 20_000, &plain);
+    assert_eq!(operators.clone().of_cloud(&more("250")), operators);
+}
