@@ -236,11 +236,12 @@ impl Work<'_> {
             chosen.ids.clone_from(&balancer.droplet_ids);
         }
         let certificate = certificate::of_existing(&self.asked.certificate, balancer)?;
+        done.warnings.extend(certificate.remark.map(|remark| (IGNORED, remark.message)));
         wanted::spec(&Parts {
             asked: self.asked,
             fixed: &fixed,
             nodes: Some(&chosen),
-            certificate: certificate.as_deref(),
+            certificate: certificate.id.as_deref(),
         })
     }
 
