@@ -17,7 +17,7 @@ use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 use crate::annotations as names;
 use crate::api::{self, balancers};
 use crate::asked::{self, Asked, Certificate};
-use crate::balancer::{find, id_of};
+use crate::balancer::{find, id_of, tags_of_new};
 use crate::certificate::{self, Kept};
 use crate::config::Config;
 use crate::kind::Kind;
@@ -91,7 +91,7 @@ fn judge(
     match &present {
         Some(balancer) => spec.droplet_ids.clone_from(&balancer.droplet_ids),
         None => {
-            spec.tags = config.tag.iter().cloned().collect();
+            spec.tags = tags_of_new(config, service, asked);
             spec.ip.clone_from(&asked.ip);
         }
     }

@@ -257,8 +257,11 @@ fn one_of_another_cluster_is_neither_taken_nor_deleted_for_its_name_alone() {
     // Of nobody, of this cluster, or with the name that no other Service can have.
     let default = changed("lb-1", json!({"tags": ["k8s:theirs"]}));
     for has in [tagged(&["x"]), tagged(&["k8s:theirs", "k8s:ours"]), tagged(&["k8s:ours"]), default] {
-        let _cloud =
-            FakeCloud::new().on(LIST, many(&[has])).on(PUT, one(&balancer("lb-1"))).on(DELETE, Reply::status(204));
+        let _cloud = FakeCloud::new()
+            .on(LIST, many(std::slice::from_ref(&has)))
+            .on(GET, one(&has))
+            .on(TAG, Reply::status(204))
+            .on(PUT, one(&balancer("lb-1")));
         assert_eq!(written(&ensure(&ours, &named, &nodes())), [(names::ID, Some("lb-1"))]);
     }
     // Who says which one takes it.
