@@ -1,5 +1,6 @@
 //! What is as its Service asks for is left alone, whatever the cloud makes of what it was asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{LoadBalancers as _, Protocol, Standing, Wish as Surveyed};
@@ -47,7 +48,7 @@ async fn is_left_alone(rig: &Rig, wish: &mut Wish, about: &str) {
         wish.until_done(rig, call, None).await;
     }
     let surveyed = Surveyed { service: wish.service.clone(), backends: vec![0, 1, 2] };
-    let standings = rig.provider.survey(wish.backends.clone(), vec![surveyed]).await.unwrap();
+    let standings = rig.provider.survey(Arc::clone(&wish.backends), vec![surveyed]).await.unwrap();
     assert_eq!(standings, [Standing::InStep(wish.service.ingress.clone())], "{about}");
     assert_eq!(rig.cloud.counters().writes, 0, "{about}: {:#?}", rig.cloud.exchanges());
 }
