@@ -16,7 +16,7 @@ use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 
 use crate::annotations as names;
 use crate::api::{self, balancers};
-use crate::asked::{self, Asked, Certificate};
+use crate::asked::{self, Asked};
 use crate::balancer::{find, id_of, tags_of_new};
 use crate::certificate::{self, Kept};
 use crate::config::Config;
