@@ -133,25 +133,10 @@ fn most_telling<'a>(nodes: &'a [Node], answers: &'a [Answer]) -> Vec<(&'a Node, 
 mod tests {
     use super::*;
 
-    fn node(name: String) -> Node {
-        Node {
-            name,
-            uid: String::new(),
-            provider_id: None,
-            system_uuid: None,
-            addresses: vec![],
-            labels: vec![],
-            annotations: vec![],
-            capacity: vec![],
-            taints: vec![],
-            more: vec![],
-        }
-    }
-
     #[test]
     fn lines_are_bounded_and_tell_first_of_machines_that_do_not_run() {
         let config = config::read(None).usable().expect("the defaults have no mistakes");
-        let mut nodes: Vec<_> = (0..100).map(|index| node(format!("n{index}"))).collect();
+        let mut nodes: Vec<_> = (0..100).map(|index| Node::named(format!("n{index}"))).collect();
         nodes[98].annotations.push((descriptor::STATE.to_owned(), "deleted".to_owned()));
         let answers: Vec<_> = nodes.iter().map(|node| find::find(&config, node, Need::Existence)).collect();
         let lines: Vec<_> = most_telling(&nodes, &answers).into_iter().map(|(node, _)| node.name.clone()).collect();

@@ -3,13 +3,14 @@
 //! | rule | why |
 //! |---|---|
 //! | found by the ID on the Service, else by name | names are unique in an account, so that a second one is never made, whatever answer was lost |
-//! | one with the tag of another cluster is not found by the name that is asked for | it would be changed, and deleted, under its owner |
+//! | one with the tag of another cluster or Service is not found by the name that is asked for | it would be changed, and deleted, under its owner |
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
 //! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
 mod lookup;
+mod owner;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::load_balancers::Outcome;
-use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Reaction, Service};
 
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
@@ -30,6 +31,7 @@ use crate::region;
 use crate::wanted::{self, Fixed, Parts};
 
 pub(crate) use self::lookup::{among, find, id_of};
+pub(crate) use self::owner::tags_of_new;
 
 /// When to look again at one that is being made. All that are share one listing, and the host looks less often at what takes long.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -107,13 +109,14 @@ pub(crate) fn delete(config: &Config, service: &Service) -> Done {
 fn make(config: &Config, service: &Service, backends: &[Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
     // Whoever has an address waits for nobody, and is looked at closely.
-    let Some(balancer) = find(config, service, &asked, service.ingress.is_empty())? else {
+    let Some(mut balancer) = find(config, service, &asked, service.ingress.is_empty())? else {
         return create(config, service, &asked, backends, done);
     };
-    note(service, &balancer, done);
     let work = Work { config, service, asked: &asked };
+    work.claim(&mut balancer, done)?;
+    note(service, &balancer, done);
     let plan = work.plan(&balancer, &backends::members(backends)?, done)?;
-    work.change(&balancer, &plan, wanted::differences, done)
+    work.change(&mut balancer, &plan, wanted::differences, done)
 }
 
 fn follow_nodes(
@@ -123,16 +126,17 @@ fn follow_nodes(
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
-    let Some(balancer) = find(config, service, &asked, true)? else {
+    let Some(mut balancer) = find(config, service, &asked, true)? else {
         return Err(Failure::conflict("there is no load balancer whose droplets could be changed"));
     };
-    note(service, &balancer, done);
     let work = Work { config, service, asked: &asked };
+    work.claim(&mut balancer, done)?;
+    note(service, &balancer, done);
     let plan = work.plan(&balancer, &backends::members(backends)?, done)?;
     let droplets = |has: &Balancer, wants: &Spec| {
         if wanted::members_differ(has, wants) { vec!["droplets".to_owned()] } else { vec![] }
     };
-    work.change(&balancer, &plan, droplets, done)
+    work.change(&mut balancer, &plan, droplets, done)
 }
 
 /// All that can be said without the cloud.
@@ -196,9 +200,13 @@ fn create(
     }
     fixed.region = region::of_new(config, &chosen.ids)?;
     let mut spec = parts(&fixed)?;
-    spec.tags = config.tag.iter().cloned().collect();
+    spec.tags = tags_of_new(config, service, asked);
     spec.ip.clone_from(&asked.ip);
-    let Some(balancer) = balancers::create(&spec)? else {
+    let created = balancers::create(&spec).map_err(|failure| match failure.reaction {
+        Reaction::Conflict => lookup::taken_now(config, service, asked).unwrap_or(failure),
+        _ => failure,
+    });
+    let Some(balancer) = created? else {
         return Err(certificate::missing(certificate.as_deref()));
     };
     if let Some(old) = id_of(service).filter(|old| *old != balancer.id) {
@@ -236,17 +244,18 @@ impl Work<'_> {
             chosen.ids.clone_from(&balancer.droplet_ids);
         }
         let certificate = certificate::of_existing(&self.asked.certificate, balancer)?;
+        done.warnings.extend(certificate.remark.map(|remark| (IGNORED, remark.message)));
         wanted::spec(&Parts {
             asked: self.asked,
             fixed: &fixed,
             nodes: Some(&chosen),
-            certificate: certificate.as_deref(),
+            certificate: certificate.id.as_deref(),
         })
     }
 
     fn change(
         &self,
-        balancer: &Balancer,
+        balancer: &mut Balancer,
         plan: &Spec,
         differences: impl Fn(&Balancer, &Spec) -> Vec<String>,
         done: &mut Done,
@@ -255,6 +264,7 @@ impl Work<'_> {
         if balancer.status != "active" || differences.is_empty() {
             return settled(balancer, self.asked, done);
         }
+        self.mark(balancer, done);
         let replaced = balancers::replace(&balancer.id, plan);
         lookup::written(&balancer.id);
         let Some(changed) = replaced? else {

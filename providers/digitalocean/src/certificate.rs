@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ccm_sdk::types::Failure;
+use ccm_sdk::types::{Failure, Problem};
 
 use crate::annotations as names;
 use crate::api::balancers::Balancer;
@@ -41,20 +41,49 @@ pub(crate) fn resolve(certificate: &Certificate) -> Result<Option<String>, Failu
     }
 }
 
+/// What a load balancer that exists should have.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// ID of its certificate, if it should have one.
+    pub(crate) id: Option<String>,
+    /// What is wrong with what the Service names, which does not count.
+    pub(crate) remark: Option<Problem>,
+}
+
 /// The one that a load balancer should have.
 ///
 /// # Errors
 ///
 /// As [`resolve`].
-pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Result<Option<String>, Failure> {
-    let Some(asked) = resolve(certificate)? else { return Ok(None) };
+pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Result<Kept, Failure> {
+    let Some(asked) = resolve(certificate)? else { return Ok(Kept::default()) };
+    let as_asked = |asked| Ok(Kept { id: Some(asked), remark: None });
     let mut ids = balancer.forwarding_rules.iter().map(|rule| &rule.certificate_id);
-    let Some(has) = ids.find(|id| !id.is_empty() && **id != asked) else { return Ok(Some(asked)) };
+    let Some(has) = ids.find(|id| !id.is_empty() && **id != asked) else { return as_asked(asked) };
     let Some(present) = certificates::get(has)?.filter(|present| present.kind == LETS_ENCRYPT) else {
-        return Ok(Some(asked));
+        return as_asked(asked);
     };
-    let renewed = certificates::get(&asked)?.is_none_or(|other| other.name == present.name);
-    Ok(Some(if renewed { present.id } else { asked }))
+    match certificates::get(&asked)? {
+        Some(other) if other.name != present.name => as_asked(asked),
+        Some(_) => as_asked(present.id),
+        None => {
+            // A mistake looks like a certificate that was renewed: neither is there.
+            let remark = matches!(certificate, Certificate::Id(_)).then(|| gone(&asked, &present, balancer));
+            Ok(Kept { id: Some(present.id), remark })
+        }
+    }
+}
+
+fn gone(asked: &str, present: &certificates::Certificate, balancer: &Balancer) -> Problem {
+    let message = format!(
+        "annotation {} has the value {asked:?}, which is the ID of no certificate; load balancer {} keeps the one of Let's Encrypt that it has, {:?}: if that is its renewal, name it by {}: {:?}, which stays right, and else give the ID of one that exists",
+        names::CERTIFICATE_ID,
+        balancer.id,
+        present.id,
+        names::CERTIFICATE_NAME,
+        present.name
+    );
+    Problem::harmless(format!("metadata.annotations[{}]", names::CERTIFICATE_ID), message)
 }
 
 /// The cloud does not find what a load balancer should have.

@@ -133,7 +133,7 @@ fn wrong_firewall(name: &str, tags: &[String]) -> Vec<Problem> {
     problems
 }
 
-fn is_tag(text: &str) -> bool {
+pub(crate) fn is_tag(text: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'-' | b'_');
     !text.is_empty() && text.len() <= 255 && text.bytes().all(letter)
 }

@@ -368,18 +368,7 @@ pub(crate) fn regions_of_names(names: &[String]) -> Result<BTreeSet<String>, Fai
 
 /// The regions of the droplets with these IDs, as far as they are known now, and what kept others from being known.
 pub(crate) fn regions_of(ids: &[u64]) -> Result<(BTreeSet<String>, Option<Failure>), Failure> {
-    let node = |id: &u64| Node {
-        name: id.to_string(),
-        uid: String::new(),
-        provider_id: Some(provider_id::format(*id)),
-        system_uuid: None,
-        addresses: vec![],
-        labels: vec![],
-        annotations: vec![],
-        capacity: vec![],
-        taints: vec![],
-        more: vec![],
-    };
+    let node = |id: &u64| Node { provider_id: Some(provider_id::format(*id)), ..Node::named(id.to_string()) };
     let nodes: Vec<Node> = ids.iter().map(node).collect();
     let (mut regions, mut open) = (BTreeSet::new(), None);
     // Whether one that is missing is gone makes no difference here.

@@ -50,6 +50,15 @@ pub(crate) fn reconcile(
     }
 }
 
+/// Gives one a tag, which is made where it is not.
+///
+/// # Errors
+///
+/// It does not have it.
+pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
+    assign(tag, &[balancer])?.map_or(Ok(()), Err)
+}
+
 /// Why the load balancers were refused, if they were.
 fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
     let gone =

@@ -17,8 +17,8 @@ use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 use crate::annotations as names;
 use crate::api::{self, balancers};
 use crate::asked::{self, Asked};
-use crate::balancer::{find, id_of};
-use crate::certificate;
+use crate::balancer::{find, id_of, tags_of_new};
+use crate::certificate::{self, Kept};
 use crate::config::Config;
 use crate::kind::Kind;
 use crate::wanted::{self, Fixed, Parts, rules};
@@ -52,7 +52,7 @@ pub(crate) fn validate(
     if online && old.as_ref() != Some(&asked) {
         let has_id = [Some(service), before].into_iter().flatten().find(|service| id_of(service).is_some());
         let judged = judge(config, has_id.unwrap_or(service), &asked, region);
-        problems.extend(judged.unwrap_or_else(|failure| Some(unjudged(failure))));
+        problems.extend(judged.unwrap_or_else(|failure| vec![unjudged(failure)]));
     }
     problems
 }
@@ -70,39 +70,40 @@ fn judge(
     service: &Service,
     asked: &Asked,
     region: impl FnOnce() -> Option<String>,
-) -> Result<Option<Problem>, Failure> {
+) -> Result<Vec<Problem>, Failure> {
     // As the load balancer will be found once the Service is there: it may be one to take over.
     let present = find(config, service, asked, false)?;
-    let (fixed, certificate) = match &present {
+    let (fixed, kept) = match &present {
         Some(balancer) => {
             (Fixed::of(balancer, asked, config)?, certificate::of_existing(&asked.certificate, balancer)?)
         }
         None => {
             let Some(region) = config.region.clone().or_else(region) else {
-                return Ok(Some(harmless("the region is not known; set REGION")));
+                return Ok(vec![harmless("the region is not known; set REGION")]);
             };
-            (Fixed::asked(asked, config, region), certificate::resolve(&asked.certificate)?)
+            let id = certificate::resolve(&asked.certificate)?;
+            (Fixed::asked(asked, config, region), Kept { id, remark: None })
         }
     };
-    let parts = Parts { asked, fixed: &fixed, nodes: None, certificate: certificate.as_deref() };
+    let parts = Parts { asked, fixed: &fixed, nodes: None, certificate: kept.id.as_deref() };
     let mut spec = wanted::spec(&parts)?;
     spec.validate_only = true;
     match &present {
         Some(balancer) => spec.droplet_ids.clone_from(&balancer.droplet_ids),
         None => {
-            spec.tags = config.tag.iter().cloned().collect();
+            spec.tags = tags_of_new(config, service, asked);
             spec.ip.clone_from(&asked.ip);
         }
     }
     let id = present.as_ref().map(|balancer| balancer.id.as_str());
     let answer = balancers::judge(id, &spec)?;
     match answer.status() {
-        200..=299 => Ok(None),
+        200..=299 => Ok(kept.remark.into_iter().collect()),
         400 | 422 if is_of_service(&answer, asked, id) => {
             let words = answer.message().unwrap_or_else(|| answer.summary().to_owned());
-            Ok(Some(Problem::fatal("spec", format!("invalid load balancer definition: {words}"))))
+            Ok(vec![Problem::fatal("spec", format!("invalid load balancer definition: {words}"))])
         }
-        status => Ok(Some(harmless(&format!("received unexpected status code ({status}): {}", answer.summary())))),
+        status => Ok(vec![harmless(&format!("received unexpected status code ({status}): {}", answer.summary()))]),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::api::balancers::{Balancer, HealthCheck, Rule, Spec, Sticky};
 use crate::asked::Asked;
 use crate::backends::{self, Chosen};
 use crate::config::Config;
-use crate::kind::{self, Kind, Network, Stack};
+use crate::kind::{self, HealthProtocol, Kind, Network, Stack};
 
 /// What cannot be changed once it is made, but for what the load balancer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +109,8 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
     };
     let forwarding_rules = rules::rules(asked, fixed.kind, *certificate).map_err(invalid)?;
     let (protocol, port, path, proxy_protocol) = asked.health.target.parts();
+    // One that passes packets through has the defaults of all that it cannot do: the cloud may refuse anything else.
+    let regional = fixed.kind == Kind::Regional;
     Ok(Spec {
         name: asked.name.clone(),
         algorithm: asked.algorithm,
@@ -127,7 +129,7 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
             healthy_threshold: asked.health.healthy,
             proxy_protocol,
         },
-        sticky_sessions: match &asked.cookie {
+        sticky_sessions: match asked.cookie.as_ref().filter(|_| regional) {
             Some(cookie) => Sticky {
                 kind: kind::Sticky::Cookies.text().to_owned(),
                 cookie_name: cookie.name.clone(),
@@ -137,14 +139,14 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         },
         droplet_ids: nodes.map(|nodes| nodes.ids.clone()).unwrap_or_default(),
         tags: vec![],
-        redirect_http_to_https: asked.redirect,
-        enable_proxy_protocol: asked.proxy_protocol,
-        enable_backend_keepalive: asked.keepalive,
+        redirect_http_to_https: regional && asked.redirect,
+        enable_proxy_protocol: regional && asked.proxy_protocol,
+        enable_backend_keepalive: regional && asked.keepalive,
         vpc_uuid: fixed.vpc.clone(),
         subnet_uuid: asked.subnet.clone(),
-        disable_lets_encrypt_dns_records: asked.no_dns_records,
+        disable_lets_encrypt_dns_records: regional && asked.no_dns_records,
         validate_only: false,
-        http_idle_timeout_seconds: asked.idle_timeout,
+        http_idle_timeout_seconds: asked.idle_timeout.filter(|_| regional),
         firewall: asked.firewall.clone(),
         network: fixed.network.text(),
         network_stack: stack.text(),
@@ -178,21 +180,23 @@ fn stack(asked: &Asked, fixed: &Fixed, nodes: Option<&Chosen>) -> Result<Stack, 
     }
 }
 
-/// What differs of what is this provider's, for people; empty when nothing does. What cannot be changed never differs.
+/// What differs of what is this provider's, for people; empty when nothing does. What cannot be changed never differs, nor does
+/// what has no effect: a cloud may keep it as somebody once wrote it.
 pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
+    let regional = wants.kind == Kind::Regional.text();
     let parts = [
         (has.name != wants.name, "name"),
         (rule_set(&has.forwarding_rules) != rule_set(&wants.forwarding_rules), "forwarding rules"),
         (health_differs(&has.health_check, &wants.health_check), "health check"),
-        (sticky(&has.sticky_sessions) != sticky(&wants.sticky_sessions), "sticky sessions"),
+        (regional && sticky(&has.sticky_sessions) != sticky(&wants.sticky_sessions), "sticky sessions"),
         (members_differ(has, wants), "droplets"),
         (wants.size.is_some_and(|size| has.size != size), "size"),
         (wants.size_unit.is_some_and(|unit| has.size_unit != unit), "size"),
-        (has.redirect_http_to_https != wants.redirect_http_to_https, "redirect to HTTPS"),
-        (has.enable_proxy_protocol != wants.enable_proxy_protocol, "PROXY protocol"),
-        (has.enable_backend_keepalive != wants.enable_backend_keepalive, "keepalive"),
-        (has.disable_lets_encrypt_dns_records != wants.disable_lets_encrypt_dns_records, "DNS records"),
-        (idle(has.http_idle_timeout_seconds) != idle(wants.http_idle_timeout_seconds), "idle time-out"),
+        (regional && has.redirect_http_to_https != wants.redirect_http_to_https, "redirect to HTTPS"),
+        (regional && has.enable_proxy_protocol != wants.enable_proxy_protocol, "PROXY protocol"),
+        (regional && has.enable_backend_keepalive != wants.enable_backend_keepalive, "keepalive"),
+        (regional && has.disable_lets_encrypt_dns_records != wants.disable_lets_encrypt_dns_records, "DNS records"),
+        (regional && idle(has.http_idle_timeout_seconds) != idle(wants.http_idle_timeout_seconds), "idle time-out"),
         (set(&has.firewall.allow) != set(&wants.firewall.allow), "who is let in"),
         (set(&has.firewall.deny) != set(&wants.firewall.deny), "who is kept out"),
     ];
@@ -211,10 +215,16 @@ fn rule_set(rules: &[Rule]) -> BTreeSet<&Rule> {
     set(rules)
 }
 
-/// What is not told of the PROXY protocol does not differ.
+/// What is not told of the PROXY protocol does not differ. A check by TCP asks for no path, whatever the cloud answers, and no
+/// path is the root.
 fn health_differs(has: &HealthCheck, wants: &HealthCheck) -> bool {
     let proxy_protocol = has.proxy_protocol.and(wants.proxy_protocol);
-    let alike = HealthCheck { proxy_protocol, ..has.clone() } == HealthCheck { proxy_protocol, ..wants.clone() };
+    let counts = |check: &HealthCheck| {
+        let asks = check.protocol != HealthProtocol::Tcp.text() && check.path != "/";
+        let path = if asks { check.path.clone() } else { String::new() };
+        HealthCheck { proxy_protocol, path, ..check.clone() }
+    };
+    let alike = counts(has) == counts(wants);
     !alike || (proxy_protocol.is_some() && has.proxy_protocol != wants.proxy_protocol)
 }
 
@@ -236,10 +246,11 @@ pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<
     if let Some(hostname) = asked_hostname {
         return vec![Ingress::hostname(hostname)];
     }
-    let ends_tls = balancer.forwarding_rules.iter().any(|rule| !rule.certificate_id.is_empty());
+    let ends_tls = || balancer.forwarding_rules.iter().any(|rule| !rule.certificate_id.is_empty());
+    let regional = Kind::parse(&balancer.kind) != Some(Kind::Network);
     let address = |ip: &String| {
         let ingress = Ingress::ip(ip);
-        if balancer.enable_proxy_protocol || ends_tls { ingress.proxied() } else { ingress }
+        if regional && (balancer.enable_proxy_protocol || ends_tls()) { ingress.proxied() } else { ingress }
     };
     let addresses = [&balancer.ip, &balancer.ipv6];
     addresses.into_iter().filter(|ip| !ip.is_empty()).map(address).collect()
@@ -247,7 +258,7 @@ pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<
 
 /// What works, but not as whoever wrote it may think.
 pub(crate) fn remarks(service: &Service, kind: Kind) -> Vec<Problem> {
-    const REGIONAL_ONLY: [&str; 12] = [
+    const REGIONAL_ONLY: [&str; 14] = [
         names::PROTOCOL,
         names::HTTP_PORTS,
         names::TLS_PORTS,
@@ -260,6 +271,8 @@ pub(crate) fn remarks(service: &Service, kind: Kind) -> Vec<Problem> {
         names::STICKY_TYPE,
         names::PROXY_PROTOCOL,
         names::KEEPALIVE,
+        names::NO_DNS_RECORDS,
+        names::IDLE_TIMEOUT,
     ];
     if kind == Kind::Regional {
         return vec![];

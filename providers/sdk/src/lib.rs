@@ -78,6 +78,7 @@ mod failure;
 mod guard;
 pub mod log;
 mod misfit;
+mod node;
 mod outcome;
 pub mod paging;
 mod panic;

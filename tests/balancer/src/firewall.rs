@@ -40,25 +40,10 @@ mod tests {
 
     const RULES: &str = "api GET /v1/firewall";
 
-    fn node(name: &str) -> Node {
-        Node {
-            name: name.to_owned(),
-            uid: String::new(),
-            provider_id: None,
-            system_uuid: None,
-            addresses: vec![],
-            labels: vec![],
-            annotations: vec![],
-            capacity: vec![],
-            taints: vec![],
-            more: vec![],
-        }
-    }
-
     #[test]
     fn rules_that_do_not_differ_are_not_written() {
         let cloud = FakeCloud::new().on(RULES, Reply::json(200, r#"{"ports": [], "machines": ["a", "b"]}"#));
-        assert_eq!(reconcile(&[node("b"), node("a")], &[]), Ok(vec![]));
+        assert_eq!(reconcile(&[Node::named("b"), Node::named("a")], &[]), Ok(vec![]));
         assert_eq!(cloud.lines(), [RULES]);
     }
 
@@ -69,7 +54,7 @@ mod tests {
             .on("api PUT /v1/firewall", Reply::status(204));
         let mut services = [80, 81].map(crate::balancers::tests::node_port_service);
         services[0].annotations.push((REFUSE.to_owned(), "not here".to_owned()));
-        let failures = reconcile(&[node("a")], &services).expect("one failed");
+        let failures = reconcile(&[Node::named("a")], &services).expect("one failed");
         let subject = Subject::Service(("shop".to_owned(), "web".to_owned()));
         assert_eq!(failures, [(subject, Failure::invalid("not here").annotation(REFUSE))]);
         assert_eq!(text(&cloud.requests()[1].body), r#"{"ports":[30081],"machines":["a"]}"#);

@@ -28,16 +28,9 @@ fn fixture() -> Config {
 /// A Node of a kubelet that has reported its size.
 fn node(name: &str) -> Node {
     Node {
-        name: name.to_owned(),
         uid: "5d3c".to_owned(),
-        provider_id: None,
-        system_uuid: None,
-        addresses: vec![],
-        labels: vec![],
-        annotations: vec![],
         capacity: vec![("cpu".to_owned(), "2".to_owned()), ("memory".to_owned(), "1004392Ki".to_owned())],
-        taints: vec![],
-        more: vec![],
+        ..Node::named(name)
     }
 }
 

@@ -15,6 +15,13 @@ pub(crate) fn assign(tag: &str, balancers: &[&str]) -> Result<bool, Failure> {
     request.send()?.optional().map(|answer| answer.is_some())
 }
 
+/// Also done when it is not there, or has no such tag.
+pub(crate) fn unassign(tag: &str, balancer: &str) -> Result<(), Failure> {
+    let resource = json!({ "resource_id": balancer, "resource_type": "load_balancer" });
+    let request = CLOUD.delete(RESOURCES).arg("tag", tag).json(&json!({ "resources": [resource] })).repeatable();
+    request.send()?.optional().map(drop)
+}
+
 pub(crate) fn create(tag: &str) -> Result<(), Failure> {
     CLOUD.post("/v2/tags").json(&json!({ "name": tag })).repeatable().send()?.done()
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Service};
 
+use super::owner;
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
 use crate::asked::Asked;
-use crate::config::{CLUSTER_TAG, Config};
+use crate::config::Config;
 
 /// Calls for many Services that come together share one listing.
 const SHARE: Duration = Duration::from_secs(1);
@@ -31,11 +32,18 @@ pub(crate) fn id_of(service: &Service) -> Option<&str> {
     service.annotation(names::ID).filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(letter))
 }
 
+fn by_id(id: &str) -> Result<Option<Balancer>, Failure> {
+    balancers::get(id).map_err(|failure| Failure {
+        message: format!("failed to get load-balancer by ID {id}: {}", failure.message),
+        ..failure
+    })
+}
+
 /// `glance`: a listing of a second ago will do for what is in it, and was not written meanwhile.
 ///
 /// # Errors
 ///
-/// The cloud cannot be asked, or the load balancer with the name that is asked for is that of another cluster.
+/// The cloud cannot be asked, or the load balancer with the name that is asked for is another's.
 pub(crate) fn find(
     config: &Config,
     service: &Service,
@@ -44,12 +52,6 @@ pub(crate) fn find(
 ) -> Result<Option<Balancer>, Failure> {
     let id = id_of(service);
     let glance = glance && id.is_none_or(|id| cache::get(&written_key(id)).is_none());
-    let by_id = |id: &str| {
-        balancers::get(id).map_err(|failure| Failure {
-            message: format!("failed to get load-balancer by ID {id}: {}", failure.message),
-            ..failure
-        })
-    };
     if let Some(id) = id.filter(|_| !glance)
         && let Some(balancer) = by_id(id)?
     {
@@ -68,27 +70,23 @@ pub(crate) fn find(
     if let Some(balancer) = among(config, &all, service, asked) {
         return Ok(Some(balancer.clone()));
     }
-    match all.iter().find(|balancer| balancer.name == asked.name) {
-        None => Ok(None),
-        Some(other) => Err(Failure::conflict(format!(
-            "load balancer {} has the name {:?} and is another cluster's, by its tags {}; take another name, or take it over with annotation {}",
-            other.id,
-            other.name,
-            other.tags.as_deref().unwrap_or_default().join(", "),
-            names::ID
-        ))
-        .annotation(names::NAME)),
-    }
+    taken(config, &all, service, asked).map_or(Ok(None), Err)
 }
 
-/// Whether another cluster has put its tag on it. One without any may be taken over by its name, as it always could be.
-fn is_anothers(config: &Config, balancer: &Balancer) -> bool {
-    let tags = || balancer.tags.iter().flatten();
-    tags().any(|tag| tag.starts_with(CLUSTER_TAG)) && !tags().any(|tag| config.tag.as_ref() == Some(tag))
+/// Why none can be had with the name that is asked for, where it is another's.
+fn taken(config: &Config, all: &[Balancer], service: &Service, asked: &Asked) -> Option<Failure> {
+    let balancer = all.iter().find(|balancer| balancer.name == asked.name)?;
+    let another = owner::another(config, service, balancer)?;
+    Some(owner::refused(service, balancer, &another))
+}
+
+/// The cloud says that the name is taken, and the listing of a second ago did not show by whom.
+pub(super) fn taken_now(config: &Config, service: &Service, asked: &Asked) -> Option<Failure> {
+    taken(config, &balancers::all(Duration::ZERO).ok()?, service, asked)
 }
 
 /// By ID, else by name: the first in the list that has the default one, which no other Service can have, or the one asked for,
-/// where no other cluster has it.
+/// where it is not another's.
 pub(crate) fn among<'a>(
     config: &Config,
     all: &'a [Balancer],
@@ -97,23 +95,35 @@ pub(crate) fn among<'a>(
 ) -> Option<&'a Balancer> {
     let id = id_of(service);
     let named = |balancer: &&Balancer| {
-        balancer.name == asked.default_name || (balancer.name == asked.name && !is_anothers(config, balancer))
+        balancer.name == asked.default_name
+            || (balancer.name == asked.name && owner::another(config, service, balancer).is_none())
     };
     all.iter().find(|balancer| Some(balancer.id.as_str()) == id).or_else(|| all.iter().find(named))
 }
 
 /// IDs of all that go with the Service: that on the Service, and what has the name that no other Service can have. Without an
-/// ID the name that was asked for counts as well, where no other cluster has it.
+/// ID the name that was asked for counts as well, where it is not another's; and where the cloud has nothing with that ID, if the
+/// Service's tag is there: the name alone may be that of what somebody has made since.
 pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked) -> Result<Vec<String>, Failure> {
     let id = id_of(service);
     let mut ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
     // Asks now: what is overlooked here is paid for until somebody sees it.
-    for balancer in balancers::all(Duration::ZERO)? {
-        let asked_for = || id.is_none() && balancer.name == asked.name && !is_anothers(config, &balancer);
-        let named = balancer.name == asked.default_name || asked_for();
-        if named && !ids.contains(&balancer.id) {
-            ids.push(balancer.id);
+    let all = balancers::all(Duration::ZERO)?;
+    for balancer in &all {
+        let asked_for = balancer.name == asked.name && owner::another(config, service, balancer).is_none();
+        let goes = balancer.name == asked.default_name
+            || match id.filter(|_| asked_for) {
+                None => asked_for,
+                Some(id) => owner::is_own(service, balancer) && is_gone(&all, id)?,
+            };
+        if goes && !ids.contains(&balancer.id) {
+            ids.push(balancer.id.clone());
         }
     }
     Ok(ids)
+}
+
+/// One that was just made may not be in a listing yet.
+fn is_gone(all: &[Balancer], id: &str) -> Result<bool, Failure> {
+    Ok(all.iter().all(|balancer| balancer.id != id) && by_id(id)?.is_none())
 }

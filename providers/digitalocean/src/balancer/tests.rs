@@ -2,6 +2,7 @@
 
 mod certificates;
 mod changes;
+mod owners;
 mod requests;
 
 use ccm_sdk::testing::{FakeCloud, Reply, text};
@@ -18,6 +19,9 @@ pub(crate) const POST: &str = "api POST /v2/load_balancers";
 pub(crate) const GET: &str = "api GET /v2/load_balancers/lb-1";
 pub(crate) const PUT: &str = "api PUT /v2/load_balancers/lb-1";
 const DELETE: &str = "api DELETE /v2/load_balancers/lb-1";
+/// Of [`service`], where it asks for a name.
+const OWN: &str = "wasm-ccm-service:service-123:default:test";
+const TAG: &str = "api POST /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest/resources";
 
 /// As the cloud has what [`service`] and [`nodes`] ask for.
 pub(crate) fn balancer(id: &str) -> Value {
@@ -110,12 +114,17 @@ fn do_039_045_275_one_that_exists_is_adopted_by_its_name_and_not_written_when_no
 #[test]
 fn do_040_041_one_is_found_by_the_name_asked_for_or_by_the_default_name_and_renamed() {
     let named = service(&[(names::NAME, "my-lb")]);
-    let _cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"name": "my-lb"}))]));
+    let has = changed("lb-1", json!({"name": "my-lb"}));
+    let _cloud =
+        FakeCloud::new().on(LIST, many(std::slice::from_ref(&has))).on(GET, one(&has)).on(TAG, Reply::status(204));
     assert_eq!(addresses(&ensure(&config(), &named, &nodes())), both());
-    let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&balancer("lb-1")));
+    let cloud = FakeCloud::new()
+        .on(LIST, many(&[balancer("lb-1")]))
+        .on(TAG, Reply::status(204))
+        .on(PUT, one(&balancer("lb-1")));
     let done = ensure(&config(), &named, &nodes());
-    assert_eq!(done.outcome.changes, ["changed lb-1: name"]);
-    assert_eq!(body(&cloud, 1)["name"], "my-lb");
+    assert_eq!(done.outcome.changes, [format!("tagged lb-1 with {OWN}"), "changed lb-1: name".to_owned()]);
+    assert_eq!((routes(&cloud)[2].as_str(), &body(&cloud, 2)["name"]), (PUT, &json!("my-lb")));
 }
 
 #[test]

@@ -33,18 +33,7 @@ fn not_found() -> Reply {
 }
 
 fn node(name: &str, provider_id: Option<&str>) -> Node {
-    Node {
-        name: name.to_owned(),
-        uid: String::new(),
-        provider_id: provider_id.map(str::to_owned),
-        system_uuid: None,
-        addresses: vec![],
-        labels: vec![],
-        annotations: vec![],
-        capacity: vec![],
-        taints: vec![],
-        more: vec![],
-    }
+    Node { provider_id: provider_id.map(str::to_owned), ..Node::named(name) }
 }
 
 /// In a cluster without other Nodes.

@@ -249,3 +249,23 @@ fn online_the_type_that_it_has_says_what_is_wrong() {
         assert_eq!(routes(&cloud).len(), 2 - expected.len());
     }
 }
+
+#[test]
+fn a_certificate_that_is_not_there_is_told_where_the_load_balancer_keeps_another_one() {
+    let certificate = |id: &str| format!("api GET /v2/certificates/{id}");
+    let rule = json!({"entry_protocol": "https", "entry_port": 80, "target_protocol": "http", "target_port": 30000,
+                      "certificate_id": "c-2"});
+    let has = changed("lb-1", json!({"type": "REGIONAL", "forwarding_rules": [rule]}));
+    let present = json!({"certificate": {"id": "c-2", "name": "web", "type": "lets_encrypt"}}).to_string();
+    let cloud = FakeCloud::new()
+        .on(GET, one(&has))
+        .on(&certificate("c-2"), Reply::json(200, present))
+        .on(&certificate("c-1"), not_found())
+        .on(PUT, Reply::status(204));
+    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let told = judged(&with(&[&asked[..], &[(names::ID, "lb-1")]].concat()), None);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(!told[0].fatal && told[0].field.contains(names::CERTIFICATE_ID), "{told:?}");
+    assert!(told[0].message.contains("\"c-1\", which is the ID of no certificate"), "{told:?}");
+    assert_eq!(body(&cloud, 3)["forwarding_rules"][0]["certificate_id"], "c-2");
+}

@@ -196,6 +196,9 @@ fn what_clients_see_depends_on_what_the_load_balancer_does_to_the_traffic() {
     for more in [r#""enable_proxy_protocol": true"#, r#""forwarding_rules": [{"certificate_id": "c-1"}]"#] {
         let changed = balancer(&active.replace(r#", "ipv6": "2604:a880::7""#, &format!(", {more}")));
         assert_eq!(ingress(&changed, None), [Ingress::ip("203.0.113.7").proxied()]);
+        // One that passes packets through changes nothing, whatever it was once asked for.
+        let network = Balancer { kind: "REGIONAL_NETWORK".to_owned(), ..changed };
+        assert_eq!(ingress(&network, None), [Ingress::ip("203.0.113.7")]);
     }
     for json in [active.replace("active", "new"), active.replace("203.0.113.7", "")] {
         assert_eq!(ingress(&balancer(&json), None), []);

@@ -37,6 +37,9 @@ const TIMES: [usize; 2] = [1, 3];
 /// All that is shared between calls is forgotten after that.
 const LONG: Duration = Duration::from_secs(2 * 3_600);
 
+/// ID of none.
+const DELETED: &str = "6f0c9ab5-5d0c-4000-8000-000000000000";
+
 /// What somebody else has in the account.
 const FOREIGN: &str = "somebody-else";
 
@@ -48,6 +51,19 @@ enum Task {
     Delete,
     /// A load balancer that the Service does not know of, since whoever made it crashed before that was written.
     DeleteUnknown,
+    /// Likewise, and the Service knows of one that has been deleted behind its back.
+    DeleteMistaken,
+    /// A load balancer of nobody, with the name that is asked for.
+    TakeByName,
+    /// One of another Service, with the ID that is on this one.
+    TakeById,
+}
+
+impl Task {
+    /// Whether a load balancer has to be made for it.
+    const fn makes(self) -> bool {
+        matches!(self, Self::Make)
+    }
 }
 
 /// What it comes to.
@@ -80,7 +96,7 @@ async fn rig() -> Rig {
 /// Does a task, perhaps with a fault, and clears up.
 async fn run(rig: &Rig, mut wish: Wish, task: Task, fault: Option<Fault>) -> Run {
     let cloud = &rig.cloud;
-    if !matches!(task, Task::Make) {
+    if !task.makes() {
         wish.until_done(rig, Call::Ensure, None).await;
     }
     let call = match task {
@@ -101,6 +117,19 @@ async fn run(rig: &Rig, mut wish: Wish, task: Task, fault: Option<Fault>) -> Run
             wish.service.annotations.remove(ID);
             Call::Delete
         }
+        Task::DeleteMistaken => {
+            wish.service.annotations.insert(ID.to_owned(), DELETED.to_owned());
+            Call::Delete
+        }
+        Task::TakeByName => {
+            let id = wish.service.annotations.remove(ID).unwrap();
+            assert!(cloud.tamper(&id, |spec| spec.tags = vec!["somebodys".to_owned()]));
+            Call::Ensure
+        }
+        Task::TakeById => {
+            wish.service.uid = "00000000-0000-4000-8000-0000000000bb".to_owned();
+            Call::Ensure
+        }
     };
     skip(LONG).await;
     cloud.reset_counters();
@@ -119,6 +148,11 @@ async fn run(rig: &Rig, mut wish: Wish, task: Task, fault: Option<Fault>) -> Run
         let ip = own.ip.to_string();
         assert!(wish.service.ingress.iter().any(|ingress: &Ingress| ingress.ip.as_ref() == Some(&ip)), "and where");
     }
+    let tags = own.map(|own| own.spec.tags.iter().filter(|tag| tag.starts_with("wasm-ccm-service:")).collect());
+    let of_service = format!("wasm-ccm-service:{}:default:{}", wish.service.uid, wish.service.name);
+    let asks = wish.service.annotations.contains_key(&annotation("name"));
+    let expected = if asks { vec![&of_service] } else { vec![] };
+    assert_eq!(tags.unwrap_or_else(|| expected.clone()), expected, "whose it is");
     let end = End {
         balancers: all.iter().map(|it| (it.spec.clone(), cloud.balancer_status(&it.id))).collect(),
         tags: cloud.tags(),
@@ -147,7 +181,7 @@ async fn every_fault(wish: fn() -> Wish, task: Task) {
                 let run = run(&rig, wish(), task, Some(fault)).await;
                 assert_eq!(run.end, good.end, "{task:?} of {requests} requests with {fault:?}");
                 let creations = |counters: &Counters| counters.requests.get(&Endpoint::CreateBalancer).copied();
-                if matches!(task, Task::Change | Task::FollowNodes | Task::Delete | Task::DeleteUnknown) {
+                if !task.makes() {
                     assert_eq!(creations(&run.counters), None, "{task:?} with {fault:?}");
                 }
             }
@@ -180,6 +214,19 @@ async fn nodes_are_followed_whatever_fails() {
 async fn nothing_is_left_and_nothing_foreign_touched_whatever_fails() {
     every_fault(tls, Task::Delete).await;
     every_fault(network, Task::DeleteUnknown).await;
+    every_fault(tls, Task::DeleteUnknown).await;
+}
+
+/// With a name that is asked for, and the ID of one that is gone: it is the tag that tells whose the other one is.
+#[tokio::test]
+async fn one_that_the_service_does_not_know_of_is_not_left_because_it_names_another() {
+    every_fault(tls, Task::DeleteMistaken).await;
+}
+
+#[tokio::test]
+async fn one_that_is_taken_over_says_whose_it_is_whatever_fails() {
+    every_fault(tls, Task::TakeByName).await;
+    every_fault(tls, Task::TakeById).await;
 }
 
 /// The worst of them: the load balancer is made, nobody hears of it, and listings do not show it yet.

@@ -58,7 +58,8 @@ async fn load_balancers_live_in_a_cloud_that_fails_all_the_time() {
         let number = names.len();
         assert_eq!(balancer.spec.droplet_ids, [3, 4, 5, 6, 7, 8, 9], "{balancer:#?}");
         assert_eq!(balancer.spec.firewall.deny, [format!("ip:203.0.113.{number}")], "{balancer:#?}");
-        assert_eq!(balancer.spec.tags, ["k8s:c-1"]);
+        let own = &wishes[number].service;
+        assert_eq!(balancer.spec.tags, ["k8s:c-1", &format!("wasm-ccm-service:{}:default:{}", own.uid, own.name)]);
         names.push(balancer.spec.name);
     }
     assert_eq!(names, ["tls-0", "plain-1", "tls-2", "plain-3", "tls-4", "plain-5"]);

@@ -15,4 +15,5 @@ mod find;
 mod life;
 mod quota;
 mod rig;
+mod still;
 mod wish;

@@ -3,6 +3,7 @@
 use super::*;
 
 const CERT: &str = "api GET /v2/certificates/";
+const LETS_ENCRYPT: &str = "lets_encrypt";
 
 fn certificate(id: &str, name: &str, kind: &str) -> Reply {
     Reply::json(200, json!({ "certificate": { "id": id, "name": name, "type": kind } }).to_string())
@@ -52,7 +53,7 @@ type Case =
 
 #[test]
 fn do_181_to_190_the_certificate_of_a_load_balancer() {
-    let le = "lets_encrypt";
+    let le = LETS_ENCRYPT;
     let tls = (names::TLS_PORTS, "80");
     let one = (names::CERTIFICATE_ID, "c-1");
     let name = (names::CERTIFICATE_NAME, "web");
@@ -72,6 +73,34 @@ fn do_181_to_190_the_certificate_of_a_load_balancer() {
     for (case, asked, has, known, expected) in cases {
         assert_eq!(after(&asked, has, &known), [expected.clone(), expected], "do_{case}");
     }
+}
+
+/// Whether a Service that names this certificate writes its load balancer, which has `c-2`, and what it is told.
+fn told_about(id: &str, known: &[(&str, &str)]) -> (bool, Vec<String>) {
+    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, id)];
+    let mut cloud = FakeCloud::new().on(GET, one(&secured("c-2"))).on(PUT, one(&secured("c-1")));
+    for (id, name) in known {
+        cloud = cloud.on(&format!("{CERT}{id}"), certificate(id, name, LETS_ENCRYPT));
+    }
+    let cloud = cloud.always(&format!("{CERT}c-1"), not_found());
+    let done = ensure(&config(), &settled_service(&asked), &nodes());
+    assert_eq!(done.outcome.failure, None);
+    let told = done.warnings.into_iter().filter(|(reason, _)| *reason == IGNORED).map(|(_, message)| message);
+    (routes(&cloud).contains(&PUT.to_owned()), told.collect())
+}
+
+#[test]
+fn an_id_that_no_certificate_has_is_told_where_a_renewal_may_be_why() {
+    let (wrote, told) = told_about("c-1", &[("c-2", "web")]);
+    assert!(!wrote && told.len() == 1, "{told:?}");
+    let way_out = format!("{}: \"web\"", names::CERTIFICATE_NAME);
+    for words in [names::CERTIFICATE_ID, "\"c-1\"", "lb-1", "\"c-2\"", way_out.as_str()] {
+        assert!(told[0].contains(words), "{words}: {told:?}");
+    }
+    // One that is there counts, whether it is the renewal or another; nothing is wrong then.
+    assert_eq!(told_about("c-1", &[("c-2", "web"), ("c-1", "web")]), (false, vec![]));
+    assert_eq!(told_about("c-1", &[("c-2", "web"), ("c-1", "other")]), (true, vec![]));
+    assert_eq!(told_about("c-2", &[("c-2", "web")]), (false, vec![]));
 }
 
 #[test]

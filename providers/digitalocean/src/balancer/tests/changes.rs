@@ -2,30 +2,51 @@
 
 use super::*;
 
+fn is_one_write(has: &Value, what: &str) {
+    let cloud = FakeCloud::new().on(GET, one(has)).on(PUT, one(&balancer("lb-1")));
+    let done = ensure(&config(), &settled_service(&[]), &nodes());
+    assert_eq!((addresses(&done), &done.outcome.changes), (both(), &vec![format!("changed lb-1: {what}")]));
+    assert_eq!(routes(&cloud), [GET, PUT]);
+    assert_eq!(body(&cloud, 1)["droplet_ids"], json!([100, 101]));
+    assert_eq!(body(&cloud, 1).get("tags"), None);
+}
+
+fn costs_no_write(has: &Value) {
+    let cloud = FakeCloud::new().on(GET, one(has));
+    let done = ensure(&config(), &settled_service(&[]), &nodes());
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
+}
+
 #[test]
 fn a_difference_is_one_write_of_the_whole() {
     for (has, what) in [
         (json!({"droplet_ids": [100]}), "droplets"),
         (json!({"forwarding_rules": []}), "forwarding rules"),
         (json!({"health_check": null}), "health check"),
-        (
-            json!({"sticky_sessions": {"type": "cookies", "cookie_name": "x", "cookie_ttl_seconds": 1}}),
-            "sticky sessions",
-        ),
+        (json!({"firewall": {"allow": ["ip:1.2.3.4"]}}), "who is let in"),
+        (json!({"firewall": {"deny": ["ip:1.2.3.4"]}}), "who is kept out"),
+    ] {
+        is_one_write(&changed("lb-1", has), what);
+    }
+}
+
+#[test]
+fn what_only_regional_ones_have_differs_there_alone() {
+    let rule = json!({"entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 30000});
+    let cookies = json!({"type": "cookies", "cookie_name": "x", "cookie_ttl_seconds": 1});
+    for (has, what) in [
+        (json!({"sticky_sessions": cookies}), "sticky sessions"),
         (json!({"redirect_http_to_https": true}), "redirect to HTTPS"),
         (json!({"enable_proxy_protocol": true}), "PROXY protocol"),
         (json!({"enable_backend_keepalive": true}), "keepalive"),
         (json!({"disable_lets_encrypt_dns_records": true}), "DNS records"),
         (json!({"http_idle_timeout_seconds": 90}), "idle time-out"),
-        (json!({"firewall": {"allow": ["ip:1.2.3.4"]}}), "who is let in"),
-        (json!({"firewall": {"deny": ["ip:1.2.3.4"]}}), "who is kept out"),
     ] {
-        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has))).on(PUT, one(&balancer("lb-1")));
-        let done = ensure(&config(), &settled_service(&[]), &nodes());
-        assert_eq!((addresses(&done), &done.outcome.changes), (both(), &vec![format!("changed lb-1: {what}")]));
-        assert_eq!(routes(&cloud), [GET, PUT]);
-        assert_eq!(body(&cloud, 1)["droplet_ids"], json!([100, 101]));
-        assert_eq!(body(&cloud, 1).get("tags"), None);
+        let mut regional = changed("lb-1", has.clone());
+        regional["type"] = json!("REGIONAL");
+        regional["forwarding_rules"] = json!([rule]);
+        is_one_write(&regional, what);
+        costs_no_write(&changed("lb-1", has));
     }
 }
 
@@ -39,9 +60,7 @@ fn what_the_cloud_does_not_tell_or_tells_otherwise_does_not_differ() {
             "response_timeout_seconds": 5, "healthy_threshold": 5, "unhealthy_threshold": 3}}),
         json!({"vpc_uuid": "v-1", "network_stack": "IPV4", "project_id": "p"}),
     ] {
-        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has)));
-        assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
-        assert_eq!(routes(&cloud), [GET]);
+        costs_no_write(&changed("lb-1", has));
     }
 }
 
@@ -238,8 +257,11 @@ fn one_of_another_cluster_is_neither_taken_nor_deleted_for_its_name_alone() {
     // Of nobody, of this cluster, or with the name that no other Service can have.
     let default = changed("lb-1", json!({"tags": ["k8s:theirs"]}));
     for has in [tagged(&["x"]), tagged(&["k8s:theirs", "k8s:ours"]), tagged(&["k8s:ours"]), default] {
-        let _cloud =
-            FakeCloud::new().on(LIST, many(&[has])).on(PUT, one(&balancer("lb-1"))).on(DELETE, Reply::status(204));
+        let _cloud = FakeCloud::new()
+            .on(LIST, many(std::slice::from_ref(&has)))
+            .on(GET, one(&has))
+            .on(TAG, Reply::status(204))
+            .on(PUT, one(&balancer("lb-1")));
         assert_eq!(written(&ensure(&ours, &named, &nodes())), [(names::ID, Some("lb-1"))]);
     }
     // Who says which one takes it.

@@ -175,6 +175,22 @@ impl Default for StickySessions {
     }
 }
 
+impl BalancerSpec {
+    /// What has no effect where packets are passed through. Not known of production: it may refuse it as well, or keep it.
+    fn forget_what_it_cannot_do(&mut self) {
+        if self.kind != "REGIONAL_NETWORK" {
+            return;
+        }
+        let Self { sticky_sessions, http_idle_timeout_seconds, .. } = Self::default();
+        self.sticky_sessions = sticky_sessions;
+        self.http_idle_timeout_seconds = http_idle_timeout_seconds;
+        self.redirect_http_to_https = false;
+        self.enable_proxy_protocol = false;
+        self.enable_backend_keepalive = false;
+        self.disable_lets_encrypt_dns_records = false;
+    }
+}
+
 impl Balancer {
     pub(crate) fn status(&self, now: Moment) -> &'static str {
         match (now >= self.active, self.errored) {
@@ -246,6 +262,7 @@ impl Cloud {
         if spec.validate_only {
             return Ok(Reply::nothing());
         }
+        spec.forget_what_it_cannot_do();
         let number = self.number();
         // What RFC 2544 and RFC 3849 keep for benchmarks and for documentation.
         let free = Ipv4Addr::from(0xc612_0000 | (number & 0xffff));
@@ -288,6 +305,7 @@ impl Cloud {
             return Ok(Reply::nothing());
         }
         balancer.unlocked(ask.now)?;
+        spec.forget_what_it_cannot_do();
         balancer.spec = spec;
         let reply = Reply::one(200, "load_balancer", self.show_balancer(&balancer, ask.now, clock));
         self.changed(ask, balancer);

@@ -66,6 +66,30 @@ async fn an_update_resets_what_it_leaves_out_and_keeps_what_is_chosen_at_creatio
 }
 
 #[tokio::test]
+async fn one_that_passes_packets_through_ignores_what_needs_http() {
+    let api = client(|_| ()).await;
+    let asked = json!({
+        "sticky_sessions": { "type": "cookies", "cookie_name": "c", "cookie_ttl_seconds": 300 },
+        "redirect_http_to_https": true, "enable_proxy_protocol": true, "enable_backend_keepalive": true,
+        "disable_lets_encrypt_dns_records": true, "http_idle_timeout_seconds": 120,
+    });
+    let names = asked.as_object().unwrap().keys();
+    let plain = api.ask("POST", "/v2/load_balancers", Some(&balancer("plain"))).await.1["load_balancer"].clone();
+    let path = format!("/v2/load_balancers/{}", plain["id"].as_str().unwrap());
+    let network = api.ask("POST", "/v2/load_balancers", Some(&balancer_with("a", &asked))).await.1;
+    let changed = api.ask("PUT", &path, Some(&balancer_with("plain", &asked))).await.1;
+    let mut regional = balancer_with("b", &asked);
+    regional["type"] = json!("REGIONAL");
+    let regional = api.ask("POST", "/v2/load_balancers", Some(&regional)).await.1;
+    for name in names {
+        assert_eq!(network["load_balancer"][name], plain[name], "{name}");
+        assert_eq!(changed["load_balancer"][name], plain[name], "{name}");
+        assert_eq!(regional["load_balancer"][name], asked[name], "{name}");
+    }
+    api.cloud.check().unwrap();
+}
+
+#[tokio::test]
 async fn a_load_balancer_can_fail_to_become_active() {
     let api = client(|settings| settings.provisioning_fails = true).await;
     let id = api.create("a").await;

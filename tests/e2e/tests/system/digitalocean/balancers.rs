@@ -106,6 +106,50 @@ async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_it
 }
 
 #[tokio::test]
+async fn of_two_services_with_the_same_name_the_second_neither_takes_nor_deletes_the_load_balancer_of_the_first() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = cloud().await;
+    members(client, &cloud, &[251]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    let named = || with("name", "shop");
+    serve(client, "first", named()).await;
+    let (first, balancer) = await_balanced(client, &cloud, "first").await;
+    let of_first = format!("wasm-ccm-service:{}:default:first", first.uid().unwrap());
+    assert_eq!((balancer.spec.name.as_str(), &balancer.spec.tags), ("shop", &vec![of_first.clone()]));
+    assert_eq!(cloud.counters().writes, 1, "the tag costs no write of its own");
+
+    serve(client, "second", named()).await;
+    let second = the(client, "second").await;
+    let message = await_reason(client, "second", "CloudConflict").await;
+    let uids = [first.uid().unwrap(), second.uid().unwrap()];
+    for words in ["\"shop\"", "default/first", "default/second", &uids[0], &uids[1], &balancer.id, ID] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    delete(client, "second").await;
+    await_absent(&services(client), "second", LIMIT).await.unwrap();
+    assert_eq!((cloud.balancers(), cloud.counters().effects), (vec![balancer.clone()], 1));
+
+    // Left to whoever comes next, who says so.
+    change(client, "first", &annotated([(DISOWN, "true")])).await;
+    delete(client, "first").await;
+    await_absent(&services(client), "first", LIMIT).await.unwrap();
+    serve(client, "first", named()).await;
+    await_reason(client, "first", "CloudConflict").await;
+    change(client, "first", &annotated([(ID, &balancer.id)])).await;
+    let (again, adopted) = await_balanced(client, &cloud, "first").await;
+    let of_again = format!("wasm-ccm-service:{}:default:first", again.uid().unwrap());
+    assert_eq!((adopted.id, adopted.spec.tags), (balancer.id, vec![of_again]));
+    assert_eq!(ips(&again), ips(&first));
+    await_event(client, "first", "Warning", "LoadBalancerTakenOver", &[&of_first]).await;
+    delete(client, "first").await;
+    await_absent(&services(client), "first", LIMIT).await.unwrap();
+    assert_eq!(cloud.balancers(), []);
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+#[tokio::test]
 async fn what_somebody_changes_in_the_cloud_is_put_right_and_what_is_deleted_there_is_made_again() {
     let stage = Stage::new().await;
     let client = stage.client();

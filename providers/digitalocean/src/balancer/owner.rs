@@ -1,0 +1,187 @@
+//! Whose a load balancer is, as its tags tell.
+//!
+//! | tag | where | says |
+//! |---|---|---|
+//! | `k8s:` and an ID | the operator names the cluster | of which cluster it is |
+//! | `wasm-ccm-service:`, UID, namespace and name | its Service asks for a name | of which Service it is |
+//!
+//! The default name has the UID of its Service in it, and nobody else asks for it. One that is asked for is anybody's: who is not
+//! named by the tag does not take, and does not delete, what has that name. The ID on a Service counts more, as people write it
+//! there to take one over: then the tag follows. Tags of others stay. A tag that nothing has any more stays in the account, so that
+//! there are no more than needed.
+
+use ccm_sdk::types::{Failure, Reaction, Service};
+
+use super::{Done, Work, id_of};
+use crate::annotations as names;
+use crate::api::balancers::{self, Balancer};
+use crate::api::tags;
+use crate::asked::Asked;
+use crate::config::{CLUSTER_TAG, Config, is_tag};
+use crate::tag;
+
+const SERVICE_TAG: &str = "wasm-ccm-service:";
+
+/// Reasons of Events.
+const TAKEN_OVER: &str = "LoadBalancerTakenOver";
+const UNMARKED: &str = "LoadBalancerNotMarked";
+
+/// What a new one has.
+pub(crate) fn tags_of_new(config: &Config, service: &Service, asked: &Asked) -> Vec<String> {
+    config.tag.iter().cloned().chain(tag_of(service, asked)).collect()
+}
+
+fn tag_of(service: &Service, asked: &Asked) -> Option<String> {
+    let Service { uid, namespace, name, .. } = service;
+    let tag = || format!("{SERVICE_TAG}{uid}:{namespace}:{name}");
+    (asked.name != asked.default_name).then(tag).filter(|tag| is_tag(tag))
+}
+
+fn tags(balancer: &Balancer) -> impl Iterator<Item = &str> {
+    balancer.tags.iter().flatten().map(String::as_str)
+}
+
+fn is_of(tag: &str, service: &Service) -> bool {
+    tag.strip_prefix(SERVICE_TAG).and_then(|rest| rest.split(':').next()) == Some(&service.uid)
+}
+
+/// Whether it has the Service's tag.
+pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
+    tags(balancer).any(|tag| is_of(tag, service))
+}
+
+fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
+    tags(balancer).filter(|tag| tag.starts_with(SERVICE_TAG) && !is_of(tag, service)).collect()
+}
+
+/// Whose it is, if not this Service's, for people. One without any tag may be taken over by its name, as it always could be.
+pub(super) fn another(config: &Config, service: &Service, balancer: &Balancer) -> Option<String> {
+    if let Some(tag) = of_other_services(service, balancer).first() {
+        return Some(words(tag));
+    }
+    let of_clusters = || tags(balancer).filter(|tag| tag.starts_with(CLUSTER_TAG));
+    let ours = is_own(service, balancer) || of_clusters().any(|tag| config.tag.as_deref() == Some(tag));
+    (!ours && of_clusters().next().is_some())
+        .then(|| format!("another cluster, by its tags {}", tags(balancer).collect::<Vec<_>>().join(", ")))
+}
+
+fn words(tag: &str) -> String {
+    let mut parts = tag.strip_prefix(SERVICE_TAG).unwrap_or(tag).splitn(3, ':').map(str::to_owned);
+    let mut next = || parts.next().unwrap_or_default();
+    let (uid, namespace, name) = (next(), next(), next());
+    format!("Service {namespace}/{name} with the UID {uid}, by its tag {tag}")
+}
+
+/// It is not to be had by its name.
+pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> Failure {
+    Failure::conflict(format!(
+        "load balancer {} has the name {:?} and belongs to {another}, not to Service {} with the UID {}; take another name, or take it over with annotation {}: {:?}",
+        balancer.id,
+        balancer.name,
+        service.full_name(),
+        service.uid,
+        names::ID,
+        balancer.id
+    ))
+    .annotation(names::NAME)
+}
+
+impl Work<'_> {
+    /// Sees to it that the tags do not name somebody else, and name the Service where it was found by its name.
+    ///
+    /// # Errors
+    ///
+    /// It has become another's meanwhile, or cannot be marked.
+    pub(super) fn claim(&self, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
+        let service = self.service;
+        if id_of(service) == Some(&balancer.id) {
+            return self.take_over(balancer, done);
+        }
+        let Some(tag) = tag_of(service, self.asked) else { return Ok(()) };
+        if balancer.name != self.asked.name || is_own(service, balancer) {
+            return Ok(());
+        }
+        // It was seen in a listing, and another Service may have taken it since.
+        let Some(now) = balancers::get(&balancer.id)? else {
+            return Err(Failure::conflict(format!("load balancer {} is gone", balancer.id)));
+        };
+        if let Some(another) = another(self.config, service, &now) {
+            return Err(refused(service, &now, &another));
+        }
+        *balancer = now;
+        if is_own(service, balancer) {
+            return Ok(());
+        }
+        put(&tag, balancer, done).map_err(|failure| Failure {
+            message: format!(
+                "load balancer {} has the name {:?} and cannot be marked as that of the Service, without which it is not taken over; annotation {} takes it over without: {}",
+                balancer.id,
+                balancer.name,
+                names::ID,
+                failure.message
+            ),
+            ..failure
+        })
+    }
+
+    /// One that the ID on the Service leads to is the Service's, whose it ever was.
+    fn take_over(&self, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
+        let others = of_other_services(self.service, balancer).into_iter().map(str::to_owned);
+        for other in others.collect::<Vec<_>>() {
+            let message = format!(
+                "load balancer {} was that of {}, and annotation {} takes it over; where that Service is still there, it needs annotation {}: \"true\", or both change it",
+                balancer.id,
+                words(&other),
+                names::ID,
+                names::DISOWN
+            );
+            done.warn(TAKEN_OVER, message);
+            let replaced = self.put_own(balancer, done).and_then(|()| tags::unassign(&other, &balancer.id));
+            match replaced {
+                Ok(()) => {
+                    balancer.tags.iter_mut().for_each(|tags| tags.retain(|tag| *tag != other));
+                    done.outcome.changes.push(format!("took tag {other} off {}", balancer.id));
+                }
+                Err(failure) if goes_by(&failure) => return Err(failure),
+                Err(failure) => done.warn(UNMARKED, unmarked(balancer, &failure)),
+            }
+        }
+        Ok(())
+    }
+
+    /// With another write, one that was made without the tag gets it: by another manager, or before the name was asked for.
+    /// What the Service asks for does not wait for it.
+    pub(super) fn mark(&self, balancer: &mut Balancer, done: &mut Done) {
+        if let Err(failure) = self.put_own(balancer, done) {
+            done.warn(UNMARKED, unmarked(balancer, &failure));
+        }
+    }
+
+    /// Does nothing where it is there, or not needed, or the cloud does not tell.
+    fn put_own(&self, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
+        let lacks = balancer.tags.is_some() && !is_own(self.service, balancer);
+        let tag = tag_of(self.service, self.asked).filter(|_| lacks);
+        tag.map_or(Ok(()), |tag| put(&tag, balancer, done))
+    }
+}
+
+/// As opposed to what a person has to change.
+const fn goes_by(failure: &Failure) -> bool {
+    matches!(failure.reaction, Reaction::Retry | Reaction::Conflict | Reaction::Throttled | Reaction::Pending)
+}
+
+fn unmarked(balancer: &Balancer, failure: &Failure) -> String {
+    format!(
+        "the tags of load balancer {} do not say whose it is, and another Service with the same {} could take it; this is tried again: {}",
+        balancer.id,
+        names::NAME,
+        failure.message
+    )
+}
+
+fn put(tag: &str, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
+    tag::put(tag, &balancer.id)?;
+    balancer.tags.get_or_insert_default().push(tag.to_owned());
+    done.outcome.changes.push(format!("tagged {} with {tag}", balancer.id));
+    Ok(())
+}

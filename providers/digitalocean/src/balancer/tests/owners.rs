@@ -1,0 +1,197 @@
+//! Of several Services that ask for the same name, one has the load balancer.
+
+use super::*;
+
+const THEIRS: &str = "wasm-ccm-service:u-2:shop:web";
+const UNTAG: &str = "api DELETE /v2/tags/wasm-ccm-service%3Au-2%3Ashop%3Aweb/resources";
+
+fn tagged(id: &str, tags: &[&str]) -> Value {
+    changed(id, json!({"name": "my-lb", "tags": tags}))
+}
+
+fn named() -> Service {
+    service(&[(names::NAME, "my-lb")])
+}
+
+/// That has an ID, and a name that it asks for.
+fn known() -> Service {
+    settled_service(&[(names::NAME, "my-lb")])
+}
+
+fn reasons(done: &Done) -> Vec<&str> {
+    done.warnings.iter().map(|(reason, _)| *reason).collect()
+}
+
+#[test]
+fn a_new_one_with_a_name_that_is_asked_for_names_its_service() {
+    let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+    for (config, service, tags) in [
+        (&config(), named(), Some(json!([OWN]))),
+        (&ours, named(), Some(json!(["k8s:ours", OWN]))),
+        (&config(), service(&[]), None),
+        (&ours, service(&[]), Some(json!(["k8s:ours"]))),
+    ] {
+        let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&tagged("lb-1", &[OWN])));
+        assert_eq!(addresses(&ensure(config, &service, &nodes())), both());
+        assert_eq!((routes(&cloud), body(&cloud, 1).get("tags").cloned()), (vec![LIST.into(), POST.into()], tags));
+    }
+}
+
+#[test]
+fn one_of_another_service_is_neither_taken_nor_deleted_for_its_name() {
+    for tags in [&[THEIRS][..], &["x", THEIRS], &["k8s:ours", THEIRS], &[OWN, THEIRS]] {
+        let cloud = FakeCloud::new().always(LIST, many(&[tagged("lb-1", tags)]));
+        let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+        for done in [ensure(&ours, &named(), &nodes()), update_backends(&ours, &named(), &nodes())] {
+            assert_eq!((failure(&done).0, written(&done)), (Reaction::Conflict, vec![]), "{tags:?}");
+            let failure = done.outcome.failure.expect("it is another's");
+            let way_out = format!("{}: \"lb-1\"", names::ID);
+            for words in ["lb-1", "\"my-lb\"", "shop/web", "u-2", "default/test", "service-123", way_out.as_str()] {
+                assert!(failure.message.contains(words), "{words}: {}", failure.message);
+            }
+            assert_eq!(failure.field, Some(format!("metadata.annotations[{}]", names::NAME)));
+        }
+        assert_eq!((get(&ours, &named()).is_err(), delete(&ours, &named())), (true, Done::new()));
+        let wish = Wish { service: named(), backends: vec![0, 1] };
+        assert_eq!(survey(&ours, &nodes(), &[wish]), [Standing::Missing]);
+        assert_eq!(routes(&cloud), [LIST; 5]);
+    }
+}
+
+#[test]
+fn a_name_that_was_taken_within_the_last_second_is_told_with_its_owner() {
+    let taken = || Reply::json(422, r#"{"message": "There is already a load balancer with that name"}"#);
+    for (now, words) in [
+        (many(&[tagged("lb-1", &[THEIRS])]), "shop/web"),
+        (many(&[tagged("lb-1", &["x"])]), "There is already"),
+        (Reply::status(500), "There is already"),
+    ] {
+        let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, taken()).on(LIST, now);
+        let done = ensure(&config(), &named(), &nodes());
+        let told = done.outcome.failure.expect("the name is taken");
+        assert_eq!(told.reaction, Reaction::Conflict);
+        assert!(told.message.contains(words), "{}", told.message);
+        assert_eq!(routes(&cloud), [LIST, POST, LIST]);
+    }
+}
+
+#[test]
+fn one_of_nobody_is_taken_by_its_name_and_marked_before_its_id_is_written_down() {
+    let free = tagged("lb-1", &["x"]);
+    for change in [ensure, update_backends] {
+        let cloud = FakeCloud::new()
+            .on(LIST, many(std::slice::from_ref(&free)))
+            .on(GET, one(&free))
+            .on(TAG, Reply::status(204));
+        let done = change(&config(), &named(), &nodes());
+        assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
+        assert_eq!(routes(&cloud), [LIST, GET, TAG]);
+        assert_eq!(body(&cloud, 2)["resources"][0]["resource_id"], "lb-1");
+    }
+    // Who cannot mark it does not have it.
+    let refused = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
+    for (now, tag) in [(&free, Some(refused)), (&tagged("lb-1", &[THEIRS]), None)] {
+        let mut cloud = FakeCloud::new().on(LIST, many(std::slice::from_ref(&free))).on(GET, one(now));
+        if let Some(reply) = tag {
+            cloud = cloud.on(TAG, reply);
+        }
+        let done = ensure(&config(), &named(), &nodes());
+        assert_eq!((done.outcome.failure.is_some(), written(&done)), (true, vec![]));
+        assert!(routes(&cloud).iter().all(|line| line != PUT));
+    }
+}
+
+#[test]
+fn what_has_the_services_tag_is_found_by_its_name_without_a_write_whatever_cluster_it_was_of() {
+    for tags in [&[OWN][..], &["k8s:former", OWN], &["wasm-ccm-service:service-123:old:name"]] {
+        let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", tags)]));
+        let done = ensure(&config(), &named(), &nodes());
+        assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
+        assert_eq!(routes(&cloud), [LIST]);
+    }
+}
+
+#[test]
+fn one_that_is_known_by_its_id_is_not_written_for_the_tag_alone_but_with_its_next_change() {
+    let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[])));
+    assert_eq!(addresses(&ensure(&config(), &known(), &nodes())), both());
+    assert_eq!(routes(&cloud), [GET]);
+
+    let mut differs = tagged("lb-1", &["x"]);
+    differs["droplet_ids"] = json!([]);
+    let refused = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
+    for (reply, warned) in [(Reply::status(204), vec![]), (refused, vec!["LoadBalancerNotMarked"])] {
+        let cloud = FakeCloud::new().on(GET, one(&differs)).on(TAG, reply).on(PUT, one(&tagged("lb-1", &[])));
+        let done = ensure(&config(), &known(), &nodes());
+        assert_eq!((addresses(&done), reasons(&done)), (both(), warned));
+        assert_eq!(routes(&cloud), [GET, TAG, PUT]);
+    }
+    // A cloud that tells no tags is not asked for them again and again.
+    differs.as_object_mut().expect("an object").remove("tags");
+    let cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, one(&differs));
+    assert_eq!(addresses(&ensure(&config(), &known(), &nodes())), both());
+    assert_eq!(routes(&cloud), [GET, PUT]);
+}
+
+#[test]
+fn the_id_on_a_service_takes_over_and_the_tag_follows() {
+    let cloud = FakeCloud::new()
+        .on(GET, one(&tagged("lb-1", &["x", THEIRS])))
+        .on(TAG, Reply::status(204))
+        .on(UNTAG, Reply::status(204));
+    let done = ensure(&config(), &known(), &nodes());
+    assert_eq!((addresses(&done), reasons(&done)), (both(), vec!["LoadBalancerTakenOver"]));
+    assert_eq!(done.outcome.changes, [format!("tagged lb-1 with {OWN}"), format!("took tag {THEIRS} off lb-1")]);
+    assert_eq!(routes(&cloud), [GET, TAG, UNTAG]);
+    for words in ["lb-1", "shop/web", "u-2", names::ID, names::DISOWN] {
+        assert!(done.warnings[0].1.contains(words), "{words}: {:?}", done.warnings);
+    }
+    // Trouble goes by; a token that may not tag keeps nobody from what it has by ID.
+    let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(TAG, Reply::status(500));
+    assert_eq!(failure(&ensure(&config(), &known(), &nodes())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [GET, TAG]);
+    let forbidden = || Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
+    let warned = vec!["LoadBalancerTakenOver", "LoadBalancerNotMarked"];
+    for tag in [forbidden(), Reply::status(204)] {
+        let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(TAG, tag).always(UNTAG, forbidden());
+        let done = ensure(&config(), &known(), &nodes());
+        assert_eq!((addresses(&done), reasons(&done)), (both(), warned.clone()));
+        assert_eq!(routes(&cloud)[..2], [GET, TAG]);
+    }
+    // With the default name no tag is needed.
+    let mut default = balancer("lb-1");
+    default["tags"] = json!([THEIRS]);
+    let cloud = FakeCloud::new().on(GET, one(&default)).on(UNTAG, Reply::status(204));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+    assert_eq!(routes(&cloud), [GET, UNTAG]);
+}
+
+#[test]
+fn with_an_id_that_the_cloud_does_not_have_what_names_the_service_is_deleted_and_nothing_else() {
+    const DELETE_2: &str = "api DELETE /v2/load_balancers/lb-2";
+    for (tags, deleted) in [
+        (&[OWN][..], true),
+        (&["k8s:former", OWN], true),
+        (&[], false),
+        (&["x"], false),
+        (&["k8s:theirs"], false),
+        (&[THEIRS], false),
+        (&[OWN, THEIRS], false),
+    ] {
+        let cloud = FakeCloud::new()
+            .on(LIST, many(&[tagged("lb-2", tags)]))
+            .always(GET, not_found())
+            .on(DELETE, not_found())
+            .on(DELETE_2, Reply::status(204));
+        let done = delete(&config(), &known());
+        assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]), "{tags:?}");
+        assert_eq!(routes(&cloud).contains(&DELETE_2.to_owned()), deleted, "{tags:?}");
+    }
+    // One that is there is in no listing yet; whether it is cannot be asked.
+    for (reply, fails) in [(one(&tagged("lb-1", &[OWN])), false), (Reply::status(500), true)] {
+        let cloud =
+            FakeCloud::new().on(LIST, many(&[tagged("lb-2", &[OWN])])).on(GET, reply).on(DELETE, Reply::status(204));
+        assert_eq!(delete(&config(), &known()).outcome.failure.is_some(), fails);
+        assert!(!routes(&cloud).contains(&DELETE_2.to_owned()));
+    }
+}

@@ -1,0 +1,34 @@
+//! Nodes made by hand: for tests, and for questions about machines whose Node is not at hand.
+
+use crate::types::Node;
+
+impl Node {
+    /// One of which nothing but the name is known. The rest is said after it: `Node { provider_id, ..Node::named("a") }`.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            uid: String::new(),
+            provider_id: None,
+            system_uuid: None,
+            addresses: vec![],
+            labels: vec![],
+            annotations: vec![],
+            capacity: vec![],
+            taints: vec![],
+            more: vec![],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_with_a_name_has_nothing_else_but_what_is_said_after_it() {
+        let node = Node { provider_id: Some("x://1".to_owned()), ..Node::named("a") };
+        assert_eq!((node.name.as_str(), node.provider_id.as_deref(), node.system_uuid), ("a", Some("x://1"), None));
+        assert!(node.uid.is_empty() && node.addresses.is_empty() && node.labels.is_empty() && node.taints.is_empty());
+        assert!(node.annotations.is_empty() && node.capacity.is_empty() && node.more.is_empty());
+    }
+}
