@@ -132,7 +132,10 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
         source_ranges: vec!["10.0.0.0/8".to_owned()],
         ..web.clone()
     };
-    assert_eq!(rules(&[local.clone()], &has), ["tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"]);
+    assert_eq!(
+        rules(std::slice::from_ref(&local), &has),
+        ["tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"]
+    );
     let new = Service { annotations: vec![], source_ranges: vec![], ..local };
     assert_eq!(rules(&[new], &[]), ["tcp 443 *", "tcp 80 *"], "do_235");
     let mut checked = web.clone();
