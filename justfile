@@ -158,6 +158,11 @@ _lint-files:
             failed=1
         fi
     done < <(sources '*.rs' '*.sh' '*.go' just .ci/run)
+    toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    if ! grep -q "^FROM docker.io/library/rust:$toolchain-" Containerfile; then
+        echo "error: Containerfile does not build with Rust $toolchain, which rust-toolchain.toml names" >&2
+        failed=1
+    fi
     exit "$failed"
 
 # Installs what is missing and can be installed; says what to do about the rest.

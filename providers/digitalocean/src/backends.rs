@@ -60,21 +60,24 @@ pub(crate) struct Member {
 ///
 /// A provider ID is none, or Nodes have none and the cloud cannot be asked.
 pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member>, Failure> {
-    // One that is about to be initialised has nothing yet that could be reached, and comes again with its provider ID.
-    let without = |backend: &&Backend| {
-        backend.provider_id.as_deref().is_none_or(str::is_empty) && class(backend) != Class::Unready
-    };
-    let names = find::ids_by_name(backends.iter().filter(without).map(|backend| backend.name.as_str()))?;
     let member = |backend: &Backend| {
-        let id = match backend.provider_id.as_deref().filter(|id| !id.is_empty()) {
-            None => names.get(&backend.name).copied(),
-            Some(text) => Some(provider_id::parse(text).map_err(|wrong| {
+        let parse = |text| {
+            provider_id::parse(text).map_err(|wrong| {
                 Failure::retry(format!("failed to parse the provider ID of node {}: {wrong}", backend.name))
-            })?),
+            })
         };
+        let id = backend.provider_id.as_deref().filter(|id| !id.is_empty()).map(parse).transpose()?;
         Ok(Member { name: backend.name.clone(), class: class(backend), id })
     };
-    backends.iter().map(member).collect()
+    let mut members = backends.iter().map(member).collect::<Result<Vec<Member>, Failure>>()?;
+    // One that is about to be initialised has nothing yet that could be reached, and comes again with its provider ID.
+    let without = |member: &Member| member.id.is_none() && member.class != Class::Unready;
+    let names: Vec<&str> = members.iter().filter(|member| without(member)).map(|member| member.name.as_str()).collect();
+    let ids = find::ids_by_name(&names)?;
+    for (member, id) in members.iter_mut().filter(|member| without(member)).zip(ids) {
+        member.id = id;
+    }
+    Ok(members)
 }
 
 /// Those that one load balancer uses.

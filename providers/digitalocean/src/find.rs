@@ -11,6 +11,7 @@
 //!
 //! Only a 404 to a question by ID says that a droplet is gone.
 
+mod names;
 mod proof;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -24,6 +25,7 @@ use ccm_sdk::types::{Address, AddressType, Failure, Node};
 
 use crate::api::droplets::{self, Droplet};
 use crate::provider_id;
+pub(crate) use names::ids_by_name;
 
 /// As many Nodes are asked for one by one: a listing has a page for every 200 droplets of the account, whoever owns them.
 const FEW: usize = 4;
@@ -144,8 +146,7 @@ impl Listing {
 
     fn add(&mut self, droplets: Vec<Droplet>) {
         for droplet in droplets {
-            let addresses = [droplet.private_v4(), droplet.public_v4(), droplet.public_v6()];
-            let mut names: Vec<String> = addresses.into_iter().flatten().map(str::to_owned).collect();
+            let mut names: Vec<String> = droplet.named().addresses.into_iter().flatten().map(str::to_owned).collect();
             names.push(droplet.name.to_ascii_lowercase());
             for name in names.into_iter().filter(|name| !name.is_empty()) {
                 let ids = self.names.entry(name).or_default();
@@ -329,21 +330,6 @@ pub(crate) fn addresses(droplet: &Droplet) -> Result<Vec<Address>, String> {
     let public = [droplet.public_v4(), droplet.public_v6()];
     addresses.extend(public.into_iter().flatten().map(|ip| address(AddressType::ExternalIp, ip)));
     Ok(addresses)
-}
-
-/// IDs of droplets by the names of Nodes that have no provider ID, for load balancers; a name that is not found, or that
-/// several droplets have, is left out.
-pub(crate) fn ids_by_name<'a>(names: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String, u64>, Failure> {
-    let mut names = names.peekable();
-    if names.peek().is_none() {
-        return Ok(BTreeMap::new());
-    }
-    let listing = whole()?;
-    let id = |name: &str| match listing.named(name)? {
-        Answered::Found(droplet) => Some((name.to_owned(), droplet.id)),
-        _ => None,
-    };
-    Ok(names.filter_map(id).collect())
 }
 
 /// The regions of the droplets with these names, for a cluster whose provider IDs are not at hand.

@@ -113,8 +113,13 @@ impl FromStr for Source {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(reference) = text.strip_prefix("configmap:") else {
+            let kind = text.split_once(':').map(|(kind, _)| kind);
             return if text.is_empty() {
                 Err("it is empty; give a file, a folder or configmap:NAMESPACE/NAME[/KEY]".to_owned())
+            } else if kind.is_some_and(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
+                Err(format!(
+                    "{text:?} is neither a path nor configmap:NAMESPACE/NAME[/KEY]; a file of that name is ./{text}"
+                ))
             } else {
                 Ok(Self::Path(text.into()))
             };
@@ -340,10 +345,12 @@ mod tests {
 
     #[test]
     fn a_source_reads_back_as_it_was_written() {
-        for text in ["/etc/provider", "provider.wasm", "configmap:kube-system/cloud", "configmap:a/b/c.wasm"] {
+        for text in ["/etc/a:b", "./a:b", "provider.wasm", "configmap:kube-system/cloud", "configmap:a/b/c.wasm"] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
-        for text in ["", "configmap:", "configmap:name", "configmap:a/b/c/d", "configmap:a//c", "configmap:/b"] {
+        let almost = ["configmaps:a/b", "ConfigMap:a/b", "https://example.org/cloud.wasm"];
+        let without = ["", "configmap:", "configmap:name", "configmap:a/b/c/d", "configmap:a//c", "configmap:/b"];
+        for text in without.into_iter().chain(almost) {
             let error = text.parse::<Source>().unwrap_err();
             assert!(error.contains("NAMESPACE/NAME"), "{text:?}: {error}");
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 
 use crate::api::{CLOUD, PER_PAGE, list, or_default, paging};
 
@@ -15,7 +15,7 @@ const DROPLETS: &str = "/v2/droplets";
 const DROPLET: &str = "/v2/droplets/{id}";
 
 /// As far as Nodes and load balancers need it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Droplet {
     pub(crate) id: u64,
     #[serde(default, deserialize_with = "or_default")]
@@ -31,13 +31,13 @@ pub(crate) struct Droplet {
     networks: Networks,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Region {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) slug: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 struct Networks {
     #[serde(default, deserialize_with = "or_default")]
     v4: Vec<Interface>,
@@ -45,7 +45,7 @@ struct Networks {
     v6: Vec<Interface>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Interface {
     #[serde(default, deserialize_with = "or_default")]
     ip_address: String,
@@ -53,7 +53,21 @@ struct Interface {
     kind: String,
 }
 
+/// What a Node without provider ID finds its droplet by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named<'a> {
+    pub(crate) id: u64,
+    pub(crate) name: &'a str,
+    /// Private, public, public of version 6.
+    pub(crate) addresses: [Option<&'a str>; 3],
+}
+
 impl Droplet {
+    pub(crate) fn named(&self) -> Named<'_> {
+        let addresses = [self.private_v4(), self.public_v4(), self.public_v6()];
+        Named { id: self.id, name: &self.name, addresses }
+    }
+
     pub(crate) fn private_v4(&self) -> Option<&str> {
         first(&self.networks.v4, "private")
     }
@@ -99,10 +113,36 @@ pub(crate) struct Listed {
 
 /// All but those with GPUs, which a listing leaves out.
 pub(crate) fn all(share: Duration) -> Result<Listed, Failure> {
-    // The first page says how many there are, and then no other is asked for.
-    match CLOUD.get(DROPLETS).share(share).list::<Many>(paging().at_most(large::PAGES)) {
-        Err(failure) if failure.reaction == Reaction::Quota => large::all(share),
-        listed => listed.map(|droplets| Listed { droplets, unread: false }),
+    match Account::read(share)? {
+        Account::Small(droplets) => Ok(Listed { droplets, unread: false }),
+        Account::Large(pages) => Ok(pages.listed()),
+    }
+}
+
+/// Shows all but those with GPUs, some twice. False: there are more, which further calls read, and none was shown.
+pub(crate) fn each(share: Duration, mut show: impl FnMut(&Named<'_>)) -> Result<bool, Failure> {
+    match Account::read(share)? {
+        Account::Small(droplets) => droplets.iter().for_each(|droplet| show(&droplet.named())),
+        Account::Large(pages) => return Ok(pages.each(show)),
+    }
+    Ok(true)
+}
+
+enum Account {
+    Small(Vec<Droplet>),
+    Large(large::Pages),
+}
+
+impl Account {
+    fn read(share: Duration) -> Result<Self, Failure> {
+        if large::is_begun() {
+            return large::Pages::read(share).map(Self::Large);
+        }
+        // The first page says how many there are, and then no other is asked for.
+        match CLOUD.get(DROPLETS).share(share).list::<Many>(paging().at_most(large::PAGES)) {
+            Err(failure) if failure.reaction == Reaction::Quota => large::Pages::read(share).map(Self::Large),
+            listed => listed.map(Self::Small),
+        }
     }
 }
 

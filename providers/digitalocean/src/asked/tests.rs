@@ -168,6 +168,10 @@ fn values_are_read() {
         is("do_060", &[(names::ALGORITHM, text)], |asked| asked.algorithm == "round_robin");
     }
     is("do_060", &[], |asked| asked.algorithm == "round_robin");
+    for (text, told) in [("least_connections", 0), ("", 0), ("round_robin", 0), ("invalid", 1)] {
+        let (_, problems) = read(&service(&[(names::ALGORITHM, text)]));
+        assert!(problems.len() == told && problems.iter().all(|problem| !problem.fatal), "do_060: {problems:?}");
+    }
     is("do_061", &[(names::SIZE_SLUG, "lb-small")], |asked| asked.size == Some(Size::Small));
     is("do_061", &[(names::SIZE_SLUG, "lb-medium")], |asked| asked.size == Some(Size::Medium));
     is("do_061", &[(names::SIZE_SLUG, "lb-large")], |asked| asked.size == Some(Size::Large));
@@ -269,7 +273,11 @@ fn do_111_112_115_116_the_automatic_health_check() {
     let (asked, problems) = read(&service(&numbers));
     let health = asked.health;
     assert_eq!((health.interval, health.timeout, health.unhealthy, health.healthy), (1, 3, 1, 2));
-    assert!(problems.len() == 2 && problems.iter().all(|problem| !problem.fatal), "{problems:?}");
+    let told: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    let [interval, unhealthy] = told.as_slice() else { panic!("{told:?}") };
+    assert!(interval.contains("has the value 1; documented are 3 to 300"), "{told:?}");
+    assert!(unhealthy.contains("has the value 1; documented are 2 to 10"), "{told:?}");
+    assert!(problems.iter().all(|problem| !problem.fatal), "{problems:?}");
 }
 
 #[test]

@@ -132,7 +132,12 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
         source_ranges: vec!["10.0.0.0/8".to_owned()],
         ..web.clone()
     };
-    assert_eq!(rules(&[local], &has), ["tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"]);
+    assert_eq!(
+        rules(std::slice::from_ref(&local), &has),
+        ["tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"]
+    );
+    let new = Service { annotations: vec![], source_ranges: vec![], ..local };
+    assert_eq!(rules(&[new], &[]), ["tcp 443 *", "tcp 80 *"], "do_235");
     let mut checked = web.clone();
     checked.annotations.push((names::OVERRIDE_HEALTH_CHECK.to_owned(), String::new()));
     assert_eq!(rules(&[checked], &has), ["tcp 30080 lb-1", "tcp 443 *", "tcp 80 *"]);
@@ -186,10 +191,13 @@ fn do_224_237_238_225_one_that_is_not_there_is_made() {
 #[test]
 fn do_239_240_225_one_that_differs_is_written_once() {
     let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
-    for services in [vec![], vec![node_port(&[], 31_001)]] {
+    for (services, ports) in [(vec![], vec![]), (vec![node_port(&[], 31_001)], vec!["31001"])] {
         let cloud = FakeCloud::new().on(LIST, list(&[stored("f-1", &old)])).on(PUT, Reply::status(200));
         assert_eq!(reconciled(&services), Ok(vec![]));
         assert_eq!(routes(&cloud), [LIST, PUT]);
+        let sent = body(&cloud, 1);
+        let open = sent["inbound_rules"].as_array().expect("a list").iter().map(|rule| &rule["ports"]);
+        assert!(open.eq(ports.iter()), "{sent}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Flags of the admission webhook: upstream's where a thing is upstream's.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -19,9 +20,9 @@ pub(crate) struct WebhookArgs {
     /// Webhooks to serve: `*`, NAME or -NAME; the first entry that names one wins. There is lb-service; without this none is.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     webhooks: Vec<String>,
-    /// Address of the webhooks.
+    /// Address of the webhooks; an empty one serves none.
     #[arg(long, default_value = "0.0.0.0")]
-    webhook_bind_address: IpAddr,
+    webhook_bind_address: BindAddress,
     /// Port of the webhooks (HTTPS); 0 serves none.
     #[arg(long, default_value_t = 10260)]
     webhook_secure_port: u16,
@@ -49,6 +50,19 @@ pub(crate) struct WebhookArgs {
     /// Let providers ask their clouds to judge.
     #[arg(long)]
     webhook_online: bool,
+}
+
+/// None when it is empty: the manifests give the pod's address, and a pod on its node's network has none before the node has one.
+/// Those are the nodes that wait for this process, so it must not end.
+#[derive(Debug, Clone, Copy)]
+struct BindAddress(Option<IpAddr>);
+
+impl FromStr for BindAddress {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|address| Self(Some(address))) }
+    }
 }
 
 impl WebhookArgs {
@@ -82,8 +96,15 @@ impl WebhookArgs {
                  --webhook-tls-cert-file and --webhook-tls-private-key-file"
             ),
         };
+        let Some(address) = self.webhook_bind_address.0 else {
+            tracing::warn!(
+                "--webhook-bind-address is empty, and no webhook is served: where it is the pod's address, end this pod when \
+                 its Node has one"
+            );
+            return Ok(None);
+        };
         Ok(Some(Settings {
-            address: SocketAddr::new(self.webhook_bind_address, port),
+            address: SocketAddr::new(address, port),
             files,
             reload_period: self.webhook_cert_reload_period,
             timeout: self.webhook_timeout,
@@ -126,7 +147,7 @@ mod tests {
     /// Cases 247, 250 and 254 of upstream's framework.
     #[test]
     fn a_webhook_is_served_when_it_is_asked_for_and_else_no_port_is_opened() {
-        let cases: [(&[&str], bool); 9] = [
+        let cases: [(&[&str], bool); 10] = [
             (&[], false),
             (&["--webhook-secure-port=10260"], false),
             (&["--webhooks=lb-service"], true),
@@ -136,6 +157,8 @@ mod tests {
             (&["--webhooks=*,-lb-service"], false),
             (&["--webhooks=-lb-service"], false),
             (&["--webhooks=*", "--webhook-secure-port=0"], false),
+            // $(POD_IP) of a pod whose node has no address yet.
+            (&["--webhooks=*", "--webhook-bind-address="], false),
         ];
         for (flags, on) in cases {
             let set = settings(&[&["--webhook-cert-dir=/tls"], flags].concat()).unwrap();
@@ -182,8 +205,10 @@ mod tests {
     /// Case 257 of upstream's framework.
     #[test]
     fn what_cannot_be_is_refused_and_says_the_flag() {
-        let cases: [(&[&str], &str); 7] = [
+        let cases: [(&[&str], &str); 9] = [
             (&["--webhooks=lb-service"], "--webhook-cert-dir"),
+            (&["--webhooks=lb-service", "--webhook-bind-address="], "--webhook-cert-dir"),
+            (&["--webhook-bind-address=localhost"], "--webhook-bind-address"),
             (
                 &["--webhooks=*,services", "--webhook-cert-dir=/tls"],
                 "\"services\" is not in the list of known webhooks",

@@ -5,6 +5,7 @@
 //! takes what is kept and renews some pages in their turn: whoever is asked about every minute is some minutes old at most.
 //! Nothing of this says that a droplet is gone.
 
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -14,13 +15,13 @@ use std::time::Duration;
 use ccm_sdk::types::Failure;
 use ccm_sdk::{Request, cache, send_all};
 
-use super::{DROPLETS, Droplet, Listed, Many};
+use super::{DROPLETS, Droplet, Listed, Many, Named};
 use crate::api::{CLOUD, PER_PAGE};
 
 /// Most pages that one call reads: 20 MiB.
 pub(super) const PAGES: usize = 12;
 
-/// Most that the cache has room for besides: 3 MiB of 4.
+/// Most pages of an account. Kept, they are some 1.2 MiB of the 4 that the cache has.
 const MOST_PAGES: usize = 60;
 
 /// How long what was read serves. The host asks for all Nodes every 5 min.
@@ -42,41 +43,78 @@ fn page(number: usize, share: Duration) -> Request {
     CLOUD.get(DROPLETS).query("page", number).query("per_page", PER_PAGE).share(share)
 }
 
-pub(super) fn all(share: Duration) -> Result<Listed, Failure> {
-    let first: Many = page(1, share).send()?.json()?;
-    let pages = first.meta.total.unwrap_or_default().div_ceil(PER_PAGE);
-    if pages > MOST_PAGES {
-        let most = MOST_PAGES * PER_PAGE;
-        return Err(Failure::quota(format!(
-            "the account has more than {most} droplets, which is more than can be listed; give the cluster an account of its own"
-        )));
-    }
-    // Of those after the first, which says how many there are now.
-    let mut kept: Vec<Option<Vec<Droplet>>> = (2..=pages).map(|page| cache::get_json(&key(page))).collect();
-    let unread = |page: &usize| kept.get(page - 2).is_some_and(Option::is_none);
-    let next = cache::get_json(NEXT).unwrap_or(2);
-    let mut due: Vec<usize> = (next..=pages).chain(2..next.min(pages + 1)).collect();
-    due.retain(|page| unread(page) || cache::get(&fresh(*page)).is_none());
-    // What nobody has read yet goes first.
-    due.sort_by_key(|page| !unread(page));
-    due.truncate(PAGES - 1);
-    for (number, answer) in due.iter().zip(send_all(due.iter().map(|number| page(*number, share)).collect())) {
-        let read: Many = answer?.json()?;
-        if read.droplets.is_empty() && *number < pages {
-            return Err(Failure::retry(format!("page {number} of {pages} of the droplets is empty")));
+/// Whether the account was too large for one call a while ago. One that has shrunk since is read the same way.
+pub(super) fn is_begun() -> bool {
+    cache::get(NEXT).is_some()
+}
+
+/// What is known of the account.
+pub(super) struct Pages {
+    first: Vec<Droplet>,
+    /// The others, as they are kept; none of those that no call has read yet.
+    kept: Vec<Option<Vec<u8>>>,
+}
+
+impl Pages {
+    /// Reads the first page, and those of the others that are due.
+    pub(super) fn read(share: Duration) -> Result<Self, Failure> {
+        let first: Many = page(1, share).send()?.json()?;
+        let pages = first.meta.total.unwrap_or_default().div_ceil(PER_PAGE);
+        if pages > MOST_PAGES {
+            let most = MOST_PAGES * PER_PAGE;
+            return Err(Failure::quota(format!(
+                "the account has more than {most} droplets, which is more than can be listed; give the cluster an account of its own"
+            )));
         }
-        cache::put_json(&key(*number), &read.droplets, KEPT);
-        cache::put(&fresh(*number), b"", share);
-        if let Some(page) = kept.get_mut(number - 2) {
-            *page = Some(read.droplets);
+        // Of those after the first, which says how many there are now.
+        let mut kept: Vec<Option<Vec<u8>>> = (2..=pages).map(|page| cache::get(&key(page))).collect();
+        let unread = |page: &usize| kept.get(page - 2).is_some_and(Option::is_none);
+        let next = cache::get_json(NEXT).unwrap_or(2);
+        let mut due: Vec<usize> = (next..=pages).chain(2..next.min(pages + 1)).collect();
+        due.retain(|page| unread(page) || cache::get(&fresh(*page)).is_none());
+        // What nobody has read yet goes first.
+        due.sort_by_key(|page| !unread(page));
+        due.truncate(PAGES - 1);
+        for (number, answer) in due.iter().zip(send_all(due.iter().map(|number| page(*number, share)).collect())) {
+            let read: Many = answer?.json()?;
+            if read.droplets.is_empty() && *number < pages {
+                return Err(Failure::retry(format!("page {number} of {pages} of the droplets is empty")));
+            }
+            let read = kept::write(&read.droplets);
+            cache::put(&key(*number), &read, KEPT);
+            cache::put(&fresh(*number), b"", share);
+            if let Some(page) = kept.get_mut(number - 2) {
+                *page = Some(read);
+            }
+        }
+        if let Some(last) = due.last() {
+            cache::put_json(NEXT, &(last + 1), KEPT);
+        }
+        Ok(Self { first: first.droplets, kept })
+    }
+
+    fn is_unread(&self) -> bool {
+        self.kept.iter().any(Option::is_none)
+    }
+
+    pub(super) fn listed(self) -> Listed {
+        let unread = self.is_unread();
+        // One that moved from page to page meanwhile may be on both.
+        let mut ids = BTreeSet::new();
+        let kept = self.kept.iter().flatten().flat_map(|page| kept::rows(page)).map(|row| row.droplet());
+        Listed {
+            droplets: self.first.into_iter().chain(kept).filter(|droplet| ids.insert(droplet.id)).collect(),
+            unread,
         }
     }
-    if let Some(last) = due.last() {
-        cache::put_json(NEXT, &(last + 1), KEPT);
+
+    /// Shows all, some twice. False: not all are read, and none was shown.
+    pub(super) fn each(&self, mut show: impl FnMut(&Named<'_>)) -> bool {
+        if self.is_unread() {
+            return false;
+        }
+        self.first.iter().for_each(|droplet| show(&droplet.named()));
+        self.kept.iter().flatten().flat_map(|page| kept::rows(page)).for_each(|row| show(&row.named()));
+        true
     }
-    let unread = kept.iter().any(Option::is_none);
-    // One that moved from page to page meanwhile may be on both.
-    let mut ids = BTreeSet::new();
-    let droplets = std::iter::once(first.droplets).chain(kept.into_iter().flatten()).flatten();
-    Ok(Listed { droplets: droplets.filter(|droplet| ids.insert(droplet.id)).collect(), unread })
 }

@@ -122,3 +122,16 @@ fn a_certificate_that_cannot_be_asked_for_stops_the_change() {
     assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())).0, Reaction::Retry);
     assert_eq!(cloud.lines().len(), 2);
 }
+
+#[test]
+fn do_181_187_a_certificate_that_is_the_same_is_not_written() {
+    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    for kind in ["lets_encrypt", "custom"] {
+        let cloud = FakeCloud::new()
+            .on(GET, one(&secured("c-1")))
+            .always(&format!("{CERT}c-1"), certificate("c-1", "web", kind));
+        let done = ensure(&config(), &settled_service(&asked), &nodes());
+        assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec![]), "{kind}");
+        assert!(!routes(&cloud).contains(&PUT.to_owned()), "{kind}");
+    }
+}
