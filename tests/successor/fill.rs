@@ -11,7 +11,7 @@ const LENGTH: usize = 256;
 /// # Errors
 ///
 /// There is no form or more than one, or it has no room.
-pub fn fill(mut component: Vec<u8>, fields: &[(&str, &str)]) -> Result<Vec<u8>, String> {
+pub(crate) fn fill(mut component: Vec<u8>, fields: &[(&str, &str)]) -> Result<Vec<u8>, String> {
     let mut places = component.windows(MARKER.len()).enumerate().filter(|(_, part)| *part == MARKER).map(|(at, _)| at);
     let (Some(at), None) = (places.next(), places.next()) else {
         return Err("a component with one form is wanted: guests/successor.wasm".to_owned());

@@ -3,7 +3,7 @@
 use ccm_sdk::load_balancers::{self, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 
-use crate::{Successor, behaviour, misbehave};
+use crate::{Successor, behaviour, misbehave, throttled};
 
 /// Where clients reach the Service. New ones are in the range for benchmarks (RFC 2544), so that nobody takes them for those
 /// of another provider.
@@ -23,6 +23,7 @@ fn change(service: &Service) -> Outcome {
     misbehave(&behaviour);
     match behaviour.as_str() {
         "refuse" => Outcome::failed(Failure::invalid("the Service is refused on purpose")),
+        "throttled" => Outcome::failed(throttled()),
         "too-few" => Outcome::done(vec![]),
         _ => Outcome::done(places(service)),
     }

@@ -16,6 +16,7 @@ mod balancers;
 mod form;
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::meta::{self, Capability, ConfigFile, ConfigFormat, Credential, Descriptor, Endpoint, Source};
@@ -37,12 +38,24 @@ const FILE: &str = "cloud-config";
 /// | `loop` | it computes without an end | the same |
 /// | `absent` | are not there, whatever is asked | as `good` |
 /// | `unknown` | cannot be told, try again | as `good` |
+/// | `throttled` | the cloud asks for a pause | the same |
 /// | `refuse` | as `good` | are refused: the Service is invalid |
 /// | `too-few` | an answer is missing | are done and nowhere |
 /// | `complains` | as `good`, and its configuration is wrong | as `good` |
 /// | `describe-traps`, `describe-loops` | it never says who it is | |
-const BEHAVIOURS: [&str; 10] =
-    ["good", "trap", "loop", "absent", "unknown", "refuse", "too-few", "complains", "describe-traps", "describe-loops"];
+const BEHAVIOURS: [&str; 11] = [
+    "good",
+    "trap",
+    "loop",
+    "absent",
+    "unknown",
+    "throttled",
+    "refuse",
+    "too-few",
+    "complains",
+    "describe-traps",
+    "describe-loops",
+];
 
 struct Successor;
 
@@ -53,6 +66,10 @@ ccm_sdk::export!(Successor: meta, instances);
 
 fn behaviour() -> String {
     field_or("behaviour", "good")
+}
+
+fn throttled() -> Failure {
+    Failure::throttled("slower, on purpose").after(Duration::from_secs(5))
 }
 
 /// Crashes, or computes until it is stopped, when it is told to.
@@ -139,6 +156,9 @@ impl instances::Guest for Successor {
     fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
         let behaviour = behaviour();
         misbehave(&behaviour);
+        if behaviour == "throttled" {
+            return Err(throttled());
+        }
         let finding = |node: &Node| match behaviour.as_str() {
             "absent" => Finding::Absent,
             "unknown" => Finding::Unknown(Failure::retry("the machine cannot be told on purpose")),

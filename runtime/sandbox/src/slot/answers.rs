@@ -33,6 +33,7 @@ impl Instances for Slot {
         let answer = serving.provider.find(nodes.clone(), need).await;
         let answer = match answer {
             Ok(findings) => Ok(confirmed(findings, nodes, need, probation, good).await),
+            Err(FindError::Failed(failure)) if !may_be_known(&failure) => Err(failure.into()),
             Err(error) => match good.find(nodes, need).await {
                 Ok(findings) => {
                     probation.differs("instances.find", &error.to_string());
@@ -51,9 +52,14 @@ fn is_doubtful(finding: &Finding) -> bool {
     match finding {
         Finding::Found(_) => false,
         Finding::Absent => true,
-        // A Node of another cloud is that for every version; a cloud that asks for a pause gets it.
-        Finding::Unknown(failure) => !matches!(failure.reaction, Reaction::Elsewhere | Reaction::Throttled),
+        Finding::Unknown(failure) => may_be_known(failure),
     }
+}
+
+/// Whether there is sense in asking another provider: a Node of another cloud is that for every version, and a cloud that asks
+/// for a pause gets it.
+const fn may_be_known(failure: &Failure) -> bool {
+    !matches!(failure.reaction, Reaction::Elsewhere | Reaction::Throttled)
 }
 
 /// Findings of a new provider, with the word of the last good one for machines that the new one does not find.
@@ -217,11 +223,17 @@ impl LoadBalancers for Slot {
     }
 
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
-        Box::pin(
+        Box::pin(async move {
+            let provider = self.provider();
+            if !provider.surveys() {
+                // Exchanged since somebody asked for it: not to have one is no fault.
+                return provider.survey(backends, wishes).await;
+            }
             self.ask("load-balancer-survey.survey", move |provider| {
                 provider.survey(Arc::clone(&backends), wishes.clone())
-            }),
-        )
+            })
+            .await
+        })
     }
 }
 

@@ -1,0 +1,166 @@
+//! A new provider proves itself with load balancers: deletions wait, and what it refuses is looked at twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Failure, LoadBalancers as _, Outcome, Reaction, Service, ServicePort, Standing, Wish};
+use ccm_sandbox::{Phase, ProbationSettings, Slot};
+use serde_json::{Value, json};
+
+use crate::rig::{Grants, Scripted, at, backends, map, service};
+use crate::successor::{Works, answers, faults, generation, is_on_probation, rolled_back};
+
+/// A Service that has an address.
+fn served(name: &str) -> Service {
+    Service { ingress: vec![at("203.0.113.9")], ..service(name) }
+}
+
+/// The same, for which the scripted provider has plans.
+fn planned(plans: &Value) -> Service {
+    Service { annotations: map(&[("scripted.example/script", &plans.to_string())]), ..served("web") }
+}
+
+fn done() -> Outcome {
+    Outcome { ingress: vec![at("203.0.113.9")], ..Outcome::default() }
+}
+
+fn refused() -> Outcome {
+    Outcome::failed(Failure::new(Reaction::Invalid, "the Service is refused on purpose"))
+}
+
+async fn ensure(slot: &Slot, service: Service) -> Outcome {
+    slot.ensure(service, backends(&["a"])).await
+}
+
+#[tokio::test]
+async fn no_load_balancer_is_deleted_before_the_time_of_a_probation_is_over() {
+    let works = Works::new();
+    let slot =
+        works.slot("good", "good", ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 1 }).await;
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let mut waits = vec![];
+    for _ in 0..3 {
+        let failure = slot.delete(served("web")).await.failure.unwrap();
+        assert_eq!(failure.reaction, Reaction::Pending, "{failure}");
+        let wait = failure.retry_after.unwrap();
+        waits.push(wait);
+        tokio::time::advance(wait / 2).await;
+    }
+    assert!(waits.is_sorted_by(|earlier, later| earlier > later) && waits[0] <= Duration::from_secs(60), "{waits:?}");
+    tokio::time::advance(Duration::from_secs(60) - begun.elapsed()).await;
+    // It counts as a call like any other: else a cluster where nothing happens but this would wait for ever.
+    assert_eq!(slot.delete(served("web")).await, Outcome::default());
+    assert!(is_on_probation(&slot));
+    for _ in 0..2 {
+        assert_eq!(slot.delete(served("web")).await, Outcome::default());
+    }
+    assert_eq!(*slot.phases().borrow(), Phase::Proven);
+    assert_eq!(slot.delete(served("web")).await, Outcome::default());
+}
+
+#[tokio::test]
+async fn after_a_rollback_and_at_a_first_provider_deletions_wait_for_nothing() {
+    let works = Works::new();
+    let slot = works.slot("good", "trap", faults(1)).await;
+    assert_eq!(slot.delete(served("web")).await.failure.map(|failure| failure.reaction), Some(Reaction::Pending));
+    assert_eq!(answers(&slot).await, "1");
+    assert_eq!(slot.delete(served("web")).await, Outcome::default());
+
+    // Nobody is there who could say more.
+    let slot = Slot::new(works.version("1", "good").await, Some(faults(1)));
+    assert_eq!(slot.delete(served("web")).await, Outcome::default());
+}
+
+#[tokio::test]
+async fn a_crash_with_a_load_balancer_is_a_fault_as_well_and_the_service_is_tried_again() {
+    let works = Works::new();
+    for behaviour in ["trap", "loop", "too-few"] {
+        let slot = works.slot("good", behaviour, faults(2)).await;
+        for web in [service("web"), served("web")] {
+            assert!(is_on_probation(&slot), "{behaviour}");
+            let failure = ensure(&slot, web).await.failure.unwrap();
+            assert_eq!(failure.reaction, Reaction::Retry, "{behaviour}: {failure}");
+        }
+        assert!(rolled_back(&slot).contains("load-balancers.ensure"), "{behaviour}: {}", rolled_back(&slot));
+        assert_eq!(ensure(&slot, served("web")).await, done(), "{behaviour}");
+    }
+}
+
+#[tokio::test]
+async fn what_changes_nothing_is_answered_by_the_last_good_one_meanwhile() {
+    let works = Works::new();
+    let slot = works.slot("good", "trap", faults(5)).await;
+    assert_eq!(slot.name(service("web")).await, Ok("default-web".to_owned()));
+    assert_eq!(slot.locks(service("web")).await, Ok(vec![]));
+    assert_eq!(slot.get(served("web")).await, Ok(Some(vec![at("203.0.113.9")])));
+    assert_eq!(slot.validate(service("web"), Some(served("web")), true).await, Ok(vec![]));
+    assert!(is_on_probation(&slot));
+    assert_eq!(slot.get(service("web")).await, Ok(None));
+    assert!(rolled_back(&slot).contains("5 of its first 5 calls"), "{}", rolled_back(&slot));
+}
+
+/// A Service may ask for something that no version can do.
+#[tokio::test]
+async fn a_refusal_counts_only_where_the_last_good_one_has_served() {
+    let works = Works::new();
+    let slot = works.slot("good", "refuse", faults(2)).await;
+    for _ in 0..4 {
+        assert_eq!(ensure(&slot, service("new")).await, refused());
+    }
+    assert!(is_on_probation(&slot), "the Service was never served");
+    assert_eq!(ensure(&slot, served("web")).await, refused());
+    assert!(is_on_probation(&slot));
+    assert_eq!(slot.update_backends(served("web"), backends(&["a"])).await, refused());
+    assert_eq!(rolled_back(&slot), "2 of its first 6 calls failed where the one before did not");
+    assert_eq!(ensure(&slot, served("web")).await, done());
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_count_where_the_last_good_one_finds_fault_or_no_load_balancer() {
+    let works = Works::new();
+    let Scripted(old) = Scripted::new(Grants::default()).await;
+    let slot = Slot::new(Arc::new(old), None);
+    slot.exchange(works.version("2", "refuse").await, faults(1));
+    for plans in [
+        // Each result of a step is a fatal problem.
+        json!({ "validate": { "steps": [{ "available": "token" }] } }),
+        json!({ "validate": { "steps": [{ "fail": "no" }] } }),
+        // A plan without an ingress: it is gone.
+        json!({ "get": {} }),
+        json!({ "get": { "steps": [{ "fail": "no" }] } }),
+    ] {
+        assert_eq!(ensure(&slot, planned(&plans)).await, refused(), "{plans}");
+        assert!(is_on_probation(&slot), "{plans}");
+    }
+    assert_eq!(ensure(&slot, planned(&json!({}))).await, refused());
+    assert_eq!(generation(&slot), 3);
+    rolled_back(&slot);
+}
+
+#[tokio::test]
+async fn a_cloud_that_is_slow_or_at_its_limit_is_nobodys_fault() {
+    let works = Works::new();
+    let slot = works.slot("good", "throttled", faults(1)).await;
+    let failure = ensure(&slot, served("web")).await.failure.unwrap();
+    assert_eq!((failure.reaction, failure.retry_after), (Reaction::Throttled, Some(Duration::from_secs(5))));
+    assert!(is_on_probation(&slot));
+}
+
+/// A survey saves calls, and nothing depends on it.
+#[tokio::test]
+async fn a_survey_that_the_new_one_does_not_have_is_no_fault() {
+    let works = Works::new();
+    let slot = Slot::new(works.cloudlycke().await, None);
+    assert!(slot.surveys());
+    // Between the question whether there is one, and the survey.
+    slot.exchange(works.version("2", "good").await, faults(1));
+    let ports = || vec![ServicePort { port: 80, ..ServicePort::default() }];
+    let wishes = || vec![Wish { service: Service { ports: ports(), ..service("web") }, backends: vec![] }];
+    let answer = slot.survey(backends(&[]), wishes()).await;
+    assert!(is_on_probation(&slot), "{answer:?}");
+
+    let slot = works.slot("good", "good", faults(1)).await;
+    slot.exchange(works.cloudlycke().await, faults(1));
+    assert_eq!(slot.survey(backends(&[]), wishes()).await, Ok(vec![Standing::Missing]));
+}
