@@ -6,12 +6,14 @@
 //!                               └──rejected──▶ the one that serves goes on
 //! ```
 
+mod first;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use ccm_cloud::Severity;
+use ccm_cloud::{Capability, Severity};
 use ccm_sandbox::{Phase, ProbationSettings, Slot};
 use futures::FutureExt as _;
 use jiff::Timestamp;
@@ -77,6 +79,8 @@ pub(crate) struct Keeper {
     uid: Option<String>,
     /// What is still to be asked of the first one.
     look: Option<LookAgain>,
+    /// Optional interfaces of the first one: controllers were started for these.
+    offered: Vec<Capability>,
     /// How often in a row something failed that may pass later.
     tries: u32,
     retry: Option<Instant>,
@@ -115,103 +119,10 @@ impl Keeper {
             told: None,
             uid: None,
             look: None,
+            offered: vec![],
             tries: 0,
             retry: None,
         }
-    }
-
-    /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
-    /// whenever the source changes. Source and cloud-config are read anew each time, so that whoever mends them need not
-    /// restart the process. Until then the process is not ready and says why.
-    ///
-    /// # Errors
-    ///
-    /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
-    pub(crate) async fn first(&mut self) -> Result<Arc<Slot>> {
-        if let Some(taken) = self.stored().await? {
-            let version = version(&taken);
-            tracing::info!(source = self.source, version = version.version, "the last good component serves");
-            return Ok(self.begin(taken, None));
-        }
-        let mut was_readable = false;
-        let mut last = None;
-        loop {
-            // Changes from here on are seen.
-            let _seen = self.changes.next().now_or_never();
-            let rejected = match self.try_first().await {
-                Ok(taken) => return Ok(self.begin(taken, Some(self.settings.probation))),
-                // At start it is for whoever starts the process; later, somebody is mending the file.
-                Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
-                Err(refusal) => refusal.into_rejected(),
-            };
-            was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
-            let delay = self.next_delay();
-            let error = format!("provider {}: {:#}", self.source, rejected.error);
-            if last.as_ref() == Some(&error) {
-                tracing::debug!(error, retry_in = ?delay, "provider still not taken");
-            } else {
-                tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
-            }
-            self.surroundings.readiness.set(&check(&self.source), Err(error.clone()));
-            last = Some(error);
-            self.reject(rejected, "nothing serves").await;
-            drop(tokio::time::timeout(delay, self.changes.next()).await);
-        }
-    }
-
-    async fn try_first(&mut self) -> Result<Taken, Refusal> {
-        let packed = self.fetch().await?;
-        let mark = packed.mark();
-        let unpacked = gate::unpacked(&self.config, packed).await?;
-        let taken = self.surroundings.admit(&self.config, unpacked, None).await?;
-        self.judged = Some(mark);
-        Ok(taken)
-    }
-
-    /// The last good one, when there is one and it is still good.
-    async fn stored(&mut self) -> Result<Option<Taken>> {
-        let Some(last_good) = &self.last_good else { return Ok(None) };
-        let why = match last_good.component().await {
-            Ok(None) => return Ok(None),
-            Err(error) => error,
-            Ok(Some(packed)) => {
-                let admitted = async {
-                    let unpacked = gate::unpacked(&self.config, packed).await?;
-                    self.surroundings.admit(&self.config, unpacked, None).await
-                };
-                match admitted.await {
-                    Ok(taken) => return Ok(Some(taken)),
-                    Err(Refusal::LocalFile(error)) => return Err(error),
-                    Err(Refusal::Rejected(rejected)) => rejected.error,
-                }
-            }
-        };
-        tracing::warn!(source = self.source, error = format!("{why:#}"), "the last good component is not taken");
-        Ok(None)
-    }
-
-    /// Puts the first provider into its slot.
-    fn begin(&mut self, taken: Taken, probation: Option<ProbationSettings>) -> Arc<Slot> {
-        let version = version(&taken);
-        let Taken { provider, bytes, signature, look, took, compiling, .. } = taken;
-        self.look = look;
-        let slot = Arc::new(Slot::new(provider, probation));
-        self.surroundings.slots.lock().insert(self.source.clone(), Arc::clone(&slot));
-        self.surroundings.readiness.set(&check(&self.source), Ok(()));
-        self.candidate = probation.map(|_| (bytes, signature));
-        if probation.is_none() {
-            self.proven = Some(version.clone());
-        }
-        self.news.metrics.took(&self.source, took, None);
-        let times = Times {
-            compile_ms: milliseconds(compiling),
-            takeover_ms: milliseconds(took.saturating_sub(compiling)),
-            ..Times::default()
-        };
-        self.serves(version, probation.is_some(), 1, Some(times));
-        self.news.metrics.load(&self.source, "taken", "");
-        self.tries = 0;
-        slot
     }
 
     /// What is still to be asked of the first provider.
@@ -258,10 +169,10 @@ impl Keeper {
                     }
                     self.phase_changed(&slot, &mut phases).await;
                 }
-                () = self.changes.next() => self.look(&slot).await,
+                () = self.changes.next() => self.look(&slot, &mut phases).await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
                     self.retry = None;
-                    self.look(&slot).await;
+                    self.look(&slot, &mut phases).await;
                 }
             }
         }
@@ -292,7 +203,7 @@ impl Keeper {
         }
     }
 
-    async fn look(&mut self, slot: &Arc<Slot>) {
+    async fn look(&mut self, slot: &Arc<Slot>, phases: &mut watch::Receiver<Phase>) {
         let begun = Instant::now();
         let packed = match self.settled().await {
             Ok(Some(packed)) => packed,
@@ -322,6 +233,10 @@ impl Keeper {
         match self.surroundings.admit(&self.config, unpacked, Some(&before)).await {
             Ok(taken) => {
                 self.judged = Some(mark);
+                // What became of the one before is told before its place is taken.
+                if phases.has_changed().unwrap_or_default() {
+                    self.phase_changed(slot, phases).await;
+                }
                 self.exchange(slot, taken, read).await;
             }
             Err(refusal) => self.refuse(refusal.into_rejected(), mark).await,
@@ -352,9 +267,21 @@ impl Keeper {
         self.serves(version.clone(), true, *slot.generations().borrow(), Some(times));
         (self.told, self.tries, self.retry) = (None, 0, None);
         let before = before.map(|before| format!(" in place of {before}")).unwrap_or_default();
-        let text = format!("{version} serves{before}; on probation for {:?}", self.settings.probation.time);
+        let idle = self.idle(slot);
+        let text = format!("{version} serves{before}; on probation for {:?}{idle}", self.settings.probation.time);
         tracing::info!(source = self.source, times = ?times, "provider exchanged: {text}");
         self.news.events.tell(&self.config.source, self.uid.as_deref(), Severity::Normal, "ProviderLoaded", text).await;
+    }
+
+    /// What the new one offers and no controller was started for.
+    fn idle(&self, slot: &Slot) -> String {
+        let all = [(Capability::LoadBalancers, "load-balancers"), (Capability::Cluster, "cluster")];
+        let new = all.into_iter().filter(|(capability, _)| slot.has(*capability) && !self.offered.contains(capability));
+        let names: Vec<&str> = new.map(|(_, name)| name).collect();
+        if names.is_empty() {
+            return String::new();
+        }
+        format!("; it offers {}, which the one at the start did not: restart the host to use that", names.join(" and "))
     }
 
     /// The slot has judged.
