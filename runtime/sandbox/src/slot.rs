@@ -129,8 +129,13 @@ impl Slot {
             let next = match &verdict {
                 Verdict::Failed(_) => match &probation.last_good {
                     Some(good) => Arc::clone(good),
-                    // Nobody to return to: it goes on, and goes on being watched.
-                    None => return,
+                    // Nobody to return to: it goes on, and its probation begins anew.
+                    None => {
+                        let provider = Arc::clone(&judged.provider);
+                        let again = Probation::begin(probation.settings, None, &provider);
+                        *serving = Arc::new(Serving { provider, probation: Some(again) });
+                        return;
+                    }
                 },
                 Verdict::Passed | Verdict::Open => Arc::clone(&judged.provider),
             };

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::backoff;
 use crate::gate::{self, Rejected, Step};
 use crate::last_good::{LastGood, Remembered};
-use crate::load::{LookAgain, Refusal, Surroundings, Taken};
+use crate::load::{LookAgain, Surroundings, Taken};
 use crate::provider_events::ProviderEvents;
 use crate::provider_metrics::ProviderMetrics;
 use crate::provider_status::{Refused, Times, Version, milliseconds, short};
@@ -207,8 +207,15 @@ impl Keeper {
         let begun = Instant::now();
         let packed = match self.settled().await {
             Ok(Some(packed)) => packed,
-            Ok(None) => return self.is_as_before(),
-            Err(rejected) => return self.keeps(rejected).await,
+            Ok(None) => {
+                (self.tries, self.retry) = (0, None);
+                return;
+            }
+            Err(rejected) => {
+                // Whatever comes back is looked at, so that what is told is not what was told before it went.
+                self.judged = None;
+                return self.keeps(rejected).await;
+            }
         };
         let read = begun.elapsed();
         let mark = packed.mark();
@@ -219,6 +226,7 @@ impl Keeper {
         if self.serving.as_ref().is_some_and(|serving| serving.digest == unpacked.digest) {
             // Packed in another way, or changed and changed back.
             self.judged = Some(mark);
+            self.forget().await;
             return self.is_as_before();
         }
         if self.remembered.refused.as_ref() == Some(&unpacked.digest) {
@@ -226,7 +234,8 @@ impl Keeper {
             let error = anyhow::anyhow!(
                 "this component failed its probation before; put another one there, or the same one after another"
             );
-            return self.keeps(Rejected { step: Step::Check, digest: Some(unpacked.digest), error }).await;
+            let serving = self.goes_on();
+            return self.reject(Rejected { step: Step::Check, digest: Some(unpacked.digest), error }, &serving).await;
         }
         // A new one stands in for the last good one, whoever serves now.
         let before = slot.last_good().unwrap_or_else(|| slot.provider());
@@ -352,12 +361,16 @@ impl Keeper {
 
     /// The provider that serves goes on, since the source has nothing better.
     async fn keeps(&mut self, rejected: Rejected) {
-        if rejected.step.may_pass_later() && self.judged.is_none_or(|_| rejected.digest != self.remembered.refused) {
+        if rejected.step.may_pass_later() {
             let delay = self.next_delay();
             self.retry = Some(Instant::now() + delay);
         }
-        let serving = self.serving.as_ref().map(|serving| format!("{serving} goes on serving")).unwrap_or_default();
+        let serving = self.goes_on();
         self.reject(rejected, &serving).await;
+    }
+
+    fn goes_on(&self) -> String {
+        self.serving.as_ref().map(|serving| format!("{serving} goes on serving")).unwrap_or_default()
     }
 
     /// Says so, once.
@@ -389,11 +402,10 @@ impl Keeper {
     /// The source holds what serves.
     fn is_as_before(&mut self) {
         (self.tries, self.retry) = (0, None);
-        let Some(serving) = &self.serving else { return };
-        if self.told.take().is_some() && self.remembered.refused.is_none() {
+        if let (Some(_), Some(serving)) = (self.told.take(), &self.serving) {
             tracing::info!(source = self.source, "the source holds what serves: {serving}");
-            self.surroundings.statuses.update(&self.source, |status| status.refused = None);
         }
+        self.surroundings.statuses.update(&self.source, |status| status.refused = None);
     }
 
     fn next_delay(&mut self) -> Duration {

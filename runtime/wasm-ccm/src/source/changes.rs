@@ -11,7 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
-use super::Source;
+use super::{SIGNATURE, Source};
 
 /// A look at a path that costs no reading: what is there, and when it was changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,7 +84,9 @@ impl Changes {
 
 /// What the path, or each entry of the folder that it is, leads to.
 async fn look(path: &Path) -> Look {
-    let mut entries = vec![path.to_owned()];
+    let mut signature = path.as_os_str().to_owned();
+    signature.push(SIGNATURE);
+    let mut entries = vec![path.to_owned(), signature.into()];
     if let Ok(mut folder) = tokio::fs::read_dir(path).await {
         while let Ok(Some(entry)) = folder.next_entry().await {
             entries.push(entry.path());
@@ -100,3 +102,6 @@ async fn look(path: &Path) -> Look {
     }
     Look(found)
 }
+
+#[cfg(test)]
+mod tests;
