@@ -9,7 +9,7 @@ use ccm_sandbox::{Component, Pool, Sandbox};
 use clap::Args;
 use prometheus_client::registry::Registry;
 
-use crate::cli::RecordArgs;
+use crate::cli::{ComponentArgs, ConfigArgs};
 use crate::door::{self, Walls};
 use crate::exchange_metrics::ExchangeMetrics;
 use crate::gate::{self, Rejected, Step, Unpacked};
@@ -28,7 +28,9 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) online: bool,
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    pub(crate) component: ComponentArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
     /// The cluster's name, for the provider.
     #[arg(long, default_value = "kubernetes")]
     pub(crate) cluster_name: String,
@@ -66,13 +68,14 @@ pub(crate) async fn component(config: &ProviderConfig) -> Result<Checked, Reject
 ///
 /// The step of the gate, and why.
 pub(crate) fn check(args: &CheckArgs) -> Result<()> {
-    let config = args.record.record(args.file.to_string_lossy().into_owned())?.check()?;
+    let record = args.component.record(args.file.to_string_lossy().into_owned())?;
+    let config = args.config.configure(record)?.check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
         let Checked { component, unpacked, .. } = component(&config).await?;
         let descriptor = component.descriptor();
         let told = format!("{} {} ({})", descriptor.name, descriptor.version, unpacked.digest);
-        if !args.online && !is_configured(&args.record) {
+        if !args.online && !is_configured(&args.config) {
             let hint = "; --cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
             return Ok(format!("{told} passes the gate as far as it needs no configuration{hint}"));
         }
@@ -88,10 +91,10 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
 }
 
 /// Whether anything was said about how the provider is configured.
-fn is_configured(record: &RecordArgs) -> bool {
-    let grants = &record.grants;
-    record.cloud_config.is_some()
-        || ![&record.setting, &grants.endpoint, &grants.credential, &grants.allow_env]
+fn is_configured(config: &ConfigArgs) -> bool {
+    let grants = &config.grants;
+    config.cloud_config.is_some()
+        || ![&config.setting, &grants.endpoint, &grants.credential, &grants.allow_env]
             .iter()
             .all(|given| given.is_empty())
 }
@@ -143,8 +146,8 @@ mod tests {
 
     #[test]
     fn the_configuration_is_judged_only_where_the_operator_says_something_of_it() {
-        assert!(!is_configured(&args("a.wasm", &[]).record));
-        assert!(!is_configured(&args("a.wasm", &["--limit=call-time=5s", "--cloud-provider=a"]).record));
+        assert!(!is_configured(&args("a.wasm", &[]).config));
+        assert!(!is_configured(&args("a.wasm", &["--limit=call-time=5s", "--cloud-provider=a"]).config));
         for flag in [
             "--cloud-config=/etc/cloud.yaml",
             "--setting=a=b",
@@ -152,7 +155,7 @@ mod tests {
             "--credential=token=env:TOKEN",
             "--allow-env=TOKEN",
         ] {
-            assert!(is_configured(&args("a.wasm", &[flag]).record), "{flag}");
+            assert!(is_configured(&args("a.wasm", &[flag]).config), "{flag}");
         }
     }
 

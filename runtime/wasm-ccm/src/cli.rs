@@ -2,6 +2,7 @@
 
 mod cluster;
 mod node_lifecycle;
+mod record;
 mod service;
 mod swap;
 mod webhook;
@@ -19,17 +20,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::check::{self, CheckArgs};
 use crate::duration::{parse, parse_period};
-use crate::grants::{GrantArgs, once_each};
 use crate::leader::LeaderArgs;
-use crate::limits::LimitSettings;
 use crate::logging::LogFormat;
-use crate::providers::ProviderRecord;
 use crate::providers::Wasi;
 use crate::push::{self, PushArgs};
-use crate::trust::Trust;
 use crate::{inspect, providers, run};
 pub(crate) use cluster::ClusterArgs;
 pub(crate) use node_lifecycle::NodeLifecycleArgs;
+pub(crate) use record::{ComponentArgs, ConfigArgs, RecordArgs};
 pub(crate) use service::ServiceArgs;
 pub(crate) use swap::SwapArgs;
 pub(crate) use webhook::WebhookArgs;
@@ -172,69 +170,6 @@ pub(crate) struct ProviderArgs {
     pub(crate) record: RecordArgs,
 }
 
-/// What belongs to one provider, beside its source.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-#[command(next_help_heading = "Provider")]
-pub(crate) struct RecordArgs {
-    /// The name that the component must give itself.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cloud_provider: Option<String>,
-    /// The provider's configuration file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) cloud_config: Option<PathBuf>,
-    /// A setting that the provider declares; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) setting: Vec<String>,
-    /// A limit, such as memory-bytes=64MiB (docs/operating.md has them all); may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) limit: Vec<(String, String)>,
-    /// What a component that asks for WASI gets; deny-all when absent.
-    #[arg(long, value_enum)]
-    pub(crate) wasi: Option<Wasi>,
-    /// A load balancer class whose Services it serves beside those without one; may be given several times.
-    #[arg(long, value_name = "CLASS", value_parser = class)]
-    pub(crate) load_balancer_class: Vec<String>,
-
-    #[command(flatten)]
-    pub(crate) grants: GrantArgs,
-
-    /// A public key (Ed25519, PEM): only components that it signed are taken, and those of --provider-digest. May be given
-    /// several times.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) provider_key: Vec<PathBuf>,
-    /// The digest (sha256:...) of an unpacked component that is taken; may be given several times.
-    #[arg(long, value_name = "DIGEST")]
-    pub(crate) provider_digest: Vec<String>,
-    /// Let a component with another name or other provider IDs take the place of the one that serves, or one without an
-    /// interface that objects depend on.
-    #[arg(long)]
-    pub(crate) allow_provider_change: bool,
-}
-
-impl RecordArgs {
-    /// The record of the provider from this source.
-    ///
-    /// # Errors
-    ///
-    /// A flag that takes each name once has one twice, or a limit cannot be.
-    pub(crate) fn record(&self, source: String) -> anyhow::Result<ProviderRecord> {
-        Ok(ProviderRecord {
-            source,
-            name: self.cloud_provider.clone(),
-            cloud_config: self.cloud_config.clone(),
-            settings: once_each("--setting", &self.setting)?,
-            grants: self.grants.settings()?,
-            credentials: once_each("--credential", &self.grants.credential)?,
-            trust: Trust { keys: self.provider_key.clone(), digests: self.provider_digest.clone() },
-            allow_provider_change: self.allow_provider_change,
-            wasi: self.wasi.unwrap_or_default(),
-            load_balancer_classes: self.load_balancer_class.clone(),
-            limits: LimitSettings::from_pairs(&self.limit)?,
-        })
-    }
-}
-
 /// Flags of `inspect`.
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
@@ -261,7 +196,7 @@ pub(crate) enum Output {
     Json,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not NAME=VALUE")),

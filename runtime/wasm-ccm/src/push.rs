@@ -17,7 +17,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::check::{self, Checked};
-use crate::cli::RecordArgs;
+use crate::cli::ComponentArgs;
 use crate::gate::Unpacked;
 use crate::source::{SIGNATURE, Source, component_key, is_component};
 use crate::{api, output, unpack};
@@ -46,7 +46,7 @@ pub(crate) struct PushArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) master: Option<String>,
     #[command(flatten)]
-    pub(crate) record: RecordArgs,
+    pub(crate) component: ComponentArgs,
 }
 
 /// Puts the component there.
@@ -58,7 +58,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
     let Source::ConfigMap { namespace, name, key } = args.target.parse().map_err(anyhow::Error::msg)? else {
         bail!("{:?} is no configmap:NAMESPACE/NAME[/KEY]", args.target);
     };
-    let config = args.record.record(args.file.to_string_lossy().into_owned())?.check()?;
+    let config = args.component.record(args.file.to_string_lossy().into_owned())?.check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let told = runtime.block_on(Box::pin(async {
         let checked = check::component(&config).await.map_err(|rejected| {

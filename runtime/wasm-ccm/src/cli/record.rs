@@ -1,0 +1,118 @@
+//! What belongs to one provider, beside its source: flags of `run`, and of tools that do a part of its work.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::{class, pair};
+use crate::grants::{GrantArgs, once_each};
+use crate::limits::LimitSettings;
+use crate::providers::{ProviderRecord, Wasi};
+use crate::trust::Trust;
+
+/// What a component is held to, whatever its configuration.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct ComponentArgs {
+    /// The name that the component must give itself.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cloud_provider: Option<String>,
+    /// A limit, such as memory-bytes=64MiB (docs/operating.md has them all); may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) limit: Vec<(String, String)>,
+    /// What a component that asks for WASI gets; deny-all when absent.
+    #[arg(long, value_enum)]
+    pub(crate) wasi: Option<Wasi>,
+    /// A public key (Ed25519, PEM): only components that it signed are taken, and those of --provider-digest. May be given
+    /// several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) provider_key: Vec<PathBuf>,
+    /// The digest (sha256:...) of an unpacked component that is taken; may be given several times.
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) provider_digest: Vec<String>,
+}
+
+/// How a provider is configured, and what it is granted.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct ConfigArgs {
+    /// The provider's configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cloud_config: Option<PathBuf>,
+    /// A setting that the provider declares; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) setting: Vec<String>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+}
+
+/// All of one provider but its source.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) component: ComponentArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// A load balancer class whose Services it serves beside those without one; may be given several times.
+    #[arg(long, value_name = "CLASS", value_parser = class, help_heading = "Provider")]
+    pub(crate) load_balancer_class: Vec<String>,
+    /// Let a component with another name or other provider IDs take the place of the one that serves, or one without an
+    /// interface that objects depend on.
+    #[arg(long, help_heading = "Provider")]
+    pub(crate) allow_provider_change: bool,
+}
+
+impl ComponentArgs {
+    /// The record of a provider from this source that is not configured.
+    ///
+    /// # Errors
+    ///
+    /// A limit cannot be.
+    pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            source,
+            name: self.cloud_provider.clone(),
+            trust: Trust { keys: self.provider_key.clone(), digests: self.provider_digest.clone() },
+            wasi: self.wasi.unwrap_or_default(),
+            limits: LimitSettings::from_pairs(&self.limit)?,
+            ..ProviderRecord::default()
+        })
+    }
+}
+
+impl ConfigArgs {
+    /// Puts the configuration into a record.
+    ///
+    /// # Errors
+    ///
+    /// A flag that takes each name once has one twice.
+    pub(crate) fn configure(&self, record: ProviderRecord) -> Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            cloud_config: self.cloud_config.clone(),
+            settings: once_each("--setting", &self.setting)?,
+            grants: self.grants.settings()?,
+            credentials: once_each("--credential", &self.grants.credential)?,
+            ..record
+        })
+    }
+}
+
+impl RecordArgs {
+    /// The record of the provider from this source.
+    ///
+    /// # Errors
+    ///
+    /// A flag that takes each name once has one twice, or a limit cannot be.
+    pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            allow_provider_change: self.allow_provider_change,
+            load_balancer_classes: self.load_balancer_class.clone(),
+            ..self.config.configure(self.component.record(source)?)?
+        })
+    }
+}
