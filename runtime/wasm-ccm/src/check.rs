@@ -124,3 +124,60 @@ async fn configured(config: &ProviderConfig, component: Component, args: &CheckA
     };
     judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: CheckArgs,
+    }
+
+    fn args(file: &str, more: &[&str]) -> CheckArgs {
+        Command::try_parse_from(["check", file].into_iter().chain(more.iter().copied())).unwrap().args
+    }
+
+    #[test]
+    fn the_configuration_is_judged_only_where_the_operator_says_something_of_it() {
+        assert!(!is_configured(&args("a.wasm", &[]).record));
+        assert!(!is_configured(&args("a.wasm", &["--limit=call-time=5s", "--cloud-provider=a"]).record));
+        for flag in [
+            "--cloud-config=/etc/cloud.yaml",
+            "--setting=a=b",
+            "--endpoint=api=https://cloud.example",
+            "--credential=token=env:TOKEN",
+            "--allow-env=TOKEN",
+        ] {
+            assert!(is_configured(&args("a.wasm", &[flag]).record), "{flag}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_pass_is_named_with_its_step_and_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path.to_string_lossy().into_owned()
+        };
+        let unknown = format!("--provider-digest=sha256:{}", "0".repeat(64));
+        let cases = [
+            ("/nowhere/a.wasm".to_owned(), vec![], "source", "No such file"),
+            (file("large.wasm", &[7; 100]), vec!["--limit=source-bytes=10"], "size", "source-bytes"),
+            (file("broken.wasm.gz", &[0x1f, 0x8b, 1]), vec![], "container", "gzip stream is broken"),
+            (file("untrusted.wasm", b"\0asm"), vec![unknown.as_str()], "trust", "--provider-digest"),
+            (file("text.wasm", b"(component)"), vec![], "parse", "WebAssembly text"),
+            (file("module.wasm", b"\0asm\x01\0\0\0"), vec![], "parse", "core WebAssembly module"),
+            (file("empty.wasm", b"\0asm\x0d\0\x01\0"), vec![], "exports", "meta"),
+        ];
+        for (path, flags, step, part) in cases {
+            let error = format!("{:#}", check(&args(&path, &flags)).unwrap_err());
+            assert!(error.starts_with(&format!("{path} does not pass the gate (step {step})")), "{error}");
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use ccm_cloud::{Capability, Descriptor};
 use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
@@ -160,6 +160,23 @@ pub(crate) async fn load(
     loaded.map_err(|error| Rejected::from(error).of(digest))
 }
 
+/// How an operator lets a component be another one than that before.
+const WAY_OUT: &str = "if that is right, run with --allow-provider-change";
+
+/// The one in whose place a component is put.
+pub(crate) struct Before<'a> {
+    descriptor: &'a Descriptor,
+    offers: Vec<Capability>,
+}
+
+impl<'a> From<&'a Provider> for Before<'a> {
+    fn from(provider: &'a Provider) -> Self {
+        let all = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
+        let offers = all.into_iter().filter(|capability| provider.has(*capability)).collect();
+        Self { descriptor: provider.descriptor(), offers }
+    }
+}
+
 /// Whether a component is the one that the operator asked for, and can stand in for the one before.
 ///
 /// # Errors
@@ -169,7 +186,7 @@ pub(crate) fn identity(
     config: &ProviderConfig,
     new: &Descriptor,
     exports: &[String],
-    before: Option<&Provider>,
+    before: Option<Before<'_>>,
     depends: impl Fn(Capability) -> Option<String>,
 ) -> Result<()> {
     if let Some(wanted) = config.name.as_ref().filter(|wanted| **wanted != new.name) {
@@ -179,11 +196,10 @@ pub(crate) fn identity(
         ));
     }
     let Some(before) = before else { return Ok(()) };
-    let old = before.descriptor();
+    let old = before.descriptor;
     if config.allow_provider_change {
         return Ok(());
     }
-    const WAY_OUT: &str = "if that is right, run with --allow-provider-change";
     ensure!(new.name == old.name, "it calls itself {:?}, and {:?} serves; {WAY_OUT}", new.name, old.name);
     ensure!(
         new.provider_id_schemes.first() == old.provider_id_schemes.first()
@@ -192,20 +208,48 @@ pub(crate) fn identity(
         new.provider_id_schemes.join(", "),
         old.provider_id_schemes.join(", "),
     );
-    for (capability, interface) in [
+    let is_exported = |interface: &str| exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface));
+    if let Some((interface, object)) = missed(&before, |_, interface| is_exported(interface), depends) {
+        return Err(anyhow!("it does not export {interface}, and {object} depends on it; {WAY_OUT}"));
+    }
+    dropped_secrets(old, new)
+}
+
+/// Whether a component offers, with this configuration, what objects depend on: to export it is not enough.
+///
+/// # Errors
+///
+/// The interface and one of the objects, and the flag that allows it.
+pub(crate) fn offers(
+    config: &ProviderConfig,
+    offers: &[Capability],
+    before: Option<Before<'_>>,
+    depends: impl Fn(Capability) -> Option<String>,
+) -> Result<()> {
+    let Some(before) = before.filter(|_| !config.allow_provider_change) else { return Ok(()) };
+    match missed(&before, |capability, _| offers.contains(&capability), depends) {
+        Some((interface, object)) => Err(anyhow!(
+            "it does not offer {interface} with this configuration, and {object} depends on it; mend the configuration, or {WAY_OUT}"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// An interface that the one before has, the new one has not, and an object needs.
+fn missed(
+    before: &Before<'_>,
+    has: impl Fn(Capability, &str) -> bool,
+    depends: impl Fn(Capability) -> Option<String>,
+) -> Option<(&'static str, String)> {
+    let all = [
         (Capability::LoadBalancers, "load-balancers"),
         (Capability::Routes, "routes"),
         (Capability::Cluster, "cluster"),
-    ] {
-        let is_exported = exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface));
-        if before.has(capability)
-            && !is_exported
-            && let Some(object) = depends(capability)
-        {
-            return Err(anyhow!("it does not export {interface}, and {object} depends on it; {WAY_OUT}"));
-        }
-    }
-    dropped_secrets(old, new).context(WAY_OUT)
+    ];
+    let mut lost = all
+        .into_iter()
+        .filter(|(capability, interface)| before.offers.contains(capability) && !has(*capability, interface));
+    lost.find_map(|(capability, interface)| Some((interface, depends(capability)?)))
 }
 
 /// Keys that were secret stay so: what is in the cloud-config has not changed with the component.
@@ -216,6 +260,9 @@ fn dropped_secrets(old: &Descriptor, new: &Descriptor) -> Result<()> {
     };
     let kept = keys(new);
     let dropped: Vec<String> = keys(old).into_iter().filter(|key| !kept.contains(key)).collect();
-    ensure!(dropped.is_empty(), "it no longer says that {} are secret", dropped.join(", "));
+    ensure!(dropped.is_empty(), "it no longer says that {} are secret; {WAY_OUT}", dropped.join(", "));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

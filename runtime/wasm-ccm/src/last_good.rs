@@ -9,8 +9,12 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::fs;
+use tokio::io::AsyncWriteExt as _;
 
-use crate::source::{Packed, Source};
+use crate::source::{Packed, SIGNATURE, Source};
+
+/// Ending of the file with the component.
+const COMPONENT: &str = "wasm";
 
 /// Where it is kept.
 #[derive(Debug, Clone)]
@@ -51,9 +55,9 @@ impl LastGood {
     ///
     /// Names the file that cannot be read.
     pub(crate) async fn component(&self) -> Result<Option<Packed>> {
-        let bytes = self.read("wasm").await?;
+        let bytes = self.read(COMPONENT).await?;
         let Some(bytes) = bytes else { return Ok(None) };
-        let signature = self.read("wasm.sig").await?.filter(|signature| !signature.is_empty());
+        let signature = self.read(&signature_of(&bytes)).await?;
         Ok(Some(Packed { bytes, signature, uid: None }))
     }
 
@@ -65,15 +69,25 @@ impl LastGood {
         known.filter(|known| known.source == nothing.source).unwrap_or(nothing)
     }
 
-    /// Keeps a component.
+    /// Keeps a component and its signature, or the ones before when that fails half-way.
     ///
     /// # Errors
     ///
     /// Names the file that cannot be written.
     pub(crate) async fn keep(&self, bytes: &[u8], signature: Option<&[u8]>) -> Result<()> {
-        // A signature that is not there must not stay from before.
-        self.write("wasm.sig", signature.unwrap_or_default()).await?;
-        self.write("wasm", bytes).await
+        let before = self.read(COMPONENT).await.ok().flatten().map(|before| signature_of(&before));
+        let name = signature_of(bytes);
+        if let Some(signature) = signature {
+            self.write(&name, signature).await?;
+        }
+        // From here on it is this one.
+        self.write(COMPONENT, bytes).await?;
+        let stale = before.filter(|before| *before != name || signature.is_none());
+        if let Some(stale) = stale {
+            // Nobody asks for it any more.
+            fs::remove_file(self.file(&stale)).await.ok();
+        }
+        Ok(())
     }
 
     /// Remembers what was refused.
@@ -106,7 +120,20 @@ impl LastGood {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder).await.with_context(what)?;
         }
-        fs::write(&half, bytes).await.with_context(what)?;
+        let mut open = fs::File::create(&half).await.with_context(what)?;
+        open.write_all(bytes).await.with_context(what)?;
+        // Without it, a machine that loses its power may keep the name and lose what is behind it.
+        open.sync_all().await.with_context(what)?;
         fs::rename(&half, &file).await.with_context(what)
     }
 }
+
+/// Ending of the file with the signature of this component: each has its own, so that component and signature never belong to
+/// different ones.
+fn signature_of(component: &[u8]) -> String {
+    let digest = format!("{:x}", Sha256::digest(component));
+    format!("{}{SIGNATURE}", digest.get(..16).unwrap_or(&digest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -106,7 +106,7 @@ impl Surroundings {
         };
         let descriptor = component.descriptor().clone();
         let exports = &component.outline().exports;
-        gate::identity(config, &descriptor, exports, before, &self.depends)
+        gate::identity(config, &descriptor, exports, before.map(Into::into), &self.depends)
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor.provider_id_schemes) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
         let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
@@ -126,6 +126,7 @@ impl Surroundings {
             None => error,
         });
         let (told, offers) = judged.map_err(rejected(Step::Check))?;
+        gate::offers(config, &offers, before.map(Into::into), &self.depends).map_err(rejected(Step::Identity))?;
         // Not before: a component that is refused pins nothing.
         kept.taken(admitted);
         let took = start.elapsed();

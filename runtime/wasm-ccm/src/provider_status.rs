@@ -152,3 +152,6 @@ pub(crate) fn short(digest: &str) -> &str {
 pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use ccm_cloud::Descriptor;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,7 +18,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::check::{self, Checked};
 use crate::cli::RecordArgs;
-use crate::source::{SIGNATURE, Source, component_key};
+use crate::gate::Unpacked;
+use crate::source::{SIGNATURE, Source, component_key, is_component};
 use crate::{api, output, unpack};
 
 /// Who owns the keys that are written.
@@ -69,7 +71,8 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let said = |error: kube::Error| anyhow!("{}", api::tell(&error));
         let before = maps.get_opt(&name).await.map_err(said).with_context(what)?;
         let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let upload = Upload::new(&checked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
+        let Checked { component, unpacked, packed } = &checked;
+        let upload = Upload::new(packed, unpacked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
         let params = PatchParams::apply(MANAGER).force();
         let applied = maps.patch(&name, &params, &Patch::Apply(upload.map(&namespace, &name))).await;
         let mut now = applied.map_err(said).with_context(what)?;
@@ -85,7 +88,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let version = now.metadata.resource_version.unwrap_or_default();
         Ok::<_, anyhow::Error>(format!(
             "{}, resourceVersion {version}",
-            upload.told(&what(), &checked, before.as_ref())
+            upload.told(&what(), component.descriptor(), unpacked, before.as_ref())
         ))
     }))?;
     Ok(output::print(&told)?)
@@ -99,15 +102,24 @@ struct Upload {
 }
 
 impl Upload {
-    fn new(checked: &Checked, file: &str, key: Option<&str>, before: Option<&ConfigMap>) -> Result<Self> {
-        let signature = checked.unpacked.signature.clone();
+    fn new(
+        packed: &[u8],
+        unpacked: &Unpacked,
+        file: &str,
+        key: Option<&str>,
+        before: Option<&ConfigMap>,
+    ) -> Result<Self> {
+        let signature = unpacked.signature.clone();
         // What is packed already stays so: it may be packed better.
-        let is_packed = checked.packed != checked.unpacked.bytes;
-        let bytes = match is_packed || checked.packed.len() <= PACK_FROM {
-            true => checked.packed.clone(),
-            false => gzip(&checked.packed)?,
+        let packs = packed == unpacked.bytes && packed.len() > PACK_FROM;
+        let bytes = if packs { gzip(packed)? } else { packed.to_vec() };
+        let ending = match (is_component(file), packs) {
+            (true, true) => ".gz",
+            (true, false) => "",
+            // Under another name nobody would find it there.
+            (false, true) => ".wasm.gz",
+            (false, false) => ".wasm",
         };
-        let ending = if !is_packed && bytes.len() != checked.packed.len() { ".gz" } else { "" };
         let known = before.map(component_key).transpose()?.flatten();
         // Under the name that is there already: two components in one ConfigMap are none.
         let key = key.map(ToOwned::to_owned).or(known).unwrap_or_else(|| format!("{file}{ending}"));
@@ -149,13 +161,12 @@ impl Upload {
         (self.signature.is_none() && is_there).then_some(key)
     }
 
-    fn told(&self, what: &str, checked: &Checked, before: Option<&ConfigMap>) -> String {
-        let descriptor = checked.component.descriptor();
+    fn told(&self, what: &str, descriptor: &Descriptor, unpacked: &Unpacked, before: Option<&ConfigMap>) -> String {
         let old = before
             .and_then(|map| map.binary_data.as_ref()?.get(&self.key).cloned())
             .and_then(|bytes| unpack::unpack(bytes.0, usize::MAX / 2).ok())
             .map_or_else(|| "nothing".to_owned(), |bytes| format!("sha256:{:x}", Sha256::digest(bytes)));
-        let (raw, packed, new) = (checked.unpacked.bytes.len(), self.bytes.len(), &checked.unpacked.digest);
+        let (raw, packed, new) = (unpacked.bytes.len(), self.bytes.len(), &unpacked.digest);
         let size = if raw == packed { format!("{raw} bytes") } else { format!("{raw} bytes, {packed} packed") };
         let same = if old == *new { " (the same component)" } else { "" };
         format!(
@@ -178,3 +189,6 @@ fn size_without(map: &ConfigMap, key: &str) -> usize {
     let binary = map.binary_data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.0.len());
     text.chain(binary).sum()
 }
+
+#[cfg(test)]
+mod tests;

@@ -282,11 +282,15 @@ async fn only_component(folder: &Path) -> Result<String, SourceError> {
     only(names)
 }
 
+/// Whether a file or key of this name may hold a component.
+pub(crate) fn is_component(name: &str) -> bool {
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
 /// The one name that may be a component's.
 fn only(mut names: Vec<String>) -> Result<String, SourceError> {
     names.sort();
-    let mut components: Vec<String> =
-        names.iter().filter(|name| ENDINGS.iter().any(|ending| name.ends_with(ending))).cloned().collect();
+    let mut components: Vec<String> = names.iter().filter(|name| is_component(name)).cloned().collect();
     match (components.pop(), components.is_empty()) {
         (Some(name), true) => Ok(name),
         (Some(name), false) => {

@@ -95,3 +95,6 @@ fn raw(signature: &[u8]) -> Vec<u8> {
     let text: Vec<u8> = signature.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

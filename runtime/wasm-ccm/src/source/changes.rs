@@ -100,3 +100,6 @@ async fn look(path: &Path) -> Look {
     }
     Look(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_cloud::{Credential, Source};
+use ccm_sandbox::CallError;
+
+use super::*;
+use crate::providers::ProviderRecord;
+
+fn config(change: impl FnOnce(&mut ProviderConfig)) -> ProviderConfig {
+    let record = ProviderRecord { source: "cloud.wasm".to_owned(), ..ProviderRecord::default() };
+    let mut config = record.check().unwrap();
+    change(&mut config);
+    config
+}
+
+fn packed(bytes: impl Into<Vec<u8>>) -> Packed {
+    Packed { bytes: bytes.into(), signature: Some(b"signature".to_vec()), uid: None }
+}
+
+#[test]
+fn each_reason_why_bytes_are_no_provider_is_a_step() {
+    let bug = || std::io::Error::other("wrong").into();
+    let cases = [
+        (LoadError::TooLarge { size: 2, limit: 1 }, Step::Size),
+        (LoadError::NotWasm("it is empty"), Step::Parse),
+        (LoadError::CoreModule, Step::Parse),
+        (LoadError::Precompiled, Step::Parse),
+        (LoadError::Malformed { message: "end".into(), offset: 7 }, Step::Parse),
+        (LoadError::TooComplex { what: "functions", limit: 1, setting: "functions" }, Step::Parse),
+        (LoadError::ContractVersion { needed: "ccm:cloud@9.0.0".into() }, Step::Parse),
+        (LoadError::UnknownImports(vec!["a:b/c".into()]), Step::Imports),
+        (LoadError::WasiOff(vec!["wasi:cli/exit".into()]), Step::Imports),
+        (LoadError::Compile(bug()), Step::Compile),
+        (LoadError::MissingExports(vec!["meta".into()]), Step::Exports),
+        (LoadError::Types(bug()), Step::Exports),
+        (LoadError::Describe(CallError::OutOfTime(Duration::from_secs(60))), Step::Describe),
+        (LoadError::Descriptor("it has no name".into()), Step::Describe),
+    ];
+    for (error, step) in cases {
+        let told = error.to_string();
+        let rejected = Rejected::from(error);
+        assert_eq!((rejected.step, rejected.error.to_string()), (step, told));
+    }
+    assert_eq!(Rejected::from(SourceError::TooLarge { size: 2, limit: 1 }).step, Step::Size);
+    assert_eq!(Rejected::from(SourceError::Empty(vec![])).step, Step::Source);
+}
+
+/// The same bytes are not compiled again and again; what the world around them decides is.
+#[test]
+fn only_what_depends_on_more_than_the_bytes_is_tried_again() {
+    use Step::{Check, Compile, Container, Describe, Exports, Grants, Identity, Imports, Parse, Size, Source, Trust};
+    let all = [Source, Size, Container, Trust, Parse, Imports, Compile, Exports, Describe, Identity, Grants, Check];
+    let again: Vec<&str> = all.into_iter().filter(|step| step.may_pass_later()).map(Step::as_str).collect();
+    assert_eq!(again, ["source", "trust", "identity", "grants", "check"]);
+    for step in all {
+        assert_eq!(serde_json::to_value(step).unwrap(), step.to_string(), "metrics and pages have one word for it");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_unpacked_ends_at_the_container_and_a_bomb_as_well() {
+    let bomb = {
+        use std::io::Write as _;
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&vec![0; 1 << 20]).unwrap();
+        gzip.finish().unwrap()
+    };
+    let config = config(|config| config.limits.sandbox.component_bytes = 1 << 10);
+    for bytes in [bomb, vec![0x1f, 0x8b, 1, 2, 3], vec![0x28, 0xb5, 0x2f, 0xfd]] {
+        let rejected = unpacked(&config, packed(bytes)).await.err().unwrap();
+        assert_eq!((rejected.step, rejected.digest), (Step::Container, None), "{:#}", rejected.error);
+    }
+}
+
+#[tokio::test]
+async fn trust_is_asked_before_anybody_looks_into_the_bytes() {
+    let known = format!("sha256:{:x}", Sha256::digest(b"known"));
+    let config = config(|config| config.trust.digests.push(known.clone()));
+    let taken = unpacked(&config, packed(*b"known")).await.ok().unwrap();
+    assert_eq!((taken.bytes, taken.digest, taken.signature), (b"known".to_vec(), known, Some(b"signature".to_vec())));
+    let rejected = unpacked(&config, packed(*b"\0asm, and no more")).await.err().unwrap();
+    assert_eq!(rejected.step, Step::Trust);
+    assert!(rejected.digest.unwrap().starts_with("sha256:"));
+}
+
+fn descriptor(name: &str, schemes: &[&str], secrets: &[&str]) -> Descriptor {
+    let credential = |key: &&str| {
+        let (name, variable) = ((*key).to_owned(), key.to_uppercase());
+        let value = Source { keys: vec![format!("cloud-config:{key}")], environment_variables: vec![variable] };
+        Credential { name, purpose: String::new(), required: false, value, uses: vec![] }
+    };
+    Descriptor {
+        name: name.to_owned(),
+        version: "1".to_owned(),
+        revision: "1".to_owned(),
+        provider_id_schemes: schemes.iter().map(|scheme| (*scheme).to_owned()).collect(),
+        files: vec![],
+        endpoints: vec![],
+        credentials: secrets.iter().map(credential).collect(),
+        settings: vec![],
+        annotations: vec![],
+        more: BTreeMap::new(),
+    }
+}
+
+const LOAD_BALANCERS: &str = "ccm:cloud/load-balancers@0.1.0";
+
+/// What is said of a component in place of a cloud with two schemes, a secret and load balancers, which a Service needs.
+fn judged(config: &ProviderConfig, new: &Descriptor, exports: &[&str]) -> Option<String> {
+    let old = descriptor("cloud", &["cloud", "older"], &["token"]);
+    let before = Before { descriptor: &old, offers: vec![Capability::LoadBalancers] };
+    let exports: Vec<String> = exports.iter().map(|name| (*name).to_owned()).collect();
+    let judged = identity(config, new, &exports, Some(before), needs);
+    judged.err().map(|error| format!("{error:#}"))
+}
+
+fn needs(capability: Capability) -> Option<String> {
+    (capability == Capability::LoadBalancers).then(|| "Service default/web".to_owned())
+}
+
+#[test]
+fn a_component_takes_over_only_when_it_is_the_same_provider() {
+    let whole = [LOAD_BALANCERS, "ccm:cloud/meta@0.1.0"];
+    let same = descriptor("cloud", &["cloud", "older"], &["token"]);
+    let cases = [
+        ("the same", same.clone(), &whole[..], None),
+        ("a new scheme", descriptor("cloud", &["cloud", "new", "older"], &["token"]), &whole, None),
+        ("a new secret", descriptor("cloud", &["cloud", "older"], &["key", "token"]), &whole, None),
+        (
+            "another name",
+            descriptor("other", &["cloud", "older"], &["token"]),
+            &whole,
+            Some(r#"it calls itself "other", and "cloud" serves"#),
+        ),
+        (
+            "another first scheme",
+            descriptor("cloud", &["older", "cloud"], &["token"]),
+            &whole,
+            Some("begin with older, cloud"),
+        ),
+        ("a scheme less", descriptor("cloud", &["cloud"], &["token"]), &whole, Some("Nodes would be nobody's")),
+        ("no schemes", descriptor("cloud", &[], &["token"]), &whole, Some("Nodes would be nobody's")),
+        (
+            "a secret less",
+            descriptor("cloud", &["cloud", "older"], &[]),
+            &whole,
+            Some("cloud-config:token, TOKEN are secret"),
+        ),
+        (
+            "an interface less",
+            same.clone(),
+            &["ccm:cloud/load-balancer-survey@0.1.0"],
+            Some("does not export load-balancers, and Service default/web"),
+        ),
+    ];
+    for (what, new, exports, wanted) in cases {
+        let told = judged(&config(|_| ()), &new, exports);
+        match (wanted, &told) {
+            (None, told) => assert_eq!(*told, None, "{what}"),
+            (Some(part), Some(told)) => {
+                assert!(told.contains(part), "{what}: {told}");
+                assert!(told.ends_with("if that is right, run with --allow-provider-change"), "{what}: {told}");
+            }
+            (Some(_), None) => panic!("{what} was taken"),
+        }
+        let allowed = config(|config| config.allow_provider_change = true);
+        assert_eq!(judged(&allowed, &new, exports), None, "{what}, and it is allowed");
+        assert!(identity(&config(|_| ()), &new, &[], None, needs).is_ok(), "{what}, and nobody was there before");
+    }
+}
+
+#[test]
+fn the_name_that_the_operator_asks_for_counts_also_at_the_first_load_and_when_a_change_is_allowed() {
+    let config = config(|config| (config.name, config.allow_provider_change) = (Some("cloud".to_owned()), true));
+    let other = descriptor("other", &["other"], &[]);
+    assert!(judged(&config, &other, &[]).unwrap().contains("--cloud-provider"));
+    let error = identity(&config, &other, &[], None, needs).unwrap_err().to_string();
+    assert!(error.contains(r#"calls itself "other", the operator asks for "cloud""#), "{error}");
+    assert_eq!(judged(&config, &descriptor("cloud", &["any"], &[]), &[]), None);
+}
+
+#[test]
+fn an_interface_that_nobody_needs_or_that_never_worked_may_go() {
+    let same = descriptor("cloud", &["cloud"], &[]);
+    let before = |offers: &[Capability]| Some(Before { descriptor: &same, offers: offers.to_vec() });
+    let all = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
+    assert!(identity(&config(|_| ()), &same, &[], before(&all), |_| None).is_ok());
+    assert!(identity(&config(|_| ()), &same, &[], before(&[]), needs).is_ok());
+    assert!(identity(&config(|_| ()), &same, &[], before(&all), needs).is_err());
+}
+
+/// It may be exported and not offered: `meta.offers` judges the configuration.
+#[test]
+fn an_interface_that_objects_depend_on_must_work_with_the_configuration_as_well() {
+    let same = descriptor("cloud", &["cloud"], &[]);
+    let before = || Some(Before { descriptor: &same, offers: vec![Capability::LoadBalancers] });
+    assert!(offers(&config(|_| ()), &[Capability::LoadBalancers], before(), needs).is_ok());
+    let error = offers(&config(|_| ()), &[Capability::Routes], before(), needs).unwrap_err().to_string();
+    assert!(error.contains("does not offer load-balancers") && error.contains("Service default/web"), "{error}");
+    assert!(error.contains("--allow-provider-change"), "{error}");
+    assert!(offers(&config(|_| ()), &[], before(), |_| None).is_ok());
+    assert!(offers(&config(|_| ()), &[], None, needs).is_ok());
+    assert!(offers(&config(|config| config.allow_provider_change = true), &[], before(), needs).is_ok());
+}

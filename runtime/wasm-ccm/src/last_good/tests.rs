@@ -1,0 +1,108 @@
+use std::path::Path;
+
+use super::*;
+
+fn source(path: &str) -> Source {
+    Source::Path(path.into())
+}
+
+fn kept_in(folder: &Path) -> LastGood {
+    LastGood::new(folder, &source("/providers/cloud.wasm"))
+}
+
+async fn component(last_good: &LastGood) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    last_good.component().await.unwrap().map(|packed| (packed.bytes, packed.signature))
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn what_is_kept_comes_back_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody has made it yet.
+    let state = folder.path().join("a/b");
+    assert_eq!(component(&kept_in(&state)).await, None);
+    kept_in(&state).keep(b"one", Some(b"signature of one")).await.unwrap();
+    assert_eq!(component(&kept_in(&state)).await, Some((b"one".to_vec(), Some(b"signature of one".to_vec()))));
+}
+
+#[tokio::test]
+async fn the_next_component_takes_the_place_of_the_one_before_and_of_its_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let last_good = kept_in(folder.path());
+    last_good.keep(b"one", Some(b"signature of one")).await.unwrap();
+    last_good.keep(b"two", Some(b"signature of two")).await.unwrap();
+    assert_eq!(component(&last_good).await, Some((b"two".to_vec(), Some(b"signature of two".to_vec()))));
+    assert_eq!(files(folder.path()).len(), 2, "{:?}", files(folder.path()));
+    last_good.keep(b"two", Some(b"another signature of two")).await.unwrap();
+    assert_eq!(component(&last_good).await, Some((b"two".to_vec(), Some(b"another signature of two".to_vec()))));
+    last_good.keep(b"two", None).await.unwrap();
+    assert_eq!(component(&last_good).await, Some((b"two".to_vec(), None)));
+    last_good.keep(b"three", None).await.unwrap();
+    assert_eq!(component(&last_good).await, Some((b"three".to_vec(), None)));
+    assert_eq!(files(folder.path()).len(), 1, "{:?}", files(folder.path()));
+}
+
+/// The signature of the new one once lay beside the component of before, which was not to be trusted any more then.
+#[tokio::test]
+async fn a_component_that_cannot_be_written_leaves_the_one_before_with_its_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let last_good = kept_in(folder.path());
+    last_good.keep(b"one", Some(b"signature of one")).await.unwrap();
+    // A full disk, as far as a test can have one.
+    std::fs::create_dir(last_good.file("wasm.new")).unwrap();
+    let error = format!("{:#}", last_good.keep(b"two", Some(b"signature of two")).await.unwrap_err());
+    assert!(error.contains(last_good.file("wasm").to_str().unwrap()), "{error}");
+    assert_eq!(component(&last_good).await, Some((b"one".to_vec(), Some(b"signature of one".to_vec()))));
+}
+
+#[tokio::test]
+async fn what_was_half_written_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let last_good = kept_in(folder.path());
+    std::fs::write(last_good.file("wasm.new"), "ha").unwrap();
+    assert_eq!(component(&last_good).await, None);
+    last_good.keep(b"whole", None).await.unwrap();
+    assert_eq!(component(&last_good).await, Some((b"whole".to_vec(), None)));
+}
+
+#[tokio::test]
+async fn each_source_has_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (source("/a.wasm"), "configmap:kube-system/a".parse::<Source>().unwrap());
+    let (of_a, of_b) = (LastGood::new(folder.path(), &a), LastGood::new(folder.path(), &b));
+    of_a.keep(b"a", None).await.unwrap();
+    let refused = |source: &Source| Remembered { refused: Some("sha256:a".into()), ..Remembered::of(source) };
+    of_a.remember(&refused(&a)).await.unwrap();
+    assert_eq!(component(&of_b).await, None);
+    assert_eq!(of_b.remembered(&b).await, Remembered::of(&b));
+    assert_eq!(of_a.remembered(&a).await, refused(&a));
+    // Of two sources with the same name in the folder, should that happen, or a file that somebody copied.
+    std::fs::copy(of_a.file("json"), of_b.file("json")).unwrap();
+    assert_eq!(of_b.remembered(&b).await, Remembered::of(&b));
+}
+
+#[tokio::test]
+async fn a_memory_that_cannot_be_read_is_none_and_a_component_that_cannot_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (last_good, source) = (kept_in(folder.path()), source("/providers/cloud.wasm"));
+    for text in ["", "{", "[]", r#"{"refused": "sha256:a"}"#] {
+        std::fs::write(last_good.file("json"), text).unwrap();
+        assert_eq!(last_good.remembered(&source).await, Remembered::of(&source), "{text}");
+    }
+    std::fs::create_dir(last_good.file("wasm")).unwrap();
+    let error = format!("{:#}", last_good.component().await.unwrap_err());
+    assert!(error.contains(last_good.file("wasm").to_str().unwrap()), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_where_nothing_can_be_written_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = format!("{:#}", kept_in(file.path()).keep(b"one", None).await.unwrap_err());
+    assert!(error.contains(file.path().to_str().unwrap()), "{error}");
+}

@@ -1,0 +1,105 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn version(version: &str, digit: &str) -> Version {
+    Version { name: "cloud".into(), version: version.into(), digest: format!("sha256:{}", digit.repeat(64)) }
+}
+
+fn full() -> ProviderStatuses {
+    let statuses = ProviderStatuses::default();
+    statuses.update("configmap:kube-system/cloud", |status| {
+        *status = ProviderStatus {
+            serving: Some(version("2.0", "b")),
+            phase: Some("probation"),
+            last_good: Some(version("1.0", "a")),
+            since: Some(at("2026-01-02T03:04:05.678Z")),
+            generation: 7,
+            refused: Some(Refused {
+                digest: Some("sha256:cc".into()),
+                step: Step::Trust.as_str(),
+                reason: "it is not signed".into(),
+                since: at("2026-01-02T03:00:00Z"),
+            }),
+            times: Some(Times { read_ms: 501.4, compile_ms: 812.6, takeover_ms: 3.2, exchange_ms: 0.0214 }),
+        };
+    });
+    statuses
+}
+
+#[test]
+fn an_operator_reads_who_serves_since_when_and_what_was_refused_and_why() {
+    let digest = "b".repeat(64);
+    let expected = format!(
+        "provider configmap:kube-system/cloud
+  serving     cloud 2.0
+  digest      sha256:{digest}
+  phase       probation, generation 7, since 2026-01-02T03:04:05Z
+  last good   cloud 1.0 (sha256:aaaaaaaaaaaa)
+  refused     sha256:cc at trust, 2026-01-02T03:00:00Z: it is not signed
+  last load   read 501 ms, compiled 813 ms, taken over 3 ms, exchanged 0.021 ms
+"
+    );
+    assert_eq!(full().text(), expected);
+}
+
+#[test]
+fn a_program_reads_the_same() {
+    let read: Value = serde_json::from_str(&full().json()).unwrap();
+    let component = |version: &str, digit: &str| json!({ "name": "cloud", "version": version, "digest": format!("sha256:{}", digit.repeat(64)) });
+    let expected = json!({ "configmap:kube-system/cloud": {
+        "serving": component("2.0", "b"),
+        "phase": "probation",
+        "lastGood": component("1.0", "a"),
+        "since": "2026-01-02T03:04:05.678Z",
+        "generation": 7,
+        "refused": {
+            "digest": "sha256:cc", "step": "trust", "reason": "it is not signed", "since": "2026-01-02T03:00:00Z"
+        },
+        "times": { "readMs": 501.4, "compileMs": 812.6, "takeoverMs": 3.2, "exchangeMs": 0.0214 },
+    }});
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn before_the_first_provider_it_says_what_that_means_and_why() {
+    let statuses = ProviderStatuses::default();
+    assert_eq!((statuses.text().as_str(), statuses.json().as_str()), ("", "{}\n"));
+    let refused = Refused::now(Some(Step::Source), None, "it holds no component".into());
+    let since = format!("{:.0}", refused.since);
+    statuses.update("/providers", |status| status.refused = Some(refused));
+    let expected = format!(
+        "provider /providers
+  serving     none yet: nothing is written to the cluster for it
+  refused     at source, {since}: it holds no component
+"
+    );
+    assert_eq!(statuses.text(), expected);
+    let read: Value = serde_json::from_str(&statuses.json()).unwrap();
+    assert_eq!((&read["/providers"]["serving"], &read["/providers"]["generation"]), (&Value::Null, &json!(0)));
+}
+
+#[test]
+fn a_rollback_is_told_as_a_refusal_by_the_probation() {
+    assert_eq!(Refused::now(None, Some("sha256:dd".into()), "it crashed".into()).step, "probation");
+}
+
+#[test]
+fn providers_stand_one_below_the_other_by_their_source() {
+    let statuses = full();
+    statuses.update("/b.wasm", |status| status.serving = Some(version("1", "e")));
+    let text = statuses.text();
+    let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(heads, ["provider /b.wasm", "provider configmap:kube-system/cloud"]);
+}
+
+#[test]
+fn a_digest_is_shortened_only_where_it_is_long() {
+    assert_eq!(short(&version("1", "a").digest), "sha256:aaaaaaaaaaaa");
+    assert_eq!(short("sha256:aa"), "sha256:aa");
+    assert_eq!(milliseconds(Duration::from_micros(1500)), 1.5);
+}
