@@ -7,7 +7,7 @@
 //! | `name` | what it calls itself | `cloudlycke` |
 //! | `scheme` | schemes of provider IDs, with commas between them | those of `providers/cloudlycke` |
 //! | `version`, `revision` | what `describe` says; the version is a label of each Node as well | `1`, `1` |
-//! | `behaviour` | see [`BEHAVIOURS`] | `good` |
+//! | `behaviour` | see `BEHAVIOURS` | `good` |
 //! | `secret` | a key of the cloud-config that holds a credential | no credential |
 //! | `endpoint` | the default URL of an endpoint | no endpoint |
 

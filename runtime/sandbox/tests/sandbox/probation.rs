@@ -251,6 +251,27 @@ async fn faults_of_calls_at_the_same_time_roll_back_once() {
     }
 }
 
+/// The gate asks it as well, and so may a probation that it failed.
+#[tokio::test]
+async fn what_a_provider_did_before_it_was_put_into_the_slot_does_not_count() {
+    let works = Works::new();
+    let slot = Slot::new(works.version("1", "good").await, None);
+    let (bad, good) = (works.version("2", "trap").await, works.version("3", "good").await);
+    for provider in [&bad, &good] {
+        for _ in 0..5 {
+            provider.find(vec![node("a")], Need::Existence).await.ok();
+        }
+    }
+    slot.exchange(bad, faults(2));
+    assert_eq!(answers(&slot).await, "1");
+    assert!(is_on_probation(&slot));
+    slot.exchange(good, ProbationSettings { time: Duration::ZERO, calls: 2, faults: 1 });
+    assert_eq!(answers(&slot).await, "3");
+    assert!(is_on_probation(&slot));
+    assert_eq!(answers(&slot).await, "3");
+    assert_eq!(*slot.phases().borrow(), Phase::Proven);
+}
+
 /// What was under way when the last good one returned says nothing about who comes after it.
 #[tokio::test]
 async fn a_late_fault_of_a_provider_that_is_gone_changes_nothing() {

@@ -133,6 +133,10 @@ async fn a_refusal_does_not_count_where_the_last_good_one_finds_fault_or_no_load
         assert_eq!(ensure(&slot, planned(&plans)).await, refused(), "{plans}");
         assert!(is_on_probation(&slot), "{plans}");
     }
+    // Another one may have made it: the Service says nothing of an address.
+    let made = planned(&json!({ "get": { "ingress": ["203.0.113.9"] } }));
+    assert_eq!(ensure(&slot, Service { ingress: vec![], ..made }).await, refused());
+    assert!(is_on_probation(&slot));
     assert_eq!(ensure(&slot, planned(&json!({}))).await, refused());
     assert_eq!(generation(&slot), 3);
     rolled_back(&slot);
