@@ -48,7 +48,7 @@ impl FakeCloud {
         let (batcher, work) = Batcher::new(Arc::clone(self), BatchSettings::default());
         let mut task = JoinSet::new();
         task.spawn(work);
-        (Lookups::new(vec![Member { schemes: vec!["fake".into()], batcher }]), task)
+        (Lookups::new(vec![Member { claims: Box::new(|scheme| scheme == "fake"), batcher }]), task)
     }
 }
 

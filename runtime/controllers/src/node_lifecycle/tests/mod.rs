@@ -67,7 +67,8 @@ impl Bench {
         let mut member = |scheme: &str, cloud: Arc<FakeCloud>| {
             let (batcher, work) = ccm_cloud::Batcher::new(cloud, batches);
             bench._lookups.spawn(work);
-            Member { schemes: vec![scheme.into()], batcher }
+            let scheme = scheme.to_owned();
+            Member { claims: Box::new(move |given| given == scheme), batcher }
         };
         let mut members = vec![member("fake", Arc::clone(&bench.cloud))];
         for i in 1..providers {
@@ -96,7 +97,7 @@ impl<C: Instances> Bench<C> {
         lookups.spawn(work);
         let syncer = Syncer {
             store: reader,
-            lookups: Lookups::new(vec![Member { schemes: vec!["fake".into()], batcher }]),
+            lookups: Lookups::new(vec![Member { claims: Box::new(|scheme| scheme == "fake"), batcher }]),
             writer: NodeWriter::named(gate, REPORTER),
             writes: Semaphore::new(settings.concurrent_writes.get()),
             budget: Budget::new(settings.budget, settings.confirmed.clone()),
