@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use kube::{Client, Config};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
@@ -152,6 +153,29 @@ impl Host {
             Err(kube::Error::Api(status)) => Ok((status.code, status.message)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What `/providerz` says of the only provider; nothing while the port is not open.
+    pub async fn provider(&self) -> Value {
+        let Ok((200, text)) = self.page("/providerz?format=json").await else { return Value::Null };
+        let all: Value = serde_json::from_str(&text).unwrap_or_default();
+        all.as_object().and_then(|all| all.values().next()).cloned().unwrap_or_default()
+    }
+
+    /// Waits until that is as it should be, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// It was not within `limit`; the error shows it.
+    pub async fn await_provider(&self, limit: Duration, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+        let mut last = Value::Null;
+        let look = async || {
+            last = self.provider().await;
+            Ok(holds(&last))
+        };
+        let waited = until(limit, look).await;
+        waited.with_context(|| format!("/providerz says {last:#}; the log:\n{}", self.log_text()))?;
+        Ok(last)
     }
 
     /// The value of a metric without labels, or the sum over all labels.
