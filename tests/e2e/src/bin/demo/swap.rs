@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_cluster::{ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, await_node};
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, program};
 use ccm_e2e::manifest;
+use ccm_e2e::provider_page::ProviderPage;
 use ccm_e2e::successor::successor;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -14,7 +15,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::Value;
 use tokio::process::Command;
 
 use crate::load::Load;
@@ -73,14 +73,14 @@ impl Stage {
         self.shows(host, "node-before", None).await?;
         let mut load = Load::start(&self.client);
         load.goes_on(MORE).await?;
-        host.await_provider(LIMIT, |status| status["phase"] == "proven").await?;
+        host.await_provider(LIMIT, |page| page.phase == "proven").await?;
         say(&load.told(None).await?)?;
 
         say("NEXT    Cloudlycke 0.2.0 is pushed; it puts one label more on nodes\n")?;
         self.takes_over(host).await?;
         self.shows(host, "node-after", Some("second")).await?;
         load.goes_on(MORE).await?;
-        host.await_provider(LIMIT, |status| status["phase"] == "proven").await?;
+        host.await_provider(LIMIT, |page| page.phase == "proven").await?;
         say(&load.told(None).await?)?;
 
         let good = std::fs::read(component("providers/cloudlycke.wasm")?)?;
@@ -109,22 +109,20 @@ impl Stage {
     async fn takes_over(&self, host: &Host) -> Result<()> {
         self.push(&component("providers/cloudlycke-next.wasm")?).await?;
         let pushed = Timestamp::now();
-        let is_new =
-            |status: &Value| status["serving"]["version"] == "0.2.0" && status["times"]["firstCallMs"].is_f64();
-        let status = host.await_provider(LIMIT, is_new).await?;
-        let since: Timestamp = status["since"].as_str().context("it serves since a time")?.parse()?;
-        let times = &status["times"];
-        let milliseconds = |name: &str| times[name].as_f64().unwrap_or(f64::NAN);
-        let exchanged = since.duration_since(pushed).as_secs_f64() * 1e3;
+        let is_new = |page: &ProviderPage| page.serving.version == "0.2.0" && page.times.first_call_ms.is_some();
+        let page = host.await_provider(LIMIT, is_new).await?;
+        let times = page.times;
+        let first_call = times.first_call_ms.context("a call was awaited")?;
+        let exchanged = page.since.duration_since(pushed).as_secs_f64() * 1e3;
         let row = |what: &str, time: f64| format!("  {time:>8.2} ms  {what}\n");
-        say(&format!("  /providerz: {}, generation {}\n", status["serving"]["digest"], status["generation"]))?;
+        say(&format!("  /providerz: {}, generation {}\n", page.serving.digest, page.generation))?;
         say(&[
-            row("from the push to the first call that ended on it; of that:", exchanged + milliseconds("firstCallMs")),
-            row("  until it was read, and had stayed the same for half a second", milliseconds("readMs")),
-            row("  the compiler", milliseconds("compileMs")),
-            row("  from the compiler's end to its taking over", milliseconds("takeoverMs")),
-            row("  the exchange itself", milliseconds("exchangeMs")),
-            row("  from there to the end of the first call", milliseconds("firstCallMs")),
+            row("from the push to the first call that ended on it; of that:", exchanged + first_call),
+            row("  until it was read, and had stayed the same for half a second", times.read_ms),
+            row("  the compiler", times.compile_ms),
+            row("  from the compiler's end to its taking over", times.takeover_ms),
+            row("  the exchange itself", times.exchange_ms),
+            row("  from there to the end of the first call", first_call),
         ]
         .concat())
     }
@@ -147,11 +145,8 @@ impl Stage {
     /// Cloudlycke 0.2.0 serves, and nothing is lost.
     async fn stays(&self, host: &Host, load: &mut Load, unanswered: Option<&str>) -> Result<()> {
         load.goes_on(MORE).await?;
-        let status = host.await_provider(LIMIT, |status| status["serving"]["version"] == "0.2.0").await?;
-        say(&format!(
-            "  /providerz: cloudlycke 0.2.0 serves, {}, generation {}",
-            status["phase"], status["generation"]
-        ))?;
+        let page = host.await_provider(LIMIT, |page| page.serving.version == "0.2.0").await?;
+        say(&format!("  /providerz: cloudlycke 0.2.0 serves, {}, generation {}", page.phase, page.generation))?;
         say(&load.told(unanswered).await?)
     }
 
@@ -161,13 +156,9 @@ impl Stage {
         let node = await_node(&self.client, name, LIMIT, |node| !picture::has_taint(node, UNINITIALIZED_TAINT)).await?;
         let label = node.labels().get(LABEL).map(String::as_str);
         ensure!(label == edition, "{name} has {label:?}");
-        let status = host.provider().await;
+        let page = host.provider().await;
         say(&format!("  {:11}  {:15}  {LABEL}", "NODE", "PROVIDER"))?;
-        say(&format!(
-            "  {name:11}  {:15}  {}\n",
-            status["serving"]["version"].as_str().unwrap_or("-"),
-            label.unwrap_or("-")
-        ))
+        say(&format!("  {name:11}  {:15}  {}\n", page.serving.version, label.unwrap_or("-")))
     }
 
     fn file(&self, bytes: &[u8]) -> Result<PathBuf> {
