@@ -170,7 +170,7 @@ impl Slot {
                     None => {
                         let provider = Arc::clone(&judged.provider);
                         let again = Probation::begin(probation.settings, None, &provider);
-                        *serving = Arc::new(Serving { provider, probation: Some(again) });
+                        *serving = Serving::new(provider, Some(again));
                         return;
                     }
                 },
