@@ -17,8 +17,13 @@ no_paths := "--remap-path-prefix=" + justfile_directory() + "=/src --remap-path-
 default:
     @{{ quote(just_executable()) }} --list --unsorted
 
-# A cluster in a few seconds, before and after the provider; ARGS: --keep leaves it running
+# A cluster in a few seconds, before and after the provider; ARGS: --keep leaves it running, swap exchanges the provider
 demo *ARGS: _tools build-providers _control-plane
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [[ {{ quote(ARGS) }} == *swap* ]]; then
+        {{ quote(just_executable()) }} _next _guests
+    fi
     cargo build -p wasm-ccm
     cargo run -p ccm-e2e --bin demo -- {{ ARGS }}
 
@@ -103,7 +108,7 @@ overlay NAME: build-providers
     echo "Say in $overlay/kustomization.yaml where the image is (newName, newTag), then"
     echo "    kubectl apply --server-side -k $overlay"
 
-# One benchmark (nodes, services, digitalocean, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
+# One benchmark (nodes, services, digitalocean, swap, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail
@@ -124,6 +129,12 @@ cluster: _tools _control-plane
 clean:
     cargo clean
     cd providers && cargo clean
+
+# The next version of cloudlycke: both builds have the same name, and `build-providers` takes its own again.
+_next: _tools
+    cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p cloudlycke --features next
+    mkdir -p target/providers
+    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/cloudlycke.wasm target/providers/cloudlycke-next.wasm
 
 # Both builds of successor have the same name: one after the other.
 _guests: _tools

@@ -25,10 +25,12 @@ pub(crate) const LB_MODE: &str = "cloudlycke.io/lb-mode";
 /// When the load balancer is made, written by the provider: milliseconds since 1970.
 pub(crate) const LB_READY_AT: &str = "cloudlycke.io/lb-ready-at";
 
+const VERSION: &str = if cfg!(feature = "next") { "0.2.0" } else { env!("CARGO_PKG_VERSION") };
+
 pub(crate) fn descriptor() -> Descriptor {
     Descriptor {
         name: "cloudlycke".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: VERSION.to_owned(),
         revision: "1".to_owned(),
         provider_id_schemes: identity::SCHEMES.map(str::to_owned).to_vec(),
         files: vec![ConfigFile {

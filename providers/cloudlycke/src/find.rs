@@ -112,12 +112,15 @@ fn instance(
     };
     let zone = label(node, ZONE)?.or_else(|| machine?.zone.clone()).unwrap_or_else(|| config.zone.clone());
     let region = label(node, REGION)?.or_else(|| machine?.region.clone()).unwrap_or_else(|| config.region.clone());
+    let labels = vec![(MODE_LABEL.to_owned(), config.mode.to_string())];
+    #[cfg(feature = "next")]
+    let labels = [labels, vec![("cloudlycke.io/edition".to_owned(), "second".to_owned())]].concat();
     Ok(Instance {
         instance_type,
         addresses,
         zone: zone.to_string(),
         region: region.to_string(),
-        labels: vec![(MODE_LABEL.to_owned(), config.mode.to_string())],
+        labels,
         ..bare(provider_id(machine, node), state)
     })
 }

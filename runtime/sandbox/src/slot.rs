@@ -11,10 +11,13 @@ mod answers;
 mod probation;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ccm_cloud::Capability;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub use probation::{Phase, ProbationSettings};
 
@@ -25,6 +28,15 @@ use probation::{Probation, Verdict};
 struct Serving {
     provider: Arc<Provider>,
     probation: Option<Probation>,
+    since: Instant,
+    /// Whether a call that began on it has ended.
+    called: AtomicBool,
+}
+
+impl Serving {
+    fn new(provider: Arc<Provider>, probation: Option<Probation>) -> Arc<Self> {
+        Arc::new(Self { provider, probation, since: Instant::now(), called: AtomicBool::new(false) })
+    }
 }
 
 /// Holds the provider of the moment.
@@ -33,6 +45,7 @@ pub struct Slot {
     /// Grows with every exchange, rollbacks included.
     generation: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
+    first_call: watch::Sender<Option<Duration>>,
 }
 
 impl Slot {
@@ -41,8 +54,12 @@ impl Slot {
     pub fn new(provider: Arc<Provider>, probation: Option<ProbationSettings>) -> Self {
         let phase = if probation.is_some() { Phase::Probation } else { Phase::Proven };
         let probation = probation.map(|settings| Probation::begin(settings, None, &provider));
-        let serving = Mutex::new(Arc::new(Serving { provider, probation }));
-        Self { serving, generation: watch::Sender::new(1), phase: watch::Sender::new(phase) }
+        Self {
+            serving: Mutex::new(Serving::new(provider, probation)),
+            generation: watch::Sender::new(1),
+            phase: watch::Sender::new(phase),
+            first_call: watch::Sender::new(None),
+        }
     }
 
     /// The provider of the moment.
@@ -77,6 +94,12 @@ impl Slot {
         self.phase.subscribe()
     }
 
+    /// From the last exchange to the end of the first call that began on the new provider; none before that.
+    #[must_use]
+    pub fn first_calls(&self) -> watch::Receiver<Option<Duration>> {
+        self.first_call.subscribe()
+    }
+
     /// Notices other credentials of whoever serves ([`Provider::follow_credentials`]). Never ends.
     pub async fn follow_credentials(&self) {
         let mut generations = self.generations();
@@ -105,7 +128,8 @@ impl Slot {
             let last_good = serving.probation.as_ref().and_then(|before| before.last_good.clone());
             let last_good = last_good.unwrap_or_else(|| Arc::clone(&serving.provider));
             let probation = Probation::begin(probation, Some(last_good), &provider);
-            old = std::mem::replace(&mut *serving, Arc::new(Serving { provider, probation: Some(probation) }));
+            old = std::mem::replace(&mut *serving, Serving::new(provider, Some(probation)));
+            self.first_call.send_replace(None);
             self.phase.send_replace(Phase::Probation);
             self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));
         }
@@ -113,8 +137,21 @@ impl Slot {
         drop(old);
     }
 
-    /// Looks whether the probation of `judged` is over, when it still serves.
+    /// Notes the first call, when it is that.
+    fn note(&self, called: &Arc<Serving>) {
+        if called.called.load(Ordering::Relaxed) || called.called.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let took = called.since.elapsed();
+        let serving = self.serving.lock();
+        if Arc::ptr_eq(&serving, called) && called.probation.is_some() {
+            self.first_call.send_replace(Some(took));
+        }
+    }
+
+    /// A call that began on `judged` has ended: looks whether its probation is over, when it still serves.
     fn judge(&self, judged: &Arc<Serving>) {
+        self.note(judged);
         let Some(probation) = &judged.probation else { return };
         let verdict = probation.verdict(&judged.provider);
         if matches!(verdict, Verdict::Open) {
@@ -133,13 +170,13 @@ impl Slot {
                     None => {
                         let provider = Arc::clone(&judged.provider);
                         let again = Probation::begin(probation.settings, None, &provider);
-                        *serving = Arc::new(Serving { provider, probation: Some(again) });
+                        *serving = Serving::new(provider, Some(again));
                         return;
                     }
                 },
                 Verdict::Passed | Verdict::Open => Arc::clone(&judged.provider),
             };
-            old = std::mem::replace(&mut *serving, Arc::new(Serving { provider: next, probation: None }));
+            old = std::mem::replace(&mut *serving, Serving::new(next, None));
             match verdict {
                 Verdict::Failed(why) => {
                     self.phase.send_replace(Phase::RolledBack(why));

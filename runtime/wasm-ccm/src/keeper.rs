@@ -152,6 +152,7 @@ impl Keeper {
     /// Follows the source until `stop`.
     pub(crate) async fn run(mut self, slot: Arc<Slot>, stop: CancellationToken) {
         let mut phases = slot.phases();
+        let mut first_calls = slot.first_calls();
         if let Some(serving) = &self.serving {
             let text = format!("{serving} serves");
             self.news
@@ -168,6 +169,13 @@ impl Keeper {
                         return;
                     }
                     self.phase_changed(&slot, &mut phases).await;
+                }
+                // The slot lives as long as this.
+                Ok(()) = first_calls.changed() => {
+                    let took = first_calls.borrow_and_update().map(milliseconds);
+                    self.surroundings.statuses.update(&self.source, |status| {
+                        status.times = status.times.map(|times| Times { first_call_ms: took, ..times });
+                    });
                 }
                 () = self.changes.next() => self.look(&slot, &mut phases).await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
@@ -269,6 +277,7 @@ impl Keeper {
             compile_ms: milliseconds(compiling),
             takeover_ms: milliseconds(took.saturating_sub(compiling).saturating_add(exchange)),
             exchange_ms: milliseconds(exchange),
+            first_call_ms: None,
         };
         let before = self.serving.clone();
         self.news.metrics.took(&self.source, took, Some(exchange));

@@ -47,6 +47,9 @@ pub(crate) struct Times {
     pub(crate) takeover_ms: f64,
     /// The exchange itself, in milliseconds.
     pub(crate) exchange_ms: f64,
+    /// From the exchange to the end of the first call that began on the new component, in milliseconds; none before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_call_ms: Option<f64>,
 }
 
 /// How a provider stands.
@@ -105,7 +108,7 @@ impl ProviderStatus {
             line("refused", &format!("{digest}at {step}, {since:.0}: {reason}"));
         }
         if let Some(times) = &self.times {
-            let Times { read_ms, compile_ms, takeover_ms, exchange_ms } = times;
+            let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = times;
             let times = format!(
                 "read {read_ms:.0} ms, compiled {compile_ms:.0} ms, taken over {takeover_ms:.0} ms, exchanged {exchange_ms:.3} ms"
             );

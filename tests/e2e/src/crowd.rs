@@ -27,7 +27,12 @@ pub async fn create_services(client: &Client, names: impl IntoIterator<Item = St
     stream::iter(creations).buffer_unordered(CREATE_AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
 }
 
-async fn create_service(client: &Client, name: String) -> Result<()> {
+/// Makes a Service of the type `LoadBalancer`.
+///
+/// # Errors
+///
+/// The API server refuses it.
+pub async fn create_service(client: &Client, name: String) -> Result<()> {
     let port = ServicePort { port: 80, ..ServicePort::default() };
     let service = Service {
         metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },

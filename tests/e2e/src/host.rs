@@ -1,5 +1,6 @@
 //! The program under test: `wasm-ccm run` as a process of its own, with its log and its health port.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
+
+use crate::provider_page::ProviderPage;
 
 /// The service account that `manifests/base` makes.
 pub const SERVICE_ACCOUNT: (&str, &str) = ("kube-system", "wasm-ccm");
@@ -152,6 +155,29 @@ impl Host {
             Err(kube::Error::Api(status)) => Ok((status.code, status.message)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What `/providerz` says of the only provider; nothing while the port is not open.
+    pub async fn provider(&self) -> ProviderPage {
+        let Ok((200, text)) = self.page("/providerz?format=json").await else { return ProviderPage::default() };
+        let all: BTreeMap<String, ProviderPage> = serde_json::from_str(&text).unwrap_or_default();
+        all.into_values().next().unwrap_or_default()
+    }
+
+    /// Waits until that is as it should be, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// It was not within `limit`; the error shows it.
+    pub async fn await_provider(&self, limit: Duration, holds: impl Fn(&ProviderPage) -> bool) -> Result<ProviderPage> {
+        let mut last = ProviderPage::default();
+        let look = async || {
+            last = self.provider().await;
+            Ok(holds(&last))
+        };
+        let waited = until(limit, look).await;
+        waited.with_context(|| format!("/providerz says {last:#?}; the log:\n{}", self.log_text()))?;
+        Ok(last)
     }
 
     /// The value of a metric without labels, or the sum over all labels.

@@ -5,6 +5,7 @@ pub mod crowd;
 pub mod host;
 pub mod manifest;
 pub mod measure;
+pub mod provider_page;
 pub mod report;
 pub mod successor;
 

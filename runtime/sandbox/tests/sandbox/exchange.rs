@@ -97,12 +97,17 @@ async fn an_endless_loop_holds_nobody_up_and_counts_against_nobody_else() {
     let mut looping = JoinSet::new();
     looping.spawn(async move { find(&caller, &["a"]).await });
     tokio::task::yield_now().await;
+    let first_calls = slot.first_calls();
     slot.exchange(works.version("2", "good").await, ProbationSettings { calls: 2, ..SHORT });
+    assert_eq!(*first_calls.borrow(), None);
     assert_eq!(answers(&slot).await, "2");
+    let first_call = *first_calls.borrow();
+    assert!(first_call.is_some(), "a call that began on the new one has ended");
     let error = looping.join_next().await.unwrap().unwrap().unwrap_err().to_string();
     assert!(error.contains("call-cpu"), "{error}");
     assert!(is_on_probation(&slot), "it is judged by what the one before did");
     assert_eq!(answers(&slot).await, "2");
+    assert_eq!(*first_calls.borrow(), first_call, "only the first one is that");
     assert_eq!(*slot.phases().borrow(), Phase::Proven);
     assert!(freed.upgrade().is_none());
 }

@@ -1,8 +1,10 @@
 //! `./just demo`: a cluster whose nodes and Services wait for their cloud, before and after the provider, and what becomes of
-//! nodes whose machines go. `--keep` leaves it running.
+//! nodes whose machines go. `--keep` leaves it running. `./just demo swap`: the provider is exchanged under load.
 
+mod load;
 mod machine;
 mod picture;
+mod swap;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -30,7 +32,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 async fn main() -> ExitCode {
     let flags: Vec<String> = std::env::args().skip(1).collect();
     let result = tokio::select! {
-        result = demo(&flags) => result,
+        result = story(&flags) => result,
         _ = tokio::signal::ctrl_c() => interrupted(&flags),
     };
     ccm_e2e::exit_code(result)
@@ -38,13 +40,23 @@ async fn main() -> ExitCode {
 
 /// Ctrl-C is how `--keep` ends; without it something did not happen.
 fn interrupted(flags: &[String]) -> Result<()> {
-    ensure!(!flags.is_empty(), "interrupted");
+    ensure!(is_kept(flags), "interrupted");
     Ok(())
 }
 
-async fn demo(flags: &[String]) -> Result<()> {
-    ensure!(flags.iter().all(|flag| flag == "--keep"), "usage: demo [--keep]");
-    let keep = !flags.is_empty();
+fn is_kept(flags: &[String]) -> bool {
+    flags.iter().any(|flag| flag == "--keep")
+}
+
+async fn story(flags: &[String]) -> Result<()> {
+    if flags == ["swap"] {
+        return Box::pin(swap::demo()).await;
+    }
+    ensure!(flags.iter().all(|flag| flag == "--keep"), "usage: demo [--keep | swap]");
+    Box::pin(demo(is_kept(flags))).await
+}
+
+async fn demo(keep: bool) -> Result<()> {
     let (namespace, account) = SERVICE_ACCOUNT;
     let user = User::service_account(namespace, account);
     let name = user.name.clone();
@@ -180,7 +192,7 @@ fn is_complete(node: &Node) -> bool {
         && ["InternalIP", "ExternalIP", "Hostname"].iter().all(|kind| addresses.iter().any(|a| a.type_ == *kind))
 }
 
-fn say(text: &str) -> Result<()> {
+pub(crate) fn say(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
 }
