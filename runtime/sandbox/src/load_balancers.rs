@@ -56,20 +56,37 @@ impl Provider {
 
 /// How much of a load balancer is brought to what its Service asks for.
 #[derive(Clone, Copy)]
-enum Extent {
+pub(crate) enum Extent {
     Everything,
     Backends,
 }
 
+impl Extent {
+    pub(crate) const fn function(self) -> &'static str {
+        match self {
+            Self::Everything => "load-balancers.ensure",
+            Self::Backends => "load-balancers.update-backends",
+        }
+    }
+}
+
 impl Provider {
-    async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
-        let function = match extent {
-            Extent::Everything => "load-balancers.ensure",
-            Extent::Backends => "load-balancers.update-backends",
-        };
+    pub(crate) async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
+        let attempt = self.attempt(extent, service, backends).await;
+        attempt.unwrap_or_else(|error| Outcome::failed(no_answer(extent.function())(error)))
+    }
+
+    /// The same, where it matters whether there was an answer.
+    pub(crate) async fn attempt(
+        &self,
+        extent: Extent,
+        service: Service,
+        backends: Arc<[Backend]>,
+    ) -> Result<Outcome, CallError> {
+        let function = extent.function();
         let exports = match self.balancers() {
             Ok(exports) => exports,
-            Err(failure) => return Outcome::failed(failure),
+            Err(failure) => return Ok(Outcome::failed(failure)),
         };
         let subject = writing(&service);
         let declared = &self.descriptor.annotations;
@@ -90,7 +107,7 @@ impl Provider {
             },
             |given| outcome::complaint(given, declared, Place::Needed),
         );
-        ended(function, answer.await)
+        answer.await.map(convert::outcome)
     }
 }
 

@@ -119,9 +119,11 @@ impl Slot {
     }
 
     /// Puts another provider into the slot, on probation. Calls that have begun end on the one before. Who is proven stays
-    /// at hand until this one is, also when several fail one after the other.
-    pub fn exchange(&self, provider: Arc<Provider>, probation: ProbationSettings) {
+    /// at hand until this one is, also when several fail one after the other. Returns how long others had to wait for it.
+    pub fn exchange(&self, provider: Arc<Provider>, probation: ProbationSettings) -> Duration {
         let old;
+        let took;
+        let begun = Instant::now();
         {
             let mut serving = self.serving.lock();
             // The first one of all has not proved itself, but it is a witness: better than none.
@@ -132,9 +134,11 @@ impl Slot {
             self.first_call.send_replace(None);
             self.phase.send_replace(Phase::Probation);
             self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));
+            took = begun.elapsed();
         }
         // Not under the lock: to free code takes a moment.
         drop(old);
+        took
     }
 
     /// Notes the first call, when it is that.

@@ -267,9 +267,7 @@ impl Keeper {
         if self.proven.is_none() || slot.phases().borrow().clone() != Phase::Probation {
             self.proven = self.serving.clone();
         }
-        let begun = Instant::now();
-        slot.exchange(provider, self.settings.probation);
-        let exchange = begun.elapsed();
+        let exchange = slot.exchange(provider, self.settings.probation);
         self.candidate = Some((bytes, signature));
         self.forget().await;
         let times = Times {

@@ -12,7 +12,8 @@ use ccm_cloud::{
 
 use super::probation::Probation;
 use super::{Serving, Slot};
-use crate::Provider;
+use crate::load_balancers::{Extent, no_answer};
+use crate::{CallError, Provider};
 
 impl Serving {
     /// The probation, and who served before.
@@ -132,23 +133,33 @@ impl Slot {
         answer
     }
 
-    /// Brings a load balancer to what its Service asks for. Whether the last good provider would have failed as well cannot be
-    /// tried; but it has made this load balancer, finds nothing wrong with the Service, and still sees it.
-    async fn bring<'a>(
-        &'a self,
-        function: &'static str,
-        service: Service,
-        work: impl for<'p> Fn(&'p Provider, Service) -> Answer<'p, Outcome> + Send + Sync + 'a,
-    ) -> Outcome {
+    /// Brings a load balancer to what its Service asks for.
+    ///
+    /// Where a new provider crashes, the last good one does it: the function is idempotent, and would be called again anyway.
+    /// Whether that one would have failed as well where the new one fails cannot be tried; but it has made this load balancer,
+    /// finds nothing wrong with the Service, and still sees it.
+    async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
         let serving = self.serving();
-        let outcome = work(&serving.provider, service.clone()).await;
+        let attempt = serving.provider.attempt(extent, service.clone(), Arc::clone(&backends)).await;
+        let witness = serving.witness();
+        let outcome = match (attempt, witness) {
+            (Ok(outcome), _) => outcome,
+            // It has had all the time that a call has.
+            (Err(error), None) | (Err(error @ CallError::OutOfTime(_)), _) => {
+                Outcome::failed(no_answer(extent.function())(error))
+            }
+            (Err(_), Some((_, good))) => {
+                self.judge(&serving);
+                return good.bring(extent, service, backends).await;
+            }
+        };
         if let Some(failure) = outcome.failure.as_ref().filter(|failure| is_suspect(failure))
             && !service.ingress.is_empty()
-            && let Some((probation, good)) = serving.witness()
+            && let Some((probation, good)) = witness
             && good.validate(service.clone(), None, false).await.is_ok_and(|problems| problems.iter().all(|p| !p.fatal))
             && matches!(good.get(service).await, Ok(Some(_)))
         {
-            probation.differs(function, &failure.to_string());
+            probation.differs(extent.function(), &failure.to_string());
         }
         self.judge(&serving);
         outcome
@@ -189,15 +200,11 @@ impl LoadBalancers for Slot {
     }
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
-        Box::pin(self.bring("load-balancers.ensure", service, move |provider, service| {
-            provider.ensure(service, Arc::clone(&backends))
-        }))
+        Box::pin(self.bring(Extent::Everything, service, backends))
     }
 
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
-        Box::pin(self.bring("load-balancers.update-backends", service, move |provider, service| {
-            provider.update_backends(service, Arc::clone(&backends))
-        }))
+        Box::pin(self.bring(Extent::Backends, service, backends))
     }
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
