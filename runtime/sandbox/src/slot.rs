@@ -72,6 +72,10 @@ impl Slot {
         Arc::clone(&self.serving.lock())
     }
 
+    fn is_serving(&self, one: &Arc<Serving>) -> bool {
+        Arc::ptr_eq(&self.serving.lock(), one)
+    }
+
     /// The one that is proven, as long as another one is on probation: what returns when that fails.
     #[must_use]
     pub fn last_good(&self) -> Option<Arc<Provider>> {

@@ -11,7 +11,7 @@ use ccm_cloud::{
 };
 
 use super::probation::Probation;
-use super::{Serving, Slot};
+use super::{Phase, Serving, Slot};
 use crate::load_balancers::{Extent, no_answer};
 use crate::{CallError, Provider};
 
@@ -31,7 +31,8 @@ impl Instances for Slot {
             self.judge(&serving);
             return answer;
         };
-        let answer = serving.provider.find(nodes.clone(), need).await;
+        let answer = self.unless_rolled_back(&serving, serving.provider.find(nodes.clone(), need)).await;
+        let Some(answer) = answer else { return good.find(nodes, need).await };
         let answer = match answer {
             Ok(findings) => Ok(confirmed(findings, nodes, need, probation, good).await),
             Err(FindError::Failed(failure)) if !may_be_known(&failure) => Err(failure.into()),
@@ -113,6 +114,22 @@ const fn is_suspect(failure: &Failure) -> bool {
 }
 
 impl Slot {
+    /// What `work` gives; none when its provider was rolled back before: calls that hang on it would hang for as long as they
+    /// may, one after the other.
+    async fn unless_rolled_back<T>(&self, serving: &Arc<Serving>, work: impl Future<Output = T>) -> Option<T> {
+        if serving.witness().is_none() {
+            return Some(work.await);
+        }
+        let mut phases = self.phases();
+        let is_back = |phase: &Phase| matches!(phase, Phase::RolledBack(_)) && !self.is_serving(serving);
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            // An error means that the slot is gone, which this borrows.
+            _ = phases.wait_for(is_back) => None,
+        }
+    }
+
     /// The answer to a question that changes nothing.
     async fn ask<'a, T: Send + 'a>(
         &'a self,
@@ -120,7 +137,13 @@ impl Slot {
         question: impl for<'p> Fn(&'p Provider) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Result<T, Failure> {
         let serving = self.serving();
-        let mut answer = question(&serving.provider).await;
+        let answer = self.unless_rolled_back(&serving, question(&serving.provider)).await;
+        let mut answer = match (answer, serving.witness()) {
+            (Some(answer), _) => answer,
+            (None, Some((_, good))) => return question(good).await,
+            // Not reached: nobody returns where there was nobody.
+            (None, None) => question(&serving.provider).await,
+        };
         if let Err(failure) = &answer
             && is_suspect(failure)
             && let Some((probation, good)) = serving.witness()
@@ -140,8 +163,12 @@ impl Slot {
     /// finds nothing wrong with the Service, and still sees it.
     async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
         let serving = self.serving();
-        let attempt = serving.provider.attempt(extent, service.clone(), Arc::clone(&backends)).await;
+        let attempt = serving.provider.attempt(extent, service.clone(), Arc::clone(&backends));
+        let attempt = self.unless_rolled_back(&serving, attempt).await;
         let witness = serving.witness();
+        let Some(attempt) = attempt else {
+            return self.provider().bring(extent, service, backends).await;
+        };
         let outcome = match (attempt, witness) {
             (Ok(outcome), _) => outcome,
             // It has had all the time that a call has.
