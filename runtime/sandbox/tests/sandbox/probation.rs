@@ -261,6 +261,20 @@ async fn faults_of_calls_at_the_same_time_roll_back_once() {
     }
 }
 
+/// One after the other, 64 calls that compute without an end take 12.8 s; some Services waited for half a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_hang_on_a_provider_that_was_rolled_back_are_answered_by_the_last_good_one() {
+    let works = Works::new();
+    let slot = Arc::new(works.slot("good", "loop", faults(1)).await);
+    let mut calls = JoinSet::new();
+    for _ in 0..64 {
+        let slot = Arc::clone(&slot);
+        calls.spawn(async move { answers(&slot).await });
+    }
+    let answers = tokio::time::timeout(Duration::from_secs(6), calls.join_all()).await;
+    assert_eq!(answers.expect("they wait for each other"), ["1"; 64]);
+}
+
 /// The gate asks it as well, and so may a probation that it failed.
 #[tokio::test]
 async fn what_a_provider_did_before_it_was_put_into_the_slot_does_not_count() {
