@@ -102,20 +102,22 @@ pub(crate) fn among<'a>(
 }
 
 /// IDs of all that go with the Service: that on the Service, and what has the name that no other Service can have. Without an
-/// ID the name that was asked for counts as well, where it is not another's; and where the cloud has nothing with that ID, if the
-/// Service's tag is there: the name alone may be that of what somebody has made since.
+/// ID, or where the cloud has nothing with it, what has the name that was asked for goes as well if the Service's tag is there: to a
+/// Service that was never served it never belonged, and the name alone may be that of anybody's.
 pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked) -> Result<Vec<String>, Failure> {
     let id = id_of(service);
     let mut ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
     // Asks now: what is overlooked here is paid for until somebody sees it.
     let all = balancers::all(Duration::ZERO)?;
     for balancer in &all {
-        let asked_for = balancer.name == asked.name && owner::another(config, service, balancer).is_none();
+        let is_own = owner::is_own(service, balancer) && owner::another(config, service, balancer).is_none();
         let goes = balancer.name == asked.default_name
-            || match id.filter(|_| asked_for) {
-                None => asked_for,
-                Some(id) => owner::is_own(service, balancer) && is_gone(&all, id)?,
-            };
+            || (balancer.name == asked.name
+                && is_own
+                && match id {
+                    None => true,
+                    Some(id) => is_gone(&all, id)?,
+                });
         if goes && !ids.contains(&balancer.id) {
             ids.push(balancer.id.clone());
         }

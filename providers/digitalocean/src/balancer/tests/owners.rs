@@ -195,3 +195,21 @@ fn with_an_id_that_the_cloud_does_not_have_what_names_the_service_is_deleted_and
         assert!(!routes(&cloud).contains(&DELETE_2.to_owned()));
     }
 }
+
+#[test]
+fn what_a_service_never_had_is_not_deleted_for_its_name() {
+    const DELETE_1: &str = "api DELETE /v2/load_balancers/lb-1";
+    // It was refused from the beginning, so that nothing was ever marked as its own.
+    let invalid = service(&[(names::NAME, "my-lb"), (names::TYPE, "abcd")]);
+    for service in [named(), invalid] {
+        for (tags, deleted) in [(&[][..], false), (&["x"], false), (&[OWN], true)] {
+            let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", tags)])).on(DELETE_1, Reply::status(204));
+            assert_eq!(delete(&config(), &service).outcome.failure, None);
+            assert_eq!(routes(&cloud).contains(&DELETE_1.to_owned()), deleted, "{tags:?}");
+        }
+    }
+    let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+    let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", &["k8s:ours"])]));
+    assert_eq!(delete(&ours, &named()), Done::new());
+    assert_eq!(routes(&cloud), [LIST]);
+}
