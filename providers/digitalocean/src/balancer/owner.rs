@@ -25,6 +25,7 @@ const SERVICE_TAG: &str = "wasm-ccm-service:";
 /// Reasons of Events.
 const TAKEN_OVER: &str = "LoadBalancerTakenOver";
 const UNMARKED: &str = "LoadBalancerNotMarked";
+pub(super) const SPARED: &str = "LoadBalancerNotDeleted";
 
 /// What a new one has.
 pub(crate) fn tags_of_new(config: &Config, service: &Service, asked: &Asked) -> Vec<String> {
@@ -50,7 +51,7 @@ pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
     tags(balancer).any(|tag| is_of(tag, service))
 }
 
-fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
+pub(super) fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
     tags(balancer).filter(|tag| tag.starts_with(SERVICE_TAG) && !is_of(tag, service)).collect()
 }
 
@@ -84,6 +85,16 @@ pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> 
         balancer.id
     ))
     .annotation(names::NAME)
+}
+
+/// The ID on a Service that goes leads to it.
+pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
+    let owner = of_other_services(service, balancer).first().map_or_else(String::new, |tag| words(tag));
+    format!(
+        "load balancer {} is left alone, although annotation {} names it: it belongs to {owner}, and was never taken over",
+        balancer.id,
+        names::ID
+    )
 }
 
 impl Work<'_> {

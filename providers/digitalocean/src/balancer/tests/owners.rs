@@ -213,3 +213,28 @@ fn what_a_service_never_had_is_not_deleted_for_its_name() {
     assert_eq!(delete(&ours, &named()), Done::new());
     assert_eq!(routes(&cloud), [LIST]);
 }
+
+#[test]
+fn an_id_of_anothers_that_was_never_taken_over_deletes_nothing() {
+    let ids = |service: Service| Service { ingress: vec![], ..service };
+    for (service, tags, name, deleted) in [
+        (known(), &[THEIRS][..], "theirs", false),
+        (ids(settled_service(&[])), &["x", THEIRS], "theirs", false),
+        (known(), &[OWN, THEIRS], "my-lb", true),
+        (known(), &["x"], "theirs", true),
+        // Taken over, and renamed; the token may not take tags off.
+        (settled_service(&[]), &[THEIRS], "aservice123", true),
+    ] {
+        let has = changed("lb-1", json!({"name": name, "tags": tags}));
+        for listed in [vec![has.clone()], vec![]] {
+            let cloud = FakeCloud::new().on(LIST, many(&listed)).on(GET, one(&has)).on(DELETE, Reply::status(204));
+            let done = delete(&config(), &service);
+            assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]));
+            assert_eq!(routes(&cloud).contains(&DELETE.to_owned()), deleted, "{tags:?}");
+            assert_eq!(reasons(&done).is_empty(), deleted);
+            for words in ["lb-1", "shop/web", "u-2", names::ID] {
+                assert!(deleted || done.warnings[0].1.contains(words), "{words}: {:?}", done.warnings);
+            }
+        }
+    }
+}
