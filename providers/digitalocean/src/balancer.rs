@@ -279,7 +279,6 @@ impl Work<'_> {
         if balancer.status != "active" || differences.is_empty() {
             return settled(balancer, self.asked, done);
         }
-        self.mark(balancer, done);
         let replaced = balancers::replace(&balancer.id, plan);
         lookup::written(&balancer.id);
         let Some(changed) = replaced? else {
@@ -293,6 +292,8 @@ impl Work<'_> {
             });
         };
         done.outcome.changes.push(format!("changed {}: {}", balancer.id, differences.join(", ")));
+        // The droplets do not wait for a tag.
+        self.mark(balancer, done);
         settled(&changed, self.asked, done)
     }
 }

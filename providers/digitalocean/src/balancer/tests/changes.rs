@@ -260,6 +260,7 @@ fn one_of_another_cluster_is_neither_taken_nor_deleted_for_its_name_alone() {
         let _cloud = FakeCloud::new()
             .on(LIST, many(std::slice::from_ref(&has)))
             .on(GET, one(&has))
+            .on(MAKE, Reply::status(201))
             .on(TAG, Reply::status(204))
             .on(PUT, one(&balancer("lb-1")));
         assert_eq!(written(&ensure(&ours, &named, &nodes())), [(names::ID, Some("lb-1"))]);

@@ -79,21 +79,18 @@ fn a_name_that_was_taken_within_the_last_second_is_told_with_its_owner() {
 fn one_of_nobody_is_taken_by_its_name_and_marked_before_its_id_is_written_down() {
     let free = tagged("lb-1", &["x"]);
     for change in [ensure, update_backends] {
-        let cloud = FakeCloud::new()
-            .on(LIST, many(std::slice::from_ref(&free)))
-            .on(GET, one(&free))
-            .on(TAG, Reply::status(204));
+        let cloud = tagging(FakeCloud::new().on(LIST, many(std::slice::from_ref(&free))).on(GET, one(&free)));
         let done = change(&config(), &named(), &nodes());
         assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
-        assert_eq!(routes(&cloud), [LIST, GET, TAG]);
-        assert_eq!(body(&cloud, 2)["resources"][0]["resource_id"], "lb-1");
+        assert_eq!(routes(&cloud), [LIST, GET, MAKE, TAG]);
+        assert_eq!(body(&cloud, 3)["resources"][0]["resource_id"], "lb-1");
     }
     // Who cannot mark it does not have it.
     let refused = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
     for (now, tag) in [(&free, Some(refused)), (&tagged("lb-1", &[THEIRS]), None)] {
         let mut cloud = FakeCloud::new().on(LIST, many(std::slice::from_ref(&free))).on(GET, one(now));
         if let Some(reply) = tag {
-            cloud = cloud.on(TAG, reply);
+            cloud = cloud.on(MAKE, reply);
         }
         let done = ensure(&config(), &named(), &nodes());
         assert_eq!((done.outcome.failure.is_some(), written(&done)), (true, vec![]));
@@ -120,12 +117,29 @@ fn one_that_is_known_by_its_id_is_not_written_for_the_tag_alone_but_with_its_nex
     let mut differs = tagged("lb-1", &["x"]);
     differs["droplet_ids"] = json!([]);
     let refused = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
-    for (reply, warned) in [(Reply::status(204), vec![]), (refused, vec!["LoadBalancerNotMarked"])] {
-        let cloud = FakeCloud::new().on(GET, one(&differs)).on(TAG, reply).on(PUT, one(&tagged("lb-1", &[])));
+    let exists = || Reply::json(422, r#"{"message": "name has already been taken"}"#);
+    let warned = vec!["LoadBalancerNotMarked"];
+    for (make, tag, reasons_of, tags) in [
+        (Reply::status(201), Some(Reply::status(204)), vec![], &[MAKE, TAG][..]),
+        // Of another load balancer that the Service once had.
+        (exists(), Some(Reply::status(204)), vec![], &[MAKE, TAG]),
+        (exists(), Some(not_found()), warned.clone(), &[MAKE, TAG]),
+        (Reply::status(201), Some(refused.clone()), warned.clone(), &[MAKE, TAG]),
+        (refused, None, warned.clone(), &[MAKE]),
+        (Reply::status(500), None, warned, &[MAKE]),
+    ] {
+        let mut cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, one(&tagged("lb-1", &[]))).on(MAKE, make);
+        if let Some(reply) = tag {
+            cloud = cloud.on(TAG, reply);
+        }
         let done = ensure(&config(), &known(), &nodes());
-        assert_eq!((addresses(&done), reasons(&done)), (both(), warned));
-        assert_eq!(routes(&cloud), [GET, TAG, PUT]);
+        assert_eq!((addresses(&done), reasons(&done)), (both(), reasons_of));
+        assert_eq!(routes(&cloud), [&[GET, PUT], tags].concat());
     }
+    // What was not changed has no tag put on it either.
+    let cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, Reply::status(500));
+    assert_eq!(failure(&ensure(&config(), &known(), &nodes())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [GET, PUT]);
     // A cloud that tells no tags is not asked for them again and again.
     differs.as_object_mut().expect("an object").remove("tags");
     let cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, one(&differs));
@@ -135,28 +149,29 @@ fn one_that_is_known_by_its_id_is_not_written_for_the_tag_alone_but_with_its_nex
 
 #[test]
 fn the_id_on_a_service_takes_over_and_the_tag_follows() {
-    let cloud = FakeCloud::new()
-        .on(GET, one(&tagged("lb-1", &["x", THEIRS])))
-        .on(TAG, Reply::status(204))
-        .on(UNTAG, Reply::status(204));
+    let cloud = tagging(FakeCloud::new().on(GET, one(&tagged("lb-1", &["x", THEIRS])))).on(UNTAG, Reply::status(204));
     let done = ensure(&config(), &known(), &nodes());
     assert_eq!((addresses(&done), reasons(&done)), (both(), vec!["LoadBalancerTakenOver"]));
     assert_eq!(done.outcome.changes, [format!("tagged lb-1 with {OWN}"), format!("took tag {THEIRS} off lb-1")]);
-    assert_eq!(routes(&cloud), [GET, TAG, UNTAG]);
+    assert_eq!(routes(&cloud), [GET, MAKE, TAG, UNTAG]);
     for words in ["lb-1", "shop/web", "u-2", names::ID, names::DISOWN] {
         assert!(done.warnings[0].1.contains(words), "{words}: {:?}", done.warnings);
     }
     // Trouble goes by; a token that may not tag keeps nobody from what it has by ID.
-    let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(TAG, Reply::status(500));
+    let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(MAKE, Reply::status(500));
     assert_eq!(failure(&ensure(&config(), &known(), &nodes())).0, Reaction::Retry);
-    assert_eq!(routes(&cloud), [GET, TAG]);
+    assert_eq!(routes(&cloud), [GET, MAKE]);
     let forbidden = || Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
     let warned = vec!["LoadBalancerTakenOver", "LoadBalancerNotMarked"];
     for tag in [forbidden(), Reply::status(204)] {
-        let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(TAG, tag).always(UNTAG, forbidden());
+        let cloud = FakeCloud::new()
+            .on(GET, one(&tagged("lb-1", &[THEIRS])))
+            .on(MAKE, Reply::status(201))
+            .on(TAG, tag)
+            .always(UNTAG, forbidden());
         let done = ensure(&config(), &known(), &nodes());
         assert_eq!((addresses(&done), reasons(&done)), (both(), warned.clone()));
-        assert_eq!(routes(&cloud)[..2], [GET, TAG]);
+        assert_eq!(routes(&cloud)[..3], [GET, MAKE, TAG]);
     }
     // With the default name no tag is needed.
     let mut default = balancer("lb-1");
