@@ -10,6 +10,9 @@
 //! there to take one over: then the tag follows. Tags of others stay. A tag that nothing has any more stays in the account, so that
 //! there are no more than needed.
 
+use std::time::Duration;
+
+use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Reaction, Service};
 
 use super::{Done, Work, id_of};
@@ -26,6 +29,9 @@ const SERVICE_TAG: &str = "wasm-ccm-service:";
 const TAKEN_OVER: &str = "LoadBalancerTakenOver";
 const UNMARKED: &str = "LoadBalancerNotMarked";
 pub(super) const SPARED: &str = "LoadBalancerNotDeleted";
+
+/// How long a token that may not change tags is not tried again. Whoever widens its scopes is in no hurry.
+const REFUSED: Duration = Duration::from_secs(3_600);
 
 /// What a new one has.
 pub(crate) fn tags_of_new(config: &Config, service: &Service, asked: &Asked) -> Vec<String> {
@@ -139,6 +145,10 @@ impl Work<'_> {
     fn take_over(&self, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
         let others = of_other_services(self.service, balancer).into_iter().map(str::to_owned);
         for other in others.collect::<Vec<_>>() {
+            let refused = format!("untag/{}/{other}", balancer.id);
+            if cache::get(&refused).is_some() {
+                continue;
+            }
             let message = format!(
                 "load balancer {} was that of {}, and annotation {} takes it over; where that Service is still there, it needs annotation {}: \"true\", or both change it",
                 balancer.id,
@@ -154,7 +164,12 @@ impl Work<'_> {
                     done.outcome.changes.push(format!("took tag {other} off {}", balancer.id));
                 }
                 Err(failure) if goes_by(&failure) => return Err(failure),
-                Err(failure) => done.warn(UNMARKED, unmarked(balancer, &failure)),
+                Err(failure) => {
+                    if failure.reaction == Reaction::Unauthorized {
+                        cache::put(&refused, b"", REFUSED);
+                    }
+                    done.warn(UNMARKED, unmarked(balancer, &failure));
+                }
             }
         }
         Ok(())
@@ -183,7 +198,7 @@ const fn goes_by(failure: &Failure) -> bool {
 
 fn unmarked(balancer: &Balancer, failure: &Failure) -> String {
     format!(
-        "the tags of load balancer {} do not say whose it is, and another Service with the same {} could take it; this is tried again: {}",
+        "the tags of load balancer {} do not say whose it is, and another Service with the same {} could take it; this is tried again, and a token of selected scopes needs tag:create, tag:read and tag:delete for it: {}",
         balancer.id,
         names::NAME,
         failure.message

@@ -172,6 +172,13 @@ fn the_id_on_a_service_takes_over_and_the_tag_follows() {
         let done = ensure(&config(), &known(), &nodes());
         assert_eq!((addresses(&done), reasons(&done)), (both(), warned.clone()));
         assert_eq!(routes(&cloud)[..3], [GET, MAKE, TAG]);
+        assert!(done.warnings[1].1.contains("tag:delete"), "{:?}", done.warnings);
+        // It is not tried with every look.
+        let tried = routes(&cloud);
+        let cloud = cloud.on(GET, one(&tagged("lb-1", &[OWN, THEIRS])));
+        let done = ensure(&config(), &known(), &nodes());
+        assert_eq!((addresses(&done), reasons(&done)), (both(), vec![]));
+        assert_eq!(routes(&cloud), [tried, vec![GET.to_owned()]].concat());
     }
     // With the default name no tag is needed.
     let mut default = balancer("lb-1");
