@@ -15,8 +15,8 @@ use crate::config::Config;
 /// Calls for many Services that come together share one listing.
 const SHARE: Duration = Duration::from_secs(1);
 
-/// For so long after a write a listing may show what was before it.
-const WRITTEN: Duration = Duration::from_secs(2);
+/// For so long after a write a listing may show what was before it: it is shared, and the cloud's own may lag by seconds.
+const WRITTEN: Duration = Duration::from_secs(30);
 
 fn written_key(id: &str) -> String {
     format!("written/{id}")
