@@ -217,7 +217,7 @@ fn create(
     let mut spec = parts(&fixed)?;
     spec.tags = tags_of_new(config, service, asked);
     spec.ip.clone_from(&asked.ip);
-    let created = balancers::create(&spec).map_err(|failure| match failure.reaction {
+    let created = Work { config, service, asked }.create(&mut spec, done).map_err(|failure| match failure.reaction {
         Reaction::Conflict => lookup::taken_now(config, service, asked).unwrap_or(failure),
         _ => failure,
     });

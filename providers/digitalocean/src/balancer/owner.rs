@@ -17,7 +17,7 @@ use ccm_sdk::types::{Failure, Reaction, Service};
 
 use super::{Done, Work, id_of};
 use crate::annotations as names;
-use crate::api::balancers::{self, Balancer};
+use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
 use crate::asked::Asked;
 use crate::config::{CLUSTER_TAG, Config, is_tag};
@@ -104,6 +104,32 @@ pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
 }
 
 impl Work<'_> {
+    /// Makes a new one, with the Service's tag. The API's description has tags in that request, and does not say that it makes those
+    /// that are not there, nor that a token without rights on tags may send them. It is assumed that it does; where it says no,
+    /// the tag is made and the request repeated once, and else the load balancer is made without.
+    pub(super) fn create(&self, spec: &mut Spec, done: &mut Done) -> Result<Option<Balancer>, Failure> {
+        let answer = balancers::create(spec)?;
+        let own = tag_of(self.service, self.asked).filter(|_| balancers::may_be_about_tags(&answer));
+        let Some(own) = own else { return balancers::created(answer) };
+        let why = match tags::create(&own) {
+            Ok(()) => {
+                let answer = balancers::create(spec)?;
+                if !balancers::may_be_about_tags(&answer) {
+                    return balancers::created(answer);
+                }
+                answer.done().err()
+            }
+            Err(failure) if failure.reaction != Reaction::Conflict && goes_by(&failure) => return Err(failure),
+            Err(failure) => Some(failure),
+        };
+        spec.tags.retain(|tag| *tag != own);
+        let created = balancers::created(balancers::create(spec)?)?;
+        if let (Some(balancer), Some(failure)) = (&created, why) {
+            done.warn(UNMARKED, unmarked(balancer, &failure));
+        }
+        Ok(created)
+    }
+
     /// Sees to it that the tags do not name somebody else, and name the Service where it was found by its name.
     ///
     /// # Errors

@@ -38,6 +38,49 @@ fn a_new_one_with_a_name_that_is_asked_for_names_its_service() {
 }
 
 #[test]
+fn a_cloud_that_refuses_the_tag_of_a_new_one_gets_it_made_once_and_else_none() {
+    let forbidden = || Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
+    let no_tag = || Reply::json(422, r#"{"id": "unprocessable_entity", "message": "Tag does not exist"}"#);
+    let made = || one(&balancer("lb-1"));
+    for no in [forbidden, not_found, no_tag] {
+        let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no()).on(MAKE, Reply::status(201)).on(POST, made());
+        let done = ensure(&config(), &named(), &nodes());
+        assert_eq!((addresses(&done), reasons(&done)), (both(), vec![]));
+        assert_eq!(routes(&cloud), [LIST, POST, MAKE, POST]);
+        assert_eq!((body(&cloud, 2), body(&cloud, 3)["tags"].clone()), (json!({ "name": OWN }), json!([OWN])));
+        for (make, again) in [(Reply::status(201), Some(no())), (forbidden(), None), (no_tag(), None)] {
+            let mut cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no()).on(MAKE, make);
+            let lines = [&[LIST, POST, MAKE][..], &vec![POST; 1 + usize::from(again.is_some())]].concat();
+            if let Some(reply) = again {
+                cloud = cloud.on(POST, reply);
+            }
+            let cloud = cloud.on(POST, made());
+            let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+            let done = ensure(&ours, &named(), &nodes());
+            assert_eq!((addresses(&done), reasons(&done)), (both(), vec!["LoadBalancerNotMarked"]));
+            assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
+            assert_eq!(
+                (routes(&cloud), body(&cloud, lines.len() - 1)["tags"].clone()),
+                (lines.iter().map(ToString::to_string).collect(), json!(["k8s:ours"]))
+            );
+        }
+    }
+    // A trouble that goes by leaves none unmarked; what is about something else, or has no tag of its own, is not repeated.
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no_tag()).on(MAKE, Reply::status(500));
+    assert_eq!(failure(&ensure(&config(), &named(), &nodes())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [LIST, POST, MAKE]);
+    let quota = Reply::json(403, r#"{"message": "you have reached the limit"}"#);
+    let invalid = Reply::json(422, r#"{"message": "size is invalid"}"#);
+    for (service, reply) in
+        [(named(), quota), (named(), invalid), (named(), Reply::status(500)), (service(&[]), forbidden())]
+    {
+        let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, reply);
+        assert!(ensure(&config(), &service, &nodes()).outcome.failure.is_some());
+        assert_eq!(routes(&cloud), [LIST, POST]);
+    }
+}
+
+#[test]
 fn one_of_another_service_is_neither_taken_nor_deleted_for_its_name() {
     for tags in [&[THEIRS][..], &["x", THEIRS], &["k8s:ours", THEIRS], &[OWN, THEIRS]] {
         let cloud = FakeCloud::new().always(LIST, many(&[tagged("lb-1", tags)]));
