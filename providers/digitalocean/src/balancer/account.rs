@@ -24,7 +24,7 @@ pub(super) fn sees_the_cluster(nodes: ProviderIds) -> Result<(), Failure> {
     let ids = nodes(MOST).map_err(|why| unproven(Failure::retry(why)))?;
     let ids: Vec<u64> = ids.iter().filter_map(|id| provider_id::parse(id).ok()).collect();
     for id in &ids {
-        if droplets::get(*id).send().and_then(|answer| droplets::one(answer)).map_err(unproven)?.is_some() {
+        if droplets::get(*id).send().and_then(droplets::one).map_err(unproven)?.is_some() {
             return Ok(());
         }
     }
