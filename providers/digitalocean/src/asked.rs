@@ -11,6 +11,7 @@ use ccm_sdk::types::{self, Failure, Problem, Service, TrafficPolicy};
 use crate::annotations as names;
 use crate::api::balancers::Firewall;
 use crate::asked::reader::Reader;
+pub(crate) use crate::asked::reader::canonical;
 use crate::kind::{HealthProtocol, Kind, Network, Protocol, Size, Stack, Sticky};
 
 /// Ports that DigitalOcean keeps for itself.

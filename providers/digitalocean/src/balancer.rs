@@ -9,6 +9,7 @@
 //! | compared before anything is written | what does not differ costs no write |
 //! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
+mod account;
 mod lookup;
 mod owner;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::kind::{Kind, Network};
 use crate::region;
 use crate::wanted::{self, Fixed, Parts};
 
+pub(crate) use self::account::ProviderIds;
 pub(crate) use self::lookup::{among, find, id_of};
 pub(crate) use self::owner::tags_of_new;
 
@@ -75,19 +77,22 @@ impl Done {
 
 /// # Errors
 ///
-/// The cloud cannot be asked, or the Service is not ours.
-pub(crate) fn get(config: &Config, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
+/// The cloud cannot be asked, or may be another account's, or the Service is not ours.
+pub(crate) fn get(config: &Config, service: &Service, nodes: ProviderIds) -> Result<Option<Vec<Ingress>>, Failure> {
     if asked::is_disowned(service)? {
         return Ok(Some(service.ingress.clone()));
     }
     let (asked, _) = asked::read(service);
     let found = find(config, service, &asked, true)?;
+    if found.is_none() && id_of(service).is_some() {
+        account::sees_the_cluster(nodes)?;
+    }
     Ok(found.map(|balancer| wanted::ingress(&balancer, asked.hostname.as_deref())))
 }
 
-pub(crate) fn ensure(config: &Config, service: &Service, backends: &[Backend]) -> Done {
+pub(crate) fn ensure(config: &Config, service: &Service, backends: &[Backend], nodes: ProviderIds) -> Done {
     let mut done = Done::new();
-    let result = make(config, service, backends, &mut done);
+    let result = make(config, service, backends, nodes, &mut done);
     done.with(result)
 }
 
@@ -97,19 +102,29 @@ pub(crate) fn update_backends(config: &Config, service: &Service, backends: &[Ba
     done.with(result)
 }
 
-pub(crate) fn delete(config: &Config, service: &Service) -> Done {
+pub(crate) fn delete(config: &Config, service: &Service, nodes: ProviderIds) -> Done {
     let mut done = Done::new();
-    let result = remove(config, service, &mut done.outcome.changes);
+    let result = remove(config, service, nodes, &mut done);
     if result.is_ok() && service.annotation(names::ID).is_some() {
         done.outcome = done.outcome.unannotate(names::ID);
     }
     done.with(result.map(|()| vec![]))
 }
 
-fn make(config: &Config, service: &Service, backends: &[Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+fn make(
+    config: &Config,
+    service: &Service,
+    backends: &[Backend],
+    nodes: ProviderIds,
+    done: &mut Done,
+) -> Result<Vec<Ingress>, Failure> {
     let asked = readable(config, service, done)?;
     // Whoever has an address waits for nobody, and is looked at closely.
     let Some(mut balancer) = find(config, service, &asked, service.ingress.is_empty())? else {
+        // In place of one that is gone.
+        if id_of(service).is_some() {
+            account::sees_the_cluster(nodes)?;
+        }
         return create(config, service, &asked, backends, done);
     };
     let work = Work { config, service, asked: &asked };
@@ -202,7 +217,7 @@ fn create(
     let mut spec = parts(&fixed)?;
     spec.tags = tags_of_new(config, service, asked);
     spec.ip.clone_from(&asked.ip);
-    let created = balancers::create(&spec).map_err(|failure| match failure.reaction {
+    let created = Work { config, service, asked }.create(&mut spec, done).map_err(|failure| match failure.reaction {
         Reaction::Conflict => lookup::taken_now(config, service, asked).unwrap_or(failure),
         _ => failure,
     });
@@ -264,7 +279,6 @@ impl Work<'_> {
         if balancer.status != "active" || differences.is_empty() {
             return settled(balancer, self.asked, done);
         }
-        self.mark(balancer, done);
         let replaced = balancers::replace(&balancer.id, plan);
         lookup::written(&balancer.id);
         let Some(changed) = replaced? else {
@@ -278,6 +292,8 @@ impl Work<'_> {
             });
         };
         done.outcome.changes.push(format!("changed {}: {}", balancer.id, differences.join(", ")));
+        // The droplets do not wait for a tag.
+        self.mark(balancer, done);
         settled(&changed, self.asked, done)
     }
 }
@@ -334,18 +350,22 @@ fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
 }
 
 /// The one with the ID, and one of the default name that a crash has left without.
-fn remove(config: &Config, service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
+fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Done) -> Result<(), Failure> {
     if asked::is_disowned(service)? {
         return Err(disowned());
     }
     let (asked, _) = asked::read(service);
-    for id in lookup::all_of(config, service, &asked)? {
+    let going = lookup::all_of(config, service, &asked, nodes)?;
+    if let Some(balancer) = going.spared {
+        done.warn(owner::SPARED, owner::spared(service, &balancer));
+    }
+    for Balancer { id, .. } in going.all {
         let deleted = balancers::delete(&id).map_err(|failure| Failure {
             message: format!("failed to delete load-balancer: {}", failure.message),
             ..failure
         })?;
         if deleted {
-            changes.push(format!("deleted {id}"));
+            done.outcome.changes.push(format!("deleted {id}"));
         }
     }
     Ok(())

@@ -111,11 +111,11 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
-        balancer::get(&configured(), &service)
+        balancer::get(&configured(), &service, nodes::provider_ids)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
-        told(balancer::ensure(&configured(), &service, &backends))
+        told(balancer::ensure(&configured(), &service, &backends, nodes::provider_ids))
     }
 
     fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
@@ -123,7 +123,7 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn delete(service: Service) -> Outcome {
-        told(balancer::delete(&configured(), &service))
+        told(balancer::delete(&configured(), &service, nodes::provider_ids))
     }
 
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {

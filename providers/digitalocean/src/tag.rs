@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use ccm_sdk::types::{Failure, Service, ServiceType, Subject};
+use ccm_sdk::types::{Failure, Reaction, Service, ServiceType, Subject};
 
 use crate::api::balancers::Balancer;
 use crate::api::tags;
@@ -50,29 +50,40 @@ pub(crate) fn reconcile(
     }
 }
 
-/// Gives one a tag, which is made where it is not.
+/// Gives one a tag of its own, which is made first: as a rule it is new, and to try without costs a request more.
 ///
 /// # Errors
 ///
 /// It does not have it.
 pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
-    assign(tag, &[balancer])?.map_or(Ok(()), Err)
+    let made = match create(tag) {
+        // What the cloud says to one that is there already is not known.
+        Err(failure) if matches!(failure.reaction, Reaction::Invalid | Reaction::Conflict) => Err(failure),
+        made => Ok(made?),
+    };
+    if tags::assign(tag, &[balancer])? { Ok(()) } else { Err(made.err().unwrap_or_else(|| gone(tag, &[balancer]))) }
+}
+
+fn create(tag: &str) -> Result<(), Failure> {
+    tags::create(tag)
+        .map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })
+}
+
+fn gone(tag: &str, ids: &[&str]) -> Failure {
+    Failure::conflict(format!("a load balancer of {} cannot get the tag {tag}: it is gone", ids.join(", ")))
 }
 
 /// Why the load balancers were refused, if they were.
 fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
-    let gone =
-        || Failure::conflict(format!("a load balancer of {} cannot get the tag {tag}: it is gone", ids.join(", ")));
     match tags::assign(tag, ids) {
         Ok(true) => return Ok(None),
         Ok(false) => {}
         Err(failure) => return Ok(Some(failure)),
     }
-    tags::create(tag)
-        .map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })?;
+    create(tag)?;
     Ok(match tags::assign(tag, ids) {
         Ok(true) => None,
-        Ok(false) => Some(gone()),
+        Ok(false) => Some(gone(tag, ids)),
         Err(failure) => Some(failure),
     })
 }

@@ -10,7 +10,7 @@ use ccm_sdk::types::{Failure, Ingress, Problem, Service};
 
 use crate::annotations as names;
 use crate::api::balancers::{Balancer, HealthCheck, Rule, Spec, Sticky};
-use crate::asked::Asked;
+use crate::asked::{Asked, canonical};
 use crate::backends::{self, Chosen};
 use crate::config::Config;
 use crate::kind::{self, HealthProtocol, Kind, Network, Stack};
@@ -190,15 +190,15 @@ pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
         (health_differs(&has.health_check, &wants.health_check), "health check"),
         (regional && sticky(&has.sticky_sessions) != sticky(&wants.sticky_sessions), "sticky sessions"),
         (members_differ(has, wants), "droplets"),
-        (wants.size.is_some_and(|size| has.size != size), "size"),
+        (wants.size.is_some_and(|size| !has.size.is_empty() && has.size != size), "size"),
         (wants.size_unit.is_some_and(|unit| has.size_unit != unit), "size"),
         (regional && has.redirect_http_to_https != wants.redirect_http_to_https, "redirect to HTTPS"),
         (regional && has.enable_proxy_protocol != wants.enable_proxy_protocol, "PROXY protocol"),
         (regional && has.enable_backend_keepalive != wants.enable_backend_keepalive, "keepalive"),
         (regional && has.disable_lets_encrypt_dns_records != wants.disable_lets_encrypt_dns_records, "DNS records"),
         (regional && idle(has.http_idle_timeout_seconds) != idle(wants.http_idle_timeout_seconds), "idle time-out"),
-        (set(&has.firewall.allow) != set(&wants.firewall.allow), "who is let in"),
-        (set(&has.firewall.deny) != set(&wants.firewall.deny), "who is kept out"),
+        (peers(&has.firewall.allow) != peers(&wants.firewall.allow), "who is let in"),
+        (peers(&has.firewall.deny) != peers(&wants.firewall.deny), "who is kept out"),
     ];
     parts.into_iter().filter(|(differs, _)| *differs).map(|(_, part)| part.to_owned()).collect()
 }
@@ -209,6 +209,11 @@ pub(crate) fn members_differ(has: &Balancer, wants: &Spec) -> bool {
 
 fn set<T: Ord>(items: &[T]) -> BTreeSet<&T> {
     items.iter().collect()
+}
+
+/// A cloud may write addresses otherwise than whoever asked for them.
+fn peers(rules: &[String]) -> BTreeSet<String> {
+    rules.iter().map(|rule| canonical(rule)).collect()
 }
 
 fn rule_set(rules: &[Rule]) -> BTreeSet<&Rule> {

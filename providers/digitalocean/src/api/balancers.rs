@@ -7,7 +7,7 @@ use ccm_sdk::types::Failure;
 use serde::{Deserialize, Serialize};
 
 use crate::api::droplets::Region;
-use crate::api::{CLOUD, list, or_default, paging};
+use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default, paging};
 
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
@@ -189,9 +189,24 @@ pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
     CLOUD.get(BALANCERS).share(share).list::<Many>(paging())
 }
 
-/// Not repeated: a second one costs money. `None` when the cloud does not find what the spec names: a certificate.
-pub(crate) fn create(spec: &Spec) -> Result<Option<Balancer>, Failure> {
-    CLOUD.post(BALANCERS).json(spec).send()?.optional()?.map(one).transpose()
+/// Not repeated: a second one costs money.
+pub(crate) fn create(spec: &Spec) -> Result<Answer, Failure> {
+    CLOUD.post(BALANCERS).json(spec).send()
+}
+
+/// `None` when the cloud does not find what the spec names: a certificate.
+pub(crate) fn created(answer: Answer) -> Result<Option<Balancer>, Failure> {
+    answer.optional()?.map(one).transpose()
+}
+
+/// Whether a no to a new one may be about its tags.
+pub(crate) fn may_be_about_tags(answer: &Answer) -> bool {
+    match answer.status() {
+        403 => exceptions(answer).is_none(),
+        404 => is_absent(answer),
+        422 => answer.says("tag") && !is_name_taken(answer),
+        _ => false,
+    }
 }
 
 /// `None` when it is gone, or what the spec names.

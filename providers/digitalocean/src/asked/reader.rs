@@ -140,6 +140,16 @@ fn field(name: &str) -> String {
 }
 
 /// The network without the bits of the host: `10.1.2.3/8` is `10.0.0.0/8`.
+/// As equal networks and addresses are written alike, whoever wrote them: `ip:ADDRESS` or `cidr:NETWORK`.
+pub(crate) fn canonical(rule: &str) -> String {
+    let plain = match rule.split_once(':') {
+        Some(("ip", address)) => address.parse::<IpAddr>().ok().map(|address| format!("ip:{address}")),
+        Some(("cidr", network)) => masked(network).map(|network| format!("cidr:{network}")),
+        _ => None,
+    };
+    plain.unwrap_or_else(|| rule.to_owned())
+}
+
 fn masked(network: &str) -> Option<String> {
     let (address, length) = network.split_once('/')?;
     let length: u32 = Some(length).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;

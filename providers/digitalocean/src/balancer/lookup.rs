@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Service};
 
+use super::account::{self, ProviderIds};
 use super::owner;
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
@@ -14,8 +15,8 @@ use crate::config::Config;
 /// Calls for many Services that come together share one listing.
 const SHARE: Duration = Duration::from_secs(1);
 
-/// For so long after a write a listing may show what was before it.
-const WRITTEN: Duration = Duration::from_secs(2);
+/// For so long after a write a listing may show what was before it: it is shared, and the cloud's own may lag by seconds.
+const WRITTEN: Duration = Duration::from_secs(30);
 
 fn written_key(id: &str) -> String {
     format!("written/{id}")
@@ -101,29 +102,49 @@ pub(crate) fn among<'a>(
     all.iter().find(|balancer| Some(balancer.id.as_str()) == id).or_else(|| all.iter().find(named))
 }
 
-/// IDs of all that go with the Service: that on the Service, and what has the name that no other Service can have. Without an
-/// ID the name that was asked for counts as well, where it is not another's; and where the cloud has nothing with that ID, if the
-/// Service's tag is there: the name alone may be that of what somebody has made since.
-pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked) -> Result<Vec<String>, Failure> {
-    let id = id_of(service);
-    let mut ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
-    // Asks now: what is overlooked here is paid for until somebody sees it.
-    let all = balancers::all(Duration::ZERO)?;
-    for balancer in &all {
-        let asked_for = balancer.name == asked.name && owner::another(config, service, balancer).is_none();
-        let goes = balancer.name == asked.default_name
-            || match id.filter(|_| asked_for) {
-                None => asked_for,
-                Some(id) => owner::is_own(service, balancer) && is_gone(&all, id)?,
-            };
-        if goes && !ids.contains(&balancer.id) {
-            ids.push(balancer.id.clone());
-        }
-    }
-    Ok(ids)
+/// What goes with a Service.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Going {
+    pub(crate) all: Vec<Balancer>,
+    /// What the ID on the Service leads to, where that is another Service's.
+    pub(crate) spared: Option<Balancer>,
 }
 
-/// One that was just made may not be in a listing yet.
-fn is_gone(all: &[Balancer], id: &str) -> Result<bool, Failure> {
-    Ok(all.iter().all(|balancer| balancer.id != id) && by_id(id)?.is_none())
+/// What the ID on the Service leads to, unless its tags name another Service and not this one: then nobody has taken it over. What
+/// has the name that no other Service can have. Without an ID, or where the cloud has nothing with it, what has the name that was
+/// asked for goes as well if the Service's tag is there: to a Service that was never served it never belonged, and the name alone
+/// may be that of anybody's.
+///
+/// # Errors
+///
+/// The cloud cannot be asked, or has nothing of the Service and may be another account's.
+pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: ProviderIds) -> Result<Going, Failure> {
+    // Asks now: what is overlooked here is paid for until somebody sees it.
+    let listed = balancers::all(Duration::ZERO)?;
+    let mut going = Going::default();
+    let id = id_of(service);
+    let mut known = listed.iter().find(|balancer| Some(balancer.id.as_str()) == id).cloned();
+    if let Some(id) = id.filter(|_| known.is_none()) {
+        // One that was just made may not be in a listing yet.
+        known = by_id(id)?;
+    }
+    let has_known = known.is_some();
+    if let Some(balancer) = known {
+        let default = balancer.name == asked.default_name;
+        if default || owner::is_own(service, &balancer) || owner::of_other_services(service, &balancer).is_empty() {
+            going.all.push(balancer);
+        } else {
+            going.spared = Some(balancer);
+        }
+    }
+    for balancer in listed.into_iter().filter(|balancer| Some(balancer.id.as_str()) != id) {
+        let is_own = || owner::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none();
+        if balancer.name == asked.default_name || (!has_known && balancer.name == asked.name && is_own()) {
+            going.all.push(balancer);
+        }
+    }
+    if id.is_some() && !has_known && going.all.is_empty() {
+        account::sees_the_cluster(nodes)?;
+    }
+    Ok(going)
 }

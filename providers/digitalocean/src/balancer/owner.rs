@@ -10,11 +10,14 @@
 //! there to take one over: then the tag follows. Tags of others stay. A tag that nothing has any more stays in the account, so that
 //! there are no more than needed.
 
+use std::time::Duration;
+
+use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Reaction, Service};
 
 use super::{Done, Work, id_of};
 use crate::annotations as names;
-use crate::api::balancers::{self, Balancer};
+use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
 use crate::asked::Asked;
 use crate::config::{CLUSTER_TAG, Config, is_tag};
@@ -25,6 +28,10 @@ const SERVICE_TAG: &str = "wasm-ccm-service:";
 /// Reasons of Events.
 const TAKEN_OVER: &str = "LoadBalancerTakenOver";
 const UNMARKED: &str = "LoadBalancerNotMarked";
+pub(super) const SPARED: &str = "LoadBalancerNotDeleted";
+
+/// How long a token that may not change tags is not tried again. Whoever widens its scopes is in no hurry.
+const REFUSED: Duration = Duration::from_secs(3_600);
 
 /// What a new one has.
 pub(crate) fn tags_of_new(config: &Config, service: &Service, asked: &Asked) -> Vec<String> {
@@ -50,7 +57,7 @@ pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
     tags(balancer).any(|tag| is_of(tag, service))
 }
 
-fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
+pub(super) fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
     tags(balancer).filter(|tag| tag.starts_with(SERVICE_TAG) && !is_of(tag, service)).collect()
 }
 
@@ -86,7 +93,43 @@ pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> 
     .annotation(names::NAME)
 }
 
+/// The ID on a Service that goes leads to it.
+pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
+    let owner = of_other_services(service, balancer).first().map_or_else(String::new, |tag| words(tag));
+    format!(
+        "load balancer {} is left alone, although annotation {} names it: it belongs to {owner}, and was never taken over",
+        balancer.id,
+        names::ID
+    )
+}
+
 impl Work<'_> {
+    /// Makes a new one, with the Service's tag. The API's description has tags in that request, and does not say that it makes those
+    /// that are not there, nor that a token without rights on tags may send them. It is assumed that it does; where it says no,
+    /// the tag is made and the request repeated once, and else the load balancer is made without.
+    pub(super) fn create(&self, spec: &mut Spec, done: &mut Done) -> Result<Option<Balancer>, Failure> {
+        let answer = balancers::create(spec)?;
+        let own = tag_of(self.service, self.asked).filter(|_| balancers::may_be_about_tags(&answer));
+        let Some(own) = own else { return balancers::created(answer) };
+        let why = match tags::create(&own) {
+            Ok(()) => {
+                let answer = balancers::create(spec)?;
+                if !balancers::may_be_about_tags(&answer) {
+                    return balancers::created(answer);
+                }
+                answer.done().err()
+            }
+            Err(failure) if failure.reaction != Reaction::Conflict && goes_by(&failure) => return Err(failure),
+            Err(failure) => Some(failure),
+        };
+        spec.tags.retain(|tag| *tag != own);
+        let created = balancers::created(balancers::create(spec)?)?;
+        if let (Some(balancer), Some(failure)) = (&created, why) {
+            done.warn(UNMARKED, unmarked(balancer, &failure));
+        }
+        Ok(created)
+    }
+
     /// Sees to it that the tags do not name somebody else, and name the Service where it was found by its name.
     ///
     /// # Errors
@@ -128,6 +171,10 @@ impl Work<'_> {
     fn take_over(&self, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
         let others = of_other_services(self.service, balancer).into_iter().map(str::to_owned);
         for other in others.collect::<Vec<_>>() {
+            let refused = format!("untag/{}/{other}", balancer.id);
+            if cache::get(&refused).is_some() {
+                continue;
+            }
             let message = format!(
                 "load balancer {} was that of {}, and annotation {} takes it over; where that Service is still there, it needs annotation {}: \"true\", or both change it",
                 balancer.id,
@@ -143,7 +190,12 @@ impl Work<'_> {
                     done.outcome.changes.push(format!("took tag {other} off {}", balancer.id));
                 }
                 Err(failure) if goes_by(&failure) => return Err(failure),
-                Err(failure) => done.warn(UNMARKED, unmarked(balancer, &failure)),
+                Err(failure) => {
+                    if failure.reaction == Reaction::Unauthorized {
+                        cache::put(&refused, b"", REFUSED);
+                    }
+                    done.warn(UNMARKED, unmarked(balancer, &failure));
+                }
             }
         }
         Ok(())
@@ -172,7 +224,7 @@ const fn goes_by(failure: &Failure) -> bool {
 
 fn unmarked(balancer: &Balancer, failure: &Failure) -> String {
     format!(
-        "the tags of load balancer {} do not say whose it is, and another Service with the same {} could take it; this is tried again: {}",
+        "the tags of load balancer {} do not say whose it is, and another Service with the same {} could take it; this is tried again, and a token of selected scopes needs tag:create, tag:read and tag:delete for it: {}",
         balancer.id,
         names::NAME,
         failure.message

@@ -1,5 +1,6 @@
 //! Cases of the reference by number: `do_NNN`.
 
+mod accounts;
 mod certificates;
 mod changes;
 mod owners;
@@ -21,6 +22,7 @@ pub(crate) const PUT: &str = "api PUT /v2/load_balancers/lb-1";
 const DELETE: &str = "api DELETE /v2/load_balancers/lb-1";
 /// Of [`service`], where it asks for a name.
 const OWN: &str = "wasm-ccm-service:service-123:default:test";
+const MAKE: &str = "api POST /v2/tags";
 const TAG: &str = "api POST /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest/resources";
 
 /// As the cloud has what [`service`] and [`nodes`] ask for.
@@ -75,6 +77,24 @@ pub(crate) fn settled_service(annotations: &[(&str, &str)]) -> Service {
     service
 }
 
+/// A cloud that has no tag yet: one that is not made cannot be given.
+pub(crate) fn tagging(cloud: FakeCloud) -> FakeCloud {
+    cloud.on(MAKE, Reply::status(201)).on(TAG, Reply::status(204))
+}
+
+/// As without provider IDs.
+pub(crate) fn ensure(config: &Config, service: &Service, backends: &[Backend]) -> Done {
+    super::ensure(config, service, backends, |_| Ok(vec![]))
+}
+
+pub(crate) fn get(config: &Config, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
+    super::get(config, service, |_| Ok(vec![]))
+}
+
+pub(crate) fn delete(config: &Config, service: &Service) -> Done {
+    super::delete(config, service, |_| Ok(vec![]))
+}
+
 /// Lines without their queries.
 pub(crate) fn routes(cloud: &FakeCloud) -> Vec<String> {
     cloud.lines().iter().map(|line| line.split('?').next().unwrap_or_default().to_owned()).collect()
@@ -115,16 +135,16 @@ fn do_039_045_275_one_that_exists_is_adopted_by_its_name_and_not_written_when_no
 fn do_040_041_one_is_found_by_the_name_asked_for_or_by_the_default_name_and_renamed() {
     let named = service(&[(names::NAME, "my-lb")]);
     let has = changed("lb-1", json!({"name": "my-lb"}));
-    let _cloud =
-        FakeCloud::new().on(LIST, many(std::slice::from_ref(&has))).on(GET, one(&has)).on(TAG, Reply::status(204));
+    let _cloud = tagging(FakeCloud::new().on(LIST, many(std::slice::from_ref(&has))).on(GET, one(&has)));
     assert_eq!(addresses(&ensure(&config(), &named, &nodes())), both());
-    let cloud = FakeCloud::new()
-        .on(LIST, many(&[balancer("lb-1")]))
-        .on(TAG, Reply::status(204))
-        .on(PUT, one(&balancer("lb-1")));
+    let cloud = tagging(FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(PUT, one(&balancer("lb-1"))));
     let done = ensure(&config(), &named, &nodes());
-    assert_eq!(done.outcome.changes, [format!("tagged lb-1 with {OWN}"), "changed lb-1: name".to_owned()]);
-    assert_eq!((routes(&cloud)[2].as_str(), &body(&cloud, 2)["name"]), (PUT, &json!("my-lb")));
+    assert_eq!(done.outcome.changes, ["changed lb-1: name".to_owned(), format!("tagged lb-1 with {OWN}")]);
+    assert_eq!(
+        (routes(&cloud), &body(&cloud, 1)["name"]),
+        (vec![LIST.into(), PUT.into(), MAKE.into(), TAG.into()], &json!("my-lb"))
+    );
+    assert_eq!(body(&cloud, 2), json!({ "name": OWN }));
 }
 
 #[test]

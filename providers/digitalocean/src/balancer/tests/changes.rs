@@ -65,6 +65,29 @@ fn what_the_cloud_does_not_tell_or_tells_otherwise_does_not_differ() {
 }
 
 #[test]
+fn who_is_let_in_does_not_differ_for_the_way_it_is_written() {
+    let asked = [
+        (names::ALLOW_RULES, "cidr:10.1.2.3/8,ip:2604:A880::1,cidr:2001:DB8::1/32"),
+        (names::DENY_RULES, "ip:2604:a880:0:0::2"),
+        (names::TYPE, "REGIONAL_NETWORK"),
+        (names::SIZE_UNIT, "1"),
+    ];
+    let firewall = |network: &str| json!({ "firewall": { "allow": ["ip:2604:a880::1", network, "cidr:2001:db8::/32"], "deny": ["ip:2604:A880::2"] } });
+    let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", firewall("cidr:10.0.0.0/8"))));
+    let done = ensure(&config(), &settled_service(&asked), &nodes());
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
+    let cloud =
+        FakeCloud::new().on(GET, one(&changed("lb-1", firewall("cidr:10.0.0.0/9")))).on(PUT, one(&balancer("lb-1")));
+    let done = ensure(&config(), &settled_service(&asked), &nodes());
+    assert_eq!(done.outcome.changes, ["changed lb-1: who is let in"]);
+    assert_eq!(routes(&cloud), [GET, PUT]);
+    // A size that the cloud does not tell.
+    let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", json!({ "size": null }))));
+    let done = ensure(&config(), &settled_service(&[(names::SIZE_SLUG, "lb-small")]), &nodes());
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
+}
+
+#[test]
 fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
     for (status, expected, warned) in [
         ("new", (Reaction::Pending, Some(2_000)), vec![]),
@@ -260,6 +283,7 @@ fn one_of_another_cluster_is_neither_taken_nor_deleted_for_its_name_alone() {
         let _cloud = FakeCloud::new()
             .on(LIST, many(std::slice::from_ref(&has)))
             .on(GET, one(&has))
+            .on(MAKE, Reply::status(201))
             .on(TAG, Reply::status(204))
             .on(PUT, one(&balancer("lb-1")));
         assert_eq!(written(&ensure(&ours, &named, &nodes())), [(names::ID, Some("lb-1"))]);

@@ -38,6 +38,49 @@ fn a_new_one_with_a_name_that_is_asked_for_names_its_service() {
 }
 
 #[test]
+fn a_cloud_that_refuses_the_tag_of_a_new_one_gets_it_made_once_and_else_none() {
+    let forbidden = || Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
+    let no_tag = || Reply::json(422, r#"{"id": "unprocessable_entity", "message": "Tag does not exist"}"#);
+    let made = || one(&balancer("lb-1"));
+    for no in [forbidden, not_found, no_tag] {
+        let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no()).on(MAKE, Reply::status(201)).on(POST, made());
+        let done = ensure(&config(), &named(), &nodes());
+        assert_eq!((addresses(&done), reasons(&done)), (both(), vec![]));
+        assert_eq!(routes(&cloud), [LIST, POST, MAKE, POST]);
+        assert_eq!((body(&cloud, 2), body(&cloud, 3)["tags"].clone()), (json!({ "name": OWN }), json!([OWN])));
+        for (make, again) in [(Reply::status(201), Some(no())), (forbidden(), None), (no_tag(), None)] {
+            let mut cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no()).on(MAKE, make);
+            let lines = [&[LIST, POST, MAKE][..], &vec![POST; 1 + usize::from(again.is_some())]].concat();
+            if let Some(reply) = again {
+                cloud = cloud.on(POST, reply);
+            }
+            let cloud = cloud.on(POST, made());
+            let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+            let done = ensure(&ours, &named(), &nodes());
+            assert_eq!((addresses(&done), reasons(&done)), (both(), vec!["LoadBalancerNotMarked"]));
+            assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
+            assert_eq!(
+                (routes(&cloud), body(&cloud, lines.len() - 1)["tags"].clone()),
+                (lines.iter().map(ToString::to_string).collect(), json!(["k8s:ours"]))
+            );
+        }
+    }
+    // A trouble that goes by leaves none unmarked; what is about something else, or has no tag of its own, is not repeated.
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, no_tag()).on(MAKE, Reply::status(500));
+    assert_eq!(failure(&ensure(&config(), &named(), &nodes())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [LIST, POST, MAKE]);
+    let quota = Reply::json(403, r#"{"message": "you have reached the limit"}"#);
+    let invalid = Reply::json(422, r#"{"message": "size is invalid"}"#);
+    for (service, reply) in
+        [(named(), quota), (named(), invalid), (named(), Reply::status(500)), (service(&[]), forbidden())]
+    {
+        let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, reply);
+        assert!(ensure(&config(), &service, &nodes()).outcome.failure.is_some());
+        assert_eq!(routes(&cloud), [LIST, POST]);
+    }
+}
+
+#[test]
 fn one_of_another_service_is_neither_taken_nor_deleted_for_its_name() {
     for tags in [&[THEIRS][..], &["x", THEIRS], &["k8s:ours", THEIRS], &[OWN, THEIRS]] {
         let cloud = FakeCloud::new().always(LIST, many(&[tagged("lb-1", tags)]));
@@ -79,21 +122,18 @@ fn a_name_that_was_taken_within_the_last_second_is_told_with_its_owner() {
 fn one_of_nobody_is_taken_by_its_name_and_marked_before_its_id_is_written_down() {
     let free = tagged("lb-1", &["x"]);
     for change in [ensure, update_backends] {
-        let cloud = FakeCloud::new()
-            .on(LIST, many(std::slice::from_ref(&free)))
-            .on(GET, one(&free))
-            .on(TAG, Reply::status(204));
+        let cloud = tagging(FakeCloud::new().on(LIST, many(std::slice::from_ref(&free))).on(GET, one(&free)));
         let done = change(&config(), &named(), &nodes());
         assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
-        assert_eq!(routes(&cloud), [LIST, GET, TAG]);
-        assert_eq!(body(&cloud, 2)["resources"][0]["resource_id"], "lb-1");
+        assert_eq!(routes(&cloud), [LIST, GET, MAKE, TAG]);
+        assert_eq!(body(&cloud, 3)["resources"][0]["resource_id"], "lb-1");
     }
     // Who cannot mark it does not have it.
     let refused = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
     for (now, tag) in [(&free, Some(refused)), (&tagged("lb-1", &[THEIRS]), None)] {
         let mut cloud = FakeCloud::new().on(LIST, many(std::slice::from_ref(&free))).on(GET, one(now));
         if let Some(reply) = tag {
-            cloud = cloud.on(TAG, reply);
+            cloud = cloud.on(MAKE, reply);
         }
         let done = ensure(&config(), &named(), &nodes());
         assert_eq!((done.outcome.failure.is_some(), written(&done)), (true, vec![]));
@@ -120,12 +160,29 @@ fn one_that_is_known_by_its_id_is_not_written_for_the_tag_alone_but_with_its_nex
     let mut differs = tagged("lb-1", &["x"]);
     differs["droplet_ids"] = json!([]);
     let refused = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
-    for (reply, warned) in [(Reply::status(204), vec![]), (refused, vec!["LoadBalancerNotMarked"])] {
-        let cloud = FakeCloud::new().on(GET, one(&differs)).on(TAG, reply).on(PUT, one(&tagged("lb-1", &[])));
+    let exists = || Reply::json(422, r#"{"message": "name has already been taken"}"#);
+    let warned = vec!["LoadBalancerNotMarked"];
+    for (make, tag, reasons_of, tags) in [
+        (Reply::status(201), Some(Reply::status(204)), vec![], &[MAKE, TAG][..]),
+        // Of another load balancer that the Service once had.
+        (exists(), Some(Reply::status(204)), vec![], &[MAKE, TAG]),
+        (exists(), Some(not_found()), warned.clone(), &[MAKE, TAG]),
+        (Reply::status(201), Some(refused.clone()), warned.clone(), &[MAKE, TAG]),
+        (refused, None, warned.clone(), &[MAKE]),
+        (Reply::status(500), None, warned, &[MAKE]),
+    ] {
+        let mut cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, one(&tagged("lb-1", &[]))).on(MAKE, make);
+        if let Some(reply) = tag {
+            cloud = cloud.on(TAG, reply);
+        }
         let done = ensure(&config(), &known(), &nodes());
-        assert_eq!((addresses(&done), reasons(&done)), (both(), warned));
-        assert_eq!(routes(&cloud), [GET, TAG, PUT]);
+        assert_eq!((addresses(&done), reasons(&done)), (both(), reasons_of));
+        assert_eq!(routes(&cloud), [&[GET, PUT], tags].concat());
     }
+    // What was not changed has no tag put on it either.
+    let cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, Reply::status(500));
+    assert_eq!(failure(&ensure(&config(), &known(), &nodes())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [GET, PUT]);
     // A cloud that tells no tags is not asked for them again and again.
     differs.as_object_mut().expect("an object").remove("tags");
     let cloud = FakeCloud::new().on(GET, one(&differs)).on(PUT, one(&differs));
@@ -135,28 +192,36 @@ fn one_that_is_known_by_its_id_is_not_written_for_the_tag_alone_but_with_its_nex
 
 #[test]
 fn the_id_on_a_service_takes_over_and_the_tag_follows() {
-    let cloud = FakeCloud::new()
-        .on(GET, one(&tagged("lb-1", &["x", THEIRS])))
-        .on(TAG, Reply::status(204))
-        .on(UNTAG, Reply::status(204));
+    let cloud = tagging(FakeCloud::new().on(GET, one(&tagged("lb-1", &["x", THEIRS])))).on(UNTAG, Reply::status(204));
     let done = ensure(&config(), &known(), &nodes());
     assert_eq!((addresses(&done), reasons(&done)), (both(), vec!["LoadBalancerTakenOver"]));
     assert_eq!(done.outcome.changes, [format!("tagged lb-1 with {OWN}"), format!("took tag {THEIRS} off lb-1")]);
-    assert_eq!(routes(&cloud), [GET, TAG, UNTAG]);
+    assert_eq!(routes(&cloud), [GET, MAKE, TAG, UNTAG]);
     for words in ["lb-1", "shop/web", "u-2", names::ID, names::DISOWN] {
         assert!(done.warnings[0].1.contains(words), "{words}: {:?}", done.warnings);
     }
     // Trouble goes by; a token that may not tag keeps nobody from what it has by ID.
-    let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(TAG, Reply::status(500));
+    let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(MAKE, Reply::status(500));
     assert_eq!(failure(&ensure(&config(), &known(), &nodes())).0, Reaction::Retry);
-    assert_eq!(routes(&cloud), [GET, TAG]);
+    assert_eq!(routes(&cloud), [GET, MAKE]);
     let forbidden = || Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
     let warned = vec!["LoadBalancerTakenOver", "LoadBalancerNotMarked"];
     for tag in [forbidden(), Reply::status(204)] {
-        let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[THEIRS]))).on(TAG, tag).always(UNTAG, forbidden());
+        let cloud = FakeCloud::new()
+            .on(GET, one(&tagged("lb-1", &[THEIRS])))
+            .on(MAKE, Reply::status(201))
+            .on(TAG, tag)
+            .always(UNTAG, forbidden());
         let done = ensure(&config(), &known(), &nodes());
         assert_eq!((addresses(&done), reasons(&done)), (both(), warned.clone()));
-        assert_eq!(routes(&cloud)[..2], [GET, TAG]);
+        assert_eq!(routes(&cloud)[..3], [GET, MAKE, TAG]);
+        assert!(done.warnings[1].1.contains("tag:delete"), "{:?}", done.warnings);
+        // It is not tried with every look.
+        let tried = routes(&cloud);
+        let cloud = cloud.on(GET, one(&tagged("lb-1", &[OWN, THEIRS])));
+        let done = ensure(&config(), &known(), &nodes());
+        assert_eq!((addresses(&done), reasons(&done)), (both(), vec![]));
+        assert_eq!(routes(&cloud), [tried, vec![GET.to_owned()]].concat());
     }
     // With the default name no tag is needed.
     let mut default = balancer("lb-1");
@@ -193,5 +258,48 @@ fn with_an_id_that_the_cloud_does_not_have_what_names_the_service_is_deleted_and
             FakeCloud::new().on(LIST, many(&[tagged("lb-2", &[OWN])])).on(GET, reply).on(DELETE, Reply::status(204));
         assert_eq!(delete(&config(), &known()).outcome.failure.is_some(), fails);
         assert!(!routes(&cloud).contains(&DELETE_2.to_owned()));
+    }
+}
+
+#[test]
+fn what_a_service_never_had_is_not_deleted_for_its_name() {
+    const DELETE_1: &str = "api DELETE /v2/load_balancers/lb-1";
+    // It was refused from the beginning, so that nothing was ever marked as its own.
+    let invalid = service(&[(names::NAME, "my-lb"), (names::TYPE, "abcd")]);
+    for service in [named(), invalid] {
+        for (tags, deleted) in [(&[][..], false), (&["x"], false), (&[OWN], true)] {
+            let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", tags)])).on(DELETE_1, Reply::status(204));
+            assert_eq!(delete(&config(), &service).outcome.failure, None);
+            assert_eq!(routes(&cloud).contains(&DELETE_1.to_owned()), deleted, "{tags:?}");
+        }
+    }
+    let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+    let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", &["k8s:ours"])]));
+    assert_eq!(delete(&ours, &named()), Done::new());
+    assert_eq!(routes(&cloud), [LIST]);
+}
+
+#[test]
+fn an_id_of_anothers_that_was_never_taken_over_deletes_nothing() {
+    let ids = |service: Service| Service { ingress: vec![], ..service };
+    for (service, tags, name, deleted) in [
+        (known(), &[THEIRS][..], "theirs", false),
+        (ids(settled_service(&[])), &["x", THEIRS], "theirs", false),
+        (known(), &[OWN, THEIRS], "my-lb", true),
+        (known(), &["x"], "theirs", true),
+        // Taken over, and renamed; the token may not take tags off.
+        (settled_service(&[]), &[THEIRS], "aservice123", true),
+    ] {
+        let has = changed("lb-1", json!({"name": name, "tags": tags}));
+        for listed in [vec![has.clone()], vec![]] {
+            let cloud = FakeCloud::new().on(LIST, many(&listed)).on(GET, one(&has)).on(DELETE, Reply::status(204));
+            let done = delete(&config(), &service);
+            assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]));
+            assert_eq!(routes(&cloud).contains(&DELETE.to_owned()), deleted, "{tags:?}");
+            assert_eq!(reasons(&done).is_empty(), deleted);
+            for words in ["lb-1", "shop/web", "u-2", names::ID] {
+                assert!(deleted || done.warnings[0].1.contains(words), "{words}: {:?}", done.warnings);
+            }
+        }
     }
 }

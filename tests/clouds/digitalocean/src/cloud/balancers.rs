@@ -269,6 +269,7 @@ impl Cloud {
         let ip = spec.ip.as_deref().and_then(|ip| ip.parse().ok()).unwrap_or(free);
         let is_dual = spec.network_stack == "DUALSTACK";
         let ipv6 = is_dual.then(|| Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(number)));
+        // That production makes those that are not there is assumed.
         for tag in &spec.tags {
             self.tags.entry(tag.clone()).or_default();
         }
