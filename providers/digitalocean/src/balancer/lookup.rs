@@ -16,7 +16,7 @@ use crate::config::Config;
 const SHARE: Duration = Duration::from_secs(1);
 
 /// For so long after a write a listing may show what was before it: it is shared, and the cloud's own may lag by seconds.
-const WRITTEN: Duration = Duration::from_secs(30);
+const WRITTEN: Duration = Duration::from_secs(6);
 
 fn written_key(id: &str) -> String {
     format!("written/{id}")
