@@ -357,8 +357,9 @@ pub(crate) fn regions_of(ids: &[u64]) -> Result<(BTreeSet<String>, Option<Failur
     let node = |id: &u64| Node { provider_id: Some(provider_id::format(*id)), ..Node::named(id.to_string()) };
     let nodes: Vec<Node> = ids.iter().map(node).collect();
     let (mut regions, mut open) = (BTreeSet::new(), None);
-    // Whether one that is missing is gone makes no difference here.
-    for finding in find(&nodes, Need::Existence, |_| Ok(vec![]))? {
+    // Whether one that is missing is gone makes no difference here, as long as others are there.
+    let all = || ids.iter().map(|id| provider_id::format(*id)).collect();
+    for finding in find(&nodes, Need::Existence, |_| Ok(all()))? {
         match finding {
             Finding::Found(instance) if !instance.region.is_empty() => _ = regions.insert(instance.region),
             Finding::Found(_) | Finding::Absent => {}

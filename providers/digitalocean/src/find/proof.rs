@@ -2,7 +2,8 @@
 //!
 //! To the token of another account all droplets of the cluster are missing, whatever droplets that account has. So another one
 //! of the cluster is asked for beside them, or some more where it is missing too. A Node alone in its cluster has no other: then
-//! the account must have a droplet at all.
+//! the account must have a droplet at all. Several Nodes that are asked about at once may have no other either, and are not alone:
+//! where all are missing, nothing is proven.
 
 use ccm_sdk::send_all;
 use ccm_sdk::types::Failure;
@@ -17,16 +18,16 @@ const OTHERS: usize = 5;
 /// What is so of each. `others` as in [`find`](super::find).
 pub(super) fn of(ids: &[u64], others: impl FnOnce(u32) -> Result<Vec<String>, String>) -> Vec<Answered> {
     let most = u32::try_from(ids.len().saturating_add(OTHERS)).unwrap_or(u32::MAX);
-    let others = others(most).map(|others| {
-        let others = others.iter().filter_map(|id| provider_id::parse(id).ok());
-        others.filter(|id| !ids.contains(id)).take(OTHERS).collect::<Vec<u64>>()
-    });
+    let known =
+        others(most).map(|known| known.iter().filter_map(|id| provider_id::parse(id).ok()).collect::<Vec<u64>>());
+    let is_alone = matches!((known.as_deref(), ids), (Ok([only]), [id]) if only == id);
+    let others = known.map(|known| known.into_iter().filter(|id| !ids.contains(id)).take(OTHERS).collect::<Vec<u64>>());
     let first = others.as_ref().ok().and_then(|others| others.first().copied());
     let mut requests: Vec<_> = ids.iter().map(|id| droplets::get(*id)).collect();
     // In the same breath: what is asked later may be asked with another token.
-    requests.push(first.map_or_else(droplets::look, droplets::get));
+    requests.extend(first.map(droplets::get).or_else(|| is_alone.then(droplets::look)));
     let mut replies = send_all(requests);
-    let beside = replies.pop();
+    let beside = replies.split_off(ids.len().min(replies.len())).pop();
     let mut answers: Vec<Answered> =
         ids.iter().zip(replies).map(|(id, reply)| answered(*id, reply.and_then(droplets::one))).collect();
     let is_missing = |answer: &Answered| matches!(answer, Answered::Absent);
@@ -37,6 +38,9 @@ pub(super) fn of(ids: &[u64], others: impl FnOnce(u32) -> Result<Vec<String>, St
     let beside = beside.unwrap_or_else(|| Err(Failure::retry("the host gave no answer")));
     let sees = match (others, first) {
         (Err(why), _) => Err(Failure::retry(why)),
+        (Ok(_), None) if !is_alone => Err(Failure::retry(
+            "no other droplet of the cluster's Nodes is known beside it; where all of them are gone, delete their Nodes",
+        )),
         (Ok(_), None) => match beside.and_then(droplets::any) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Failure::retry("the token sees no droplet at all")),

@@ -38,7 +38,7 @@ fn node(name: &str, provider_id: Option<&str>) -> Node {
 
 /// In a cluster without other Nodes.
 fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> {
-    super::find(nodes, need, |_| Ok(vec![]))
+    super::find(nodes, need, |_| Ok(nodes.iter().filter_map(|node| node.provider_id.clone()).collect()))
 }
 
 fn with_id() -> Node {
@@ -266,7 +266,7 @@ fn what_a_listing_does_not_show_is_asked_for_by_id_since_it_leaves_out_some() {
         .on(LIST_GPUS, list(&[droplet(4, "gpu")]))
         .on("api GET /v2/droplets/5", one(&droplet(5, "not-listed-yet")))
         .always("api GET /v2/droplets/6", not_found())
-        .on(LOOK, list(&[droplet(1, "other")]));
+        .on("api GET /v2/droplets/1", one(&droplet(1, "x")));
     let findings = find(&nodes, Need::Existence).expect("findings");
     assert!(findings[..5].iter().all(|finding| matches!(finding, Finding::Found(_))), "{findings:?}");
     assert_eq!(findings[5], Finding::Absent);
@@ -402,6 +402,36 @@ fn to_the_token_of_another_account_nothing_is_gone_whatever_droplets_that_has() 
     let blind = super::find(&[with_id()], Need::Proof, |_| Err("the Nodes are not known yet".to_owned()));
     let failure = unknown(blind.expect("findings").remove(0));
     assert!(failure.message.contains("proves nothing: the Nodes are not known yet"), "{}", failure.message);
+}
+
+/// Each has no other beside it, and still none is alone.
+#[test]
+fn all_nodes_of_a_cluster_at_once_are_not_gone_because_the_token_sees_droplets_of_somebody() {
+    let ids: Vec<String> = (1..=3).map(provider_id::format).collect();
+    let nodes: Vec<Node> = ids.iter().map(|id| node("n", Some(id))).collect();
+    let proof = |known: &[String]| super::find(&nodes, Need::Proof, |_| Ok(known.to_vec())).expect("findings");
+    // The Nodes that the host knows may be fewer by now.
+    for known in [&ids[..], &ids[..1], &[]] {
+        let cloud = (1..=3).fold(FakeCloud::new(), |cloud, id| cloud.on(&get(id), not_found()));
+        let _cloud = cloud.always(LOOK, list(&[droplet(99, "other")]));
+        for finding in proof(known) {
+            let failure = unknown(finding);
+            assert!(failure.message.contains("proves nothing: "), "{}", failure.message);
+            assert_eq!(failure.reaction, Reaction::Retry);
+        }
+    }
+    // One that is there is enough.
+    let cloud = FakeCloud::new().on(&get(1), not_found()).on(&get(2), not_found()).on(&get(3), one(&droplet(3, "n")));
+    assert!(matches!(proof(&ids).as_slice(), [Finding::Absent, Finding::Absent, Finding::Found(_)]));
+    assert_eq!(cloud.lines().len(), 3);
+}
+
+#[test]
+fn a_node_that_the_host_does_not_know_is_not_taken_for_the_only_one() {
+    for known in [&[][..], &["digitalocean://", "other://7"]] {
+        let _cloud = FakeCloud::new().on(ONE, not_found()).always(LOOK, list(&[droplet(1, "other")]));
+        assert!(unknown(proof_beside(known)).message.contains("proves nothing"), "{known:?}");
+    }
 }
 
 #[test]
