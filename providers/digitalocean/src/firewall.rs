@@ -195,7 +195,12 @@ fn differs(has: &Spec, wants: &Spec) -> bool {
     has.name != wants.name
         || inbound(has) != inbound(wants)
         || outbound(has) != outbound(wants)
-        || has.tags.iter().collect::<BTreeSet<_>>() != wants.tags.iter().collect()
+        || tags(has) != tags(wants)
+}
+
+/// The same in any case: the account keeps that of whoever made one first.
+fn tags(spec: &Spec) -> BTreeSet<String> {
+    spec.tags.iter().map(|tag| tag.to_ascii_lowercase()).collect()
 }
 
 /// Protocol, ports, addresses, load balancers: all that counts of a rule.

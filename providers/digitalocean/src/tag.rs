@@ -23,7 +23,8 @@ pub(crate) fn reconcile(
     services: &[Service],
     balancers: &[Balancer],
 ) -> Result<Vec<(Subject, Failure)>, Failure> {
-    let lacks = |balancer: &&Balancer| !balancer.tags.as_ref().is_some_and(|tags| tags.iter().any(|has| has == tag));
+    let has = |tags: &Vec<String>| tags.iter().any(|has| has.eq_ignore_ascii_case(tag));
+    let lacks = |balancer: &&Balancer| !balancer.tags.as_ref().is_some_and(has);
     let mut lacking: Vec<(&Service, &str)> = vec![];
     for service in services.iter().filter(|service| is_ours(service)) {
         if let Some(balancer) = among(config, balancers, service, &asked::read(service).0).filter(lacks)

@@ -48,8 +48,15 @@ fn tags(balancer: &Balancer) -> impl Iterator<Item = &str> {
     balancer.tags.iter().flatten().map(String::as_str)
 }
 
+/// What comes after the prefix. Tags are the same in any case, and the account keeps that of whoever made one first.
+fn after<'a>(prefix: &str, tag: &'a str) -> Option<&'a str> {
+    let (start, rest) = tag.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
 fn is_of(tag: &str, service: &Service) -> bool {
-    tag.strip_prefix(SERVICE_TAG).and_then(|rest| rest.split(':').next()) == Some(&service.uid)
+    let uid = after(SERVICE_TAG, tag).and_then(|rest| rest.split(':').next());
+    uid.is_some_and(|uid| uid.eq_ignore_ascii_case(&service.uid))
 }
 
 /// Whether it has the Service's tag.
@@ -58,7 +65,7 @@ pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
 }
 
 pub(super) fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
-    tags(balancer).filter(|tag| tag.starts_with(SERVICE_TAG) && !is_of(tag, service)).collect()
+    tags(balancer).filter(|tag| after(SERVICE_TAG, tag).is_some() && !is_of(tag, service)).collect()
 }
 
 /// Whose it is, if not this Service's, for people. One without any tag may be taken over by its name, as it always could be.
@@ -66,14 +73,15 @@ pub(super) fn another(config: &Config, service: &Service, balancer: &Balancer) -
     if let Some(tag) = of_other_services(service, balancer).first() {
         return Some(words(tag));
     }
-    let of_clusters = || tags(balancer).filter(|tag| tag.starts_with(CLUSTER_TAG));
-    let ours = is_own(service, balancer) || of_clusters().any(|tag| config.tag.as_deref() == Some(tag));
+    let of_clusters = || tags(balancer).filter(|tag| after(CLUSTER_TAG, tag).is_some());
+    let cluster = |tag: &str| config.tag.as_ref().is_some_and(|ours| ours.eq_ignore_ascii_case(tag));
+    let ours = is_own(service, balancer) || of_clusters().any(cluster);
     (!ours && of_clusters().next().is_some())
         .then(|| format!("another cluster, by its tags {}", tags(balancer).collect::<Vec<_>>().join(", ")))
 }
 
 fn words(tag: &str) -> String {
-    let mut parts = tag.strip_prefix(SERVICE_TAG).unwrap_or(tag).splitn(3, ':').map(str::to_owned);
+    let mut parts = after(SERVICE_TAG, tag).unwrap_or(tag).splitn(3, ':').map(str::to_owned);
     let mut next = || parts.next().unwrap_or_default();
     let (uid, namespace, name) = (next(), next(), next());
     format!("Service {namespace}/{name} with the UID {uid}, by its tag {tag}")

@@ -243,6 +243,9 @@ fn what_the_cloud_says_in_other_words_is_no_difference() {
         }
         assert!(!differs(&read(has), &wants), "do_247: {all:?}");
     }
+    let mut capitals = has.clone();
+    capitals["tags"] = json!(["Worker", "EDGE"]);
+    assert!(!differs(&read(capitals), &wants), "the case of whoever made a tag first");
     for (list, peers) in [("inbound_rules", "sources"), ("outbound_rules", "destinations")] {
         let mut has = has.clone();
         for kind in ["droplet_ids", "tags", "kubernetes_ids"] {

@@ -47,6 +47,16 @@ fn what_has_the_tag_or_is_disowned_costs_no_write() {
     assert_eq!(routes(&cloud), [LIST]);
 }
 
+/// A tag is the same in any case, and the account keeps that of whoever made it first.
+#[test]
+fn a_tag_that_somebody_made_in_capitals_is_not_written_again_and_again() {
+    for tags in [["K8s:C-1"], ["K8S:c-1"]] {
+        let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"tags": tags}))]));
+        assert_eq!(reconciled(&[service(&[])]), []);
+        assert_eq!(routes(&cloud), [LIST]);
+    }
+}
+
 #[test]
 fn do_214_215_all_are_tagged_in_one_request() {
     let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1"), lb_2()])).on(TAG, Reply::status(204));

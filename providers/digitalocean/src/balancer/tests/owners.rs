@@ -151,6 +151,27 @@ fn what_has_the_services_tag_is_found_by_its_name_without_a_write_whatever_clust
     }
 }
 
+/// A tag is the same in any case, and the account keeps that of whoever made it first.
+#[test]
+fn tags_say_the_same_in_any_case() {
+    let ours = Config { tag: Some("k8s:Ours".to_owned()), ..config() };
+    let capitals = OWN.to_uppercase();
+    for (tags, marked) in [(&["K8S:ours", "x"][..], true), (&[&capitals], false), (&["k8s:former", &capitals], false)] {
+        let balancer = tagged("lb-1", tags);
+        let cloud = FakeCloud::new()
+            .on(LIST, many(std::slice::from_ref(&balancer)))
+            .on(GET, one(&balancer))
+            .on(TAG, Reply::status(204));
+        let done = ensure(&ours, &named(), &nodes());
+        assert_eq!(written(&done), [(names::ID, Some("lb-1"))], "{tags:?}: {done:?}");
+        assert_eq!(routes(&cloud).len(), if marked { 3 } else { 1 }, "{tags:?}");
+    }
+    for theirs in ["K8S:other", "Wasm-CCM-Service:u-2:shop:web"] {
+        let _cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", &[theirs])]));
+        assert_eq!(failure(&ensure(&ours, &named(), &nodes())).0, Reaction::Conflict, "{theirs}");
+    }
+}
+
 #[test]
 fn one_that_is_known_by_its_id_is_not_written_for_the_tag_alone_but_with_its_next_change() {
     let cloud = FakeCloud::new().on(GET, one(&tagged("lb-1", &[])));
