@@ -161,10 +161,11 @@ fn tags_say_the_same_in_any_case() {
         let cloud = FakeCloud::new()
             .on(LIST, many(std::slice::from_ref(&balancer)))
             .on(GET, one(&balancer))
+            .on(MAKE, Reply::json(201, "{}"))
             .on(TAG, Reply::status(204));
         let done = ensure(&ours, &named(), &nodes());
         assert_eq!(written(&done), [(names::ID, Some("lb-1"))], "{tags:?}: {done:?}");
-        assert_eq!(routes(&cloud).len(), if marked { 3 } else { 1 }, "{tags:?}");
+        assert_eq!(routes(&cloud).len(), if marked { 4 } else { 1 }, "{tags:?}");
     }
     for theirs in ["K8S:other", "Wasm-CCM-Service:u-2:shop:web"] {
         let _cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", &[theirs])]));
