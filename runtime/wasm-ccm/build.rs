@@ -1,7 +1,5 @@
 //! Packs the addresses that the loader has to put in (DT_RELR): 1.4 MB of the binary. Needs glibc 2.36 to run.
 
-#![expect(clippy::print_stdout, reason = "cargo is told so")]
-
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let is = |variable: &str, value: &str| std::env::var(variable).is_ok_and(|found| found == value);
