@@ -15,10 +15,10 @@ use ccm_sdk::log;
 use ccm_sdk::types::{self, Failure, Problem, Service, ServiceType, Subject};
 
 use crate::annotations as names;
-use crate::api::balancers::Balancer;
+use crate::api::balancers::{self, Balancer};
 use crate::api::firewalls::{self, Inbound, Outbound, Peers, Spec};
 use crate::asked::{self, Asked};
-use crate::balancer::among;
+use crate::balancer::{among, id_of};
 use crate::config::{self, Config};
 use crate::kind::{Kind, Network};
 use crate::wanted::Fixed;
@@ -130,7 +130,11 @@ fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Ve
 
 fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
     let (asked, problems) = asked::read(service);
-    let balancer = among(config, balancers, service, &asked);
+    // One that was just made, or that another's deletion has moved to a page that was read already, is in no listing: without it
+    // its checks would be shut out.
+    let unlisted = id_of(service).filter(|id| balancers.iter().all(|balancer| balancer.id != *id));
+    let unlisted = unlisted.and_then(|id| balancers::get(id).ok().flatten());
+    let balancer = unlisted.as_ref().or_else(|| among(config, balancers, service, &asked));
     let fixed = fixed(config, &asked, balancer)?;
     // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
     let matters = |problem: &Problem| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::asked::tests::{port, service, udp};
-use crate::balancer::tests::{balancer, body, changed, not_found, routes};
+use crate::balancer::tests::{GET, balancer, body, changed, not_found, one, routes};
 use crate::config::tests::config;
 
 const LIST: &str = "api GET /v2/firewalls";
@@ -122,7 +122,11 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
     web.ports = vec![port(80, 30_080), port(443, 30_443)];
     let has = [lb(balancer("lb-1"))];
     assert_eq!(rules(&[web.clone()], &has), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
-    // Until it is known, nobody has to check.
+    // Until it is known, nobody has to check; a listing alone may not show it.
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    assert_eq!(rules(&[web.clone()], &[]), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
+    assert_eq!(routes(&cloud), [GET]);
+    let _cloud = FakeCloud::new().on(GET, not_found());
     for others in [vec![], vec![lb(changed("lb-9", json!({"name": "other"})))]] {
         assert_eq!(rules(&[web.clone()], &others), ["tcp 443 *", "tcp 80 *"]);
     }

@@ -25,7 +25,13 @@ fn full() -> ProviderStatuses {
                 reason: "it is not signed".into(),
                 since: at("2026-01-02T03:00:00Z"),
             }),
-            times: Some(Times { read_ms: 501.4, compile_ms: 812.6, takeover_ms: 3.2, exchange_ms: 0.0214 }),
+            times: Some(Times {
+                read_ms: 501.4,
+                compile_ms: 812.6,
+                takeover_ms: 3.2,
+                exchange_ms: 0.0214,
+                first_call_ms: None,
+            }),
         };
     });
     statuses
