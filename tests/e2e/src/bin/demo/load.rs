@@ -191,11 +191,14 @@ async fn services(client: Client, made: Arc<Mutex<Made>>, worker: usize) -> Resu
     Ok(())
 }
 
-/// What is complained of about Nodes and Services.
+/// What the host complains of about Nodes and Services; the API server has Warnings of its own.
 async fn warnings(client: &Client) -> Result<BTreeSet<String>> {
     let selection = ListParams::default().fields("type=Warning");
     let events: Vec<Event> = Api::all(client.clone()).list(&selection).await?.items;
-    let about = |event: &Event| matches!(event.involved_object.kind.as_deref(), Some("Node" | "Service"));
+    let about = |event: &Event| {
+        event.reporting_instance.as_deref() == Some("wasm-ccm")
+            && matches!(event.involved_object.kind.as_deref(), Some("Node" | "Service"))
+    };
     let text = |event: Event| {
         let name = event.involved_object.name.unwrap_or_default();
         format!("{name}: {}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())
