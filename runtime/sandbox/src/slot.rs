@@ -15,14 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::Capability;
-use parking_lot::Mutex;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use probation::{Phase, ProbationSettings};
 
 use crate::Provider;
-use probation::{Probation, Verdict};
+use probation::{LastGood, Probation, Verdict};
 
 /// Who serves, and since which exchange.
 struct Serving {
@@ -42,10 +44,14 @@ impl Serving {
 /// Holds the provider of the moment.
 pub struct Slot {
     serving: Mutex<Arc<Serving>>,
+    /// Whoever puts another one into the place, or tells of it, does so alone. Calls wait for `serving` only, which is held for
+    /// as long as it takes to copy a pointer.
+    changing: Mutex<()>,
     /// Grows with every exchange, rollbacks included.
     generation: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
     first_call: watch::Sender<Option<Duration>>,
+    recovered: watch::Sender<u64>,
 }
 
 impl Slot {
@@ -56,9 +62,11 @@ impl Slot {
         let probation = probation.map(|settings| Probation::begin(settings, None, &provider));
         Self {
             serving: Mutex::new(Serving::new(provider, probation)),
+            changing: Mutex::new(()),
             generation: watch::Sender::new(1),
             phase: watch::Sender::new(phase),
             first_call: watch::Sender::new(None),
+            recovered: watch::Sender::new(0),
         }
     }
 
@@ -76,12 +84,12 @@ impl Slot {
         Arc::ptr_eq(&self.serving.lock(), one)
     }
 
-    /// The one that is proven, as long as another one is on probation: what returns when that fails.
+    /// The one that is proven, or was the first one, as long as another one is on probation: what returns when that fails.
     #[must_use]
     pub fn last_good(&self) -> Option<Arc<Provider>> {
         let serving = self.serving();
         match &serving.probation {
-            Some(probation) => probation.last_good.clone(),
+            Some(probation) => probation.last_good.as_ref().map(|good| Arc::clone(&good.provider)),
             None => Some(Arc::clone(&serving.provider)),
         }
     }
@@ -104,16 +112,37 @@ impl Slot {
         self.first_call.subscribe()
     }
 
-    /// Notices other credentials of whoever serves ([`Provider::follow_credentials`]). Never ends.
-    pub async fn follow_credentials(&self) {
+    /// Grows when something answers again that did not, or when credentials are others: [`Provider::recoveries`] of whoever
+    /// serves, as long as somebody runs [`Slot::follow`].
+    #[must_use]
+    pub fn recoveries(&self) -> watch::Receiver<u64> {
+        self.recovered.subscribe()
+    }
+
+    /// Notices other credentials of whoever serves ([`Provider::follow_credentials`]), and passes on what recovers. Never ends.
+    pub async fn follow(&self) {
         let mut generations = self.generations();
         loop {
             let provider = self.provider();
             tokio::select! {
                 () = provider.follow_credentials() => {}
+                () = self.pass_on(provider.recoveries()) => {}
                 _ = generations.changed() => {}
             }
         }
+    }
+
+    /// Never ends.
+    async fn pass_on(&self, recoveries: Vec<watch::Receiver<u64>>) {
+        let changed = |mut one: watch::Receiver<u64>| async move { one.changed().await.map(|()| one) };
+        let mut waiting: FuturesUnordered<_> = recoveries.into_iter().map(changed).collect();
+        while let Some(recovered) = waiting.next().await {
+            if let Ok(one) = recovered {
+                self.recovered.send_modify(|count| *count = count.wrapping_add(1));
+                waiting.push(changed(one));
+            }
+        }
+        std::future::pending().await
     }
 
     /// Whether an optional interface works now.
@@ -125,24 +154,51 @@ impl Slot {
     /// Puts another provider into the slot, on probation. Calls that have begun end on the one before. Who is proven stays
     /// at hand until this one is, also when several fail one after the other. Returns how long others had to wait for it.
     pub fn exchange(&self, provider: Arc<Provider>, probation: ProbationSettings) -> Duration {
-        let old;
-        let took;
+        self.put_in(provider, probation, &self.changing.lock())
+    }
+
+    /// The same, if the slot still is in the phase that was `seen`: else what became of the one before would be told by nobody.
+    pub fn exchange_after(
+        &self,
+        seen: &Phase,
+        provider: &Arc<Provider>,
+        probation: ProbationSettings,
+    ) -> Option<Duration> {
+        let changing = self.changing.lock();
+        let is_so = *self.phase.borrow() == *seen;
+        is_so.then(|| self.put_in(Arc::clone(provider), probation, &changing))
+    }
+
+    fn put_in(
+        &self,
+        provider: Arc<Provider>,
+        probation: ProbationSettings,
+        _changing: &MutexGuard<'_, ()>,
+    ) -> Duration {
+        let before = self.serving();
+        let last_good = before.probation.as_ref().and_then(|probation| probation.last_good.clone());
+        // The first one of all has not proved itself, but it is a witness: better than none.
+        let last_good = last_good.unwrap_or_else(|| LastGood {
+            provider: Arc::clone(&before.provider),
+            is_proven: before.probation.is_none(),
+        });
+        let probation = Probation::begin(probation, Some(last_good), &provider);
         let begun = Instant::now();
-        {
-            let mut serving = self.serving.lock();
-            // The first one of all has not proved itself, but it is a witness: better than none.
-            let last_good = serving.probation.as_ref().and_then(|before| before.last_good.clone());
-            let last_good = last_good.unwrap_or_else(|| Arc::clone(&serving.provider));
-            let probation = Probation::begin(probation, Some(last_good), &provider);
-            old = std::mem::replace(&mut *serving, Serving::new(provider, Some(probation)));
-            self.first_call.send_replace(None);
-            self.phase.send_replace(Phase::Probation);
-            self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));
-            took = begun.elapsed();
-        }
-        // Not under the lock: to free code takes a moment.
-        drop(old);
+        self.put(Serving::new(provider, Some(probation)));
+        let took = begun.elapsed();
+        self.first_call.send_replace(None);
+        self.phase.send_replace(Phase::Probation);
+        self.next_generation();
         took
+    }
+
+    fn put(&self, next: Arc<Serving>) {
+        // What it replaces is freed after the lock is: the caller holds it as well.
+        *self.serving.lock() = next;
+    }
+
+    fn next_generation(&self) {
+        self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));
     }
 
     /// Notes the first call, when it is that.
@@ -151,8 +207,8 @@ impl Slot {
             return;
         }
         let took = called.since.elapsed();
-        let serving = self.serving.lock();
-        if Arc::ptr_eq(&serving, called) && called.probation.is_some() {
+        let _changing = self.changing.lock();
+        if self.is_serving(called) && called.probation.is_some() {
             self.first_call.send_replace(Some(took));
         }
     }
@@ -165,36 +221,33 @@ impl Slot {
         if matches!(verdict, Verdict::Open) {
             return;
         }
-        let old;
-        {
-            let mut serving = self.serving.lock();
-            if !Arc::ptr_eq(&serving, judged) {
-                return;
-            }
-            let next = match &verdict {
-                Verdict::Failed(_) => match &probation.last_good {
-                    Some(good) => Arc::clone(good),
-                    // Nobody to return to: it goes on, and its probation begins anew.
-                    None => {
-                        let provider = Arc::clone(&judged.provider);
-                        let again = Probation::begin(probation.settings, None, &provider);
-                        *serving = Serving::new(provider, Some(again));
-                        return;
-                    }
-                },
-                Verdict::Passed | Verdict::Open => Arc::clone(&judged.provider),
-            };
-            old = std::mem::replace(&mut *serving, Serving::new(next, None));
-            match verdict {
-                Verdict::Failed(why) => {
-                    self.phase.send_replace(Phase::RolledBack(why));
-                    self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));
-                }
-                Verdict::Passed | Verdict::Open => {
-                    self.phase.send_replace(Phase::Proven);
-                }
-            }
+        let _changing = self.changing.lock();
+        if !self.is_serving(judged) {
+            return;
         }
-        drop(old);
+        match (verdict, &probation.last_good) {
+            (Verdict::Failed(why), Some(LastGood { provider, is_proven })) => {
+                let again = (!is_proven).then(|| Probation::begin(probation.settings, None, provider));
+                self.put(Serving::new(Arc::clone(provider), again));
+                self.phase.send_replace(Phase::RolledBack { why, is_proven: *is_proven });
+                self.next_generation();
+            }
+            // Nobody to return to: it goes on, and its probation begins anew.
+            (Verdict::Failed(_), None) => {
+                let provider = Arc::clone(&judged.provider);
+                let again = Probation::begin(probation.settings, None, &provider);
+                self.put(Serving::new(provider, Some(again)));
+            }
+            (Verdict::Passed, _) => {
+                self.put(Serving::new(Arc::clone(&judged.provider), None));
+                // That it returned is said still: whoever looks now may not have seen it.
+                let why = match &*self.phase.borrow() {
+                    Phase::RolledBack { why, .. } => Some(why.clone()),
+                    Phase::Probation | Phase::Proven => None,
+                };
+                self.phase.send_replace(why.map_or(Phase::Proven, |why| Phase::RolledBack { why, is_proven: true }));
+            }
+            (Verdict::Open, _) => {}
+        }
     }
 }

@@ -50,8 +50,7 @@ pub(crate) struct Checked {
 ///
 /// The step, and why.
 pub(crate) async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
-    let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox));
-    let sandbox = sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))?;
+    let sandbox = sandbox(config)?;
     let source = config.source.fetch(None, config.limits.source_bytes).await?;
     let packed = source.bytes.clone();
     let unpacked = gate::unpacked(config, source).await?;
@@ -60,6 +59,25 @@ pub(crate) async fn component(config: &ProviderConfig) -> Result<Checked, Reject
     gate::identity(config, component.descriptor(), exports, None, |_| None)
         .map_err(|error| Rejected::at(Step::Identity, error))?;
     Ok(Checked { component, unpacked, packed })
+}
+
+fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
+    let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox));
+    sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))
+}
+
+/// Whether a component that passed the gate can stand in for the one that lies where it goes to. One that cannot be loaded, or
+/// says not who it is, serves nowhere: then there is nothing to compare.
+///
+/// # Errors
+///
+/// The step, and why.
+pub(crate) async fn stands_in(config: &ProviderConfig, new: &Component, before: Unpacked) -> Result<(), Rejected> {
+    let Ok(before) = gate::load(&sandbox(config)?, config, &before).await else { return Ok(()) };
+    // Who depends on an interface is known to the host alone.
+    let depends = |_| Some("what it has made in the cloud".to_owned());
+    gate::identity(config, new.descriptor(), &new.outline().exports, Some((&before).into()), depends)
+        .map_err(|error| Rejected::at(Step::Identity, error))
 }
 
 /// Says whether `run` would take the component.

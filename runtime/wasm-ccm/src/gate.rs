@@ -161,7 +161,7 @@ pub(crate) async fn load(
 }
 
 /// How an operator lets a component be another one than that before.
-const WAY_OUT: &str = "if that is right, run with --allow-provider-change";
+const WAY_OUT: &str = "if that is right, use --allow-provider-change";
 
 /// The one in whose place a component is put.
 pub(crate) struct Before<'a> {
@@ -169,12 +169,28 @@ pub(crate) struct Before<'a> {
     offers: Vec<Capability>,
 }
 
+/// Optional interfaces that objects can depend on.
+const OPTIONAL: [(Capability, &str); 3] =
+    [(Capability::LoadBalancers, "load-balancers"), (Capability::Routes, "routes"), (Capability::Cluster, "cluster")];
+
 impl<'a> From<&'a Provider> for Before<'a> {
     fn from(provider: &'a Provider) -> Self {
-        let all = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
-        let offers = all.into_iter().filter(|capability| provider.has(*capability)).collect();
+        let offers = OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect();
         Self { descriptor: provider.descriptor(), offers }
     }
+}
+
+/// One that was never configured: it may offer whatever it exports.
+impl<'a> From<&'a Component> for Before<'a> {
+    fn from(component: &'a Component) -> Self {
+        let exports = &component.outline().exports;
+        let exported = OPTIONAL.into_iter().filter(|(_, interface)| is_exported(exports, interface));
+        Self { descriptor: component.descriptor(), offers: exported.map(|(capability, _)| capability).collect() }
+    }
+}
+
+fn is_exported(exports: &[String], interface: &str) -> bool {
+    exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface))
 }
 
 /// Whether a component is the one that the operator asked for, and can stand in for the one before.
@@ -208,8 +224,7 @@ pub(crate) fn identity(
         new.provider_id_schemes.join(", "),
         old.provider_id_schemes.join(", "),
     );
-    let is_exported = |interface: &str| exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface));
-    if let Some((interface, object)) = missed(&before, |_, interface| is_exported(interface), depends) {
+    if let Some((interface, object)) = missed(&before, |_, interface| is_exported(exports, interface), depends) {
         return Err(anyhow!("it does not export {interface}, and {object} depends on it; {WAY_OUT}"));
     }
     dropped_secrets(old, new)
@@ -241,12 +256,7 @@ fn missed(
     has: impl Fn(Capability, &str) -> bool,
     depends: impl Fn(Capability) -> Option<String>,
 ) -> Option<(&'static str, String)> {
-    let all = [
-        (Capability::LoadBalancers, "load-balancers"),
-        (Capability::Routes, "routes"),
-        (Capability::Cluster, "cluster"),
-    ];
-    let mut lost = all
+    let mut lost = OPTIONAL
         .into_iter()
         .filter(|(capability, interface)| before.offers.contains(capability) && !has(*capability, interface));
     lost.find_map(|(capability, interface)| Some((interface, depends(capability)?)))

@@ -55,6 +55,9 @@ pub(crate) struct News {
     pub(crate) metrics: ProviderMetrics,
 }
 
+/// A component and its signature.
+type Candidate = (Vec<u8>, Option<Vec<u8>>);
+
 /// Keeps one provider.
 pub(crate) struct Keeper {
     surroundings: Arc<Surroundings>,
@@ -67,10 +70,14 @@ pub(crate) struct Keeper {
     remembered: Remembered,
     /// What serves.
     serving: Option<Version>,
-    /// What returns when that fails.
+    /// Since this exchange.
+    generation: u64,
+    /// What returns when that fails: the last one that was proven, or the first one of all.
     proven: Option<Version>,
     /// What is on probation, for the state folder.
-    candidate: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    candidate: Option<Candidate>,
+    /// The same of the first one, which returns when that fails, and goes on with its own probation.
+    first_candidate: Option<Candidate>,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
     /// What was told of the source last.
@@ -113,8 +120,10 @@ impl Keeper {
             last_good,
             remembered,
             serving: None,
+            generation: 0,
             proven: None,
             candidate: None,
+            first_candidate: None,
             judged: None,
             told: None,
             uid: None,
@@ -146,7 +155,7 @@ impl Keeper {
                 status.refused = None;
             }
         });
-        self.serving = Some(version);
+        (self.serving, self.generation) = (Some(version), generation);
     }
 
     /// Follows the source until `stop`.
@@ -168,7 +177,8 @@ impl Keeper {
                     if changed.is_err() {
                         return;
                     }
-                    self.phase_changed(&slot, &mut phases).await;
+                    let phase = phases.borrow_and_update().clone();
+                    self.phase_changed(&slot, phase).await;
                 }
                 // The slot lives as long as this.
                 Ok(()) = first_calls.changed() => {
@@ -250,24 +260,29 @@ impl Keeper {
         match self.surroundings.admit(&self.config, unpacked, Some(&before)).await {
             Ok(taken) => {
                 self.judged = Some(mark);
-                // What became of the one before is told before its place is taken.
-                if phases.has_changed().unwrap_or_default() {
-                    self.phase_changed(slot, phases).await;
-                }
-                self.exchange(slot, taken, read).await;
+                self.exchange(slot, phases, taken, read).await;
             }
             Err(refusal) => self.refuse(refusal.into_rejected(), mark).await,
         }
     }
 
-    async fn exchange(&mut self, slot: &Arc<Slot>, taken: Taken, read: Duration) {
+    async fn exchange(&mut self, slot: &Arc<Slot>, phases: &mut watch::Receiver<Phase>, taken: Taken, read: Duration) {
         let version = version(&taken);
         let Taken { provider, bytes, signature, took, compiling, .. } = taken;
+        let (seen, exchange) = loop {
+            // What became of the one before is told before its place is taken.
+            let seen = phases.borrow_and_update().clone();
+            self.phase_changed(slot, seen.clone()).await;
+            if let Some(took) = slot.exchange_after(&seen, &provider, self.settings.probation) {
+                break (seen, took);
+            }
+        };
+        drop(provider);
         // When the one before is still on probation, the last good one is that before it, if there was one.
-        if self.proven.is_none() || slot.phases().borrow().clone() != Phase::Probation {
+        if self.proven.is_none() || seen != Phase::Probation {
             self.proven = self.serving.clone();
+            self.first_candidate = self.candidate.take();
         }
-        let exchange = slot.exchange(provider, self.settings.probation);
         self.candidate = Some((bytes, signature));
         self.forget().await;
         let times = Times {
@@ -300,46 +315,57 @@ impl Keeper {
         format!("; it offers {}, which the one at the start did not: restart the host to use that", names.join(" and "))
     }
 
-    /// The slot has judged.
-    async fn phase_changed(&mut self, slot: &Arc<Slot>, phases: &mut watch::Receiver<Phase>) {
-        let phase = phases.borrow_and_update().clone();
-        let generation = *slot.generations().borrow();
+    /// The slot may have judged. Says so, once.
+    async fn phase_changed(&mut self, slot: &Slot, phase: Phase) {
         match phase {
             Phase::Probation => {}
-            Phase::Proven => {
-                let Some(serving) = self.serving.clone() else { return };
-                tracing::info!(source = self.source, "{serving} is proven");
-                self.proven = Some(serving.clone());
-                self.serves(serving, false, generation, None);
-                if let (Some(last_good), Some((bytes, signature))) = (&self.last_good, self.candidate.take())
-                    && let Err(error) = last_good.keep(&bytes, signature.as_deref()).await
-                {
-                    let error = format!("{error:#}");
-                    tracing::warn!(
-                        source = self.source,
-                        error,
-                        "the last good component is not kept; check --state-dir"
-                    );
+            Phase::Proven => self.proves().await,
+            Phase::RolledBack { why, is_proven } => {
+                let generation = *slot.generations().borrow();
+                if generation != self.generation {
+                    self.returns(why, generation).await;
                 }
-                self.candidate = None;
-            }
-            Phase::RolledBack(why) => {
-                let (Some(failed), Some(good)) = (self.serving.clone(), self.proven.clone()) else { return };
-                self.candidate = None;
-                self.remembered.refused = Some(failed.digest.clone());
-                self.keep_memory().await;
-                self.news.metrics.load(&self.source, "rolled-back", "probation");
-                self.serves(good.clone(), false, generation, None);
-                let refused = Refused::now(None, Some(failed.digest.clone()), why.clone());
-                self.surroundings.statuses.update(&self.source, |status| status.refused = Some(refused));
-                let text = format!("{failed} failed its probation, {good} serves again: {why}");
-                tracing::error!(source = self.source, "provider rolled back: {text}");
-                self.news
-                    .events
-                    .tell(&self.config.source, self.uid.as_deref(), Severity::Warning, "ProviderRolledBack", text)
-                    .await;
+                if is_proven {
+                    self.proves().await;
+                }
             }
         }
+    }
+
+    /// What serves is proven now.
+    async fn proves(&mut self) {
+        let (Some(serving), Some((bytes, signature))) = (self.serving.clone(), self.candidate.take()) else { return };
+        tracing::info!(source = self.source, "{serving} is proven");
+        (self.proven, self.first_candidate) = (Some(serving.clone()), None);
+        self.serves(serving, false, self.generation, None);
+        if let Some(last_good) = &self.last_good
+            && let Err(error) = last_good.keep(&bytes, signature.as_deref()).await
+        {
+            let error = format!("{error:#}");
+            tracing::warn!(source = self.source, error, "the last good component is not kept; check --state-dir");
+        }
+    }
+
+    /// The one before is back.
+    async fn returns(&mut self, why: String, generation: u64) {
+        let (Some(failed), Some(good)) = (self.serving.clone(), self.proven.clone()) else { return };
+        self.candidate = self.first_candidate.take();
+        let on_probation = self.candidate.is_some();
+        if on_probation {
+            self.proven = None;
+        }
+        self.remembered.refused = Some(failed.digest.clone());
+        self.keep_memory().await;
+        self.news.metrics.load(&self.source, "rolled-back", "probation");
+        self.serves(good.clone(), on_probation, generation, None);
+        let refused = Refused::now(None, Some(failed.digest.clone()), why.clone());
+        self.surroundings.statuses.update(&self.source, |status| status.refused = Some(refused));
+        let text = format!("{failed} failed its probation, {good} serves again: {why}");
+        tracing::error!(source = self.source, "provider rolled back: {text}");
+        self.news
+            .events
+            .tell(&self.config.source, self.uid.as_deref(), Severity::Warning, "ProviderRolledBack", text)
+            .await;
     }
 
     /// A component was not taken. What may pass later is tried again.

@@ -18,7 +18,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::check::{self, Checked};
 use crate::cli::ComponentArgs;
-use crate::gate::Unpacked;
+use crate::gate::{Rejected, Unpacked};
+use crate::providers::ProviderRecord;
 use crate::source::{SIGNATURE, Source, component_key, is_component};
 use crate::{api, output, unpack};
 
@@ -47,6 +48,10 @@ pub(crate) struct PushArgs {
     pub(crate) master: Option<String>,
     #[command(flatten)]
     pub(crate) component: ComponentArgs,
+    /// Let a component with another name or other provider IDs take the place of the one that is there, or one that exports
+    /// less or names fewer secrets. The host needs the same flag.
+    #[arg(long, help_heading = "Provider")]
+    pub(crate) allow_provider_change: bool,
 }
 
 /// Puts the component there.
@@ -58,12 +63,15 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
     let Source::ConfigMap { namespace, name, key } = args.target.parse().map_err(anyhow::Error::msg)? else {
         bail!("{:?} is no configmap:NAMESPACE/NAME[/KEY]", args.target);
     };
-    let config = args.component.record(args.file.to_string_lossy().into_owned())?.check()?;
+    let record = args.component.record(args.file.to_string_lossy().into_owned())?;
+    let record = ProviderRecord { allow_provider_change: args.allow_provider_change, ..record };
+    let config = record.check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let told = runtime.block_on(Box::pin(async {
-        let checked = check::component(&config).await.map_err(|rejected| {
+        let refused = |rejected: Rejected| {
             rejected.error.context(format!("{} does not pass the gate (step {})", args.file.display(), rejected.step))
-        })?;
+        };
+        let checked = check::component(&config).await.map_err(refused)?;
         let client = Client::try_from(api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?)
             .context("the API server's address or credentials cannot be used")?;
         let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
@@ -73,6 +81,10 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let Checked { component, unpacked, packed } = &checked;
         let upload = Upload::new(packed, unpacked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
+        let (old, old_digest) = upload.before(before.as_ref(), config.limits.sandbox.component_bytes);
+        if let Some(old) = old {
+            check::stands_in(&config, component, old).await.map_err(refused)?;
+        }
         let params = PatchParams::apply(MANAGER).force();
         let applied = maps.patch(&name, &params, &Patch::Apply(upload.map(&namespace, &name))).await;
         let mut now = applied.map_err(said).with_context(what)?;
@@ -88,7 +100,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let version = now.metadata.resource_version.unwrap_or_default();
         Ok::<_, anyhow::Error>(format!(
             "{}, resourceVersion {version}",
-            upload.told(&what(), component.descriptor(), unpacked, before.as_ref())
+            upload.told(&what(), component.descriptor(), unpacked, &old_digest)
         ))
     }))?;
     Ok(output::print(&told)?)
@@ -161,11 +173,21 @@ impl Upload {
         (self.signature.is_none() && is_there).then_some(key)
     }
 
-    fn told(&self, what: &str, descriptor: &Descriptor, unpacked: &Unpacked, before: Option<&ConfigMap>) -> String {
-        let old = before
-            .and_then(|map| map.binary_data.as_ref()?.get(&self.key).cloned())
-            .and_then(|bytes| unpack::unpack(bytes.0, usize::MAX / 2).ok())
-            .map_or_else(|| "nothing".to_owned(), |bytes| format!("sha256:{:x}", Sha256::digest(bytes)));
+    /// What it takes the place of, and the digest of that or what is there instead.
+    fn before(&self, map: Option<&ConfigMap>, limit: usize) -> (Option<Unpacked>, String) {
+        let Some(packed) = map.and_then(|map| map.binary_data.as_ref()?.get(&self.key)) else {
+            return (None, "nothing".to_owned());
+        };
+        match unpack::unpack(packed.0.clone(), limit) {
+            Ok(bytes) => {
+                let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
+                (Some(Unpacked { bytes, digest: digest.clone(), signature: None }), digest)
+            }
+            Err(error) => (None, format!("no component: {error}")),
+        }
+    }
+
+    fn told(&self, what: &str, descriptor: &Descriptor, unpacked: &Unpacked, old: &str) -> String {
         let (raw, packed, new) = (unpacked.bytes.len(), self.bytes.len(), &unpacked.digest);
         let size = if raw == packed { format!("{raw} bytes") } else { format!("{raw} bytes, {packed} packed") };
         let same = if old == *new { " (the same component)" } else { "" };

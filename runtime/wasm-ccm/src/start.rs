@@ -134,9 +134,7 @@ pub(crate) type Providers = Vec<(Arc<Slot>, Vec<String>)>;
 
 /// Grow when a cloud answers again that did not, or when a provider was exchanged: then nobody waits out a back-off.
 fn recoveries(slot: &Slot) -> Vec<watch::Receiver<u64>> {
-    let mut recoveries = slot.provider().recoveries();
-    recoveries.push(slot.generations());
-    recoveries
+    vec![slot.recoveries(), slot.generations()]
 }
 
 /// What controllers share.
@@ -173,7 +171,7 @@ impl<'a> Shared<'a> {
             // Its calls may take as long as they may: the end of the process does not wait for them.
             tasks.spawn_background("node lookups", work);
             let followed = Arc::clone(slot);
-            tasks.spawn_background("look at credentials", async move { followed.follow_credentials().await });
+            tasks.spawn_background("credentials and recoveries", async move { followed.follow().await });
             let slot = Arc::clone(slot);
             let claims =
                 move |scheme: &str| slot.provider().descriptor().provider_id_schemes.iter().any(|own| own == scheme);

@@ -13,6 +13,8 @@
 
 #[cfg(not(feature = "bare"))]
 mod balancers;
+#[cfg(not(feature = "bare"))]
+mod cluster;
 mod form;
 
 use std::hint::black_box;
@@ -31,18 +33,20 @@ const FILE: &str = "cloud-config";
 
 /// How it behaves.
 ///
-/// | | machines | load balancers |
-/// |---|---|---|
-/// | `good` | are there | are where they are already, or at an address of their own |
-/// | `trap` | it crashes | it crashes |
-/// | `loop` | it computes without an end | the same |
-/// | `absent` | are not there, whatever is asked | as `good` |
-/// | `unknown` | cannot be told, try again | as `good` |
-/// | `throttled` | the cloud asks for a pause | the same |
-/// | `refuse` | as `good` | are refused: the Service is invalid |
-/// | `too-few` | an answer is missing | are done and nowhere |
-/// | `complains` | as `good`, and its configuration is wrong | as `good` |
-/// | `describe-traps`, `describe-loops` | it never says who it is | |
+/// | | machines | load balancers | the cluster as a whole |
+/// |---|---|---|---|
+/// | `good` | are there | are where they are already, or at an address of their own | is in order |
+/// | `trap` | it crashes | it crashes | it crashes |
+/// | `loop` | it computes without an end | the same | the same |
+/// | `absent` | are not there, whatever is asked | as `good` | as `good` |
+/// | `unknown` | cannot be told, try again | as `good` | the same |
+/// | `throttled` | the cloud asks for a pause | the same | the same |
+/// | `refuse` | as `good` | are refused: the Service is invalid | so is each Service |
+/// | `too-few` | an answer is missing | are done and nowhere | as `good` |
+/// | `complains` | as `good`, and its configuration is wrong | as `good` | as `good` |
+/// | `describe-traps`, `describe-loops` | it never says who it is | | |
+///
+/// It does not offer to look after the cluster as a whole, so that no host asks for that by itself.
 const BEHAVIOURS: [&str; 11] = [
     "good",
     "trap",
@@ -60,7 +64,7 @@ const BEHAVIOURS: [&str; 11] = [
 struct Successor;
 
 #[cfg(not(feature = "bare"))]
-ccm_sdk::export!(Successor: meta, instances, load_balancers);
+ccm_sdk::export!(Successor: meta, instances, load_balancers, cluster);
 #[cfg(feature = "bare")]
 ccm_sdk::export!(Successor: meta, instances);
 

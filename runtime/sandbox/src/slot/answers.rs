@@ -19,7 +19,7 @@ impl Serving {
     /// The probation, and who served before.
     fn witness(&self) -> Option<(&Probation, &Arc<Provider>)> {
         let probation = self.probation.as_ref()?;
-        Some((probation, probation.last_good.as_ref()?))
+        Some((probation, &probation.last_good.as_ref()?.provider))
     }
 }
 
@@ -121,7 +121,7 @@ impl Slot {
             return Some(work.await);
         }
         let mut phases = self.phases();
-        let is_back = |phase: &Phase| matches!(phase, Phase::RolledBack(_)) && !self.is_serving(serving);
+        let is_back = |phase: &Phase| matches!(phase, Phase::RolledBack { .. }) && !self.is_serving(serving);
         tokio::select! {
             biased;
             done = work => Some(done),
@@ -295,9 +295,48 @@ impl Cluster for Slot {
     ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
         Box::pin(async move {
             let serving = self.serving();
-            let answer = serving.provider.reconcile(nodes, services).await;
+            let Some((probation, good)) = serving.witness() else {
+                let answer = serving.provider.reconcile(nodes, services).await;
+                self.judge(&serving);
+                return answer;
+            };
+            let work = serving.provider.reconcile(nodes.clone(), services.clone());
+            let Some(answer) = self.unless_rolled_back(&serving, work).await else {
+                return good.reconcile(nodes, services).await;
+            };
+            let answer = if faults(&answer) == 0 {
+                answer
+            } else {
+                // The work is idempotent: the last good one would do it again if it came back.
+                let known = good.reconcile(nodes, services).await;
+                if faults(&known) < faults(&answer) {
+                    probation.differs("cluster.reconcile", &first_fault(&answer));
+                    known
+                } else {
+                    answer
+                }
+            };
             self.judge(&serving);
             answer
         })
     }
+}
+
+type Reconciled = Result<Vec<(ClusterSubject, Failure)>, Failure>;
+
+/// Failures that can be the provider's fault. One of the whole call is more than any number of single ones.
+fn faults(answer: &Reconciled) -> usize {
+    match answer {
+        Ok(failures) => failures.iter().filter(|(_, failure)| is_suspect(failure)).count(),
+        Err(failure) if is_suspect(failure) => usize::MAX,
+        Err(_) => 0,
+    }
+}
+
+fn first_fault(answer: &Reconciled) -> String {
+    let first = match answer {
+        Ok(failures) => failures.iter().map(|(_, failure)| failure).find(|failure| is_suspect(failure)),
+        Err(failure) => Some(failure),
+    };
+    first.map(ToString::to_string).unwrap_or_default()
 }

@@ -33,15 +33,28 @@ pub enum Phase {
     Probation,
     /// It served its probation.
     Proven,
-    /// The one before is back, for this reason. It is proven.
-    RolledBack(String),
+    /// The one before is back.
+    RolledBack {
+        /// For this reason.
+        why: String,
+        /// The first one of all goes on with its own probation when it returns.
+        is_proven: bool,
+    },
+}
+
+/// The last one that was proven, or the first one of all.
+#[derive(Clone)]
+pub(super) struct LastGood {
+    pub(super) provider: Arc<Provider>,
+    /// The first one of all goes on with its probation when it returns.
+    pub(super) is_proven: bool,
 }
 
 /// The probation of one provider.
 pub(super) struct Probation {
     pub(super) settings: ProbationSettings,
-    /// Who returns: the last one that was proven. None at the first load.
-    pub(super) last_good: Option<Arc<Provider>>,
+    /// Who returns. None at the first load.
+    pub(super) last_good: Option<LastGood>,
     begun: Instant,
     /// What the provider had done before it was put into the slot.
     calls_before: u32,
@@ -58,7 +71,7 @@ pub(super) enum Verdict {
 }
 
 impl Probation {
-    pub(super) fn begin(settings: ProbationSettings, last_good: Option<Arc<Provider>>, provider: &Provider) -> Self {
+    pub(super) fn begin(settings: ProbationSettings, last_good: Option<LastGood>, provider: &Provider) -> Self {
         let (calls_before, crashes_before) = provider.settings.tally.counts();
         let differences = AtomicU32::new(0);
         Self { settings, last_good, begun: Instant::now(), calls_before, crashes_before, differences }

@@ -26,6 +26,7 @@ mod load;
 mod network_limits;
 mod probation;
 mod probation_balancers;
+mod probation_cluster;
 mod probe;
 mod requests;
 mod rig;

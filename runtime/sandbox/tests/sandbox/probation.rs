@@ -237,11 +237,30 @@ async fn a_first_provider_that_is_still_on_probation_is_a_witness_and_returns() 
     assert!(is_on_probation(&slot));
     assert_eq!(answers(&slot).await, "1");
     assert_eq!((serving(&slot), generation(&slot)), ("1".to_owned(), 3));
+    rolled_back(&slot);
 
     let slot = Slot::new(works.version("1", "trap").await, Some(faults(1)));
     slot.exchange(absent, faults(1));
     let findings = find(&slot, &["a"]).await.unwrap();
     assert!(matches!(findings.as_slice(), [Finding::Unknown(_)]), "deleted on the word of one: {findings:?}");
+}
+
+/// To have served before is no proof: that it is kept as the last good one has to wait for its own probation.
+#[tokio::test]
+async fn a_first_provider_that_returns_goes_on_with_its_probation() {
+    let works = Works::new();
+    let twice = ProbationSettings { time: Duration::ZERO, calls: 2, faults: 1 };
+    let slot = Slot::new(works.version("1", "good").await, Some(twice));
+    slot.exchange(works.version("2", "absent").await, twice);
+    assert_eq!(answers(&slot).await, "1");
+    rolled_back(&slot);
+    assert!(slot.last_good().is_none(), "it is not proven");
+    for proven in [false, false, true] {
+        let phase = slot.phases().borrow().clone();
+        assert!(matches!(phase, Phase::RolledBack { is_proven, .. } if is_proven == proven), "{phase:?}");
+        assert_eq!(answers(&slot).await, "1");
+    }
+    assert_eq!(slot.last_good().unwrap().descriptor().version, "1");
 }
 
 /// All of them began on the provider that fails, and all of them see that it failed.

@@ -84,7 +84,7 @@ pub(crate) async fn answers(slot: &Slot) -> String {
 /// Why the last good one returned.
 pub(crate) fn rolled_back(slot: &Slot) -> String {
     match slot.phases().borrow().clone() {
-        Phase::RolledBack(why) => why,
+        Phase::RolledBack { why, .. } => why,
         other => panic!("{other:?}"),
     }
 }

@@ -160,7 +160,7 @@ fn a_component_takes_over_only_when_it_is_the_same_provider() {
             (None, told) => assert_eq!(*told, None, "{what}"),
             (Some(part), Some(told)) => {
                 assert!(told.contains(part), "{what}: {told}");
-                assert!(told.ends_with("if that is right, run with --allow-provider-change"), "{what}: {told}");
+                assert!(told.ends_with("if that is right, use --allow-provider-change"), "{what}: {told}");
             }
             (Some(_), None) => panic!("{what} was taken"),
         }

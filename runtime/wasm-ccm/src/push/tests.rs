@@ -137,7 +137,8 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
     let what = "configmap:kube-system/cloud";
     let told = |bytes: &[u8], before: Option<&ConfigMap>| {
         let upload = upload(bytes, "cloud.wasm", None, before).unwrap();
-        upload.told(what, &descriptor, &unpacked(bytes, None), before)
+        let (_, old) = upload.before(before, PACK_FROM * 2);
+        upload.told(what, &descriptor, &unpacked(bytes, None), &old)
     };
     let digest = |bytes: &[u8]| unpacked(bytes, None).digest;
     let new = digest(b"new");
@@ -148,6 +149,8 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
     let expected = format!("{what}/cloud.wasm.gz: cloud 2.0, 3 bytes\nbefore {}\nnow    {new}", digest(b"old"));
     assert_eq!(told(b"new", Some(&before)), expected);
     assert!(told(b"old", Some(&before)).ends_with(" (the same component)"));
+    let bomb = map(&[("cloud.wasm.gz", &gzip(&vec![0; PACK_FROM * 3]).unwrap())]);
+    assert!(told(b"new", Some(&bomb)).contains("\nbefore no component: "), "{}", told(b"new", Some(&bomb)));
     let large = vec![7; PACK_FROM + 1];
     assert!(told(&large, None).contains(&format!("{} bytes, ", PACK_FROM + 1)), "{}", told(&large, None));
     assert!(told(&large, None).contains(" packed\n"), "{}", told(&large, None));

@@ -25,7 +25,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &Reflector
         nodes_listed: nodes.first_list(),
         node_keys: nodes.subscribe(),
         members,
-        recoveries: able.clone().flat_map(|(slot, _)| slot.provider().recoveries()).collect(),
+        recoveries: able.clone().map(|(slot, _)| slot.recoveries()).collect(),
         exchanges: able.map(|(slot, _)| slot.generations()).collect(),
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.service.clone(),

@@ -1,0 +1,43 @@
+//! A new provider proves itself with the cluster as a whole.
+
+use ccm_cloud::{Cluster as _, ClusterSubject, Failure, Reaction};
+use ccm_sandbox::Slot;
+
+use crate::rig::{node, service};
+use crate::successor::{Works, faults, is_on_probation, rolled_back};
+
+async fn reconcile(slot: &Slot) -> Result<Vec<(ClusterSubject, Failure)>, Failure> {
+    slot.reconcile(vec![node("a")], vec![service("web")]).await
+}
+
+#[tokio::test]
+async fn the_last_good_one_does_what_a_new_one_fails_at_and_the_failures_count() {
+    let works = Works::new();
+    for (behaviour, why) in [
+        ("refuse", "2 of its first 2 calls failed where the one before did not"),
+        ("unknown", "2 of its first 2 calls failed where the one before did not"),
+        ("trap", "2 of its first 2 calls gave no answer, the last: cluster.reconcile: the provider crashed"),
+    ] {
+        let slot = works.slot("good", behaviour, faults(2)).await;
+        assert_eq!(reconcile(&slot).await, Ok(vec![]), "{behaviour}");
+        assert!(is_on_probation(&slot), "{behaviour}");
+        assert_eq!(reconcile(&slot).await, Ok(vec![]), "{behaviour}");
+        assert!(rolled_back(&slot).starts_with(why), "{behaviour}: {}", rolled_back(&slot));
+    }
+}
+
+#[tokio::test]
+async fn what_both_fail_at_is_nobodys_fault_and_a_cloud_that_asks_for_a_pause_gets_it() {
+    let works = Works::new();
+    let slot = works.slot("refuse", "unknown", faults(1)).await;
+    // Of the whole call it is more than of one Service.
+    let failures = reconcile(&slot).await.unwrap();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    rolled_back(&slot);
+
+    for (good, new, told) in [("unknown", "unknown", Reaction::Retry), ("good", "throttled", Reaction::Throttled)] {
+        let slot = works.slot(good, new, faults(1)).await;
+        assert_eq!(reconcile(&slot).await.unwrap_err().reaction, told, "{new}");
+        assert!(is_on_probation(&slot), "{new}");
+    }
+}
