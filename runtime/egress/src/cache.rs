@@ -67,6 +67,11 @@ impl Cache {
         self.entries.remove(key);
     }
 
+    /// Drops everything.
+    pub fn clear(&self) {
+        self.entries.clear();
+    }
+
     /// Bytes of keys and values that are kept now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -107,5 +112,8 @@ mod tests {
         assert_eq!(cache.get("k"), Some(b"new".to_vec()));
         cache.forget("k");
         assert_eq!(cache.get("k"), None);
+        cache.put("k".into(), b"new".to_vec(), Duration::MAX);
+        cache.clear();
+        assert_eq!((cache.get("k"), cache.bytes()), (None, 0));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{EventSink, Service};
@@ -58,6 +59,7 @@ pub(crate) struct CallState {
     pub(crate) services: Vec<ServiceId>,
     /// What the network may do for this call.
     pub(crate) scope: CallScope,
+    pub(crate) changes: ChangeFlag,
     /// None: later than the clock can say.
     pub(crate) end: Option<Instant>,
     pub(crate) memory: MemoryMeter,
@@ -126,12 +128,36 @@ pub(crate) struct Subject {
     pub(crate) proof: bool,
     /// Whether the cloud may be asked to judge.
     pub(crate) judges: bool,
+    /// Set before the first request that may change the cloud.
+    pub(crate) changes: ChangeFlag,
+}
+
+/// Whether a call has begun to change the cloud.
+#[derive(Clone, Default)]
+pub(crate) struct ChangeFlag(Arc<AtomicBool>);
+
+impl ChangeFlag {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Subject {
     /// A question of the host about the provider itself.
-    pub(crate) const fn provider() -> Self {
-        Self { nodes: vec![], services: vec![], class: Class::Initialise, read_only: true, proof: false, judges: false }
+    pub(crate) fn provider() -> Self {
+        Self {
+            nodes: vec![],
+            services: vec![],
+            class: Class::Initialise,
+            read_only: true,
+            proof: false,
+            judges: false,
+            changes: ChangeFlag::default(),
+        }
     }
 }
 
@@ -209,6 +235,7 @@ fn fresh_store(
         events: settings.events.clone(),
         events_emitted: 0,
         scope: scope(settings, &subject, start),
+        changes: subject.changes,
         nodes: subject.nodes,
         services: subject.services,
         end: start.checked_add(limits.call_time),

@@ -8,7 +8,7 @@ use ccm_egress::budget::Class;
 use ccm_egress::log::line;
 
 use crate::bindings::ccm::cloud::types;
-use crate::call::{ServiceId, Subject, call};
+use crate::call::{ChangeFlag, ServiceId, Subject, call};
 use crate::load_balancers::{no_answer, not_exported};
 use crate::{Provider, convert};
 
@@ -48,39 +48,50 @@ impl Cluster for Provider {
         nodes: Vec<Node>,
         services: Vec<Service>,
     ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
+        Box::pin(self.reconcile_noting(nodes, services, ChangeFlag::default()))
+    }
+}
+
+impl Provider {
+    /// The same, where it matters what it had begun.
+    pub(crate) async fn reconcile_noting(
+        &self,
+        nodes: Vec<Node>,
+        services: Vec<Service>,
+        changes: ChangeFlag,
+    ) -> Result<Vec<(ClusterSubject, Failure)>, Failure> {
         const FUNCTION: &str = "cluster.reconcile";
-        Box::pin(async move {
-            let exports = self.code.optional.cluster.clone();
-            let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "cluster"))?;
-            let subject = Subject {
-                nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
-                services: services.iter().map(ServiceId::from).collect(),
-                class: Class::Write,
-                read_only: false,
-                proof: false,
-                judges: false,
-            };
-            let objects = Objects {
-                nodes: nodes.iter().map(|node| node.name.clone()).collect(),
-                services: services.iter().map(|service| (service.namespace.clone(), service.name.clone())).collect(),
-            };
-            let declared = &self.descriptor.annotations;
-            let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
-            let services: Vec<_> = services.into_iter().map(|service| convert::service(service, declared)).collect();
-            let answer = call(
-                &self.settings,
-                &self.code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move {
-                        exports.load(&mut *store, instance)?.call_reconcile(store, &nodes, &services).await
-                    })
-                },
-                |answer| objects.complaint(answer.as_ref().ok()?),
-            );
-            let answer = answer.await.map_err(no_answer(FUNCTION))?;
-            answer.map(convert::cluster_failures).map_err(convert::failure)
-        })
+        let exports = self.code.optional.cluster.clone();
+        let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "cluster"))?;
+        let subject = Subject {
+            nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
+            services: services.iter().map(ServiceId::from).collect(),
+            class: Class::Write,
+            read_only: false,
+            proof: false,
+            judges: false,
+            changes,
+        };
+        let objects = Objects {
+            nodes: nodes.iter().map(|node| node.name.clone()).collect(),
+            services: services.iter().map(|service| (service.namespace.clone(), service.name.clone())).collect(),
+        };
+        let declared = &self.descriptor.annotations;
+        let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
+        let services: Vec<_> = services.into_iter().map(|service| convert::service(service, declared)).collect();
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            FUNCTION,
+            subject,
+            move |store, instance| {
+                Box::pin(
+                    async move { exports.load(&mut *store, instance)?.call_reconcile(store, &nodes, &services).await },
+                )
+            },
+            |answer| objects.complaint(answer.as_ref().ok()?),
+        );
+        let answer = answer.await.map_err(no_answer(FUNCTION))?;
+        answer.map(convert::cluster_failures).map_err(convert::failure)
     }
 }

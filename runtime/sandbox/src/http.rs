@@ -18,7 +18,9 @@ impl http::Host for CallState {
         let door = Arc::clone(&self.door);
         let Some(network) = &door.network else { return Ok(Err(closed())) };
         self.give_way();
-        let answer = network.send(from_request(request), &self.scope).await;
+        let request = from_request(request);
+        self.will_send(std::slice::from_ref(&request));
+        let answer = network.send(request, &self.scope).await;
         Ok(answer.map(to_response).map_err(to_error))
     }
 
@@ -29,7 +31,8 @@ impl http::Host for CallState {
         let door = Arc::clone(&self.door);
         let Some(network) = &door.network else { return Ok(requests.iter().map(|_| Err(closed())).collect()) };
         self.give_way();
-        let requests = requests.into_iter().map(from_request).collect();
+        let requests: Vec<Request> = requests.into_iter().map(from_request).collect();
+        self.will_send(&requests);
         let answers = network.send_all(requests, &self.scope).await;
         Ok(answers.into_iter().map(|answer| answer.map(to_response).map_err(to_error)).collect())
     }
@@ -78,6 +81,12 @@ impl credentials::Host for CallState {
 impl CallState {
     fn network(&self) -> Option<&Network> {
         self.door.network.as_ref()
+    }
+
+    fn will_send(&self, requests: &[Request]) {
+        if requests.iter().any(|request| request.effect != Effect::Read) {
+            self.changes.set();
+        }
     }
 
     /// The contract has no room for the reason: it goes to the log.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_cloud::{Failure, FindError, Finding, Instances, Need, Node, Reaction};
 use ccm_egress::budget::Class;
 
-use crate::call::{Subject, call};
+use crate::call::{ChangeFlag, Subject, call};
 use crate::{Provider, convert};
 
 impl Provider {
@@ -41,6 +41,7 @@ impl Instances for Provider {
             read_only: true,
             proof: need == Need::Proof,
             judges: false,
+            changes: ChangeFlag::default(),
         };
         let asked = nodes.len();
         let own_ids: Vec<Option<String>> = nodes.iter().map(|node| node.provider_id.clone()).collect();

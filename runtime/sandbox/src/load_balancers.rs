@@ -8,7 +8,7 @@ use ccm_cloud::{
 use ccm_egress::budget::Class;
 
 use crate::bindings::exports::ccm::cloud::load_balancers;
-use crate::call::{ServiceId, Subject, call};
+use crate::call::{ChangeFlag, ServiceId, Subject, call};
 use crate::outcome::{self, Place};
 use crate::{CallError, Provider, convert};
 
@@ -24,6 +24,7 @@ fn writing(service: &Service) -> Subject {
         read_only: false,
         proof: false,
         judges: false,
+        changes: ChangeFlag::default(),
     }
 }
 
@@ -72,23 +73,24 @@ impl Extent {
 
 impl Provider {
     pub(crate) async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
-        let attempt = self.attempt(extent, service, backends).await;
+        let attempt = self.attempt(extent, service, backends, &ChangeFlag::default()).await;
         attempt.unwrap_or_else(|error| Outcome::failed(no_answer(extent.function())(error)))
     }
 
-    /// The same, where it matters whether there was an answer.
+    /// The same, where it matters whether there was an answer, and what it had begun.
     pub(crate) async fn attempt(
         &self,
         extent: Extent,
         service: Service,
         backends: Arc<[Backend]>,
+        changes: &ChangeFlag,
     ) -> Result<Outcome, CallError> {
         let function = extent.function();
         let exports = match self.balancers() {
             Ok(exports) => exports,
             Err(failure) => return Ok(Outcome::failed(failure)),
         };
-        let subject = writing(&service);
+        let subject = Subject { changes: changes.clone(), ..writing(&service) };
         let declared = &self.descriptor.annotations;
         let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
         let answer = call(
@@ -268,6 +270,7 @@ impl LoadBalancers for Provider {
                 read_only: true,
                 proof: false,
                 judges: false,
+                changes: ChangeFlag::default(),
             };
             let asked = wishes.len();
             let declared = &self.descriptor.annotations;

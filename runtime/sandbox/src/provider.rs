@@ -234,6 +234,11 @@ impl Provider {
         self.offered.lock().contains(&capability)
     }
 
+    /// Empties its cache.
+    pub(crate) fn forget_all(&self) {
+        self.settings.door.cache.clear();
+    }
+
     /// Grow whenever an endpoint of it that was taken for dead answers again, or one of its credentials is another.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {

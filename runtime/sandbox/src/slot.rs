@@ -33,11 +33,19 @@ struct Serving {
     since: Instant,
     /// Whether a call that began on it has ended.
     called: AtomicBool,
+    /// Whether it failed its probation.
+    failed: watch::Sender<bool>,
 }
 
 impl Serving {
     fn new(provider: Arc<Provider>, probation: Option<Probation>) -> Arc<Self> {
-        Arc::new(Self { provider, probation, since: Instant::now(), called: AtomicBool::new(false) })
+        Arc::new(Self {
+            provider,
+            probation,
+            since: Instant::now(),
+            called: AtomicBool::new(false),
+            failed: watch::Sender::new(false),
+        })
     }
 }
 
@@ -213,6 +221,15 @@ impl Slot {
         }
     }
 
+    /// Whoever serves now, which from here on is asked for something.
+    fn asked(&self) -> Arc<Serving> {
+        let serving = self.serving();
+        if let Some(probation) = &serving.probation {
+            probation.asked();
+        }
+        serving
+    }
+
     /// A call that began on `judged` has ended: looks whether its probation is over, when it still serves.
     fn judge(&self, judged: &Arc<Serving>) {
         self.note(judged);
@@ -227,6 +244,9 @@ impl Slot {
         }
         match (verdict, &probation.last_good) {
             (Verdict::Failed(why), Some(LastGood { provider, is_proven })) => {
+                judged.failed.send_replace(true);
+                // What it knew of the cloud is older than what the other one did there.
+                provider.forget_all();
                 let again = (!is_proven).then(|| Probation::begin(probation.settings, None, provider));
                 self.put(Serving::new(Arc::clone(provider), again));
                 self.phase.send_replace(Phase::RolledBack { why, is_proven: *is_proven });

@@ -40,6 +40,7 @@ const FILE: &str = "cloud-config";
 /// | `loop` | it computes without an end | the same | the same |
 /// | `absent` | are not there, whatever is asked | as `good` | as `good` |
 /// | `unknown` | cannot be told, try again | as `good` | the same |
+/// | `elsewhere` | are another cloud's | as `good` | as `good` |
 /// | `throttled` | the cloud asks for a pause | the same | the same |
 /// | `refuse` | as `good` | are refused: the Service is invalid | so is each Service |
 /// | `too-few` | an answer is missing | are done and nowhere | as `good` |
@@ -47,12 +48,13 @@ const FILE: &str = "cloud-config";
 /// | `describe-traps`, `describe-loops` | it never says who it is | | |
 ///
 /// It does not offer to look after the cluster as a whole, so that no host asks for that by itself.
-const BEHAVIOURS: [&str; 11] = [
+const BEHAVIOURS: [&str; 12] = [
     "good",
     "trap",
     "loop",
     "absent",
     "unknown",
+    "elsewhere",
     "throttled",
     "refuse",
     "too-few",
@@ -165,6 +167,7 @@ impl instances::Guest for Successor {
         }
         let finding = |node: &Node| match behaviour.as_str() {
             "absent" => Finding::Absent,
+            "elsewhere" => Finding::Unknown(Failure::elsewhere("the machine is another cloud's on purpose")),
             "unknown" => Finding::Unknown(Failure::retry("the machine cannot be told on purpose")),
             _ => Finding::Found(instance(node)),
         };

@@ -3,6 +3,7 @@
 //! While that is on probation, a question that changes nothing and that it cannot answer goes to the last good one too: its
 //! answer is given, and the difference counts against the new one.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ccm_cloud::{
@@ -11,7 +12,8 @@ use ccm_cloud::{
 };
 
 use super::probation::Probation;
-use super::{Phase, Serving, Slot};
+use super::{Serving, Slot};
+use crate::call::ChangeFlag;
 use crate::load_balancers::{Extent, no_answer};
 use crate::{CallError, Provider};
 
@@ -25,13 +27,14 @@ impl Serving {
 
 impl Instances for Slot {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
-        let serving = self.serving();
+        let serving = self.asked();
         let Some((probation, good)) = serving.witness() else {
             let answer = serving.provider.find(nodes, need).await;
             self.judge(&serving);
             return answer;
         };
-        let answer = self.unless_rolled_back(&serving, serving.provider.find(nodes.clone(), need)).await;
+        let answer =
+            Self::unless_failed(&serving, &ChangeFlag::default(), serving.provider.find(nodes.clone(), need)).await;
         let Some(answer) = answer else { return good.find(nodes, need).await };
         let answer = match answer {
             Ok(findings) => Ok(confirmed(findings, nodes, need, probation, good).await),
@@ -58,10 +61,9 @@ fn is_doubtful(finding: &Finding) -> bool {
     }
 }
 
-/// Whether there is sense in asking another provider: a Node of another cloud is that for every version, and a cloud that asks
-/// for a pause gets it.
+/// Whether there is sense in asking another provider: a cloud that asks for a pause gets it.
 const fn may_be_known(failure: &Failure) -> bool {
-    !matches!(failure.reaction, Reaction::Elsewhere | Reaction::Throttled)
+    !matches!(failure.reaction, Reaction::Throttled)
 }
 
 /// Findings of a new provider, with the word of the last good one for machines that the new one does not find.
@@ -114,20 +116,22 @@ const fn is_suspect(failure: &Failure) -> bool {
 }
 
 impl Slot {
-    /// What `work` gives; none when its provider was rolled back before: calls that hang on it would hang for as long as they
-    /// may, one after the other.
-    async fn unless_rolled_back<T>(&self, serving: &Arc<Serving>, work: impl Future<Output = T>) -> Option<T> {
+    /// What `work` gives; none when its provider failed its probation meanwhile: calls that hang on it would hang for as long
+    /// as they may, one after the other. One that has begun to change the cloud goes on all the same: what it has sent cannot
+    /// be taken back, and who does it again at once may not see it yet.
+    async fn unless_failed<T>(serving: &Serving, changes: &ChangeFlag, work: impl Future<Output = T>) -> Option<T> {
         if serving.witness().is_none() {
             return Some(work.await);
         }
-        let mut phases = self.phases();
-        let is_back = |phase: &Phase| matches!(phase, Phase::RolledBack { .. }) && !self.is_serving(serving);
+        let mut work = pin!(work);
+        let mut failed = serving.failed.subscribe();
         tokio::select! {
             biased;
-            done = work => Some(done),
-            // An error means that the slot is gone, which this borrows.
-            _ = phases.wait_for(is_back) => None,
+            done = &mut work => return Some(done),
+            // An error means that nobody can fail any more, which `serving` prevents.
+            _ = failed.wait_for(|failed| *failed) => {}
         }
+        if changes.is_set() { Some(work.await) } else { None }
     }
 
     /// The answer to a question that changes nothing.
@@ -136,8 +140,8 @@ impl Slot {
         function: &'static str,
         question: impl for<'p> Fn(&'p Provider) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Result<T, Failure> {
-        let serving = self.serving();
-        let answer = self.unless_rolled_back(&serving, question(&serving.provider)).await;
+        let serving = self.asked();
+        let answer = Self::unless_failed(&serving, &ChangeFlag::default(), question(&serving.provider)).await;
         let mut answer = match (answer, serving.witness()) {
             (Some(answer), _) => answer,
             (None, Some((_, good))) => return question(good).await,
@@ -162,9 +166,10 @@ impl Slot {
     /// Whether that one would have failed as well where the new one fails cannot be tried; but it has made this load balancer,
     /// finds nothing wrong with the Service, and still sees it.
     async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
-        let serving = self.serving();
-        let attempt = serving.provider.attempt(extent, service.clone(), Arc::clone(&backends));
-        let attempt = self.unless_rolled_back(&serving, attempt).await;
+        let serving = self.asked();
+        let changes = ChangeFlag::default();
+        let attempt = serving.provider.attempt(extent, service.clone(), Arc::clone(&backends), &changes);
+        let attempt = Self::unless_failed(&serving, &changes, attempt).await;
         let witness = serving.witness();
         let Some(attempt) = attempt else {
             return self.provider().bring(extent, service, backends).await;
@@ -214,15 +219,17 @@ impl LoadBalancers for Slot {
         Box::pin(async move {
             let answer = self.ask("load-balancers.get", |provider| provider.get(service.clone())).await;
             let serving = self.serving();
-            if let Ok(None) = &answer
-                && let Some((probation, good)) = serving.witness()
-                && let Ok(Some(known)) = good.get(service).await
-            {
-                probation.differs("load-balancers.get", "it does not find the load balancer");
-                self.judge(&serving);
-                return Ok(Some(known));
+            let (Ok(None), Some((probation, good))) = (&answer, serving.witness()) else { return answer };
+            match good.get(service).await {
+                Ok(Some(known)) => {
+                    probation.differs("load-balancers.get", "it does not find the load balancer");
+                    self.judge(&serving);
+                    Ok(Some(known))
+                }
+                Err(failure) if failure.reaction != Reaction::Unsupported => Err(undecided(failure)),
+                // It never had to do with load balancers.
+                Ok(None) | Err(_) => answer,
             }
-            answer
         })
     }
 
@@ -236,7 +243,7 @@ impl LoadBalancers for Slot {
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
         Box::pin(async move {
-            let serving = self.serving();
+            let serving = self.asked();
             if let Some((probation, _)) = serving.witness() {
                 let left = probation.time_left();
                 if !left.is_zero() {
@@ -275,12 +282,58 @@ impl LoadBalancers for Slot {
                 // Exchanged since somebody asked for it: not to have one is no fault.
                 return provider.survey(backends, wishes).await;
             }
-            self.ask("load-balancer-survey.survey", move |provider| {
-                provider.survey(Arc::clone(&backends), wishes.clone())
-            })
-            .await
+            let standings = self
+                .ask("load-balancer-survey.survey", |provider| provider.survey(Arc::clone(&backends), wishes.clone()))
+                .await?;
+            let serving = self.serving();
+            let Some((probation, good)) = serving.witness() else { return Ok(standings) };
+            let standings = looked_for(standings, wishes, backends, probation, good).await;
+            self.judge(&serving);
+            Ok(standings)
         })
     }
+}
+
+/// Standings of a new provider, with the word of the last good one for load balancers that the new one does not find.
+async fn looked_for(
+    mut standings: Vec<Standing>,
+    wishes: Vec<Wish>,
+    backends: Arc<[Backend]>,
+    probation: &Probation,
+    good: &Provider,
+) -> Vec<Standing> {
+    let missing = standings.iter().enumerate().filter(|(_, standing)| **standing == Standing::Missing);
+    let places: Vec<usize> = missing.map(|(at, _)| at).collect();
+    if places.is_empty() {
+        return standings;
+    }
+    let wishes = places.iter().filter_map(|at| wishes.get(*at).cloned()).collect();
+    let known = good.survey(backends, wishes).await;
+    let known = known.unwrap_or_else(|failure| vec![Standing::Unknown(failure); places.len()]);
+    let mut differs = false;
+    for (at, known) in places.into_iter().zip(known) {
+        let Some(standing) = standings.get_mut(at) else { continue };
+        *standing = match known {
+            Standing::Unknown(failure) => Standing::Unknown(undecided(failure)),
+            known => {
+                differs |= known != Standing::Missing;
+                known
+            }
+        };
+    }
+    if differs {
+        probation.differs("load-balancer-survey.survey", "it does not find a load balancer");
+    }
+    standings
+}
+
+/// That something is not there is believed when two say so.
+fn undecided(failure: Failure) -> Failure {
+    let text = format!(
+        "the new provider, which is on probation, finds no load balancer, and the last good one cannot tell: {}",
+        failure.message
+    );
+    Failure { message: text, ..failure }
 }
 
 impl Cluster for Slot {
@@ -294,14 +347,15 @@ impl Cluster for Slot {
         services: Vec<Service>,
     ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
         Box::pin(async move {
-            let serving = self.serving();
+            let serving = self.asked();
             let Some((probation, good)) = serving.witness() else {
                 let answer = serving.provider.reconcile(nodes, services).await;
                 self.judge(&serving);
                 return answer;
             };
-            let work = serving.provider.reconcile(nodes.clone(), services.clone());
-            let Some(answer) = self.unless_rolled_back(&serving, work).await else {
+            let changes = ChangeFlag::default();
+            let work = serving.provider.reconcile_noting(nodes.clone(), services.clone(), changes.clone());
+            let Some(answer) = Self::unless_failed(&serving, &changes, work).await else {
                 return good.reconcile(nodes, services).await;
             };
             let answer = if faults(&answer) == 0 {

@@ -1,7 +1,7 @@
 //! How a new provider proves itself, and when it has not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use crate::Provider;
 /// How long a new provider is watched, and what it may do wrong meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbationSettings {
-    /// Least time. Default 1 min. Until then no load balancer is deleted.
+    /// Least time, from the first call on. Default 1 min. Until then no load balancer is deleted.
     pub time: Duration,
     /// Least number of calls that were answered. Default 10.
     pub calls: u32,
@@ -55,7 +55,8 @@ pub(super) struct Probation {
     pub(super) settings: ProbationSettings,
     /// Who returns. None at the first load.
     pub(super) last_good: Option<LastGood>,
-    begun: Instant,
+    /// When it was first asked for something: on a standby, which makes no calls, nothing shows how good it is.
+    begun: OnceLock<Instant>,
     /// What the provider had done before it was put into the slot.
     calls_before: u32,
     crashes_before: u32,
@@ -74,7 +75,7 @@ impl Probation {
     pub(super) fn begin(settings: ProbationSettings, last_good: Option<LastGood>, provider: &Provider) -> Self {
         let (calls_before, crashes_before) = provider.settings.tally.counts();
         let differences = AtomicU32::new(0);
-        Self { settings, last_good, begun: Instant::now(), calls_before, crashes_before, differences }
+        Self { settings, last_good, begun: OnceLock::new(), calls_before, crashes_before, differences }
     }
 
     /// The new provider failed, or said no, where the last good one has an answer.
@@ -83,9 +84,15 @@ impl Probation {
         tracing::warn!(function, what, "the new provider fails where the last good one does not");
     }
 
+    /// Its time runs from the first of these on.
+    pub(super) fn asked(&self) {
+        self.begun.get_or_init(Instant::now);
+    }
+
     /// How long nothing may be deleted yet.
     pub(super) fn time_left(&self) -> Duration {
-        self.settings.time.saturating_sub(self.begun.elapsed())
+        let elapsed = self.begun.get().map(Instant::elapsed).unwrap_or_default();
+        self.settings.time.saturating_sub(elapsed)
     }
 
     pub(super) fn verdict(&self, provider: &Provider) -> Verdict {

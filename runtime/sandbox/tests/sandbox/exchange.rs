@@ -19,7 +19,7 @@ use crate::successor::{Works, answers, faults, find, finder, generation, is_on_p
 const SHORT: ProbationSettings = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
 
 /// A cloud that answers when it is let, and tells when it is asked.
-async fn slow_cloud() -> (Server, Arc<Semaphore>, Arc<Semaphore>) {
+pub(crate) async fn slow_cloud() -> (Server, Arc<Semaphore>, Arc<Semaphore>) {
     let (asked, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (tells, waits) = (Arc::clone(&asked), Arc::clone(&go));
     let server = Server::start(move |_| {

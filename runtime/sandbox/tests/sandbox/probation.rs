@@ -34,10 +34,27 @@ async fn a_provider_is_proven_when_it_has_answered_often_enough_and_long_enough(
 
     let slot = works.slot("good", "good", settings).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
-    for _ in 0..2 {
-        answers(&slot).await;
-        assert!(is_on_probation(&slot), "it was hardly ever asked");
+    answers(&slot).await;
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    answers(&slot).await;
+    assert!(is_on_probation(&slot), "it was hardly ever asked");
+    answers(&slot).await;
+    assert_eq!(*slot.phases().borrow(), Phase::Proven);
+}
+
+/// A standby loads what the leader loads, and makes no calls with it: an hour without any says nothing.
+#[tokio::test]
+async fn the_time_of_a_probation_begins_with_the_first_call() {
+    let works = Works::new();
+    let minute = ProbationSettings { time: Duration::from_secs(60), calls: 2, faults: 1 };
+    let slot = works.slot("good", "good", minute).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    for _ in 0..5 {
+        assert_eq!(answers(&slot).await, "2");
+        assert!(is_on_probation(&slot));
     }
+    tokio::time::advance(Duration::from_secs(60)).await;
     answers(&slot).await;
     assert_eq!(*slot.phases().borrow(), Phase::Proven);
 }
@@ -68,7 +85,7 @@ async fn a_provider_that_gives_no_answers_goes_after_so_many_and_the_last_good_o
 #[tokio::test]
 async fn a_provider_that_does_not_find_what_the_last_good_one_finds_goes() {
     let works = Works::new();
-    for behaviour in ["absent", "unknown"] {
+    for behaviour in ["absent", "unknown", "elsewhere"] {
         let slot = works.slot("good", behaviour, faults(2)).await;
         assert_eq!(answers(&slot).await, "1", "{behaviour}");
         assert!(is_on_probation(&slot), "{behaviour}");

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Failure, LoadBalancers as _, Outcome, Reaction, Service, ServicePort, Standing, Wish};
+use ccm_cloud::{
+    Failure, Instances as _, LoadBalancers as _, Need, Node, Outcome, Reaction, Service, ServicePort, Standing, Wish,
+};
 use ccm_sandbox::{Phase, ProbationSettings, Slot};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use crate::rig::{Grants, Scripted, at, backends, map, service};
+use crate::exchange::slow_cloud;
+use crate::rig::{Grants, Scripted, at, backends, map, node, service};
 use crate::successor::{Works, answers, faults, generation, is_on_probation, rolled_back};
 
 /// A Service that has an address.
@@ -166,5 +170,77 @@ async fn a_survey_that_the_new_one_does_not_have_is_no_fault() {
 
     let slot = works.slot("good", "good", faults(1)).await;
     slot.exchange(works.cloudlycke().await, faults(1));
-    assert_eq!(slot.survey(backends(&[]), wishes()).await, Ok(vec![Standing::Missing]));
+    let standings = slot.survey(backends(&[]), wishes()).await.unwrap();
+    let [Standing::Unknown(failure)] = standings.as_slice() else { panic!("on the word of one: {standings:?}") };
+    assert!(failure.message.contains("on probation"), "{failure}");
+    assert!(is_on_probation(&slot));
+}
+
+/// Whoever believes that there is no load balancer makes one: the second.
+#[tokio::test]
+async fn a_load_balancer_is_missing_only_when_both_say_so() {
+    let works = Works::new();
+    let Scripted(old) = Scripted::new(Grants::default()).await;
+    let old = Arc::new(old);
+    let after = |new| {
+        let slot = Slot::new(Arc::clone(&old), None);
+        slot.exchange(new, faults(1));
+        slot
+    };
+    let good = works.version("2", "good").await;
+    // Without an address the new one finds nothing.
+    let known = |plans: &Value| Service { ingress: vec![], ..planned(plans) };
+
+    let slot = after(Arc::clone(&good));
+    assert_eq!(slot.get(known(&json!({ "get": {} }))).await, Ok(None));
+    let failure = slot.get(known(&json!({ "get": { "steps": [{ "fail": "no" }] } }))).await.unwrap_err();
+    assert!(failure.message.contains("on probation"), "{failure}");
+    assert!(is_on_probation(&slot), "nobody knows who is right");
+    let found = slot.get(known(&json!({ "get": { "ingress": ["203.0.113.9"] } }))).await;
+    assert_eq!(found, Ok(Some(vec![at("203.0.113.9")])));
+    rolled_back(&slot);
+
+    let wish = |service| vec![Wish { service, backends: vec![] }];
+    let new = works.cloudlycke().await;
+    let slot = after(Arc::clone(&new));
+    let ports = vec![ServicePort { port: 80, ..ServicePort::default() }];
+    let missing = |service| Service { ports: ports.clone(), ..service };
+    let survey = async |service| slot.survey(backends(&[]), wish(missing(service))).await.unwrap();
+    assert_eq!(survey(service("web")).await, [Standing::Missing]);
+    let standings = survey(known(&json!({ "survey": { "steps": [{ "fail": "no" }] } }))).await;
+    assert!(matches!(standings.as_slice(), [Standing::Unknown(failure)] if failure.message.contains("on probation")));
+    assert!(is_on_probation(&slot), "nobody knows who is right");
+    let standings = survey(known(&json!({ "survey": { "steps": [{ "available": "token" }] } }))).await;
+    assert!(matches!(standings.as_slice(), [Standing::Differs(_)]), "{standings:?}");
+    rolled_back(&slot);
+}
+
+/// What it has sent cannot be taken back: who began anew at once would make a second one.
+#[tokio::test]
+async fn a_call_that_has_begun_to_change_the_cloud_ends_on_a_provider_that_was_rolled_back() {
+    let works = Works::new();
+    for (method, effect) in [("post", "once"), ("put", "repeatable"), ("get", "read")] {
+        let (cloud, asked, go) = slow_cloud().await;
+        let Scripted(new) = Scripted::new(Grants::of(&[("api", cloud.url(""))])).await;
+        let slot = Arc::new(Slot::new(works.version("1", "good").await, None));
+        slot.exchange(Arc::new(new), faults(1));
+        let send = json!({ "send": { "method": method, "effect": effect, "path": "/balancers" } });
+        let service = planned(&json!({ "ensure": { "steps": [send], "ingress": ["192.0.2.7"] } }));
+        let caller = Arc::clone(&slot);
+        let mut calls = JoinSet::new();
+        calls.spawn(async move { ensure(&caller, service).await });
+        asked.acquire().await.unwrap().forget();
+
+        let script = json!([{ "fail": "no" }]).to_string();
+        let failing = Node { annotations: map(&[("scripted.example/script", &script)]), ..node("a") };
+        slot.find(vec![failing], Need::Metadata).await.unwrap();
+        rolled_back(&slot);
+        if effect != "read" {
+            assert!(calls.try_join_next().is_none(), "{effect}: it was given up");
+            go.add_permits(1);
+        }
+        let outcome = calls.join_next().await.unwrap().unwrap();
+        let by = if effect == "read" { "203.0.113.9" } else { "192.0.2.7" };
+        assert_eq!(outcome.ingress, [at(by)], "{effect}: {outcome:?}");
+    }
 }
