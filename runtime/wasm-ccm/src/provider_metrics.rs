@@ -24,6 +24,12 @@ struct SourceLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    source: String,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InfoLabels {
     source: String,
     name: String,
@@ -38,7 +44,7 @@ pub(crate) struct ProviderMetrics {
     info: Family<InfoLabels, Gauge>,
     generation: Family<SourceLabels, Gauge>,
     on_probation: Family<SourceLabels, Gauge>,
-    load_duration: Family<SourceLabels, Histogram>,
+    load_duration: Family<ResultLabels, Histogram>,
     exchange_duration: Family<SourceLabels, Histogram>,
 }
 
@@ -112,12 +118,15 @@ impl ProviderMetrics {
         self.on_probation.get_or_create(&SourceLabels { source: source.to_owned() }).set(is.into());
     }
 
-    /// How long the gate took, and the exchange if there was one.
-    pub(crate) fn took(&self, source: &str, gate: Duration, exchange: Option<Duration>) {
-        let of = SourceLabels { source: source.to_owned() };
+    /// How long the gate took; the component was `taken` or `rejected`.
+    pub(crate) fn took(&self, source: &str, result: &'static str, gate: Duration) {
+        let of = ResultLabels { source: source.to_owned(), result };
         self.load_duration.get_or_create(&of).observe(gate.as_secs_f64());
-        if let Some(exchange) = exchange {
-            self.exchange_duration.get_or_create(&of).observe(exchange.as_secs_f64());
-        }
+    }
+
+    /// How long the exchange itself took.
+    pub(crate) fn exchanged(&self, source: &str, took: Duration) {
+        let of = SourceLabels { source: source.to_owned() };
+        self.exchange_duration.get_or_create(&of).observe(took.as_secs_f64());
     }
 }

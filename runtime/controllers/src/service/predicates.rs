@@ -28,11 +28,13 @@ pub(crate) fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// A Service that has a load balancer, or may have one: what its provider must be able to take away again.
+/// A Service that has a load balancer, or may have one: what its provider must be able to take away again. Of several always
+/// the same.
 #[must_use]
 pub fn balanced_service(services: &Store<Service>) -> Option<String> {
     let all = services.state();
-    all.iter().find(|service| has_finalizer(service)).map(|service| ObjectRef::from_obj(&**service).in_log())
+    let having = all.iter().filter(|service| has_finalizer(service));
+    having.map(|service| ObjectRef::from_obj(&**service).in_log()).min()
 }
 
 pub(crate) fn is_deleting(service: &Service) -> bool {

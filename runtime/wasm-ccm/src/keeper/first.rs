@@ -2,36 +2,59 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use ccm_cloud::Capability;
 use ccm_sandbox::{ProbationSettings, Slot};
 use futures::FutureExt as _;
 
+use super::look::{failed_before, without_request_ids};
 use super::{Keeper, check, version};
-use crate::gate::{self, Step};
+use crate::gate::{self, Rejected, Step};
 use crate::load::{Refusal, Taken};
 use crate::provider_status::{Times, milliseconds};
 
 impl Keeper {
     /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
-    /// whenever the source changes. Source and cloud-config are read anew each time, so that whoever mends them need not
-    /// restart the process. Until then the process is not ready and says why.
+    /// whenever the source changes. All is read anew each time, so that whoever mends it need not restart the process. Until
+    /// then the process is not ready and says why.
     ///
     /// # Errors
     ///
     /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
-    pub(crate) async fn first(&mut self) -> Result<Arc<Slot>> {
-        if let Some(taken) = self.stored().await? {
-            let version = version(&taken);
-            tracing::info!(source = self.source, version = version.version, "the last good component serves");
-            return Ok(self.begin(taken, None));
-        }
+    pub(crate) async fn first(&mut self) -> anyhow::Result<Arc<Slot>> {
         let mut was_readable = false;
+        // For the last good one, which is there and may yet be taken.
+        let mut waits = true;
+        let mut why = None;
         let mut last = None;
         loop {
             // Changes from here on are seen.
             let _seen = self.changes.next().now_or_never();
-            let rejected = match self.try_first().await {
+            if waits {
+                let error = match self.stored().await {
+                    Ok(Some(taken)) => {
+                        let version = version(&taken);
+                        tracing::info!(
+                            source = self.source,
+                            version = version.version,
+                            "the last good component serves"
+                        );
+                        return Ok(self.begin(taken, None));
+                    }
+                    Ok(None) => {
+                        waits = false;
+                        None
+                    }
+                    Err((error, may_pass)) => {
+                        waits = may_pass;
+                        Some(error)
+                    }
+                };
+                if let Some(error) = error.filter(|error| why.as_ref() != Some(error)) {
+                    tracing::warn!(source = self.source, error, "the last good component is not taken");
+                    why = Some(error);
+                }
+            }
+            let rejected = match self.try_first(waits).await {
                 Ok(taken) => return Ok(self.begin(taken, Some(self.settings.probation))),
                 // At start it is for whoever starts the process; later, somebody is mending the file.
                 Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
@@ -40,47 +63,50 @@ impl Keeper {
             was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
             let delay = self.next_delay();
             let error = format!("provider {}: {:#}", self.source, rejected.error);
-            if last.as_ref() == Some(&error) {
+            let told = without_request_ids(&error);
+            if last.as_ref() == Some(&told) {
                 tracing::debug!(error, retry_in = ?delay, "provider still not taken");
             } else {
                 tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
             }
-            self.surroundings.readiness.set(&check(&self.source), Err(error.clone()));
-            last = Some(error);
+            self.surroundings.readiness.set(&check(&self.source), Err(error));
+            last = Some(told);
             self.reject(rejected, "nothing serves").await;
             drop(tokio::time::timeout(delay, self.changes.next()).await);
         }
     }
 
-    async fn try_first(&mut self) -> Result<Taken, Refusal> {
+    /// `waits`: for the last good one, which is there and may yet be taken.
+    async fn try_first(&mut self, waits: bool) -> Result<Taken, Refusal> {
         let packed = self.fetch().await?;
+        self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
         let unpacked = gate::unpacked(&self.config, packed).await?;
+        // Without another one it is better than none.
+        if waits && self.remembered.refused.as_ref() == Some(&unpacked.digest) {
+            return Err(failed_before(unpacked.digest).into());
+        }
         let taken = self.surroundings.admit(&self.config, unpacked, None).await?;
         self.judged = Some(mark);
         Ok(taken)
     }
 
-    /// The last good one, when there is one and it is still good.
-    async fn stored(&mut self) -> Result<Option<Taken>> {
+    /// The last good one, when there is one. Else why it is not taken, and whether it may be later.
+    async fn stored(&mut self) -> Result<Option<Taken>, (String, bool)> {
         let Some(last_good) = &self.last_good else { return Ok(None) };
-        let why = match last_good.component().await {
-            Ok(None) => return Ok(None),
-            Err(error) => error,
-            Ok(Some(packed)) => {
-                let admitted = async {
-                    let unpacked = gate::unpacked(&self.config, packed).await?;
-                    self.surroundings.admit(&self.config, unpacked, None).await
-                };
-                match admitted.await {
-                    Ok(taken) => return Ok(Some(taken)),
-                    Err(Refusal::LocalFile(error)) => return Err(error),
-                    Err(Refusal::Rejected(rejected)) => rejected.error,
-                }
-            }
+        let packed = last_good.component().await.map_err(|error| (format!("{error:#}"), false))?;
+        let Some(packed) = packed else { return Ok(None) };
+        let admitted = async {
+            let unpacked = gate::unpacked(&self.config, packed).await?;
+            self.surroundings.admit(&self.config, unpacked, None).await
         };
-        tracing::warn!(source = self.source, error = format!("{why:#}"), "the last good component is not taken");
-        Ok(None)
+        admitted.await.map(Some).map_err(|refusal| match refusal {
+            // The cloud-config may be written for the one of the source.
+            Refusal::LocalFile(error) => (format!("{error:#}"), false),
+            Refusal::Rejected(Rejected { step, error, .. }) => {
+                (without_request_ids(&format!("{error:#}")), step.may_pass_later())
+            }
+        })
     }
 
     /// Puts the first provider into its slot.
@@ -93,11 +119,11 @@ impl Keeper {
             [Capability::LoadBalancers, Capability::Cluster].into_iter().filter(|one| slot.has(*one)).collect();
         self.surroundings.slots.lock().insert(self.source.clone(), Arc::clone(&slot));
         self.surroundings.readiness.set(&check(&self.source), Ok(()));
-        self.candidate = probation.map(|_| (bytes, signature));
+        self.candidate = probation.map(|_| self.candidate(bytes, signature));
         if probation.is_none() {
             self.proven = Some(version.clone());
         }
-        self.news.metrics.took(&self.source, took, None);
+        self.news.metrics.took(&self.source, "taken", took);
         let times = Times {
             compile_ms: milliseconds(compiling),
             takeover_ms: milliseconds(took.saturating_sub(compiling)),

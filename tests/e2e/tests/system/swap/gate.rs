@@ -114,3 +114,22 @@ async fn an_operator_can_let_another_provider_take_over() {
     serves(client, "n2", "2").await;
     host.end().await;
 }
+
+#[tokio::test]
+async fn what_was_refused_is_told_again_when_the_one_that_serves_was_there_between() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, version("1")).await;
+    let host = stage.start([format!("--provider={SOURCE}")].iter().map(String::as_str).chain(QUICK));
+    host.ready().await;
+    for times in 1..=2 {
+        put(client, component(&[("name", "other")])).await;
+        let refused = await_status(&host, "refused", |status| status["refused"]["step"] == "identity").await;
+        assert_eq!(refused["serving"]["version"], "1");
+        let rejected = host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap();
+        assert_eq!(rejected, f64::from(times));
+        put(client, version("1")).await;
+        await_status(&host, "taken back", |status| status["refused"].is_null()).await;
+    }
+    host.end().await;
+}

@@ -94,6 +94,60 @@ async fn the_last_good_component_serves_after_a_restart_whose_source_is_gone_or_
     host.end().await;
 }
 
+/// It served before, which proves nothing: what is kept for the next start is what is proven.
+#[tokio::test]
+async fn a_first_component_that_returns_is_kept_when_it_is_proven() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (path, flag) = file(&stage, &version("1"));
+    let state = format!("--state-dir={}", stage.cluster.folder().join("state").display());
+    let mut flags = vec![flag.as_str(), &state, "--provider-poll=100ms", "--provider-settle=50ms"];
+    flags.extend(["--provider-probation=0s", "--provider-probation-calls=4", "--provider-probation-faults=1"]);
+    let host = stage.start(flags.iter().copied());
+    host.ready().await;
+    replace(&path, &component(&[("version", "2"), ("behaviour", "trap")]));
+    await_version(&host, "2").await;
+    serves(client, "n1", "1").await;
+    let back = await_version(&host, "1").await;
+    assert_eq!((&back["phase"], &back["refused"]["step"]), (&json!("probation"), &json!("probation")), "{back}");
+    for node in 0..5 {
+        serves(client, &format!("later-{node}"), "1").await;
+    }
+    await_status(&host, "proven", |status| status["phase"] == "proven").await;
+    host.end().await;
+
+    std::fs::remove_file(&path).unwrap();
+    let host = stage.start(flags.iter().copied());
+    host.ready().await;
+    serves(client, "n2", "1").await;
+    host.end().await;
+}
+
+#[tokio::test]
+async fn the_last_good_component_waits_for_what_it_needs() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (path, flag) = file(&stage, &component(&[("version", "1"), ("secret", "password")]));
+    let secret = stage.file("password", "correct-horse-battery");
+    let credential = format!("--credential=password=file:{}", secret.display());
+    let state = format!("--state-dir={}", stage.cluster.folder().join("state").display());
+    let quick = ["--provider-poll=100ms", "--provider-probation=0s", "--provider-probation-calls=1"];
+    let flags = || [flag.as_str(), &state, &credential].into_iter().chain(quick);
+    let host = stage.start(flags());
+    serves(client, "n1", "1").await;
+    await_status(&host, "proven", |status| status["phase"] == "proven").await;
+    host.end().await;
+
+    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&secret).unwrap();
+    let host = stage.start(flags());
+    host.await_log(LIMIT, &["last good component is not taken", "No such file"]).await.unwrap();
+    std::fs::write(&secret, "correct-horse-battery").unwrap();
+    host.ready().await;
+    serves(client, "n2", "1").await;
+    host.end().await;
+}
+
 /// `absent` is what deletes Nodes, and `delete` what deletes load balancers.
 #[tokio::test]
 async fn nothing_is_deleted_on_the_word_of_a_component_on_probation() {
