@@ -119,13 +119,24 @@ pub(crate) fn all(share: Duration) -> Result<Listed, Failure> {
     }
 }
 
-/// Shows all but those with GPUs, some twice. False: there are more, which further calls read, and none was shown.
-pub(crate) fn each(share: Duration, mut show: impl FnMut(&Named<'_>)) -> Result<bool, Failure> {
+/// How many of the account [`each`] has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All that the cloud has now.
+    All,
+    /// Pages of several calls: one that moved between two of them may be on none.
+    Pages,
+    /// There are more, which further calls read.
+    None,
+}
+
+/// Shows all but those with GPUs, some twice.
+pub(crate) fn each(share: Duration, mut show: impl FnMut(&Named<'_>)) -> Result<Shown, Failure> {
     match Account::read(share)? {
         Account::Small(droplets) => droplets.iter().for_each(|droplet| show(&droplet.named())),
-        Account::Large(pages) => return Ok(pages.each(show)),
+        Account::Large(pages) => return Ok(if pages.each(show) { Shown::Pages } else { Shown::None }),
     }
-    Ok(true)
+    Ok(Shown::All)
 }
 
 enum Account {

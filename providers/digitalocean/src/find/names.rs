@@ -7,7 +7,10 @@ use std::net::IpAddr;
 use ccm_sdk::types::Failure;
 
 use super::{SHARE, later};
-use crate::api::droplets::{self, Named};
+use crate::api::droplets::{self, Named, Shown};
+
+/// Most Nodes that are asked for one by one where the pages of a large account do not show them.
+const ASKED: usize = 10;
 
 /// What has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +32,24 @@ pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
     let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
     let mut wanted = Wanted {
         holders: names.iter().map(|name| (name.as_str(), Holder::None)).collect(),
-        addresses: names.iter().any(|name| name.parse::<IpAddr>().is_ok()),
+        addresses: names.iter().any(|name| is_address(name)),
         lower: String::new(),
+        asked: 0,
     };
-    if !droplets::each(SHARE, |droplet| wanted.see(droplet))? {
+    let shown = droplets::each(SHARE, |droplet| wanted.see(droplet))?;
+    if shown == Shown::None {
         return Err(later());
     }
     droplets::with_gpus(SHARE)?.iter().for_each(|droplet| wanted.see(&droplet.named()));
+    if shown == Shown::Pages {
+        // Else a load balancer would lose a Node for minutes while droplets of others go.
+        for name in names.iter().filter(|name| !is_address(name)) {
+            if wanted.asked < ASKED && wanted.holders.get(name.as_str()) == Some(&Holder::None) {
+                wanted.asked += 1;
+                droplets::named(name, SHARE)?.iter().for_each(|droplet| wanted.see(&droplet.named()));
+            }
+        }
+    }
     let id = |name: &String| match wanted.holders.get(name.as_str()) {
         Some(Holder::One(id)) => Some(*id),
         _ => None,
@@ -50,6 +64,12 @@ struct Wanted<'a> {
     addresses: bool,
     /// Of the droplet at hand.
     lower: String,
+    /// How many names were asked for alone.
+    asked: usize,
+}
+
+fn is_address(name: &str) -> bool {
+    name.parse::<IpAddr>().is_ok()
 }
 
 impl Wanted<'_> {

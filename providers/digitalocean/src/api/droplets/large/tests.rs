@@ -81,13 +81,35 @@ fn thousands_of_names_are_found_on_all_pages_and_one_that_two_droplets_have_on_n
     let gpus = list(&[droplet(9_001, "GPU"), droplet(9_002, "n2")]);
     let _cloud =
         account(FakeCloud::new(), 3_000, "").always("api GET /v2/droplets?type=gpus&page=1&per_page=200", gpus);
-    let names = ["n1", "n2999", "N450", "gpu", "10.0.451.1", "203.0.7.1", "nobody", "n2", ""];
+    let names = ["n1", "n2999", "N450", "gpu", "10.0.451.1", "203.0.7.1", "n2"];
     let failure = ids_by_name(&names).expect_err("the first call reads twelve of fifteen pages");
     assert_eq!(failure.reaction, Reaction::Pending);
     // One that moved to the next page meanwhile is on both.
     cache::put(&key(4), &cache::get(&key(3)).expect("kept"), KEPT);
-    let found = [Some(1), Some(2_999), Some(450), Some(9_001), Some(451), Some(7), None, None, None];
+    let found = [Some(1), Some(2_999), Some(450), Some(9_001), Some(451), Some(7), None];
     assert_eq!(ids_by_name(&names), Ok(found.to_vec()));
+}
+
+/// While droplets of others go, all that come after them move forward, across pages that were read at different times.
+#[test]
+fn few_that_are_on_no_page_are_asked_for_by_name() {
+    let line = |name: &str| format!("api GET /v2/droplets?name={name}&page=1&per_page=200");
+    let gpus = "api GET /v2/droplets?type=gpus&page=1&per_page=200";
+    let mut cloud = account(FakeCloud::new(), 3_000, "").always(gpus, list(&[]));
+    cloud = cloud.always(&line("moved"), list(&[droplet(9_001, "moved")]));
+    for absent in 0..20 {
+        cloud = cloud.always(&line(&format!("absent{absent}")), list(&[]));
+    }
+    let names = ["n1", "moved", "10.99.99.99", "n2999"];
+    ids_by_name(&names).expect_err("the first call reads twelve of fifteen pages");
+    assert_eq!(ids_by_name(&names), Ok(vec![Some(1), Some(9_001), None, Some(2_999)]));
+
+    let before = cloud.lines().len();
+    let absent: Vec<String> = (0..20).map(|absent| format!("absent{absent}")).collect();
+    let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
+    assert_eq!(ids_by_name(&absent), Ok(vec![None; 20]));
+    let alone = cloud.lines().split_off(before).iter().filter(|line| line.contains("name=absent")).count();
+    assert_eq!(alone, 10, "Nodes that are none of this cloud's cost little");
 }
 
 #[test]
