@@ -93,10 +93,18 @@ pub struct Base {
     pub origin: String,
 }
 
-/// Base URLs that providers found: each lasts until another takes its place. Clones share them; who swaps a provider hands
-/// them on.
+/// Base URLs that providers found: each lasts until another takes its place. Clones share them; a provider that takes the
+/// place of another one begins with a [copy](Self::copy).
 #[derive(Debug, Clone, Default)]
 pub struct Bindings(Arc<Mutex<BTreeMap<String, Url>>>);
+
+impl Bindings {
+    /// The same of now, which notices nothing of what is bound here later.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.0.lock().clone())))
+    }
+}
 
 struct Endpoint {
     grant: EndpointGrant,
@@ -173,6 +181,12 @@ impl Endpoints {
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
+    }
+
+    /// Base URLs that the provider found.
+    #[must_use]
+    pub const fn bindings(&self) -> &Bindings {
+        &self.bindings
     }
 
     /// Endpoints that no request can reach before something is found for them: their names, and what would let them.

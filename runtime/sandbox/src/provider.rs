@@ -227,6 +227,12 @@ impl Provider {
         &self.descriptor
     }
 
+    /// The network as it may use it.
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.settings.door.network.as_ref()
+    }
+
     /// Whether an optional interface works with this configuration: it is exported, and the last answer of
     /// [`offers`](Self::offers) names it. False before that was asked.
     #[must_use]
@@ -242,12 +248,12 @@ impl Provider {
     /// Grow whenever an endpoint of it that was taken for dead answers again, or one of its credentials is another.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        self.settings.door.network.as_ref().map(Network::recoveries).unwrap_or_default()
+        self.network().map(Network::recoveries).unwrap_or_default()
     }
 
     /// Sees to it that other credentials are noticed while nobody uses them, for ever.
     pub async fn follow_credentials(&self) {
-        match &self.settings.door.network {
+        match self.network() {
             Some(network) => network.credentials().follow().await,
             None => std::future::pending().await,
         }

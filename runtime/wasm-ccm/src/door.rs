@@ -19,6 +19,7 @@ use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
 use ccm_egress::observe::ExchangeObserver;
 use ccm_egress::secret::Secret;
 use ccm_egress::settings::Settings;
+use ccm_sandbox::Provider;
 use kube::Client;
 
 use crate::grants::{CredentialPlace, variable_value};
@@ -50,8 +51,21 @@ pub(crate) struct Files {
     pub(crate) paths: BTreeMap<String, PathBuf>,
 }
 
-/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]). `before`: the provider
-/// whose place it takes.
+/// The provider whose place another one takes.
+pub(crate) struct Before<'a> {
+    descriptor: &'a Descriptor,
+    network: Option<&'a Network>,
+}
+
+impl<'a> From<&'a Provider> for Before<'a> {
+    fn from(provider: &'a Provider) -> Self {
+        Self { descriptor: provider.descriptor(), network: provider.network() }
+    }
+}
+
+/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]). Of the one `before` it
+/// gets a copy of tokens and found addresses: what it does with them must not change what that one works with, which is its
+/// witness and may return.
 ///
 /// # Errors
 ///
@@ -62,7 +76,7 @@ pub(crate) async fn open(
     files: Files,
     kept: &Kept,
     walls: &Walls,
-    before: Option<&Descriptor>,
+    before: Option<Before<'_>>,
 ) -> Result<(Door, Admitted)> {
     // Names that are no text are nobody's.
     let variables =
@@ -89,23 +103,30 @@ pub(crate) async fn open(
     let settings_of_client =
         ClientSettings { headers: config.limits.network.limits.headers, ..config.limits.network.client };
     let found = |source: &Source| context.found(source);
-    let endpoints =
-        Endpoints::resolve(&descriptor.endpoints, &operator, found, settings_of_client, kept.bindings.clone());
+    let (captured, bindings) = match &before {
+        Some(before) => (Arc::default(), before.network.map(|before| before.endpoints().bindings().copy())),
+        None => (Arc::clone(&kept.captured), Some(kept.bindings.clone())),
+    };
+    let bindings = bindings.unwrap_or_default();
+    let endpoints = Endpoints::resolve(&descriptor.endpoints, &operator, found, settings_of_client, bindings);
     let endpoints = endpoints.map_err(|problems| anyhow!(tell(&problems)))?;
     for Problem { field, message, .. } in endpoints.warnings() {
         tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
     }
-    if let Some(before) = before {
-        nowhere_new(&endpoints, descriptor, before)?;
+    if let Some(before) = &before {
+        nowhere_new(&endpoints, descriptor, before.descriptor)?;
     }
     let sources = context.credentials(walls.client.as_ref()).await?;
     let by_hand = |name: &str| config.credentials.contains_key(name);
     let admitted = kept.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
     let least = config.limits.network.limits.min_credential_bytes;
-    let credentials = Credentials::new(descriptor, sources, hidden, Arc::clone(&kept.captured), least);
+    let credentials = Credentials::new(descriptor, sources, hidden, captured, least);
     let problems = credentials.problems(descriptor);
     if !problems.is_empty() {
         bail!(problems.into_iter().map(told).collect::<Vec<_>>().join("; "));
+    }
+    if let Some(before) = before.and_then(|before| before.network) {
+        credentials.inherit(before.credentials());
     }
     let parts = NetworkParts {
         provider: descriptor.name.clone(),

@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 
 use crate::grants::GrantSettings;
 
-/// Captured credentials, where a catalogue said that endpoints are, what clouds asked for, and what the component that was
-/// taken first may do with credentials.
+/// What clouds asked for, and what the component that was taken first may do with credentials; and for as long as there is no
+/// provider, captured credentials and where a catalogue said that endpoints are. After that each begins with those of the one
+/// before.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) captured: Arc<Captured>,

@@ -111,7 +111,7 @@ impl Surroundings {
             .map_err(rejected(Step::Identity))?;
         let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
         let kept = self.kept_of(config);
-        let opened = door::open(config, &descriptor, files, &kept, &self.walls, before.map(Provider::descriptor)).await;
+        let opened = door::open(config, &descriptor, files, &kept, &self.walls, before.map(Into::into)).await;
         let (door, admitted) = opened.map_err(rejected(Step::Grants))?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));

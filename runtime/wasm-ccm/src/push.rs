@@ -13,7 +13,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::check::{self, Checked};
@@ -85,9 +85,18 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         if let Some(old) = old {
             check::stands_in(&config, component, old).await.map_err(refused)?;
         }
+        let moved = before.as_ref().and_then(|before| upload.moves(before));
+        if let Some(moved) = &moved {
+            let moved = maps.patch(&name, &PatchParams::default(), &Patch::Merge(moved)).await;
+            moved.map_err(said).with_context(what)?;
+        }
         let params = PatchParams::apply(MANAGER).force();
         let applied = maps.patch(&name, &params, &Patch::Apply(upload.map(&namespace, &name))).await;
-        let mut now = applied.map_err(said).with_context(what)?;
+        let applied = applied.map_err(said).with_context(|| match &moved {
+            Some(_) => format!("{}: what stood in data stands in binaryData now, and is as it was", what()),
+            None => what(),
+        });
+        let mut now = applied?;
         if let Some(stale) = upload.stale_signature(&now) {
             // Somebody else put it there, and it would fit nothing.
             let gone = json!({ "binaryData": { &stale: null }, "data": { &stale: null } });
@@ -165,6 +174,23 @@ impl Upload {
         format!("{}{SIGNATURE}", self.key)
     }
 
+    /// What brings keys of ours out of `data`, where `kubectl` puts what is text: no key may stand in both, and applying removes
+    /// none of somebody else. Their values stay for as long as nothing else is written.
+    fn moves(&self, before: &ConfigMap) -> Option<Value> {
+        let signature = self.signature.as_ref().map(|_| self.signature_key());
+        let ours = |key: &String| *key == self.key || Some(key) == signature.as_ref();
+        let text: Vec<(&String, &String)> = before.data.iter().flatten().filter(|(key, _)| ours(key)).collect();
+        if text.is_empty() {
+            return None;
+        }
+        let gone: BTreeMap<_, ()> = text.iter().map(|(key, _)| (key, ())).collect();
+        let there: BTreeMap<_, _> =
+            text.iter().map(|(key, text)| (key, ByteString(text.as_bytes().to_vec()))).collect();
+        // Whoever changed it meanwhile must not find that undone.
+        let version = &before.metadata.resource_version;
+        Some(json!({ "metadata": { "resourceVersion": version }, "data": gone, "binaryData": there }))
+    }
+
     /// A signature of another component, which is still there.
     fn stale_signature(&self, now: &ConfigMap) -> Option<String> {
         let key = self.signature_key();
@@ -175,10 +201,12 @@ impl Upload {
 
     /// What it takes the place of, and the digest of that or what is there instead.
     fn before(&self, map: Option<&ConfigMap>, limit: usize) -> (Option<Unpacked>, String) {
-        let Some(packed) = map.and_then(|map| map.binary_data.as_ref()?.get(&self.key)) else {
+        let binary = |map: &ConfigMap| Some(map.binary_data.as_ref()?.get(&self.key)?.0.clone());
+        let text = |map: &ConfigMap| Some(map.data.as_ref()?.get(&self.key)?.clone().into_bytes());
+        let Some(packed) = map.and_then(|map| binary(map).or_else(|| text(map))) else {
             return (None, "nothing".to_owned());
         };
-        match unpack::unpack(packed.0.clone(), limit) {
+        match unpack::unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
                 (Some(Unpacked { bytes, digest: digest.clone(), signature: None }), digest)

@@ -120,9 +120,15 @@ pub(crate) fn balancing(providers: &[(Arc<Slot>, Vec<String>)]) -> Vec<LoadBalan
 
 /// Which object would be nobody's without an optional interface.
 pub(crate) fn depends(stores: &Stores) -> Box<dyn Fn(Capability) -> Option<String> + Send + Sync> {
-    let services = stores.services.as_ref().map(ReflectorHandle::reader);
+    let services = stores.services.as_ref().map(|services| (services.reader(), services.first_list()));
     Box::new(move |capability| match capability {
-        Capability::LoadBalancers => balanced_service(services.as_ref()?).map(|name| format!("Service {name}")),
+        Capability::LoadBalancers => {
+            let (services, listed) = services.as_ref()?;
+            if listed.state().is_err() {
+                return Some("perhaps a Service (the first list of them is not complete)".to_owned());
+            }
+            balanced_service(services).map(|name| format!("Service {name}"))
+        }
         // What they have made in the cloud stands for no single object.
         Capability::Routes => Some("the network of pods".to_owned()),
         Capability::Cluster => Some("what it keeps for the cluster as a whole".to_owned()),
@@ -198,5 +204,45 @@ pub(crate) fn controllers(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Se
     }
     if selection.has(Controller::Cluster) {
         cluster::start(tasks, shared, services);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use prometheus_client::registry::Registry;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A state folder, a provider without `load-balancers` and a slow API server once left the load balancers to nobody.
+    #[tokio::test]
+    async fn before_the_list_of_services_is_complete_any_service_may_need_load_balancers() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            if request.uri().query().is_some_and(|query| query.contains("watch=")) {
+                std::future::pending().await
+            }
+            let service = json!({ "metadata": {
+                "name": "web", "namespace": "default", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+            } });
+            let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [service] });
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+        });
+        let client = Client::new(service, "default");
+        let metrics = Metrics::register(&mut Registry::default());
+        let selection = Selection::parse(&["*".to_owned()]).unwrap();
+        let reflectors = Reflectors::new(&client, &metrics, &Readiness::default(), &selection);
+        let stores = reflectors.stores();
+        let depends = depends(&stores);
+        let needs = || depends(Capability::LoadBalancers);
+        assert_eq!(needs().unwrap(), "perhaps a Service (the first list of them is not complete)");
+        let services = reflectors.services.unwrap();
+        let listed = services.first_list();
+        tokio::select! {
+            _ = services.run(tokio_util::sync::CancellationToken::new()) => {}
+            listed = listed.complete() => assert!(listed),
+        }
+        assert_eq!(needs().unwrap(), "Service default/web");
     }
 }

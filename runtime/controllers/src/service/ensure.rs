@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task};
@@ -34,6 +34,9 @@ impl Syncer {
             self.no_backends(key, &job.service).await;
         }
         let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
+        if job.asked.is_past(provider) {
+            return Verdict::After(Duration::ZERO);
+        }
         self.memory.with(key, |entry| {
             (entry.doubt, entry.owned, entry.is_elsewhere) = (Doubt::All, true, false);
             entry.unsaid = None;
@@ -56,6 +59,9 @@ impl Syncer {
             return verdict;
         }
         let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
+        if job.asked.is_past(provider) {
+            return Verdict::After(Duration::ZERO);
+        }
         self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (entry.doubt.max(Doubt::Backends), None));
         self.metrics.updates.inc();
         let begun = Instant::now();
@@ -103,7 +109,7 @@ impl Syncer {
     /// Sees to it that the Service has the finalizer and nothing that was copied from another one; and, if anything may
     /// `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
     async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
-        let descriptor = self.descriptor(job)?;
+        let descriptor = Arc::clone(&job.asked.descriptor);
         let record = Record::of(&job.service);
         let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
         let addresses = record.and_then(|record| record.addresses);
@@ -147,7 +153,7 @@ impl Syncer {
 
     /// A call has ended, or need not be made: writes down what has come of it.
     async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
-        let Some(descriptor) = self.descriptor(&job) else { return Verdict::Backoff };
+        let descriptor = Arc::clone(&job.asked.descriptor);
         match task {
             _ if outcome.changes.is_empty() => {}
             // The pass has a line for all of them.
@@ -160,9 +166,7 @@ impl Syncer {
         }
         // What the provider wrote may change how the Service looks to it: that alone is no reason for another try.
         let written_for = job.purpose();
-        if let Some(spec) = self.target_spec(&job) {
-            job.target.spec = spec;
-        }
+        job.target.spec = job.asked.spec(&job.view, None);
         self.memory.with(key, |entry| {
             if entry.announced == Some(written_for) {
                 entry.announced = Some(job.purpose());
@@ -178,7 +182,7 @@ impl Syncer {
             }
             None => {
                 let ingress = Some(outcome.ingress).filter(|ingress| !ingress.is_empty());
-                self.done(key, job, task, ingress, annotations, &descriptor).await
+                self.done(key, job, task, ingress, annotations).await
             }
         }
     }
@@ -212,12 +216,11 @@ impl Syncer {
         task: Task,
         ingress: Option<Vec<Ingress>>,
         mut annotations: BTreeMap<String, Option<String>>,
-        descriptor: &Descriptor,
     ) -> Verdict {
         let Target { spec, backends } = job.target;
         let addresses = Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress)));
-        let record =
-            Record { provider: descriptor.name.clone(), spec: Some(spec), backends: Some(backends), addresses };
+        let provider = job.asked.descriptor.name.clone();
+        let record = Record { provider, spec: Some(spec), backends: Some(backends), addresses };
         annotations.insert(ENSURED.into(), Some(record.text(&job.service)));
         let changes = Changes { annotations, ingress, readiness: Some(Readiness::ensured()) };
         match self.writer.set(&job.service, &changes).await {
@@ -326,15 +329,6 @@ impl Syncer {
             entry.unwritten.clone()
         });
         unwritten.unwrap_or_default()
-    }
-
-    fn target_spec(&self, job: &Job) -> Option<fingerprint::Digest> {
-        let provider = self.provider(job.member)?;
-        Some(fingerprint::spec(&job.view, None, &provider.descriptor(), &provider.configuration()))
-    }
-
-    fn descriptor(&self, job: &Job) -> Option<Arc<Descriptor>> {
-        Some(self.provider(job.member)?.descriptor())
     }
 
     /// The cluster itself has no Node for load balancers: this is known, since the list of Nodes is complete.

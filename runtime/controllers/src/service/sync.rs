@@ -77,6 +77,31 @@ pub(crate) struct Job {
     pub(crate) step: Step,
     /// It is the Service's status that is wrong: all is recorded as ensured.
     pub(crate) is_repair: bool,
+    /// The provider as it was when this was decided: another component may be there before the work ends.
+    pub(crate) asked: Asked,
+}
+
+/// What a provider says of itself that decides whether its work is done.
+pub(crate) struct Asked {
+    pub(crate) descriptor: Arc<Descriptor>,
+    configuration: String,
+}
+
+impl Asked {
+    fn of(provider: &dyn LoadBalancers) -> Self {
+        Self { descriptor: provider.descriptor(), configuration: provider.configuration() }
+    }
+
+    /// What a Service comes to for this provider.
+    pub(crate) fn spec(&self, view: &ccm_cloud::Service, wrong: Option<&str>) -> fingerprint::Digest {
+        fingerprint::spec(view, wrong, &self.descriptor, &self.configuration)
+    }
+
+    /// Whether another component has taken its place, or another configuration.
+    pub(crate) fn is_past(&self, provider: &dyn LoadBalancers) -> bool {
+        let (then, now) = (&self.descriptor, provider.descriptor());
+        (&then.name, &then.revision, &self.configuration) != (&now.name, &now.revision, &provider.configuration())
+    }
 }
 
 impl Job {
@@ -147,12 +172,11 @@ impl Syncer {
         let (doubt, standing, unsaid) =
             self.memory.with(key, |entry| (entry.doubt, entry.standing.clone(), entry.unsaid.clone()))?;
         let backends = self.backends.get();
-        let (descriptor, configuration) = (provider.descriptor(), provider.configuration());
-        let (view, wrong) = self.view(key, &service, &descriptor);
-        let problem = wrong.as_ref().map(ToString::to_string);
-        let spec = fingerprint::spec(&view, problem.as_deref(), &descriptor, &configuration);
+        let asked = Asked::of(provider);
+        let (view, wrong) = self.view(key, &service, &asked.descriptor);
+        let spec = asked.spec(&view, wrong.as_ref().map(ToString::to_string).as_deref());
         let target = Target { spec, backends: backends.digest };
-        let record = Record::of(&service).filter(|record| record.provider == descriptor.name);
+        let record = Record::of(&service).filter(|record| record.provider == asked.descriptor.name);
         let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
         let is_told = Readiness::ensured().differs(&service) == Difference::None
             && record.as_ref().is_some_and(|record| record.addresses.is_some());
@@ -166,7 +190,7 @@ impl Syncer {
             None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
         let is_repair = is_recorded && is_known && step != Step::Nothing;
-        Some(Job { member, service, view, wrong, backends, target, step, is_repair })
+        Some(Job { member, service, view, wrong, backends, target, step, is_repair, asked })
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.

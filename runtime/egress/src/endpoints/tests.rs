@@ -244,7 +244,7 @@ fn a_provider_binds_only_what_it_declared_and_only_to_allowed_hosts() {
 }
 
 #[test]
-fn a_binding_survives_a_swap_and_is_held_to_the_rules_of_then() {
+fn a_binding_is_handed_on_and_held_to_the_rules_of_then() {
     let bindings = Bindings::default();
     let old = [declared("api", None)];
     let first = resolve_sharing(&old, &operator(&[], &["api.test"]), &[], &bindings).unwrap();
@@ -258,6 +258,19 @@ fn a_binding_survives_a_swap_and_is_held_to_the_rules_of_then() {
     assert!(other.base("api").unwrap_err().message.contains("declares no endpoint"));
     second.bind("api", "https://other.test/").unwrap();
     assert_eq!(second.base("api").unwrap().url.as_str(), "https://other.test/", "the next takes its place");
+}
+
+#[test]
+fn what_a_copy_binds_changes_nothing_for_the_one_before() {
+    let declared = [declared("api", None)];
+    let first = resolve(&declared, &operator(&[], &["*.test"]), &[]).unwrap();
+    first.bind("api", "https://api.test/v2").unwrap();
+    let second = resolve_sharing(&declared, &operator(&[], &["*.test"]), &[], &first.bindings().copy()).unwrap();
+    assert_eq!(second.base("api").unwrap().url.as_str(), "https://api.test/v2");
+    second.bind("api", "https://other.test/").unwrap();
+    first.bind("api", "https://api.test/v3").unwrap();
+    assert_eq!(second.base("api").unwrap().url.as_str(), "https://other.test/");
+    assert_eq!(first.base("api").unwrap().url.as_str(), "https://api.test/v3");
 }
 
 /// A component says which key is what: it may name the one of a password.

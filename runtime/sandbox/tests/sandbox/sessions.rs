@@ -264,6 +264,31 @@ async fn a_token_that_was_kept_without_its_catalogue_binds_again_without_a_login
     assert_eq!((cloud.logins(), cloud.asked()), (1, 101));
 }
 
+/// Both once had the same token: what the new one did to it was done to its witness.
+#[tokio::test]
+async fn a_new_version_begins_without_a_login_and_its_own_later_logins_leave_the_old_one_alone() {
+    let (cloud, _server) = Cloud::start().await;
+    let old = provider(&cloud).await;
+    ask(&old, "a").await.unwrap();
+    let new = provider(&cloud).await;
+    new.network().unwrap().credentials().inherit(old.network().unwrap().credentials());
+    a_hundred(&new).await;
+    assert_eq!(cloud.logins(), 1);
+    cloud.revoke();
+    a_hundred(&new).await;
+    assert_eq!(cloud.logins(), 2, "one for all calls of the new one");
+    let token = |provider: &Provider| {
+        let value = provider.network().unwrap().credentials().captured().value("token");
+        value.map(|(value, _)| value.expose().to_vec())
+    };
+    assert_ne!(token(&new), token(&old));
+    assert_eq!(token(&old).unwrap(), b"gAAAAA-token-number-1");
+    ask(&old, "a").await.unwrap();
+    assert_eq!(cloud.logins(), 3, "it notices by itself");
+    ask(&new, "b").await.unwrap();
+    assert_eq!(cloud.logins(), 3);
+}
+
 #[tokio::test]
 async fn an_endpoint_that_stays_unbound_is_a_failure_and_not_a_loop() {
     let (cloud, _server) = Cloud::start().await;

@@ -1,8 +1,11 @@
-use ccm_cloud::{ConfigFormat, Credential, Endpoint, Setting, TlsSources, ValueKind};
+use ccm_cloud::{Alone, ConfigFormat, Credential, Endpoint, Setting, TlsSources, ValueKind};
 
 use ccm_egress::endpoints::Bindings;
 
+use prometheus_client::registry::Registry;
+
 use super::*;
+use crate::exchange_metrics::ExchangeMetrics;
 use crate::providers::ProviderRecord;
 
 const PASSWORD: &str = "cloud:Global.password";
@@ -149,4 +152,61 @@ fn a_credential_is_found_below_a_name_with_a_dot_or_braces_in_it() {
         let value = context.configured(&source).unwrap().read().unwrap().unwrap();
         assert_eq!(value.expose(), b"value-one", "{cloud}");
     }
+}
+
+/// A component that is only looked at once wrote its token over that of the one that served, and asked its last good one with it.
+#[tokio::test]
+async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before_and_changes_neither_for_that() {
+    let (_file, mut config) = config("");
+    config.grants.allow_hosts = vec!["*.test".to_owned()];
+    let endpoint = Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: Source::default(),
+        default_base_url: None,
+        tls: None,
+    };
+    let mut descriptor = descriptor(vec![], vec![credential("token", Source::default())]);
+    descriptor.endpoints.push(endpoint);
+    let walls = Walls {
+        client: None,
+        leadership: Arc::new(Alone),
+        exchanges: Arc::new(ExchangeMetrics::register(&mut Registry::default())),
+        nodes: None,
+        cluster_name: String::new(),
+        cluster_cidrs: vec![],
+        trace_http: false,
+    };
+    let kept = Kept::default();
+    let open = async |before: Option<&Network>| {
+        let before = before.map(|network| Before { descriptor: &descriptor, network: Some(network) });
+        open(&config, &descriptor, Files::default(), &kept, &walls, before).await.unwrap().0.network.unwrap()
+    };
+    let logs_in = |network: &Network, project: &str| {
+        network
+            .credentials()
+            .captured()
+            .store("token", Secret::new(format!("token-of-{project}").into()), None)
+            .unwrap();
+        network.bind("api", &format!("https://{project}.test/")).unwrap();
+    };
+    let is_in = |network: &Network| {
+        let token = String::from_utf8(network.credentials().value("token").unwrap().expose().to_vec()).unwrap();
+        (token, network.endpoints().base("api").unwrap().url.to_string())
+    };
+    let project = |name: &str| (format!("token-of-{name}"), format!("https://{name}.test/"));
+
+    let first = open(None).await;
+    logs_in(&first, "one");
+    let refused = open(Some(&first)).await;
+    assert_eq!(is_in(&refused), project("one"), "no login for an exchange");
+    logs_in(&refused, "two");
+    assert_eq!(is_in(&first), project("one"));
+    drop(refused);
+
+    let second = open(Some(&first)).await;
+    assert_eq!(is_in(&second), project("one"));
+    logs_in(&second, "three");
+    assert_eq!(is_in(&first), project("one"), "the witness, and what a rollback returns to");
+    assert_eq!(is_in(&open(Some(&second)).await), project("three"), "the one before, once that is proven");
 }

@@ -120,6 +120,30 @@ fn a_signature_goes_with_the_component_and_one_of_another_is_taken_away() {
     assert_eq!(unsigned.stale_signature(&map(&[("cloud.wasm", b""), ("other.wasm.sig", b"")])), None);
 }
 
+/// `kubectl create configmap --from-file` with a signature in base64.
+#[test]
+fn what_is_written_leaves_the_data_with_what_it_holds_and_the_rest_stays_there() {
+    let text = [("cloud.wasm", "text"), ("cloud.wasm.sig", "c2ln"), ("notes", "kept")];
+    let text = text.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
+    let mut before = ConfigMap { data: Some(text), ..ConfigMap::default() };
+    before.metadata.resource_version = Some("7".to_owned());
+    let metadata = json!({ "resourceVersion": "7" });
+    let unsigned = upload(b"component", "cloud.wasm", None, Some(&before)).unwrap();
+    let component =
+        json!({ "data": { "cloud.wasm": null }, "binaryData": { "cloud.wasm": "dGV4dA==" }, "metadata": metadata });
+    assert_eq!(unsigned.moves(&before), Some(component), "the signature is taken away");
+    let signed =
+        Upload::new(b"component", &unpacked(b"component", Some(b"signature")), "cloud.wasm", None, Some(&before))
+            .unwrap();
+    let both = json!({
+        "data": { "cloud.wasm": null, "cloud.wasm.sig": null },
+        "binaryData": { "cloud.wasm": "dGV4dA==", "cloud.wasm.sig": "YzJsbg==" },
+        "metadata": metadata,
+    });
+    assert_eq!(signed.moves(&before), Some(both));
+    assert_eq!(signed.moves(&map(&[("cloud.wasm", b"component"), ("cloud.wasm.sig", b"signature")])), None);
+}
+
 #[test]
 fn what_is_said_names_key_version_sizes_and_both_digests() {
     let descriptor = Descriptor {

@@ -159,6 +159,59 @@ async fn another_configuration_or_revision_ensures_once_more() {
     }
 }
 
+/// The new component once found its own name on what the old one had done, and never looked at it.
+#[tokio::test(start_paused = true)]
+async fn what_was_under_way_while_the_provider_was_exchanged_is_not_recorded_as_done_by_the_new_one() {
+    let cloud = FakeBalancers { delay: Duration::from_secs(2), ..FakeBalancers::default() };
+    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    bench.add(service("a"));
+    let during = async |bench: &mut Bench, configuration: &str, revision: &str| {
+        let cloud = Arc::clone(&bench.cloud);
+        let exchange = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            cloud.configure(configuration, revision);
+        };
+        tokio::join!(bench.sync("a"), exchange).0
+    };
+    let all = async |bench: &mut Bench, ensured: &str| {
+        bench.cloud.take_calls();
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), [ensured]);
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), [""; 0]);
+    };
+    assert_eq!(during(&mut bench, "", "2").await, Verdict::Done);
+    all(&mut bench, "ensure a: n0 n1").await;
+
+    bench.syncer.backends.replace(backends([node("n0")]));
+    assert_eq!(during(&mut bench, "other", "2").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["update a: n0"]);
+    all(&mut bench, "ensure a: n0").await;
+
+    // The last good one returns before the call of the new one ends, and knows its own record from the one of that.
+    bench.cloud.configure("other", "3");
+    assert_eq!(during(&mut bench, "other", "2").await, Verdict::Done);
+    all(&mut bench, "ensure a: n0").await;
+}
+
+/// What the Service is told as was made for one component: another one is not called with it.
+#[tokio::test(start_paused = true)]
+async fn an_exchange_between_the_decision_and_the_call_begins_again_with_the_new_component() {
+    let mut bench = Bench::new();
+    bench.add(service("a"));
+    let cloud = Arc::clone(&bench.cloud);
+    bench.api.script("PATCH /api/v1/namespaces/default/services/a/status", move |_| {
+        cloud.configure("", "2");
+        None
+    });
+    assert_eq!(bench.sync("a").await, Verdict::After(Duration::ZERO));
+    assert_eq!(bench.cloud.calls(), [""; 0]);
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.cloud.take_calls(), ["ensure a: n0 n1"]);
+    assert_eq!(bench.sync("a").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), [""; 0]);
+}
+
 /// `kubectl get -o yaml` into another cluster, or a restored backup: the record belongs to the Service that it was written for.
 #[tokio::test(start_paused = true)]
 async fn a_copied_record_is_not_believed() {

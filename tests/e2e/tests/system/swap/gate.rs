@@ -28,6 +28,8 @@ const META: &str = "(export \"ccm:cloud/meta@0.1.0\" (instance $i))";
 const INSTANCES: &str = "(export \"ccm:cloud/instances@0.1.0\" (instance $i))";
 
 fn all() -> Vec<Bad> {
+    // Valid, and larger than any place that a call gets.
+    let table = format!("(core module (table 2000000 funcref)) {META} {INSTANCES}");
     let import = format!("(import \"evil:door/open@1.0.0\" (instance)) {META} {INSTANCES}");
     vec![
         bad(vec![7; 300_000], "size", &["300000 bytes", "source-bytes"]),
@@ -35,6 +37,7 @@ fn all() -> Vec<Bad> {
         bad(b"\x1f\x8bnot really".to_vec(), "container", &["gzip stream is broken"]),
         bad(b"#!/bin/sh\n".to_vec(), "parse", &["not a WebAssembly component"]),
         bad(wat("(export \"ccm:cloud/meta@0.9.0\" (instance $i))"), "parse", &["ccm:cloud@0.9.0", "rebuild"]),
+        bad(wat(&table), "compile", &["does not compile", "2000000"]),
         bad(wat(&import), "imports", &["evil:door/open@1.0.0"]),
         bad(wat(META), "exports", &["instances", "must export"]),
         bad(wat(&format!("{META} {INSTANCES}")), "exports", &["types differ"]),

@@ -4,8 +4,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use ccm_e2e::host::program;
+use ccm_e2e::successor::bare_successor;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
 
 use super::{MAP, NAMESPACE, QUICK, SOURCE, await_status, await_version, component, put, serves, version};
 use crate::bytes::cloudlycke;
@@ -22,6 +25,18 @@ fn says(told: &(Option<i32>, String), code: i32, parts: &[&str]) {
     for part in parts {
         assert!(told.1.contains(part), "{} does not say {part:?}", told.1);
     }
+}
+
+fn kubeconfig(stage: &Stage) -> String {
+    format!("--kubeconfig={}", stage.cluster.kubeconfig().display())
+}
+
+/// Into the usual ConfigMap, as the administrator: the host may only read.
+async fn push(stage: &Stage, file: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let (file, kubeconfig) = (file.display().to_string(), kubeconfig(stage));
+    let arguments = [&["push", &file, SOURCE, &kubeconfig], more].concat();
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap()
 }
 
 #[test]
@@ -64,16 +79,8 @@ async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     host.ready().await;
     serves(client, "n1", "1").await;
 
-    // As the administrator: the host may only read.
-    let kubeconfig = format!("--kubeconfig={}", stage.cluster.kubeconfig().display());
-    let push = async |file: &Path, more: &[&str]| {
-        let file = file.display().to_string();
-        let arguments = [&["push", &file, SOURCE, &kubeconfig], more].concat();
-        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-        tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
-            .await
-            .unwrap()
-    };
+    let kubeconfig = kubeconfig(&stage);
+    let push = async |file: &Path, more: &[&str]| push(&stage, file, more).await;
     let two = stage.file("two.wasm", version("2"));
     let told = push(&two, &[]).await;
     says(&told, 0, &["configmap:kube-system/provider/p.wasm", "cloudlycke 2", "before sha256:", "now    sha256:"]);
@@ -116,6 +123,60 @@ async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     says(&told, 1, &["the namespace \"Kube-System\""]);
     says(&run(&["push", &elsewhere, "somewhere", &kubeconfig]), 1, &["configmap:NAMESPACE/NAME"]);
     host.end().await;
+}
+
+/// `kubectl create configmap --from-file` puts into `data` what is text, such as a signature in base64, and no key may stand in
+/// both.
+#[tokio::test]
+async fn push_takes_over_keys_that_kubectl_made_as_text_and_leaves_the_others() {
+    let stage = Stage::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
+    let text = |keys: &[(&str, &str)]| keys.iter().map(|&(key, text)| (key.to_owned(), text.to_owned())).collect();
+    let made = ConfigMap {
+        metadata: ObjectMeta { name: Some(MAP.to_owned()), ..ObjectMeta::default() },
+        data: Some(text(&[("p.wasm.sig", "of the first"), ("notes", "kept")])),
+        binary_data: Some([("p.wasm".to_owned(), ByteString(version("1")))].into()),
+        ..ConfigMap::default()
+    };
+    maps.create(&PostParams::default(), &made).await.unwrap();
+    let two = stage.file("two.wasm", version("2"));
+    stage.file("two.wasm.sig", "of the second");
+    says(&push(&stage, &two, &[]).await, 0, &["before sha256:", "cloudlycke 2"]);
+    let now = maps.get(MAP).await.unwrap();
+    assert_eq!(now.data.unwrap(), text(&[("notes", "kept")]));
+    let binary = now.binary_data.unwrap();
+    assert_eq!(binary.keys().collect::<Vec<_>>(), ["p.wasm", "p.wasm.sig"]);
+    assert_eq!((&binary["p.wasm"].0, &binary["p.wasm.sig"].0[..]), (&version("2"), &b"of the second"[..]));
+
+    maps.delete(MAP, &DeleteParams::default()).await.unwrap();
+    let words = text(&[("p.wasm", "to be filled in"), ("p.wasm.sig", "of nothing"), ("notes", "kept")]);
+    let made = ConfigMap { data: Some(words), binary_data: None, ..made };
+    maps.create(&PostParams::default(), &made).await.unwrap();
+    let three = stage.file("three.wasm", version("3"));
+    says(&push(&stage, &three, &[]).await, 0, &["before sha256:", "cloudlycke 3"]);
+    let now = maps.get(MAP).await.unwrap();
+    assert_eq!(now.data.unwrap(), text(&[("notes", "kept")]));
+    assert_eq!(now.binary_data.unwrap().into_keys().collect::<Vec<_>>(), ["p.wasm"]);
+}
+
+#[tokio::test]
+async fn push_puts_no_other_provider_in_the_place_of_one_unless_it_is_told_to() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    put(client, version("1")).await;
+    let before = maps.get(MAP).await.unwrap();
+    let other = stage.file("other.wasm", component(&[("name", "other"), ("version", "2")]));
+    let bare = stage.file("bare.wasm", bare_successor(&[]).unwrap());
+    let cases = [(&other, "it calls itself \"other\""), (&bare, "does not export load-balancers")];
+    for (file, why) in cases {
+        let told = push(&stage, file, &[]).await;
+        says(&told, 1, &["does not pass the gate (step identity)", why, "--allow-provider-change"]);
+        assert_eq!(maps.get(MAP).await.unwrap(), before, "{why}");
+    }
+    says(&push(&stage, &other, &["--allow-provider-change"]).await, 0, &["p.wasm: other 2", "before sha256:"]);
+    let now = maps.get(MAP).await.unwrap().binary_data.unwrap();
+    assert_eq!(now["p.wasm"].0, component(&[("name", "other"), ("version", "2")]));
 }
 
 #[tokio::test]
