@@ -1,6 +1,6 @@
 //! The API of DigitalOcean on loopback, with state, faults and a quota, for tests, benchmarks and a look.
 //!
-//! It answers the 27 operations of the vendor's OpenAPI document that a cloud controller manager may use, and checks every
+//! It answers the 28 operations of the vendor's OpenAPI document that a cloud controller manager may use, and checks every
 //! request and every answer against the document: what is against it is a violation, and [`DigitalOcean::check`] fails. What
 //! the document lacks and production has is listed in `api/README.md`.
 //!
