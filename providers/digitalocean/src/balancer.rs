@@ -368,6 +368,9 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
             done.outcome.changes.push(format!("deleted {id}"));
         }
     }
+    if let Some(tag) = going.tag {
+        tag.delete(done);
+    }
     Ok(())
 }
 
