@@ -33,7 +33,7 @@ async fn survey(rig: &Rig, wishes: &[Wish; 3], planned: Option<&mut Planned>) ->
     // Those of the second one, which have no provider IDs: all droplets are looked up.
     let backends = Arc::clone(&wishes[1].backends);
     let call = rig.provider.survey(backends, wishes.iter().map(surveyed).collect());
-    let standings = rig.impatient(planned, call).await;
+    let standings = rig.impatient(planned, Rig::hurried(call)).await;
     assert_eq!(rig.cloud.counters().writes, 0, "a look changes nothing");
     // A call that has taken too long knows nothing of any.
     standings.unwrap_or_else(|failure| vec![Standing::Unknown(failure); wishes.len()])
