@@ -70,7 +70,12 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
     }
     let let_in = let_in(shared, &settings, &parts.headers, asked.as_ref(), &mut caller);
     let reply = match (let_in, &asked) {
-        (Err(refused), _) => refused,
+        (Err(refused), _) => {
+            // Whoever is not let in comes to nothing that could fail.
+            due = None;
+            shared.state.lock().log.with(number, |exchange| exchange.fault = None);
+            refused
+        }
         (Ok(()), None) => Reply::absent(),
         (Ok(()), Some(asked)) => {
             if let Some(due) = due.as_mut().filter(|due| due.fault.when == When::Before)

@@ -62,6 +62,13 @@ async fn answers_are_spoilt_after_the_effect_and_that_is_no_violation() {
         }
         api.cloud.check().unwrap();
         assert_eq!(api.get("/v2/load_balancers").await.0, 200, "only the one");
+
+        // Who is not let in is told so.
+        api.cloud.plan(Fault::new(Requests::All, 1, When::Before, act));
+        let refused = api.send(reqwest::Method::GET, "/v2/account", "stranger", None).await.unwrap();
+        let told: Value = serde_json::from_str(&refused.text().await.unwrap()).unwrap();
+        assert_eq!(told["message"], "Unable to authenticate you");
+        assert_eq!((told.get("simulated_extra"), api.cloud.exchanges().pop().unwrap().fault), (None, None));
     }
 }
 
