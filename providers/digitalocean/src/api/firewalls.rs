@@ -72,10 +72,10 @@ pub(crate) fn named(name: &str) -> Result<Option<Firewall>, Failure> {
 }
 
 pub(crate) fn create(spec: &Spec) -> Result<Answer, Failure> {
-    Ok(CLOUD.post(FIREWALLS).json(spec).send()?)
+    CLOUD.post(FIREWALLS).json(spec).send()
 }
 
 /// Absent: it is gone.
 pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Answer, Failure> {
-    Ok(CLOUD.put(FIREWALL).arg("id", id).json(spec).send()?)
+    CLOUD.put(FIREWALL).arg("id", id).json(spec).send()
 }
