@@ -74,7 +74,7 @@ async fn all_requests_go_below_the_path_of_the_override_url() {
         ("DEFAULT_LB_TYPE", "REGIONAL"),
         ("REGION", "nyc3"),
     ];
-    let host = start(&stage, &cloud, &environment, &[]);
+    let host = start(&stage, &cloud, &environment, &["--cluster-period=1s"]);
     cloud.put_droplet(Droplet::new(202, "n202"));
     NodeFixture::new("n202").register(client).await.unwrap();
     await_untainted(client, "n202").await;

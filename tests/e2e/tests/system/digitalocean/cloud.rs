@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::thread;
 use std::time::Duration;
 
-use ccm_sim_digitalocean::{DigitalOcean, RandomFaults, Settings};
+use ccm_sim_digitalocean::{DigitalOcean, Endpoint, RandomFaults, Settings};
 
 /// Seed of faults at random; without it nothing fails that a test has not planned.
 const SEED: &str = "DIGITALOCEAN_FAULTS";
@@ -48,6 +48,12 @@ impl Cloud {
     /// only one. What a cluster and its cloud end up with does not hang on it.
     pub(crate) const fn is_calm(&self) -> bool {
         self.seed.is_none()
+    }
+
+    /// How often something was done, whether anybody heard of it or not.
+    pub(crate) fn done(&self, endpoint: Endpoint) -> usize {
+        let done = self.exchanges().into_iter().filter(|exchange| exchange.had_effect);
+        done.filter(|exchange| exchange.endpoint == Some(endpoint)).count()
     }
 
     /// What the host needs besides.

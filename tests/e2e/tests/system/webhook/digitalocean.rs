@@ -101,7 +101,7 @@ async fn do_207_285_online_a_new_service_is_judged_by_the_cloud_and_only_its_cle
     assert_eq!(cloud.balancers(), []);
     let exchanges = cloud.exchanges();
     let of_itself = exchanges.iter().filter(|one| one.fault.is_none());
-    let judged = of_itself.filter(|one| one.endpoint == Some(Endpoint::CreateBalancer)).last().unwrap();
+    let judged = of_itself.rev().find(|one| one.endpoint == Some(Endpoint::CreateBalancer)).unwrap();
     assert!(judged.request.contains(r#""validate_only":true"#) && judged.status == Some(204), "{judged:?}");
     for status in [400, 422] {
         next(&cloud, Endpoint::CreateBalancer, Act::Status(status));
