@@ -44,14 +44,20 @@ struct Refused {
     id: String,
     #[serde(default)]
     message: String,
-    /// In answers to a tag that cannot be.
+    /// In answers to a firewall or a tag that cannot be, in place of the message.
     #[serde(default)]
     error: String,
+    #[serde(default, deserialize_with = "or_default")]
+    root_causes: Vec<String>,
 }
 
 fn words(answer: &Answer) -> Option<String> {
-    let refused: Refused = answer.parse().ok()?;
-    Some(if refused.message.is_empty() { refused.error } else { refused.message })
+    let Refused { message, error, root_causes, .. } = answer.parse().ok()?;
+    Some(match (message.is_empty(), root_causes.is_empty()) {
+        (false, _) => message,
+        (true, true) => error,
+        (true, false) => format!("{error}: {}", root_causes.join(", ")),
+    })
 }
 
 /// Only what the API itself says: gateways answer 404 as well, in JSON too.

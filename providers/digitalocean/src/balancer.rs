@@ -224,11 +224,6 @@ fn create(
     let Some(balancer) = created? else {
         return Err(certificate::missing(certificate.as_deref()));
     };
-    if let Some(old) = id_of(service).filter(|old| *old != balancer.id) {
-        let message =
-            format!("load balancer {old} is gone, and {} is made in its place; its address is another", balancer.id);
-        done.warn(RECREATED, message);
-    }
     note(service, &balancer, done);
     done.outcome.changes.push(format!("created {} {}", balancer.kind, balancer.id));
     settled(&balancer, asked, done)
@@ -342,8 +337,13 @@ fn nobody(fixed: &Fixed, chosen: &Chosen) -> Failure {
     Failure::retry("no ready nodes available for load balancer")
 }
 
-/// Writes the ID down where it is not.
+/// Writes the ID down where it is not. One that is in the place of another was made just now, or in a call that did not hear of it.
 fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
+    if let Some(old) = id_of(service).filter(|old| *old != balancer.id) {
+        let message =
+            format!("load balancer {old} is gone, and {} is in its place; its address is another", balancer.id);
+        done.warn(RECREATED, message);
+    }
     if service.annotation(names::ID) != Some(&balancer.id) {
         done.outcome.annotations.push((names::ID.to_owned(), Some(balancer.id.clone())));
     }
@@ -367,6 +367,9 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
         if deleted {
             done.outcome.changes.push(format!("deleted {id}"));
         }
+    }
+    if let Some(tag) = going.tag {
+        tag.delete(done);
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ const REGION: &str = "region";
 const DEFAULT_TYPE: &str = "default-lb-type";
 const FIREWALL_NAME: &str = "public-access-firewall-name";
 const FIREWALL_TAGS: &str = "public-access-firewall-tags";
+pub(crate) const FIREWALL_TAGS_VARIABLE: &str = "PUBLIC_ACCESS_FIREWALL_TAGS";
 const QPS: &str = "api-rate-limit-qps";
 const DEBUG_ADDRESS: &str = "debug-addr";
 const METRICS_ADDRESS: &str = "metrics-addr";
@@ -22,7 +23,7 @@ const SETTINGS: [(&str, &str, &str); 9] = [
     (REGION, "REGION", "Slug of the region that load balancers are made in. Default: that of the cluster's droplets."),
     (DEFAULT_TYPE, "DEFAULT_LB_TYPE", "Type of load balancers whose Service names none."),
     (FIREWALL_NAME, "PUBLIC_ACCESS_FIREWALL_NAME", "Firewall that opens what Services need. Needs its tags."),
-    (FIREWALL_TAGS, "PUBLIC_ACCESS_FIREWALL_TAGS", "Tags of the droplets behind that firewall, joined by commas."),
+    (FIREWALL_TAGS, FIREWALL_TAGS_VARIABLE, "Tags of the droplets behind that firewall, joined by commas."),
     (QPS, "DO_API_RATE_LIMIT_QPS", "Without effect: the host keeps the budget."),
     (DEBUG_ADDRESS, "DEBUG_ADDR", "Without effect: the host tells its health."),
     (METRICS_ADDRESS, "METRICS_ADDR", "Without effect: the host has metrics."),
@@ -92,11 +93,11 @@ pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> (Config, Vec<Problem
             Some(Firewall { name, tags })
         }
         (Some(_), _) => {
-            problems.push(missing(FIREWALL_TAGS, "PUBLIC_ACCESS_FIREWALL_TAGS", "PUBLIC_ACCESS_FIREWALL_NAME"));
+            problems.push(missing(FIREWALL_TAGS, FIREWALL_TAGS_VARIABLE, "PUBLIC_ACCESS_FIREWALL_NAME"));
             None
         }
         (None, Some(_)) => {
-            problems.push(missing(FIREWALL_NAME, "PUBLIC_ACCESS_FIREWALL_NAME", "PUBLIC_ACCESS_FIREWALL_TAGS"));
+            problems.push(missing(FIREWALL_NAME, "PUBLIC_ACCESS_FIREWALL_NAME", FIREWALL_TAGS_VARIABLE));
             None
         }
     };

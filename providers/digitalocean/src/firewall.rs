@@ -10,9 +10,10 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use ccm_sdk::log;
-use ccm_sdk::types::{self, Failure, Problem, Service, ServiceType, Subject};
+use ccm_sdk::types::{self, Failure, Problem, Reaction, Service, ServiceType, Subject};
+use ccm_sdk::{Answer, log};
 
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
@@ -24,6 +25,9 @@ use crate::kind::{Kind, Network};
 use crate::wanted::Fixed;
 
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// When to try again what a person has to do in the account.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// # Errors
 ///
@@ -37,14 +41,11 @@ pub(crate) fn reconcile(
     let (wanted, failures) = wanted(config, firewall, services, balancers);
     let done = match firewalls::named(&firewall.name)? {
         Some(has) if !differs(&has.spec, &wanted) => return Ok(failures),
-        Some(has)
-            if firewalls::replace(&has.id, &wanted)
-                .map_err(|failure| told("failed to update firewall", failure))? =>
-        {
+        Some(has) if replace(&has.id, &wanted).map_err(|failure| told("failed to update firewall", failure))? => {
             "firewall changed"
         }
         _ => {
-            create(&wanted)?;
+            create(&wanted).map_err(|failure| told("failed to create firewall", failure))?;
             "firewall made"
         }
     };
@@ -66,7 +67,35 @@ fn words(spec: &Spec) -> String {
 }
 
 fn create(wanted: &Spec) -> Result<(), Failure> {
-    firewalls::create(wanted).map_err(|failure| told("failed to create firewall", failure))
+    let answer = firewalls::create(wanted)?;
+    lacking(&answer, wanted).map_or_else(|| answer.done(), Err)
+}
+
+/// False when it is gone.
+fn replace(id: &str, wanted: &Spec) -> Result<bool, Failure> {
+    let answer = firewalls::replace(id, wanted)?;
+    lacking(&answer, wanted).map_or_else(|| answer.optional().map(|answer| answer.is_some()), Err)
+}
+
+/// A firewall that names a tag that is not there is refused, and nothing that changes in the cluster makes one.
+fn lacking(answer: &Answer, wanted: &Spec) -> Option<Failure> {
+    if !matches!(answer.status(), 400 | 404 | 422) || !answer.says("tag") {
+        return None;
+    }
+    let message = answer.message().unwrap_or_default();
+    let words = || message.split(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, ':' | '-' | '_'));
+    let is_named = |tag: &&String| words().any(|word| word.eq_ignore_ascii_case(tag));
+    let quoted = |tags: Vec<&String>| tags.iter().map(|tag| format!("{tag:?}")).collect::<Vec<_>>().join(", ");
+    let (named, all) = (quoted(wanted.tags.iter().filter(is_named).collect()), quoted(wanted.tags.iter().collect()));
+    let which = if named.is_empty() { format!("one of the tags {all}") } else { format!("the tag {named}") };
+    let failure = answer.failure(Reaction::Retry);
+    let message = format!(
+        "{which}, for which {} asks, is not in the account, and a firewall only names tags that are: give it to the droplets \
+         behind the firewall, or make it, or take it out there; {}",
+        config::FIREWALL_TAGS_VARIABLE,
+        failure.message
+    );
+    Some(Failure { message, ..failure }.after(LOOK_AGAIN))
 }
 
 fn told(what: &str, failure: Failure) -> Failure {

@@ -5,8 +5,9 @@
 //! | S above 0 | a kept answer whose exchange began at A − S or later, or the exchange that is under way |
 //! | S = 0 | an exchange of its own, which others may join |
 //!
-//! Only answers with a status of 2xx are kept. Failures and other answers go to those who waited for them and to no one
-//! else: the next one asks again.
+//! Only answers with a status of 2xx are kept, and of those that should be JSON, or are a page, only JSON: one that was cut short,
+//! or comes from something on the way, would be everybody's for as long as it is kept. Failures and other answers go to those who
+//! waited for them and to no one else: the next one asks again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quick_cache::Weighter;
+use serde::de::IgnoredAny;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -179,6 +181,14 @@ impl State {
     }
 }
 
+fn may_be_kept(response: &Response) -> bool {
+    let kind = response.headers.iter().find(|(name, _)| name == "content-type").map_or("", |(_, kind)| kind);
+    let kind = kind.to_ascii_lowercase();
+    let should_be_json = kind.contains("json") || kind.contains("html");
+    (200..300).contains(&response.status)
+        && (!should_be_json || serde_json::from_slice::<IgnoredAny>(&response.body).is_ok())
+}
+
 /// One who waits for an exchange.
 struct Member<'a> {
     shared: &'a Shared,
@@ -196,13 +206,14 @@ impl Member<'_> {
     /// The exchange has ended: whoever comes from now on does not join it. In one step with keeping the answer, or
     /// someone who comes between the two would ask again.
     fn land(&self, began: Instant, result: &Exchange) {
+        let may_be_kept = result.as_ref().as_ref().is_ok_and(may_be_kept);
         let mut state = self.shared.state.lock();
         let mut longest = self.share;
         if let Some(newest) = state.under_way.get(&self.key).filter(|newest| self.is_in(&newest.flight)) {
             longest = newest.longest;
             state.under_way.remove(&self.key);
         }
-        if !result.as_ref().as_ref().is_ok_and(|response| (200..300).contains(&response.status)) {
+        if !may_be_kept {
             return;
         }
         // A request with share 0 may have overtaken this one.

@@ -1,5 +1,6 @@
 //! Firewalls of droplets.
 
+use ccm_sdk::Answer;
 use ccm_sdk::types::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -70,12 +71,11 @@ pub(crate) fn named(name: &str) -> Result<Option<Firewall>, Failure> {
     Ok(all.into_iter().find(|firewall| firewall.spec.name == name))
 }
 
-pub(crate) fn create(spec: &Spec) -> Result<(), Failure> {
-    CLOUD.post(FIREWALLS).json(spec).send()?.done()
+pub(crate) fn create(spec: &Spec) -> Result<Answer, Failure> {
+    CLOUD.post(FIREWALLS).json(spec).send()
 }
 
-/// False when it is gone.
-pub(crate) fn replace(id: &str, spec: &Spec) -> Result<bool, Failure> {
-    let answer = CLOUD.put(FIREWALL).arg("id", id).json(spec).send()?.optional()?;
-    Ok(answer.is_some())
+/// Absent: it is gone.
+pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Answer, Failure> {
+    CLOUD.put(FIREWALL).arg("id", id).json(spec).send()
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::api::CLOUD;
 
+const TAG: &str = "/v2/tags/{tag}";
 const RESOURCES: &str = "/v2/tags/{tag}/resources";
 
 /// False when there is no such tag.
@@ -24,4 +25,9 @@ pub(crate) fn unassign(tag: &str, balancer: &str) -> Result<(), Failure> {
 
 pub(crate) fn create(tag: &str) -> Result<(), Failure> {
     CLOUD.post("/v2/tags").json(&json!({ "name": tag })).repeatable().send()?.done()
+}
+
+/// False when it was gone already. What has it loses it.
+pub(crate) fn delete(tag: &str) -> Result<bool, Failure> {
+    CLOUD.delete(TAG).arg("tag", tag).send()?.optional().map(|answer| answer.is_some())
 }

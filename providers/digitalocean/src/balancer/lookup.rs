@@ -6,7 +6,7 @@ use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Service};
 
 use super::account::{self, ProviderIds};
-use super::owner;
+use super::owner::{self, LastTag};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
 use crate::asked::Asked;
@@ -108,6 +108,8 @@ pub(crate) struct Going {
     pub(crate) all: Vec<Balancer>,
     /// What the ID on the Service leads to, where that is another Service's.
     pub(crate) spared: Option<Balancer>,
+    /// The Service's tag, where nothing that stays has it.
+    pub(super) tag: Option<LastTag>,
 }
 
 /// What the ID on the Service leads to, unless its tags name another Service and not this one: then nobody has taken it over. What
@@ -137,14 +139,20 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
             going.spared = Some(balancer);
         }
     }
+    let mut staying = vec![];
     for balancer in listed.into_iter().filter(|balancer| Some(balancer.id.as_str()) != id) {
         let is_own = || owner::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none();
         if balancer.name == asked.default_name || (!has_known && balancer.name == asked.name && is_own()) {
             going.all.push(balancer);
+        } else {
+            staying.push(balancer);
         }
     }
     if id.is_some() && !has_known && going.all.is_empty() {
         account::sees_the_cluster(nodes)?;
     }
+    let tag = going.all.iter().find_map(|balancer| owner::own(service, balancer)).map(str::to_owned);
+    let stays = staying.iter().any(|balancer| owner::is_own(service, balancer));
+    going.tag = (!stays).then(|| LastTag::of(service, tag));
     Ok(going)
 }

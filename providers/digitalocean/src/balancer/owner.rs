@@ -7,13 +7,13 @@
 //!
 //! The default name has the UID of its Service in it, and nobody else asks for it. One that is asked for is anybody's: who is not
 //! named by the tag does not take, and does not delete, what has that name. The ID on a Service counts more, as people write it
-//! there to take one over: then the tag follows. Tags of others stay. A tag that nothing has any more stays in the account, so that
-//! there are no more than needed.
+//! there to take one over: then the tag follows. Tags of others stay. The tag of a Service goes after its load balancer, if the token
+//! may delete tags and the cloud is well: nobody waits for it.
 
 use std::time::Duration;
 
-use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Reaction, Service};
+use ccm_sdk::{cache, log};
 
 use super::{Done, Work, id_of};
 use crate::annotations as names;
@@ -32,6 +32,9 @@ pub(super) const SPARED: &str = "LoadBalancerNotDeleted";
 
 /// How long a token that may not change tags is not tried again. Whoever widens its scopes is in no hurry.
 const REFUSED: Duration = Duration::from_secs(3_600);
+
+/// How long it is known which tag a load balancer had that was deleted, should nobody have heard of that.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
 
 /// What a new one has.
 pub(crate) fn tags_of_new(config: &Config, service: &Service, asked: &Asked) -> Vec<String> {
@@ -61,7 +64,12 @@ fn is_of(tag: &str, service: &Service) -> bool {
 
 /// Whether it has the Service's tag.
 pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
-    tags(balancer).any(|tag| is_of(tag, service))
+    own(service, balancer).is_some()
+}
+
+/// The Service's tag, as the account has it.
+pub(super) fn own<'a>(service: &Service, balancer: &'a Balancer) -> Option<&'a str> {
+    tags(balancer).find(|tag| is_of(tag, service))
 }
 
 pub(super) fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
@@ -222,6 +230,36 @@ impl Work<'_> {
         let lacks = balancer.tags.is_some() && !is_own(self.service, balancer);
         let tag = tag_of(self.service, self.asked).filter(|_| lacks);
         tag.map_or(Ok(()), |tag| put(&tag, balancer, done))
+    }
+}
+
+/// The tag of a Service whose load balancers go: they are asked for it before, and it goes after.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LastTag {
+    key: String,
+    tag: Option<String>,
+}
+
+impl LastTag {
+    /// `tag` is what is on one that goes now. Who was interrupted finds none any more that has it, and remembers.
+    pub(super) fn of(service: &Service, tag: Option<String>) -> Self {
+        let key = format!("last-tag/{}", service.uid);
+        match &tag {
+            Some(tag) => cache::put(&key, tag.as_bytes(), REMEMBERED),
+            None => return Self { tag: cache::get(&key).and_then(|tag| String::from_utf8(tag).ok()), key },
+        }
+        Self { key, tag }
+    }
+
+    /// Asked once, and not again: a tag is nobody's harm, and the Service goes in any case.
+    pub(super) fn delete(self, done: &mut Done) {
+        let Some(tag) = self.tag else { return };
+        cache::forget(&self.key);
+        match tags::delete(&tag) {
+            Ok(true) => done.outcome.changes.push(format!("deleted tag {tag}")),
+            Ok(false) => {}
+            Err(failure) => log::info("a tag stays in the account", &[("tag", &tag), ("error", &failure.message)]),
+        }
     }
 }
 

@@ -198,6 +198,24 @@ fn do_048_one_that_is_gone_is_made_again_and_people_are_told_of_the_new_address(
     assert_eq!(done.warnings[0].0, RECREATED);
 }
 
+/// The answer to its creation was lost, so that it is found by its name in the next call.
+#[test]
+fn one_that_is_in_the_place_of_another_is_told_also_where_nobody_heard_that_it_was_made() {
+    let service = Service { ingress: vec![], ..settled_service(&[]) };
+    let service = Service { annotations: vec![(names::ID.to_owned(), "lb-0".to_owned())], ..service };
+    let gone = "api GET /v2/load_balancers/lb-0";
+    let found = || FakeCloud::new().on(LIST, many(&[balancer("lb-1")])).on(gone, not_found());
+    for done in [
+        (found(), ensure(&config(), &service, &nodes())).1,
+        (found(), update_backends(&config(), &service, &nodes())).1,
+    ] {
+        assert_eq!(written(&done), [(names::ID, Some("lb-1"))]);
+        let [(reason, message)] = done.warnings.as_slice() else { panic!("{done:?}") };
+        assert_eq!(*reason, RECREATED);
+        assert!(message.contains("lb-0") && message.contains("lb-1"), "{message}");
+    }
+}
+
 #[test]
 fn a_creation_whose_answer_was_lost_is_found_by_its_name_and_made_no_second_time() {
     for reply in [

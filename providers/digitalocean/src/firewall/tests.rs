@@ -306,6 +306,37 @@ fn do_220_225_226_227_failures_of_the_cloud() {
 }
 
 #[test]
+fn a_tag_that_is_not_in_the_account_is_named_with_who_asks_for_it_and_the_way_out() {
+    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    for (body, which) in [
+        (r#"{"id": "unprocessable_entity", "message": "tag Worker does not exist"}"#, "the tag \"worker\", for"),
+        (
+            r#"{"id": "unprocessable_entity", "message": "tags must exist"}"#,
+            "one of the tags \"edge\", \"worker\", for",
+        ),
+        (
+            r#"{"error": "Bad Request", "messages": null, "root_causes": ["invalid tag: 'edge'"]}"#,
+            "the tag \"edge\", for",
+        ),
+    ] {
+        for (has, write) in [(vec![], POST), (vec![stored("f-1", &old)], PUT)] {
+            let cloud = FakeCloud::new().on(LIST, list(&has)).on(write, Reply::json(422, body));
+            let failure = reconciled(&[]).expect_err("it is refused");
+            assert_eq!((failure.reaction, failure.retry_after_ms), (Reaction::Retry, Some(60_000)));
+            for words in [which, "PUBLIC_ACCESS_FIREWALL_TAGS", "give it to the droplets", "422", "tag"] {
+                assert!(failure.message.contains(words), "{words}: {}", failure.message);
+            }
+            assert_eq!(routes(&cloud), [LIST, write], "the cloud is not asked more for the message");
+        }
+    }
+    // Another no is told as it is.
+    let _cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::json(422, r#"{"message": "invalid address"}"#));
+    let failure = reconciled(&[]).expect_err("it is refused");
+    assert_eq!(failure.reaction, Reaction::Invalid);
+    assert!(!failure.message.contains("PUBLIC_ACCESS"), "{}", failure.message);
+}
+
+#[test]
 fn do_251_what_is_written_is_told_in_the_log() {
     let mut web = service(&[(names::ID, "lb-1")]);
     web.source_ranges = vec!["10.0.0.0/8".to_owned(), "1.1.1.1/32".to_owned()];

@@ -79,6 +79,32 @@ async fn an_answer_serves_as_long_as_its_exchange_began_recently_enough() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_cut_short_or_is_a_page_is_not_handed_on() {
+    for (kind, body, kept) in [
+        ("application/json", r#"{"droplets":[{"id":1"#, false),
+        ("application/json; charset=utf-8", "", false),
+        ("application/problem+JSON", "<html>", false),
+        ("text/html", "<html></html>", false),
+        ("application/json", r#"{"droplets":[{"id":1}]}"#, true),
+        // Said wrongly, or nothing that one knows.
+        ("text/html", "[]", true),
+        ("text/plain", "one", true),
+    ] {
+        let shared = Shared::new(Shared::DEFAULT_BYTES);
+        let asked = AtomicUsize::new(0);
+        let ask = async || {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let answer = response(200, body.as_bytes().to_vec());
+            answer.map(|answer| Response { headers: vec![("content-type".to_owned(), kind.to_owned())], ..answer })
+        };
+        for _ in 0..2 {
+            assert_eq!(text(&shared.get(A, CLASS, S, ask).await), body);
+        }
+        assert_eq!(asked.into_inner(), if kept { 1 } else { 2 }, "{kind} {body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn share_zero_never_sees_an_exchange_that_began_before() {
     let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
     let mut older = pin!(shared.get(A, CLASS, 10 * S, || cloud.ask()));

@@ -215,6 +215,9 @@ func TestFirewallFromCreationToDeletion(t *testing.T) {
 			{Protocol: "icmp", Destinations: &godo.Destinations{Addresses: world}},
 		},
 	}
+	_, _, err := api.Firewalls.Create(ctx, asked)
+	refused(t, err, 422) // no such tag
+	must[*godo.Tag](t)(api.Tags.Create(ctx, &godo.TagCreateRequest{Name: "worker"}))
 	made := must[*godo.Firewall](t)(api.Firewalls.Create(ctx, asked))
 	if made.Status != "waiting" || made.OutboundRules[0].PortRange != "0" || made.OutboundRules[1].PortRange != "0" {
 		t.Fatalf("%+v", made)
@@ -228,7 +231,7 @@ func TestFirewallFromCreationToDeletion(t *testing.T) {
 	if len(listed) != 1 || listed[0].ID != made.ID {
 		t.Fatalf("%+v", listed)
 	}
-	_, _, err := api.Firewalls.Create(ctx, asked)
+	_, _, err = api.Firewalls.Create(ctx, asked)
 	refused(t, err, 409)
 	if _, err := api.Firewalls.Delete(ctx, made.ID); err != nil {
 		t.Fatal(err)
@@ -262,6 +265,11 @@ func TestTags(t *testing.T) {
 	if tags := must[[]godo.Tag](t)(api.Tags.List(ctx, nil)); len(tags) < 2 {
 		t.Fatalf("%+v", tags)
 	}
+	if _, err := api.Tags.Delete(ctx, "k8s:two"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.Tags.Delete(ctx, "k8s:two")
+	refused(t, err, 404)
 }
 
 func TestATokenThatIsNotValid(t *testing.T) {

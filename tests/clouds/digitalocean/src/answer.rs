@@ -61,7 +61,7 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
         let exchange = begun(shared, asked.as_ref(), method, &uri, cut(&body, settings.kept_body));
         let number = state.log.begin(exchange, &settings);
         let caller = Caller { request_id: state.cloud.uuid(), allowance: None };
-        let due = asked.as_ref().and_then(|asked| fault::take(&mut state.faults, asked.endpoint));
+        let due = asked.as_ref().and_then(|asked| due(state, &settings, asked.endpoint));
         state.log.with(number, |exchange| exchange.fault = due.as_ref().map(|due| due.fault));
         (number, caller, due)
     };
@@ -70,7 +70,12 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
     }
     let let_in = let_in(shared, &settings, &parts.headers, asked.as_ref(), &mut caller);
     let reply = match (let_in, &asked) {
-        (Err(refused), _) => refused,
+        (Err(refused), _) => {
+            // Whoever is not let in comes to nothing that could fail.
+            due = None;
+            shared.state.lock().log.with(number, |exchange| exchange.fault = None);
+            refused
+        }
         (Ok(()), None) => Reply::absent(),
         (Ok(()), Some(asked)) => {
             if let Some(due) = due.as_mut().filter(|due| due.fault.when == When::Before)
@@ -100,6 +105,12 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
         None => answer,
     };
     Some(finish(shared, number, &settings, answer))
+}
+
+/// What is planned comes before what is not.
+fn due(state: &mut State, settings: &Settings, endpoint: Endpoint) -> Option<Due> {
+    let planned = fault::take(&mut state.faults, endpoint);
+    planned.or_else(|| state.random.take(settings.faults?, endpoint).map(Due::unplanned))
 }
 
 fn begun(shared: &Shared, asked: Option<&Asked>, method: &str, uri: &str, request: String) -> Exchange {

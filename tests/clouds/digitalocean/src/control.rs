@@ -83,7 +83,7 @@ pub enum Command {
         /// Which.
         fault: Fault,
     },
-    /// Forgets all faults that are still to come.
+    /// Forgets all planned faults that are still to come; those at random are a setting.
     NoFaults,
     /// Lets a token in.
     Allow {

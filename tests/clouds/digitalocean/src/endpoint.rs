@@ -72,6 +72,8 @@ endpoints! {
     Tag = "tags_get",
     /// `POST /v2/tags`
     CreateTag = "tags_create",
+    /// `DELETE /v2/tags/{tag_id}`
+    DeleteTag = "tags_delete",
     /// `POST /v2/tags/{tag_id}/resources`
     TagResources = "tags_assign_resources",
     /// `DELETE /v2/tags/{tag_id}/resources`
@@ -100,6 +102,7 @@ impl Endpoint {
                 | E::UpdateFirewall
                 | E::DeleteFirewall
                 | E::CreateTag
+                | E::DeleteTag
                 | E::TagResources
                 | E::UntagResources
         )

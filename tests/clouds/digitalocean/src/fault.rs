@@ -59,6 +59,27 @@ pub enum Act {
     ExtraFields,
 }
 
+/// Trouble of every kind. Not among it is what would be a lie: an answer of the API that says something else than what is.
+pub const FAULTS: &[(When, Act)] = &[
+    (When::Before, Act::Hangup),
+    (When::Before, Act::Hold),
+    (When::Before, Act::TooMany(Some(5))),
+    (When::Before, Act::TooMany(None)),
+    (When::Before, Act::Status(500)),
+    (When::Before, Act::Status(503)),
+    (When::Before, Act::Html(502)),
+    (When::Before, Act::Html(404)),
+    (When::After, Act::Hangup),
+    (When::After, Act::Hold),
+    (When::After, Act::Status(500)),
+    (When::After, Act::Status(503)),
+    (When::After, Act::Html(502)),
+    (When::After, Act::Html(404)),
+    (When::After, Act::Truncated),
+    (When::After, Act::UnknownEnum),
+    (When::After, Act::ExtraFields),
+];
+
 /// A fault, for the `nth` of these requests from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -188,6 +209,12 @@ pub(crate) fn take(waiting: &mut Vec<Waiting>, endpoint: Endpoint) -> Option<Due
 }
 
 impl Due {
+    /// One that nobody has planned, so that nobody releases what it holds.
+    pub(crate) fn unplanned(fault: Fault) -> Self {
+        let (Waiting { fault, reached, released, .. }, _) = plan(fault);
+        Self { fault, reached, released }
+    }
+
     /// The request is where the fault wants it.
     pub(crate) fn reach(&self) {
         self.reached.send_modify(|reached| *reached += 1);

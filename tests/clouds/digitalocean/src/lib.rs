@@ -1,6 +1,6 @@
 //! The API of DigitalOcean on loopback, with state, faults and a quota, for tests, benchmarks and a look.
 //!
-//! It answers the 27 operations of the vendor's OpenAPI document that a cloud controller manager may use, and checks every
+//! It answers the 28 operations of the vendor's OpenAPI document that a cloud controller manager may use, and checks every
 //! request and every answer against the document: what is against it is a violation, and [`DigitalOcean::check`] fails. What
 //! the document lacks and production has is listed in `api/README.md`.
 //!
@@ -16,6 +16,7 @@ mod endpoint;
 mod fault;
 mod log;
 mod quota;
+mod random;
 mod settings;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,9 +41,10 @@ pub use cloud::{
 };
 pub use control::Command;
 pub use endpoint::Endpoint;
-pub use fault::{Act, Fault, Planned, Requests, When};
+pub use fault::{Act, FAULTS, Fault, Planned, Requests, When};
 pub use log::{Counters, Exchange};
 pub use quota::Quota;
+pub use random::RandomFaults;
 pub use settings::Settings;
 
 use answer::Token;
@@ -50,6 +52,7 @@ use clock::Clock;
 use cloud::Cloud;
 use document::Document;
 use log::Log;
+use random::Random;
 
 /// The token that is valid from the start.
 pub const TOKEN: &str = "dop_v1_simulated_4f0c1b7e9a2d48c6";
@@ -59,6 +62,7 @@ struct State {
     tokens: Vec<Token>,
     log: Log,
     faults: Vec<fault::Waiting>,
+    random: Random,
 }
 
 struct Shared {
@@ -101,7 +105,13 @@ impl DigitalOcean {
         };
         let (api, control) = (bind(api).await?, bind(control).await?);
         let addresses = (api.local_addr()?, control.local_addr()?);
-        let mut state = State { cloud: Cloud::new(), tokens: Vec::new(), log: Log::default(), faults: Vec::new() };
+        let mut state = State {
+            cloud: Cloud::new(),
+            tokens: Vec::new(),
+            log: Log::default(),
+            faults: Vec::new(),
+            random: Random::default(),
+        };
         state.allow(TOKEN, false);
         let shared = Arc::new(Shared {
             document,
@@ -213,7 +223,7 @@ impl DigitalOcean {
         planned
     }
 
-    /// Forgets all faults that are still to come.
+    /// Forgets all planned faults that are still to come.
     pub fn forget_faults(&self) {
         self.shared.state.lock().faults.clear();
     }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ccm_sim_digitalocean::{Command, DigitalOcean, Droplet, Fault, Quota, Settings, TOKEN};
+use ccm_sim_digitalocean::{Command, DigitalOcean, Droplet, Fault, Quota, RandomFaults, Settings, TOKEN};
 use clap::Parser;
 
 /// The API of DigitalOcean on loopback, with state, faults and a quota.
@@ -51,6 +51,12 @@ struct Flags {
     /// A fault as JSON, such as {"of":"writes","nth":3,"when":"after","act":{"status":503}}; may be repeated
     #[arg(long)]
     fault: Vec<String>,
+    /// Faults of all kinds at random; the same seed has the same ones again
+    #[arg(long)]
+    faults_seed: Option<u64>,
+    /// How often one of these begins, in percent of the requests that none has struck
+    #[arg(long, requires = "faults_seed", default_value_t = RandomFaults::new(0).percent)]
+    faults_percent: u8,
     /// So many machines, node-1 and on, are there from the start
     #[arg(long, default_value_t = 0)]
     droplets: u64,
@@ -66,6 +72,7 @@ async fn main() -> Result<()> {
         lock_deletes: flags.lock_deletes,
         listing_lag: Duration::from_millis(flags.listing_lag_ms),
         quota: Quota { per_hour: flags.quota_per_hour, per_minute: flags.quota_per_minute },
+        faults: flags.faults_seed.map(|seed| RandomFaults { seed, percent: flags.faults_percent }),
         prefix: flags.prefix,
         ..Settings::default()
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::quota::Quota;
+use crate::random::RandomFaults;
 
 /// How the cloud behaves. Times are those of its clock, except the latency. As JSON, times are in milliseconds
 /// (`"provisioning-ms": 2000`).
@@ -32,6 +33,8 @@ pub struct Settings {
     pub firewall_delay: Duration,
     /// What each token may ask for.
     pub quota: Quota,
+    /// Faults at random, besides those that are planned. Default none.
+    pub faults: Option<RandomFaults>,
     /// Path in front of all endpoints, such as `/proxy/do`. Default none.
     pub prefix: String,
     /// Where the links of pages point: not here, as behind a proxy. Default `https://api.digitalocean.com`.
@@ -53,6 +56,7 @@ impl Default for Settings {
             listing_lag: Duration::ZERO,
             firewall_delay: Duration::from_secs(1),
             quota: Quota::default(),
+            faults: None,
             prefix: String::new(),
             link_base: "https://api.digitalocean.com".to_owned(),
             kept_exchanges: 20_000,

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Cluster as _, Protocol, Service, ServiceType};
-use ccm_sim_digitalocean::{Act, Command, Droplet, Fault, FirewallSpec, Planned, Requests};
+use ccm_cloud::{Cluster as _, Protocol, Reaction, Service, ServiceType};
+use ccm_sim_digitalocean::{Act, Command, Droplet, FAULTS, Fault, FirewallSpec, Planned, Requests};
 
-use crate::faults::FAULTS;
+use crate::faults::{LONG, TIMES};
 use crate::rig::{Rig, skip};
 use crate::wish::{Call, Wish, network, tls};
-
-/// Longer than anything is shared or kept.
-const LONG: Duration = Duration::from_secs(2 * 3_600);
 
 /// What the cloud has of the cluster: its firewalls, and tags of its load balancers.
 type End = (Vec<FirewallSpec>, Vec<Vec<String>>);
@@ -22,8 +19,8 @@ async fn rig() -> (Rig, Vec<Service>) {
         ("public-access-firewall-tags", "k8s,workers"),
     ];
     let rig = Rig::start(&given).await;
-    for id in 1..=5 {
-        rig.cloud.put_droplet(Droplet { tags: vec!["k8s".to_owned()], ..Droplet::new(id, &format!("node-{id}")) });
+    for (id, tag) in (1..).zip(["k8s", "k8s", "k8s", "workers", "workers"]) {
+        rig.cloud.put_droplet(Droplet { tags: vec![tag.to_owned()], ..Droplet::new(id, &format!("node-{id}")) });
     }
     let mut plain = network();
     plain.service.source_ranges = vec!["192.0.2.0/24".to_owned()];
@@ -82,7 +79,7 @@ async fn every_fault(prepare: impl Fn(&Rig)) {
     assert!(good.1.iter().all(|tags| tags == &["k8s:c-1"]), "{good:#?}");
     for nth in 1..=requests {
         for &(when, act) in FAULTS {
-            for times in [1, 3] {
+            for times in TIMES {
                 let fault = Fault { times, ..Fault::new(Requests::All, nth, when, act) };
                 let (_, end) = run(Some(fault)).await;
                 assert_eq!(end, good, "{fault:?}");
@@ -121,4 +118,29 @@ async fn no_rule_of_the_firewall_is_lost_whatever_fails() {
         without_tags(rig);
     })
     .await;
+}
+
+/// The cloud refuses it, and only a person can tell which of the two is wrong.
+#[tokio::test]
+async fn a_firewall_whose_tag_is_not_in_the_account_is_told_and_made_as_soon_as_it_is() {
+    let given = [("public-access-firewall-name", "public"), ("public-access-firewall-tags", "k8s,workers")];
+    let rig = Rig::start(&given).await;
+    let droplet = |tags: &[&str]| Droplet {
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..Droplet::new(1, "node-1")
+    };
+    rig.cloud.put_droplet(droplet(&["k8s"]));
+    let mut failures = rig.provider.reconcile(vec![], vec![]).await.unwrap();
+    let (_, failure) = failures.pop().unwrap();
+    assert_eq!((failure.reaction, failure.retry_after), (Reaction::Retry, Some(Duration::from_secs(60))));
+    for words in
+        ["the tag \"workers\"", "PUBLIC_ACCESS_FIREWALL_TAGS", "not in the account", "tag workers does not exist"]
+    {
+        assert!(failure.message.contains(words), "{words}: {failure}");
+    }
+    assert_eq!(rig.cloud.firewalls(), []);
+    rig.cloud.put_droplet(droplet(&["k8s", "workers"]));
+    assert_eq!(rig.provider.reconcile(vec![], vec![]).await, Ok(vec![]));
+    assert_eq!(rig.cloud.firewalls()[0].spec.tags, ["k8s", "workers"]);
+    rig.cloud.check().unwrap();
 }

@@ -4,38 +4,18 @@ use std::time::Duration;
 
 use ccm_cloud::Ingress;
 use ccm_sim_digitalocean::{
-    Act, BalancerSpec, Certificate, CertificateKind, Command, Counters, Droplet, Endpoint, Fault, Requests, When,
+    Act, BalancerSpec, Certificate, CertificateKind, Command, Counters, Droplet, Endpoint, Exchange, FAULTS, Fault,
+    Requests, When,
 };
 
 use crate::rig::{Rig, skip};
 use crate::wish::{Call, ID, Wish, annotation, backends, network, tls};
 
-/// What can happen to a request.
-pub(crate) const FAULTS: &[(When, Act)] = &[
-    (When::Before, Act::Hangup),
-    (When::Before, Act::Hold),
-    (When::Before, Act::TooMany(Some(5))),
-    (When::Before, Act::TooMany(None)),
-    (When::Before, Act::Status(500)),
-    (When::Before, Act::Status(503)),
-    (When::Before, Act::Html(502)),
-    (When::Before, Act::Html(404)),
-    (When::After, Act::Hangup),
-    (When::After, Act::Hold),
-    (When::After, Act::Status(500)),
-    (When::After, Act::Status(503)),
-    (When::After, Act::Html(502)),
-    (When::After, Act::Html(404)),
-    (When::After, Act::Truncated),
-    (When::After, Act::UnknownEnum),
-    (When::After, Act::ExtraFields),
-];
-
 /// So often in a row: what the host repeats by itself the provider does not see, unless it fails each time.
-const TIMES: [usize; 2] = [1, 3];
+pub(crate) const TIMES: [usize; 2] = [1, 3];
 
 /// All that is shared between calls is forgotten after that.
-const LONG: Duration = Duration::from_secs(2 * 3_600);
+pub(crate) const LONG: Duration = Duration::from_secs(2 * 3_600);
 
 /// ID of none.
 const DELETED: &str = "6f0c9ab5-5d0c-4000-8000-000000000000";
@@ -153,9 +133,17 @@ async fn run(rig: &Rig, mut wish: Wish, task: Task, fault: Option<Fault>) -> Run
     let asks = wish.service.annotations.contains_key(&annotation("name"));
     let expected = if asks { vec![&of_service] } else { vec![] };
     assert_eq!(tags.unwrap_or_else(|| expected.clone()), expected, "whose it is");
+    let mut tags = cloud.tags();
+    if matches!(call, Call::Delete) {
+        let of_tag = |exchange: &&Exchange| exchange.endpoint == Some(Endpoint::DeleteTag);
+        let is_refused = cloud.exchanges().iter().filter(of_tag).any(|exchange| exchange.fault.is_some());
+        assert!(is_refused || !tags.contains(&of_service), "{of_service} goes after what had it");
+        // Where it is refused, it may stay, and holds nobody.
+        tags.retain(|tag| *tag != of_service);
+    }
     let end = End {
         balancers: all.iter().map(|it| (it.spec.clone(), cloud.balancer_status(&it.id))).collect(),
-        tags: cloud.tags(),
+        tags,
         is_known: wish.id().is_some(),
         ingress: wish.service.ingress.len(),
     };

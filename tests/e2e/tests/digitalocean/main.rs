@@ -16,4 +16,5 @@ mod life;
 mod quota;
 mod rig;
 mod still;
+mod survey;
 mod wish;

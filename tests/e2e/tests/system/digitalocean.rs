@@ -7,20 +7,21 @@
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
 //! | `whole` | the public access firewall and the cluster's tag |
 //! | `account` | tokens, environment variables, regions, an account with droplets of others |
+//! | `cloud` | all of that once more while the cloud fails at random |
 
 mod account;
 mod balancers;
+mod cloud;
 mod nodes;
 mod whole;
 
-use std::time::Duration;
-
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{Host, component};
-use ccm_sim_digitalocean::{Balancer, DigitalOcean, Droplet, Settings, TOKEN};
+use ccm_sim_digitalocean::{Balancer, DigitalOcean, Droplet, TOKEN};
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _};
 
+pub(crate) use self::cloud::Cloud;
 use crate::service_look::{await_service, has_finalizer, ips, readiness};
 use crate::stage::{Actor, LIMIT, Stage};
 
@@ -37,24 +38,19 @@ const FLAGS: [&str; 6] = [
     "--service-max-backoff=1s",
 ];
 
-/// A cloud in which a load balancer is active at once, so that nobody waits for what no test is about.
-async fn cloud() -> DigitalOcean {
-    DigitalOcean::start(Settings { provisioning: Duration::ZERO, ..Settings::default() }).await.unwrap()
-}
-
 /// The component, as a flag.
 fn provider() -> String {
     format!("--provider={}", component("providers/digitalocean.wasm").unwrap().display())
 }
 
 /// A host that is configured as the Go manager is: by the environment. More variables may stand beside token and address.
-fn start(stage: &Stage, cloud: &DigitalOcean, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
+fn start(stage: &Stage, cloud: &Cloud, environment: &[(&str, &str)], flags: &[&str]) -> Actor {
     let url = cloud.url();
     let own = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", url.as_str())];
     let environment: Vec<_> = own.iter().chain(environment).copied().collect();
     let grants = environment.iter().map(|(name, _)| format!("--allow-env={name}"));
     let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned());
-    let all = flags.chain(grants).chain([provider()]);
+    let all = flags.chain(cloud.flags()).chain(grants).chain([provider()]);
     Actor::from(Host::start_in(stage.kubeconfig(), &environment, all).unwrap())
 }
 

@@ -104,7 +104,16 @@ pub(crate) async fn await_served(client: &Client, name: &str) -> Service {
 
 /// Waits until a Service waits for this reason; returns what it says.
 pub(crate) async fn await_reason(client: &Client, name: &str, reason: &str) -> String {
-    let waits = |service: &Service| readiness(service).is_some_and(|ready| (ready.0, ready.1) == ("False", reason));
+    await_reason_with(client, name, reason, &[]).await
+}
+
+/// Waits until a Service waits for this reason, and says all of `parts`; returns what it says.
+pub(crate) async fn await_reason_with(client: &Client, name: &str, reason: &str, parts: &[&str]) -> String {
+    let waits = |service: &Service| {
+        readiness(service).is_some_and(|(status, told, message)| {
+            (status, told) == ("False", reason) && parts.iter().all(|part| message.contains(part))
+        })
+    };
     let service = await_service(client, name, waits).await;
     readiness(&service).unwrap().2.to_owned()
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ccm_cluster::{ControlPlane, Settings, User};
@@ -15,8 +16,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// For everything that takes a second; other builds and tests may share the machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Clusters at the same time: each takes 300 MB, and a core while it starts.
-static PLACES: Semaphore = Semaphore::const_new(2);
+/// Clusters at the same time: each takes 300 MB, and a core while it starts. More where more tests are asked for at once.
+static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
+    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
+    Semaphore::new(threads.unwrap_or(2).clamp(2, 8))
+});
 
 /// Lines of the host's log that a failed test shows.
 const LOG_TAIL: usize = 40;

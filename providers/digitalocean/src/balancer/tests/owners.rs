@@ -325,3 +325,58 @@ fn an_id_of_anothers_that_was_never_taken_over_deletes_nothing() {
         }
     }
 }
+
+const DELETE_TAG: &str = "api DELETE /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
+
+#[test]
+fn the_tag_of_a_service_goes_after_its_load_balancer_and_holds_nobody() {
+    let forbidden = Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#);
+    for (reply, gone) in
+        [(Reply::status(204), true), (not_found(), false), (forbidden, false), (Reply::status(500), false)]
+    {
+        let cloud = FakeCloud::new()
+            .on(LIST, many(&[tagged("lb-1", &["k8s:ours", OWN])]))
+            .on(DELETE, Reply::status(204))
+            .on(DELETE_TAG, reply);
+        let done = delete(&config(), &known());
+        assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]));
+        assert_eq!((routes(&cloud), reasons(&done)), (vec![LIST.into(), DELETE.into(), DELETE_TAG.into()], vec![]));
+        assert_eq!(done.outcome.changes.contains(&format!("deleted tag {OWN}")), gone);
+        // Once and for all.
+        let cloud = cloud.on(LIST, many(&[])).on(GET, not_found());
+        assert_eq!(delete(&config(), &known()).outcome.failure, None);
+        assert_eq!(routes(&cloud)[3..], [LIST, GET]);
+    }
+    // As the account has it.
+    let capitals = OWN.to_uppercase();
+    let route = format!("api DELETE /v2/tags/{}", capitals.replace(':', "%3A"));
+    let cloud = FakeCloud::new()
+        .on(LIST, many(&[tagged("lb-1", &[&capitals])]))
+        .on(DELETE, Reply::status(204))
+        .on(&route, Reply::status(204));
+    assert_eq!(delete(&config(), &known()).outcome.failure, None);
+    assert_eq!(routes(&cloud)[2..], [route]);
+}
+
+#[test]
+fn no_tag_goes_before_its_load_balancer_nor_while_another_one_has_it() {
+    let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", &[OWN])])).on(DELETE, Reply::status(500));
+    assert_eq!(failure(&delete(&config(), &known())).0, Reaction::Retry);
+    assert_eq!(routes(&cloud), [LIST, DELETE]);
+    // It went nevertheless, and nothing has the tag any more but this process's memory.
+    let cloud = cloud.on(LIST, many(&[])).on(GET, not_found()).on(DELETE_TAG, Reply::status(204));
+    assert_eq!(delete(&config(), &known()).outcome.failure, None);
+    assert_eq!(routes(&cloud)[2..], [LIST, GET, DELETE_TAG]);
+
+    let other = changed("lb-2", json!({"name": "other", "tags": [OWN]}));
+    for (balancers, deleted) in [
+        (vec![tagged("lb-1", &[OWN]), other], vec![DELETE]),
+        // It never had one.
+        (vec![tagged("lb-1", &["k8s:ours"])], vec![DELETE]),
+        (vec![balancer("lb-1")], vec![DELETE]),
+    ] {
+        let cloud = FakeCloud::new().on(LIST, many(&balancers)).on(DELETE, Reply::status(204));
+        assert_eq!(delete(&config(), &known()).outcome.failure, None);
+        assert_eq!(routes(&cloud), [vec![LIST], deleted].concat());
+    }
+}

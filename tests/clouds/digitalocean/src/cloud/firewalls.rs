@@ -73,6 +73,15 @@ pub struct Peers {
     pub kubernetes_ids: Vec<String>,
 }
 
+impl FirewallSpec {
+    /// Of its machines, and of the other ends.
+    fn all_tags(&self) -> impl Iterator<Item = &String> {
+        let rules = self.inbound_rules.iter().chain(&self.outbound_rules);
+        let peers = rules.flat_map(|rule| rule.sources.iter().chain(&rule.destinations));
+        self.tags.iter().chain(peers.flat_map(|peers| &peers.tags))
+    }
+}
+
 fn null_is_empty<'a, T: Deserialize<'a>, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
@@ -142,6 +151,10 @@ impl Cloud {
             } else if !is_port_range(&rule.ports) {
                 return Err(Reply::refused_with_causes(&[format!("invalid ports {:?}", rule.ports)]));
             }
+        }
+        // The document says that they must exist, and not what is answered when they do not.
+        if let Some(tag) = spec.all_tags().find(|tag| !self.has_tag(tag)) {
+            return Err(Reply::refused(422, format!("tag {tag} does not exist")));
         }
         if let Some(id) = spec.droplet_ids.iter().find(|id| self.droplets.get(*id).is_none()) {
             return Err(Reply::refused(422, format!("droplet {id} does not exist")));

@@ -120,6 +120,7 @@ impl Cloud {
             E::Tags => Ok(self.list_tags(ask)),
             E::Tag => self.get_tag(ask),
             E::CreateTag => self.create_tag(ask),
+            E::DeleteTag => self.delete_tag(ask),
             E::TagResources | E::UntagResources => self.change_tagged(ask),
         };
         done.unwrap_or_else(|refused| refused)

@@ -31,11 +31,19 @@ struct Resource {
     resource_type: String,
 }
 
+fn has(tags: &[String], name: &str) -> bool {
+    tags.iter().any(|own| own == name)
+}
+
 impl Cloud {
+    /// Names are the same in any case.
+    pub(super) fn has_tag(&self, name: &str) -> bool {
+        self.tags.keys().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     fn show_tag(&self, name: &str, tagged: &Tagged) -> Value {
-        let has = |tags: &[String]| tags.iter().any(|own| own == name);
-        let droplets = self.droplets.all().filter(|droplet| has(&droplet.tags)).count();
-        let balancers = self.balancers.all().filter(|balancer| has(&balancer.spec.tags)).count();
+        let droplets = self.droplets.all().filter(|droplet| has(&droplet.tags, name)).count();
+        let balancers = self.balancers.all().filter(|balancer| has(&balancer.spec.tags, name)).count();
         let of = |kind: &str| tagged.others.iter().filter(|(own, _)| own == kind).count();
         json!({
             "name": name,
@@ -64,6 +72,23 @@ impl Cloud {
         // What production answers for one that exists is not known; nobody relies on it.
         let tagged = self.tags.entry(name.clone()).or_default().clone();
         Ok(Reply::one(201, "tag", self.show_tag(&name, &tagged)))
+    }
+
+    /// Whatever has it loses it. What becomes of firewalls that name it is not known: here they keep it.
+    pub(super) fn delete_tag(&mut self, ask: &Ask<'_>) -> Result<Reply, Reply> {
+        let tag = ask.id();
+        self.tags.remove(tag).ok_or_else(Reply::absent)?;
+        let droplets: Vec<_> = self.droplets.all().filter(|one| has(&one.tags, tag)).cloned().collect();
+        for mut droplet in droplets {
+            droplet.tags.retain(|own| own != tag);
+            self.droplets.put(ask.now, droplet.id, droplet);
+        }
+        let balancers: Vec<_> = self.balancers.all().filter(|one| has(&one.spec.tags, tag)).cloned().collect();
+        for mut balancer in balancers {
+            balancer.spec.tags.retain(|own| own != tag);
+            self.balancers.put(ask.now, balancer.id.clone(), balancer);
+        }
+        Ok(Reply::nothing())
     }
 
     /// All of them or none.

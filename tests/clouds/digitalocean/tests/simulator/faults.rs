@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ccm_sim_digitalocean::{Act, Endpoint, Fault, Requests, Settings, When};
+use ccm_sim_digitalocean::{Act, Endpoint, Fault, RandomFaults, Requests, Settings, When};
 use serde_json::{Value, json};
 
 use crate::client::{Client, balancer, client};
@@ -62,6 +62,13 @@ async fn answers_are_spoilt_after_the_effect_and_that_is_no_violation() {
         }
         api.cloud.check().unwrap();
         assert_eq!(api.get("/v2/load_balancers").await.0, 200, "only the one");
+
+        // Who is not let in is told so.
+        api.cloud.plan(Fault::new(Requests::All, 1, When::Before, act));
+        let refused = api.send(reqwest::Method::GET, "/v2/account", "stranger", None).await.unwrap();
+        let told: Value = serde_json::from_str(&refused.text().await.unwrap()).unwrap();
+        assert_eq!(told["message"], "Unable to authenticate you");
+        assert_eq!((told.get("simulated_extra"), api.cloud.exchanges().pop().unwrap().fault), (None, None));
     }
 }
 
@@ -104,6 +111,40 @@ async fn with_every_third_request_failing_the_rest_works() {
     api.cloud.forget_faults();
     assert_eq!((api.get("/v2/account").await.0, api.get("/v2/account").await.0), (200, 200));
     api.cloud.check().unwrap();
+}
+
+#[tokio::test]
+async fn with_faults_at_random_whoever_asks_on_succeeds_and_nothing_is_against_the_document() {
+    for seed in 0..20 {
+        let api = client(|settings| settings.faults = Some(RandomFaults { seed, percent: 100 })).await;
+        let impatient = async |path: &str, body: Option<Value>| {
+            let method = if body.is_some() { "POST" } else { "GET" };
+            let asked = tokio::time::timeout(Duration::from_millis(50), api.raw(method, path, body.as_ref())).await;
+            asked.ok()?.ok().map(|answer| answer.status().as_u16())
+        };
+        let until = async |path: &str, body: Option<Value>, wanted: &[u16]| {
+            for _ in 0..4 {
+                if impatient(path, body.clone()).await.is_some_and(|status| wanted.contains(&status)) {
+                    return;
+                }
+            }
+            panic!("seed {seed}: {path} {:#?}", api.cloud.exchanges());
+        };
+        // The second one is refused, where the first one came through and nobody heard of it.
+        until("/v2/load_balancers", Some(balancer("a")), &[202, 422]).await;
+        until("/v2/droplets", None, &[200]).await;
+        assert_eq!(api.cloud.balancers().len(), 1, "seed {seed}");
+        let exchanges = api.cloud.exchanges();
+        assert!(exchanges[0].fault.is_some(), "seed {seed}: {exchanges:#?}");
+        // What is planned comes before, and what is set no more strikes no more.
+        let planned = api.cloud.plan(Fault::new(Requests::All, 1, When::Before, Act::Status(418)));
+        assert_eq!((impatient("/v2/regions", None).await, planned.struck()), (Some(418), 1));
+        api.cloud.set(|settings| settings.faults = None);
+        for _ in 0..4 {
+            assert_eq!(api.get("/v2/regions").await.0, 200);
+        }
+        api.cloud.check().unwrap();
+    }
 }
 
 #[tokio::test]

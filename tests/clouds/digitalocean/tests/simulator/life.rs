@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ccm_sim_digitalocean::{Certificate, CertificateKind, Command};
+use ccm_sim_digitalocean::{Certificate, CertificateKind, Command, Droplet};
 use serde_json::{Value, json};
 
 use crate::client::{balancer, balancer_with, client};
@@ -140,6 +140,9 @@ async fn a_renewed_certificate_has_a_new_id_and_load_balancers_have_it() {
 #[tokio::test]
 async fn a_firewall_comes_back_in_other_words_and_waits_first() {
     let api = client(|_| ()).await;
+    for name in ["a", "B"] {
+        assert_eq!(api.ask("POST", "/v2/tags", Some(&json!({ "name": name }))).await.0, 201);
+    }
     let addresses = json!({ "addresses": ["0.0.0.0/0", "::/0"] });
     let asked = json!({
         "name": "k8s-public-access", "droplet_ids": [1], "tags": ["a", "b"], "inbound_rules": null,
@@ -161,7 +164,7 @@ async fn a_firewall_comes_back_in_other_words_and_waits_first() {
 }
 
 #[tokio::test]
-async fn resources_are_tagged_all_or_none() {
+async fn resources_are_tagged_all_or_none_and_lose_a_tag_that_is_deleted() {
     let api = client(|_| ()).await;
     let id = api.create("a").await;
     let tag = |ids: &[&str]| {
@@ -175,5 +178,11 @@ async fn resources_are_tagged_all_or_none() {
     assert!(api.cloud.balancers()[0].spec.tags.is_empty());
     assert_eq!(api.ask("POST", "/v2/tags/k8s:x/resources", Some(&tag(&[&id]))).await.0, 204);
     assert_eq!(api.cloud.balancers()[0].spec.tags, ["k8s:x"]);
+    api.cloud.put_droplet(Droplet { tags: vec!["k8s:x".to_owned(), "y".to_owned()], ..Droplet::new(5, "tagged") });
+    assert_eq!(api.ask("DELETE", "/v2/tags/k8s:x", None).await.0, 204);
+    let (_, droplet) = api.get("/v2/droplets/5").await;
+    assert_eq!((api.cloud.tags(), &droplet["droplet"]["tags"]), (vec!["y".to_owned()], &json!(["y"])));
+    assert!(api.cloud.balancers()[0].spec.tags.is_empty());
+    assert_eq!(api.ask("DELETE", "/v2/tags/k8s:x", None).await.0, 404);
     api.cloud.check().unwrap();
 }

@@ -102,6 +102,31 @@ async fn what_is_against_the_document_is_a_violation() {
 }
 
 #[tokio::test]
+async fn a_firewall_names_no_tag_that_does_not_exist() {
+    let api = client(|_| ()).await;
+    api.cloud.put_droplet(Droplet { tags: vec!["worker".to_owned()], ..Droplet::new(5, "tagged") });
+    let asked = |tags: Value, from: Value| {
+        let rule = json!({ "protocol": "tcp", "ports": "80", "sources": { "tags": from } });
+        json!({ "name": "public", "tags": tags, "inbound_rules": [rule] })
+    };
+    let made = api.ask("POST", "/v2/firewalls", Some(&asked(json!(["WORKER"]), json!(["worker"])))).await;
+    assert_eq!(made.0, 202, "the same in any case: {}", made.1);
+    let own = format!("/v2/firewalls/{}", made.1["firewall"]["id"].as_str().unwrap());
+    for asked in [asked(json!(["worker", "edge"]), json!([])), asked(json!([]), json!(["edge"]))] {
+        for (method, path) in [("POST", "/v2/firewalls"), ("PUT", &own)] {
+            let mut asked = asked.clone();
+            if method == "POST" {
+                asked["name"] = json!("other");
+            }
+            let (status, body) = api.ask(method, path, Some(&asked)).await;
+            assert_eq!((status, body["message"].as_str()), (422, Some("tag edge does not exist")), "{method}");
+        }
+    }
+    assert_eq!(api.cloud.firewalls().len(), 1);
+    api.cloud.check().unwrap();
+}
+
+#[tokio::test]
 async fn members_of_a_load_balancer_with_a_tag_are_chosen_by_the_tag() {
     let api = client(|_| ()).await;
     api.cloud.put_droplet(Droplet { tags: vec!["w".to_owned()], ..Droplet::new(5, "tagged") });

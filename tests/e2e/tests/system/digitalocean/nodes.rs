@@ -5,7 +5,7 @@ use ccm_sim_digitalocean::{DigitalOcean, Droplet, DropletStatus, Endpoint, TOKEN
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
-use super::{cloud, initialised, provider_id, start};
+use super::{Cloud, initialised, provider_id, start};
 use crate::look::{PAIRS, addresses, await_event, await_untainted, get, is_tainted, nodes};
 use crate::stage::{Actor, LIMIT, Stage};
 
@@ -25,7 +25,7 @@ fn is_shut_down(node: &Node) -> bool {
 async fn do_255_a_node_gets_what_its_droplet_has_by_name_or_by_provider_id() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     cloud.put_droplet(Droplet::new(101, "plain"));
     let six = "2604:a880::101".parse().unwrap();
     cloud.put_droplet(Droplet { public_v6: vec![six], region: "fra1".to_owned(), ..Droplet::new(102, "other-name") });
@@ -69,7 +69,7 @@ async fn do_255_a_node_gets_what_its_droplet_has_by_name_or_by_provider_id() {
 async fn a_node_whose_name_several_droplets_have_waits_and_is_told_which() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     cloud.put_droplet(Droplet::new(201, "twin"));
     cloud.put_droplet(Droplet::new(202, "TWIN"));
     let host = start(&stage, &cloud, &[], &[]);
@@ -81,10 +81,12 @@ async fn a_node_whose_name_several_droplets_have_waits_and_is_told_which() {
     cloud.check().unwrap();
 }
 
-/// How often the cloud said by ID that there is no such droplet.
+/// How often the cloud said by ID that there is no such droplet; a gateway says 404 as well.
 fn denials(cloud: &DigitalOcean, id: u64) -> usize {
     let uri = format!("/v2/droplets/{id}");
-    cloud.exchanges().iter().filter(|exchange| exchange.uri == uri && exchange.status == Some(404)).count()
+    let exchanges = cloud.exchanges().into_iter();
+    let said = exchanges.filter(|exchange| exchange.uri == uri && exchange.response.contains("not_found"));
+    said.filter(|exchange| exchange.status == Some(404)).count()
 }
 
 async fn await_looks(host: &Actor, answer: &str, count: f64) {
@@ -96,7 +98,7 @@ async fn await_looks(host: &Actor, answer: &str, count: f64) {
 async fn a_node_goes_only_when_the_cloud_has_said_by_id_that_its_droplet_is_gone() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     // So many that a listing is asked for, which shows neither the one with the GPU nor the one that is gone.
     for id in 301..=306 {
         let name = format!("n{id}");
@@ -122,7 +124,7 @@ async fn a_node_goes_only_when_the_cloud_has_said_by_id_that_its_droplet_is_gone
 async fn a_token_that_is_not_let_in_proves_nothing_about_a_droplet_that_is_gone() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     cloud.put_droplet(Droplet::new(351, "n351"));
     let before = initialised(351, "n351").not_ready().register(client).await.unwrap();
     let host = start(&stage, &cloud, &[], &QUICK);
@@ -139,7 +141,7 @@ async fn a_token_that_is_not_let_in_proves_nothing_about_a_droplet_that_is_gone(
 async fn a_droplet_that_is_switched_off_keeps_pods_away_until_it_runs_again() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     let droplet = |status| Droplet { status, ..Droplet::new(401, "n401") };
     cloud.put_droplet(droplet(DropletStatus::Off));
     initialised(401, "n401").not_ready().register(client).await.unwrap();

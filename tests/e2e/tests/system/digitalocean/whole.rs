@@ -3,7 +3,7 @@
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, Firewall};
 use serde_json::json;
 
-use super::{ID, await_balanced, cloud, members, start};
+use super::{Cloud, ID, await_balanced, members, start};
 use crate::look::await_event;
 use crate::service_look::{annotated, change, delete, serve};
 use crate::stage::{LIMIT, Stage};
@@ -37,7 +37,7 @@ async fn the_public_access_firewall_opens_what_services_need_and_nothing_else() 
     const NODE_PORT: &str = "tcp 30080 from 0.0.0.0/0 ::/0";
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     members(client, &cloud, &[101]).await;
     // A tag has to be there before a firewall names it.
     cloud.put_droplet(Droplet { tags: vec!["k8s-worker".to_owned()], ..Droplet::new(102, "worker") });
@@ -67,7 +67,10 @@ async fn the_public_access_firewall_opens_what_services_need_and_nothing_else() 
     // What is as it should be is not written: two more looks, and no write.
     let (looks, writes) = (cloud.count(Endpoint::Firewalls), cloud.counters().writes);
     ccm_cluster::poll_until("two looks", LIMIT, || cloud.count(Endpoint::Firewalls) >= looks + 2).await.unwrap();
-    assert_eq!(cloud.counters().writes, writes);
+    if cloud.is_calm() {
+        assert_eq!(cloud.counters().writes, writes);
+    }
+    await_open(&cloud, &[]).await;
     assert_eq!(cloud.firewalls().len(), 1);
     host.end().await;
     cloud.check().unwrap();
@@ -77,7 +80,7 @@ async fn the_public_access_firewall_opens_what_services_need_and_nothing_else() 
 async fn load_balancers_have_the_clusters_tag_also_those_that_are_taken_over() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = cloud().await;
+    let cloud = Cloud::start().await;
     members(client, &cloud, &[201]).await;
     let untagged = start(&stage, &cloud, &[], &[]);
     serve(client, "old", json!({})).await;
@@ -89,7 +92,9 @@ async fn load_balancers_have_the_clusters_tag_also_those_that_are_taken_over() {
     let tag = "k8s:0caf4c4e-e835";
     let all_tagged = |cloud: &DigitalOcean| cloud.balancers().iter().all(|balancer| balancer.spec.tags == [tag]);
     cloud.until(LIMIT, all_tagged).await.unwrap();
-    assert_eq!(cloud.count(Endpoint::TagResources), 2, "the tag had to be made in between");
+    if cloud.is_calm() {
+        assert_eq!(cloud.count(Endpoint::TagResources), 2, "the tag had to be made in between");
+    }
     serve(client, "new", json!({})).await;
     let (_, new) = await_balanced(client, &cloud, "new").await;
     assert_eq!((new.spec.tags, cloud.tags()), (vec![tag.to_owned()], vec![tag.to_owned()]));
@@ -99,7 +104,10 @@ async fn load_balancers_have_the_clusters_tag_also_those_that_are_taken_over() {
     await_event(client, "wrong", "Warning", "LoadBalancerRecreated", &["6f0c9ab5-5d0c-4000-8000-000000000000"]).await;
     let looks = cloud.count(Endpoint::Balancers);
     ccm_cluster::poll_until("more looks", LIMIT, || cloud.count(Endpoint::Balancers) >= looks + 2).await.unwrap();
-    assert_eq!(cloud.count(Endpoint::TagResources), 2, "tagged at their creation");
+    if cloud.is_calm() {
+        assert_eq!(cloud.count(Endpoint::TagResources), 2, "tagged at their creation");
+    }
+    assert!(all_tagged(&cloud));
     host.end().await;
     cloud.check().unwrap();
 }
