@@ -40,6 +40,8 @@ pub(crate) enum Step {
     Grants,
     /// It finds nothing wrong with its configuration, and the cloud takes the credentials.
     Check,
+    /// It does what the one before did, or at least as much.
+    Probation,
 }
 
 impl Step {
@@ -58,6 +60,7 @@ impl Step {
             Self::Identity => "identity",
             Self::Grants => "grants",
             Self::Check => "check",
+            Self::Probation => "probation",
         }
     }
 

@@ -32,12 +32,15 @@ pub(crate) struct Remembered {
     /// A component that failed its probation: it is not tried again before the source holds something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
+    /// What it did wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
 }
 
 impl Remembered {
     /// Nothing yet.
     pub(crate) fn of(source: &Source) -> Self {
-        Self { source: source.to_string(), refused: None }
+        Self { source: source.to_string(), refused: None, why: None }
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Refused {
     /// None when it did not come so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
-    /// The step of the gate, or `probation`.
+    /// The step of the gate.
     pub(crate) step: &'static str,
     pub(crate) reason: String,
     pub(crate) since: Timestamp,
@@ -141,8 +141,8 @@ impl ProviderStatuses {
 
 impl Refused {
     /// From now on.
-    pub(crate) fn now(step: Option<Step>, digest: Option<String>, reason: String) -> Self {
-        Self { digest, step: step.map_or("probation", Step::as_str), reason, since: Timestamp::now() }
+    pub(crate) fn now(step: Step, digest: Option<String>, reason: String) -> Self {
+        Self { digest, step: step.as_str(), reason, since: Timestamp::now() }
     }
 }
 

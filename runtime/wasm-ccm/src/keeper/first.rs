@@ -5,8 +5,9 @@ use std::sync::Arc;
 use ccm_cloud::Capability;
 use ccm_sandbox::{ProbationSettings, Slot};
 use futures::FutureExt as _;
+use tokio::time::Instant;
 
-use super::look::{failed_before, without_request_ids};
+use super::look::without_request_ids;
 use super::{Keeper, check, version};
 use crate::gate::{self, Rejected, Step};
 use crate::load::{Refusal, Taken};
@@ -84,7 +85,7 @@ impl Keeper {
         let unpacked = gate::unpacked(&self.config, packed).await?;
         // Without another one it is better than none.
         if waits && self.remembered.refused.as_ref() == Some(&unpacked.digest) {
-            return Err(failed_before(unpacked.digest).into());
+            return Err(self.failed_before(unpacked.digest).into());
         }
         let taken = self.surroundings.admit(&self.config, unpacked, None).await?;
         self.judged = Some(mark);
@@ -122,6 +123,8 @@ impl Keeper {
         self.candidate = probation.map(|_| self.candidate(bytes, signature));
         if probation.is_none() {
             self.proven = Some(version.clone());
+            // It came from the state folder: what the source holds is looked at next, whether or not that has changed.
+            self.retry = Some(Instant::now());
         }
         self.news.metrics.took(&self.source, "taken", took);
         let times = Times {

@@ -102,8 +102,12 @@ impl Keeper {
         }
         if self.remembered.refused.as_ref() == Some(&unpacked.digest) {
             self.judged = Some(mark);
-            let serving = self.goes_on();
-            self.reject(failed_before(unpacked.digest), &serving).await;
+            (self.tries, self.retry) = (0, None);
+            // Packed in another way, it is what was told of.
+            if !self.is_told_of(&unpacked.digest) {
+                let (rejected, serving) = (self.failed_before(unpacked.digest), self.goes_on());
+                self.reject(rejected, &serving).await;
+            }
             return;
         }
         // A new one stands in for the last good one, whoever serves now.
@@ -145,6 +149,7 @@ impl Keeper {
     /// The source holds something else than what failed: that may be tried again one day.
     pub(super) async fn forget(&mut self) {
         if self.remembered.refused.take().is_some() {
+            self.remembered.why = None;
             self.keep_memory().await;
         }
     }
@@ -196,12 +201,33 @@ impl Keeper {
         }
         self.told = Some(told);
         self.news.metrics.load(&self.source, "rejected", step.as_str());
-        let refused = Refused::now(Some(step), digest, reason);
+        let refused = Refused::now(step, digest, reason);
         self.surroundings.statuses.update(&self.source, |status| status.refused = Some(refused));
         if self.serving.is_some() {
             tracing::error!(source = self.source, "provider rejected: {text}");
         }
         self.tell(Severity::Warning, "ProviderRejected", text).await;
+    }
+
+    /// A component that is not tried again before the source holds something else.
+    pub(super) fn failed_before(&self, digest: String) -> Rejected {
+        let why = self.remembered.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let error = anyhow::anyhow!(
+            "this component failed its probation before{why}; put another one there, or the same one after another"
+        );
+        Rejected { step: Step::Probation, digest: Some(digest), error }
+    }
+
+    /// Whether the page says of this component that it failed its probation.
+    fn is_told_of(&self, digest: &str) -> bool {
+        let mut is_told = false;
+        self.surroundings.statuses.update(&self.source, |status| {
+            let refused = status.refused.as_ref();
+            is_told = refused.is_some_and(|refused| {
+                refused.step == Step::Probation.as_str() && refused.digest.as_deref() == Some(digest)
+            });
+        });
+        is_told
     }
 
     /// The source holds what serves.
@@ -218,14 +244,6 @@ impl Keeper {
         self.tries = self.tries.saturating_add(1).min(16);
         backoff(MIN_DELAY, MAX_DELAY).nth(tries).unwrap_or(MAX_DELAY)
     }
-}
-
-/// A component that is not tried again before the source holds something else.
-pub(super) fn failed_before(digest: String) -> Rejected {
-    let error = anyhow::anyhow!(
-        "this component failed its probation before; put another one there, or the same one after another"
-    );
-    Rejected { step: Step::Check, digest: Some(digest), error }
 }
 
 /// A cloud gives each answer another one: the same failure is told once all the same.

@@ -7,6 +7,7 @@ use ccm_sandbox::{Phase, Slot};
 
 use super::look::Place;
 use super::{Keeper, version};
+use crate::gate::Step;
 use crate::load::Taken;
 use crate::provider_status::{Refused, Times, milliseconds};
 
@@ -52,7 +53,16 @@ impl Keeper {
         let before = before.map(|before| format!(" in place of {before}")).unwrap_or_default();
         let idle = self.idle(&place.slot);
         let text = format!("{version} serves{before}; on probation for {:?}{idle}", self.settings.probation.time);
-        tracing::info!(source = self.source, times = ?times, "provider exchanged: {text}");
+        let (read_ms, compile_ms, takeover_ms, exchange_ms) =
+            (times.read_ms, times.compile_ms, times.takeover_ms, times.exchange_ms);
+        tracing::info!(
+            source = self.source,
+            read_ms,
+            compile_ms,
+            takeover_ms,
+            exchange_ms,
+            "provider exchanged: {text}"
+        );
         self.tell(Severity::Normal, "ProviderLoaded", text).await;
     }
 
@@ -109,10 +119,11 @@ impl Keeper {
             self.proven = None;
         }
         self.remembered.refused = Some(failed.digest.clone());
+        self.remembered.why = Some(why.to_owned());
         self.keep_memory().await;
-        self.news.metrics.load(&self.source, "rolled-back", "probation");
+        self.news.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
         self.serves(good.clone(), on_probation, generation, None);
-        let refused = Refused::now(None, Some(failed.digest.clone()), why.to_owned());
+        let refused = Refused::now(Step::Probation, Some(failed.digest.clone()), why.to_owned());
         self.surroundings.statuses.update(&self.source, |status| status.refused = Some(refused));
         let text = format!("{failed} failed its probation, {good} serves again: {why}");
         tracing::error!(source = self.source, "provider rolled back: {text}");

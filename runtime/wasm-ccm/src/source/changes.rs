@@ -12,6 +12,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
 use super::{SIGNATURE, Source};
+use crate::api::tell;
 
 /// A look at a path that costs no reading: what is there, and when it was changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +24,12 @@ pub(crate) enum Changes {
     /// event.
     Path { path: PathBuf, period: Duration, seen: Option<Look> },
     /// A ConfigMap: watched, without its content.
-    ConfigMap { events: Pin<Box<dyn Stream<Item = watcher::Result<()>> + Send>>, shown: String },
+    ConfigMap {
+        events: Pin<Box<dyn Stream<Item = watcher::Result<()>> + Send>>,
+        shown: String,
+        /// What was told of the watch last.
+        told: Option<String>,
+    },
 }
 
 impl Changes {
@@ -34,18 +40,18 @@ impl Changes {
             Source::ConfigMap { namespace, name, .. } => {
                 let shown = source.to_string();
                 let Some(client) = client else {
-                    return Self::ConfigMap { events: Box::pin(futures::stream::pending()), shown };
+                    return Self::ConfigMap { events: Box::pin(futures::stream::pending()), shown, told: None };
                 };
                 let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(client.clone(), namespace);
                 let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-                let events = watcher(api, config).default_backoff().filter_map(async |event| match event {
-                    // Nothing is known yet.
+                let events = watcher(api, config).filter_map(async |event| match event {
+                    // Nothing is known yet. A delay that it ended would never grow: it comes before each failure too.
                     Ok(watcher::Event::Init) => None,
                     // The end of a list as well: it tells that there is none any more.
                     Ok(_) => Some(Ok(())),
                     Err(error) => Some(Err(error)),
                 });
-                Self::ConfigMap { events: Box::pin(events), shown }
+                Self::ConfigMap { events: Box::pin(events.default_backoff()), shown, told: None }
             }
         }
     }
@@ -65,20 +71,33 @@ impl Changes {
                 }
                 tokio::time::sleep(*period).await;
             },
-            Self::ConfigMap { events, shown } => match events.next().await {
-                Some(Ok(())) => {}
+            Self::ConfigMap { events, shown, told } => match events.next().await {
+                Some(Ok(())) => *told = None,
                 Some(Err(error)) => {
                     // Reading it may work all the same: the watch comes back with a delay, and each time it is read.
-                    let error = ccm_controllers::causes(&error);
-                    tracing::warn!(
-                        source = shown,
-                        error,
-                        "cannot watch the ConfigMap; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)"
-                    );
+                    let error = failure(&error);
+                    if told.as_ref() != Some(&error) {
+                        tracing::warn!(
+                            source = shown,
+                            error,
+                            "cannot watch the ConfigMap, trying again; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)"
+                        );
+                        *told = Some(error);
+                    }
                 }
                 None => std::future::pending().await,
             },
         }
+    }
+}
+
+fn failure(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => tell(error),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::NoResourceVersion => error.to_string(),
     }
 }
 

@@ -1,6 +1,9 @@
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use super::*;
@@ -154,4 +157,32 @@ async fn a_config_map_without_a_cluster_never_changes() {
     let source: Source = "configmap:kube-system/cloud".parse().unwrap();
     let mut changes = Changes::of(&source, None, PERIOD);
     assert!(!tells(&mut changes).await);
+}
+
+/// Whoever may read the ConfigMap and not list it: the delay between two tries grows, and the failure is one line.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_is_tried_again_later_and_later() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let refused = tower::service_fn(move |_request: http::Request<kube::client::Body>| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async {
+            let text = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "configmaps is forbidden", "reason": "Forbidden", "code": 403}"#;
+            Ok::<_, Infallible>(
+                http::Response::builder().status(403).body(kube::client::Body::from(text.as_bytes().to_vec())).unwrap(),
+            )
+        }
+    });
+    let source: Source = "configmap:kube-system/cloud".parse().unwrap();
+    let mut changes = Changes::of(&source, Some(&Client::new(refused, "kube-system")), PERIOD);
+    let minutes = async {
+        loop {
+            changes.next().await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(120), minutes).await.is_err());
+    let tries = asked.load(Ordering::Relaxed);
+    assert!((5..=15).contains(&tries), "{tries} in two minutes");
+    let Changes::ConfigMap { told, .. } = &changes else { panic!() };
+    assert_eq!(told.as_deref(), Some("configmaps is forbidden (403 Forbidden)"));
 }

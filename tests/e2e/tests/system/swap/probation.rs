@@ -4,6 +4,7 @@ use ccm_cluster::{NodeFixture, await_absent};
 use serde_json::json;
 
 use super::{MAP, SOURCE, await_status, await_version, component, file, put, replace, serves, status, version};
+use crate::bytes::gzip;
 use crate::look::{await_event, await_untainted, nodes};
 use crate::service_look::{await_service, delete, ips, serve, services};
 use crate::stage::{LIMIT, Stage};
@@ -55,8 +56,13 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     let host = stage.start([source.as_str(), &state].into_iter().chain(LONG));
     host.ready().await;
     let refused = await_status(&host, "known", |status| !status["refused"].is_null()).await;
-    assert!(refused["refused"]["reason"].as_str().unwrap().contains("failed its probation before"), "{refused}");
+    let reason = refused["refused"]["reason"].as_str().unwrap();
+    assert!(reason.contains("failed its probation before (3 of its first"), "{refused}");
+    assert_eq!(refused["refused"]["step"], "probation");
+    // Packed in another way it is the same one, and nobody is told of it twice.
+    put(client, gzip(&component(&[("version", "4"), ("behaviour", "too-few")]))).await;
     serves(client, "after-restart", "1").await;
+    assert_eq!(host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap(), 1.0);
     put(client, version("5")).await;
     await_version(&host, "5").await;
     serves(client, "changed", "5").await;
