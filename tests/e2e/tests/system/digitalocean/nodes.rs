@@ -11,7 +11,12 @@ use crate::stage::{Actor, LIMIT, Stage};
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Without these a Node would have to be a minute old.
-const QUICK: [&str; 2] = ["--node-deletion-min-age=0", "--node-deletion-second-look=1s"];
+const QUICK: [&str; 4] = [
+    "--node-deletion-min-age=0",
+    "--node-deletion-second-look=1s",
+    "--node-monitor-period=1s",
+    "--node-monitor-max-period=5s",
+];
 
 fn id_of(node: &Node) -> Option<&str> {
     node.spec.as_ref()?.provider_id.as_deref()
@@ -145,7 +150,7 @@ async fn a_droplet_that_is_switched_off_keeps_pods_away_until_it_runs_again() {
     let droplet = |status| Droplet { status, ..Droplet::new(401, "n401") };
     cloud.put_droplet(droplet(DropletStatus::Off));
     initialised(401, "n401").not_ready().register(client).await.unwrap();
-    let host = start(&stage, &cloud, &[], &[QUICK[0], QUICK[1], "--node-monitor-max-period=5s"]);
+    let host = start(&stage, &cloud, &[], &QUICK);
     await_node(client, "n401", LIMIT, is_shut_down).await.unwrap();
     cloud.put_droplet(droplet(DropletStatus::Active));
     await_node(client, "n401", LIMIT, |node| !is_shut_down(node)).await.unwrap();
