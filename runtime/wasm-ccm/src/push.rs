@@ -48,8 +48,8 @@ pub(crate) struct PushArgs {
     pub(crate) master: Option<String>,
     #[command(flatten)]
     pub(crate) component: ComponentArgs,
-    /// Let a component with another name or other provider IDs take the place of the one that is there, or one that exports
-    /// less or names fewer secrets. The host needs the same flag.
+    /// Let a component with another name or another provider ID scheme take the place of the one that lies there now. Whether it
+    /// can stand in for the one that serves is for the host to judge, which has a flag of the same name.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
 }
@@ -83,7 +83,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let upload = Upload::new(packed, unpacked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
         let (old, old_digest) = upload.before(before.as_ref(), config.limits.sandbox.component_bytes);
         if let Some(old) = old {
-            check::stands_in(&config, component, old).await.map_err(refused)?;
+            check::aimed(&config, component, old).await.map_err(refused)?;
         }
         let moved = before.as_ref().and_then(|before| upload.moves(before));
         if let Some(moved) = &moved {
