@@ -23,7 +23,7 @@ use crate::providers::ProviderRecord;
 use crate::source::{SIGNATURE, Source, component_key, is_component};
 use crate::{api, output, unpack};
 
-/// Who owns the keys that are written.
+/// Who owns the keys that are written; a digest of the key goes after it.
 const MANAGER: &str = "wasm-ccm-push";
 /// Larger components are packed: the API server and etcd then carry less, and `kubectl get -o yaml` stays readable.
 const PACK_FROM: usize = 256 << 10;
@@ -90,16 +90,18 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
             let moved = maps.patch(&name, &PatchParams::default(), &Patch::Merge(moved)).await;
             moved.map_err(said).with_context(what)?;
         }
-        let params = PatchParams::apply(MANAGER).force();
+        let params = PatchParams::apply(&upload.manager()).force();
         let applied = maps.patch(&name, &params, &Patch::Apply(upload.map(&namespace, &name))).await;
         let applied = applied.map_err(said).with_context(|| match &moved {
             Some(_) => format!("{}: what stood in data stands in binaryData now, and is as it was", what()),
             None => what(),
         });
         let mut now = applied?;
-        if let Some(stale) = upload.stale_signature(&now) {
+        let lost = before.as_ref().and_then(|before| upload.stale_signature(before));
+        let left = upload.stale_signature(&now);
+        if let Some(stale) = &left {
             // Somebody else put it there, and it would fit nothing.
-            let gone = json!({ "binaryData": { &stale: null }, "data": { &stale: null } });
+            let gone = json!({ "binaryData": { stale: null }, "data": { stale: null } });
             now = maps
                 .patch(&name, &PatchParams::default(), &Patch::Merge(gone))
                 .await
@@ -107,8 +109,9 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
                 .with_context(what)?;
         }
         let version = now.metadata.resource_version.unwrap_or_default();
+        let warning = lost.or(left).map(|signature| without(&signature)).unwrap_or_default();
         Ok::<_, anyhow::Error>(format!(
-            "{}, resourceVersion {version}",
+            "{}, resourceVersion {version}{warning}",
             upload.told(&what(), component.descriptor(), unpacked, &old_digest)
         ))
     }))?;
@@ -141,14 +144,17 @@ impl Upload {
             (false, true) => ".wasm.gz",
             (false, false) => ".wasm",
         };
-        let known = before.map(component_key).transpose()?.flatten();
-        // Under the name that is there already: two components in one ConfigMap are none.
-        let key = key.map(ToOwned::to_owned).or(known).unwrap_or_else(|| format!("{file}{ending}"));
+        let key = match key {
+            Some(key) => key.to_owned(),
+            // Under the name that is there already: two components in one ConfigMap are none.
+            None => before.map(component_key).transpose()?.flatten().unwrap_or_else(|| format!("{file}{ending}")),
+        };
         let others = before.map(|map| size_without(map, &key)).unwrap_or_default();
         let size = bytes.len().saturating_add(ROOM).saturating_add(others);
+        let taken = if others == 0 { String::new() } else { format!(", {others} bytes of which other keys take") };
         ensure!(
             size <= MAX_CONFIG_MAP,
-            "it has {} bytes packed, and a ConfigMap holds 1 MiB, {others} bytes of which other keys take; make it smaller (opt-level = \"z\", lto, strip; wasm-opt -Oz), or mount it as a file",
+            "it has {} bytes packed, and a ConfigMap holds 1 MiB{taken}; make it smaller (opt-level = \"z\", lto, strip; wasm-opt -Oz), or mount it as a file",
             bytes.len()
         );
         Ok(Self { key, bytes, signature })
@@ -168,6 +174,12 @@ impl Upload {
             binary_data: Some(binary),
             ..ConfigMap::default()
         }
+    }
+
+    /// One for each key: what the same one set before and does not send again, server-side apply takes away.
+    fn manager(&self) -> String {
+        let digest = format!("{:x}", Sha256::digest(&self.key));
+        format!("{MANAGER}-{digest:.16}")
     }
 
     fn signature_key(&self) -> String {
@@ -226,6 +238,13 @@ impl Upload {
     }
 }
 
+/// What is said when a signature is taken away.
+fn without(signature: &str) -> String {
+    format!(
+        "\nwarning: the key {signature} is taken away, because no signature lies beside the file: hosts with --provider-key refuse the component; sign it, and push both"
+    )
+}
+
 /// Without time and name, so that the same component has the same bytes.
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -233,10 +252,11 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// Bytes of the other keys.
+/// Bytes of the other keys; a signature belongs to its component.
 fn size_without(map: &ConfigMap, key: &str) -> usize {
-    let text = map.data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.len());
-    let binary = map.binary_data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.0.len());
+    let other = |name: &str| name != key && name.strip_suffix(SIGNATURE) != Some(key);
+    let text = map.data.iter().flatten().filter(|(name, _)| other(name)).map(|(_, value)| value.len());
+    let binary = map.binary_data.iter().flatten().filter(|(name, _)| other(name)).map(|(_, value)| value.0.len());
     text.chain(binary).sum()
 }
 

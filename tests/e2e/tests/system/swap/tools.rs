@@ -33,8 +33,12 @@ fn kubeconfig(stage: &Stage) -> String {
 
 /// Into the usual ConfigMap, as the administrator: the host may only read.
 async fn push(stage: &Stage, file: &Path, more: &[&str]) -> (Option<i32>, String) {
+    push_to(stage, file, SOURCE, more).await
+}
+
+async fn push_to(stage: &Stage, file: &Path, target: &str, more: &[&str]) -> (Option<i32>, String) {
     let (file, kubeconfig) = (file.display().to_string(), kubeconfig(stage));
-    let arguments = [&["push", &file, SOURCE, &kubeconfig], more].concat();
+    let arguments = [&["push", &file, target, &kubeconfig], more].concat();
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap()
 }
@@ -157,6 +161,25 @@ async fn push_takes_over_keys_that_kubectl_made_as_text_and_leaves_the_others() 
     let now = maps.get(MAP).await.unwrap();
     assert_eq!(now.data.unwrap(), text(&[("notes", "kept")]));
     assert_eq!(now.binary_data.unwrap().into_keys().collect::<Vec<_>>(), ["p.wasm"]);
+}
+
+#[tokio::test]
+async fn push_of_one_key_leaves_the_others_and_its_signature_goes_with_a_warning() {
+    let stage = Stage::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
+    let keys = async || maps.get(MAP).await.unwrap().binary_data.unwrap().into_keys().collect::<Vec<_>>();
+    let [one, two] = ["1", "2"].map(|number| stage.file(&format!("{number}.wasm"), version(number)));
+    let push = async |file: &Path, key: &str| push_to(&stage, file, &format!("{SOURCE}/{key}"), &[]).await;
+    let signature = stage.file("1.wasm.sig", "of the first");
+    says(&push(&one, "a.wasm").await, 0, &["provider/a.wasm: cloudlycke 1", "before nothing"]);
+    says(&push(&two, "b.wasm").await, 0, &["provider/b.wasm: cloudlycke 2", "before nothing"]);
+    assert_eq!(keys().await, ["a.wasm", "a.wasm.sig", "b.wasm"]);
+    std::fs::remove_file(signature).unwrap();
+    let told = push(&one, "a.wasm").await;
+    says(&told, 0, &["(the same component)", "\nwarning: the key a.wasm.sig is taken away", "--provider-key"]);
+    assert_eq!(keys().await, ["a.wasm", "b.wasm"]);
+    let told = push(&one, "a.wasm").await;
+    assert!(!told.1.contains("warning"), "nothing is taken away: {}", told.1);
 }
 
 #[tokio::test]
