@@ -1,5 +1,7 @@
 //! `wasm-ccm push`: a component into a ConfigMap, after the gate.
 
+mod answers;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -72,11 +74,12 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
             rejected.error.context(format!("{} does not pass the gate (step {})", args.file.display(), rejected.step))
         };
         let checked = check::component(&config).await.map_err(refused)?;
-        let client = Client::try_from(api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?)
-            .context("the API server's address or credentials cannot be used")?;
+        let way = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+        let server = way.cluster_url.clone();
+        let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
         let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
         let what = || format!("configmap:{namespace}/{name}");
-        let said = |error: kube::Error| anyhow!("{}", api::tell(&error));
+        let said = |error: kube::Error| anyhow!("{}", answers::tell(&error, &server, &namespace));
         let before = maps.get_opt(&name).await.map_err(said).with_context(what)?;
         let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let Checked { component, unpacked, packed } = &checked;

@@ -183,6 +183,29 @@ async fn push_of_one_key_leaves_the_others_and_its_signature_goes_with_a_warning
 }
 
 #[tokio::test]
+async fn push_says_what_to_do_about_what_the_api_server_says() {
+    let stage = Stage::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
+    let one = stage.file("one.wasm", version("1"));
+    let told = push_to(&stage, &one, "configmap:nowhere/provider", &[]).await;
+    says(&told, 1, &["kubectl create namespace nowhere"]);
+    let told = push(&stage, &one, &["--master=https://127.0.0.1:1"]).await;
+    says(&told, 1, &["the API server at https://127.0.0.1:1 does not answer", "check --kubeconfig and --master"]);
+    let made = ConfigMap {
+        metadata: ObjectMeta { name: Some(MAP.to_owned()), ..ObjectMeta::default() },
+        immutable: Some(true),
+        ..ConfigMap::default()
+    };
+    maps.create(&PostParams::default(), &made).await.unwrap();
+    says(&push(&stage, &one, &[]).await, 1, &["delete it and push again"]);
+    let host = stage.kubeconfig();
+    let arguments = ["push", &one.display().to_string(), "configmap:default/provider"].map(str::to_owned);
+    let arguments = [&arguments[..], &[format!("--kubeconfig={}", host.display())]].concat();
+    let told = tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    says(&told.await.unwrap(), 1, &["push needs the verbs get and patch"]);
+}
+
+#[tokio::test]
 async fn push_puts_no_other_provider_in_the_place_of_one_unless_it_is_told_to() {
     let stage = Stage::new().await;
     let client = stage.client();
