@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
-use ccm_cloud::Alone;
+use anyhow::{Context as _, Result, bail, ensure};
+use ccm_cloud::{Alone, Descriptor};
 use ccm_sandbox::{Component, Pool, Sandbox};
 use clap::Args;
 use prometheus_client::registry::Registry;
@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use crate::cli::{ComponentArgs, ConfigArgs};
 use crate::door::{self, Walls};
 use crate::exchange_metrics::ExchangeMetrics;
-use crate::gate::{self, Rejected, Step, Unpacked};
+use crate::gate::{self, Rejected, Step, Unpacked, WAY_OUT};
 use crate::kept::Kept;
 use crate::load::tell;
 use crate::output;
@@ -66,18 +66,33 @@ fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
     sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))
 }
 
-/// Whether a component that passed the gate can stand in for the one that lies where it goes to. One that cannot be loaded, or
-/// says not who it is, serves nowhere: then there is nothing to compare.
+/// Whether a component that passed the gate goes where it should: another provider than the one that lies there is almost surely
+/// a mistake. No more is asked, for what lies there may never have served, or failed its probation: who serves, and what depends
+/// on it, is known to the host alone. What cannot be loaded, or says not who it is, is nobody.
 ///
 /// # Errors
 ///
 /// The step, and why.
-pub(crate) async fn stands_in(config: &ProviderConfig, new: &Component, before: Unpacked) -> Result<(), Rejected> {
-    let Ok(before) = gate::load(&sandbox(config)?, config, &before).await else { return Ok(()) };
-    // Who depends on an interface is known to the host alone.
-    let depends = |_| Some("what it has made in the cloud".to_owned());
-    gate::identity(config, new.descriptor(), &new.outline().exports, Some((&before).into()), depends)
-        .map_err(|error| Rejected::at(Step::Identity, error))
+pub(crate) async fn aimed(config: &ProviderConfig, new: &Component, there: Unpacked) -> Result<(), Rejected> {
+    if config.allow_provider_change {
+        return Ok(());
+    }
+    let Ok(there) = gate::load(&sandbox(config)?, config, &there).await else { return Ok(()) };
+    is_same_provider(new.descriptor(), there.descriptor()).map_err(|error| Rejected::at(Step::Identity, error))
+}
+
+/// What a provider stays through all its versions: its name, and the scheme of the provider IDs that it writes.
+fn is_same_provider(new: &Descriptor, there: &Descriptor) -> Result<()> {
+    ensure!(new.name == there.name, "it calls itself {:?}, and {:?} lies there now; {WAY_OUT}", new.name, there.name);
+    let (wanted, found) = (new.provider_id_schemes.first(), there.provider_id_schemes.first());
+    let scheme = |scheme: Option<&String>| scheme.map_or("nothing", String::as_str).to_owned();
+    ensure!(
+        wanted == found,
+        "it writes provider IDs that begin with {}, the one that lies there now with {}; {WAY_OUT}",
+        scheme(wanted),
+        scheme(found),
+    );
+    Ok(())
 }
 
 /// Says whether `run` would take the component.
@@ -174,6 +189,36 @@ mod tests {
             "--allow-env=TOKEN",
         ] {
             assert!(is_configured(&args("a.wasm", &[flag]).config), "{flag}");
+        }
+    }
+
+    #[test]
+    fn another_name_or_scheme_than_lies_there_is_a_mistake_and_less_of_anything_else_is_none() {
+        let descriptor = |name: &str, schemes: &[&str]| Descriptor {
+            name: name.to_owned(),
+            version: "1".to_owned(),
+            revision: String::new(),
+            provider_id_schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
+            files: vec![],
+            endpoints: vec![],
+            credentials: vec![],
+            settings: vec![],
+            annotations: vec![],
+            more: std::collections::BTreeMap::new(),
+        };
+        let there = descriptor("cloud", &["cloud", "older"]);
+        for schemes in [&["cloud", "older"][..], &["cloud"], &["cloud", "new"]] {
+            assert!(is_same_provider(&descriptor("cloud", schemes), &there).is_ok(), "{schemes:?}");
+        }
+        let cases = [
+            ("other", &["cloud"][..], r#"it calls itself "other", and "cloud" lies there now"#),
+            ("cloud", &["older", "cloud"], "begin with older, the one that lies there now with cloud"),
+            ("cloud", &[], "begin with nothing, the one that lies there now with cloud"),
+        ];
+        for (name, schemes, part) in cases {
+            let error = is_same_provider(&descriptor(name, schemes), &there).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+            assert!(error.ends_with("if that is right, use --allow-provider-change"), "{error}");
         }
     }
 

@@ -164,7 +164,7 @@ pub(crate) async fn load(
 }
 
 /// How an operator lets a component be another one than that before.
-const WAY_OUT: &str = "if that is right, use --allow-provider-change";
+pub(crate) const WAY_OUT: &str = "if that is right, use --allow-provider-change";
 
 /// The one in whose place a component is put.
 pub(crate) struct Before<'a> {
@@ -180,15 +180,6 @@ impl<'a> From<&'a Provider> for Before<'a> {
     fn from(provider: &'a Provider) -> Self {
         let offers = OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect();
         Self { descriptor: provider.descriptor(), offers }
-    }
-}
-
-/// One that was never configured: it may offer whatever it exports.
-impl<'a> From<&'a Component> for Before<'a> {
-    fn from(component: &'a Component) -> Self {
-        let exports = &component.outline().exports;
-        let exported = OPTIONAL.into_iter().filter(|(_, interface)| is_exported(exports, interface));
-        Self { descriptor: component.descriptor(), offers: exported.map(|(capability, _)| capability).collect() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `wasm-ccm push`: a component into a ConfigMap, after the gate.
 
+mod answers;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ use crate::providers::ProviderRecord;
 use crate::source::{SIGNATURE, Source, component_key, is_component};
 use crate::{api, output, unpack};
 
-/// Who owns the keys that are written.
+/// Who owns the keys that are written; a digest of the key goes after it.
 const MANAGER: &str = "wasm-ccm-push";
 /// Larger components are packed: the API server and etcd then carry less, and `kubectl get -o yaml` stays readable.
 const PACK_FROM: usize = 256 << 10;
@@ -48,8 +50,8 @@ pub(crate) struct PushArgs {
     pub(crate) master: Option<String>,
     #[command(flatten)]
     pub(crate) component: ComponentArgs,
-    /// Let a component with another name or other provider IDs take the place of the one that is there, or one that exports
-    /// less or names fewer secrets. The host needs the same flag.
+    /// Let a component with another name or another provider ID scheme take the place of the one that lies there now. Whether it
+    /// can stand in for the one that serves is for the host to judge, which has a flag of the same name.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
 }
@@ -72,34 +74,37 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
             rejected.error.context(format!("{} does not pass the gate (step {})", args.file.display(), rejected.step))
         };
         let checked = check::component(&config).await.map_err(refused)?;
-        let client = Client::try_from(api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?)
-            .context("the API server's address or credentials cannot be used")?;
+        let way = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+        let server = way.cluster_url.clone();
+        let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
         let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
         let what = || format!("configmap:{namespace}/{name}");
-        let said = |error: kube::Error| anyhow!("{}", api::tell(&error));
+        let said = |error: kube::Error| anyhow!("{}", answers::tell(&error, &server, &namespace));
         let before = maps.get_opt(&name).await.map_err(said).with_context(what)?;
         let file = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let Checked { component, unpacked, packed } = &checked;
         let upload = Upload::new(packed, unpacked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
         let (old, old_digest) = upload.before(before.as_ref(), config.limits.sandbox.component_bytes);
         if let Some(old) = old {
-            check::stands_in(&config, component, old).await.map_err(refused)?;
+            check::aimed(&config, component, old).await.map_err(refused)?;
         }
         let moved = before.as_ref().and_then(|before| upload.moves(before));
         if let Some(moved) = &moved {
             let moved = maps.patch(&name, &PatchParams::default(), &Patch::Merge(moved)).await;
             moved.map_err(said).with_context(what)?;
         }
-        let params = PatchParams::apply(MANAGER).force();
+        let params = PatchParams::apply(&upload.manager()).force();
         let applied = maps.patch(&name, &params, &Patch::Apply(upload.map(&namespace, &name))).await;
         let applied = applied.map_err(said).with_context(|| match &moved {
             Some(_) => format!("{}: what stood in data stands in binaryData now, and is as it was", what()),
             None => what(),
         });
         let mut now = applied?;
-        if let Some(stale) = upload.stale_signature(&now) {
+        let lost = before.as_ref().and_then(|before| upload.stale_signature(before));
+        let left = upload.stale_signature(&now);
+        if let Some(stale) = &left {
             // Somebody else put it there, and it would fit nothing.
-            let gone = json!({ "binaryData": { &stale: null }, "data": { &stale: null } });
+            let gone = json!({ "binaryData": { stale: null }, "data": { stale: null } });
             now = maps
                 .patch(&name, &PatchParams::default(), &Patch::Merge(gone))
                 .await
@@ -107,8 +112,9 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
                 .with_context(what)?;
         }
         let version = now.metadata.resource_version.unwrap_or_default();
+        let warning = lost.or(left).map(|signature| without(&signature)).unwrap_or_default();
         Ok::<_, anyhow::Error>(format!(
-            "{}, resourceVersion {version}",
+            "{}, resourceVersion {version}{warning}",
             upload.told(&what(), component.descriptor(), unpacked, &old_digest)
         ))
     }))?;
@@ -141,14 +147,17 @@ impl Upload {
             (false, true) => ".wasm.gz",
             (false, false) => ".wasm",
         };
-        let known = before.map(component_key).transpose()?.flatten();
-        // Under the name that is there already: two components in one ConfigMap are none.
-        let key = key.map(ToOwned::to_owned).or(known).unwrap_or_else(|| format!("{file}{ending}"));
+        let key = match key {
+            Some(key) => key.to_owned(),
+            // Under the name that is there already: two components in one ConfigMap are none.
+            None => before.map(component_key).transpose()?.flatten().unwrap_or_else(|| format!("{file}{ending}")),
+        };
         let others = before.map(|map| size_without(map, &key)).unwrap_or_default();
         let size = bytes.len().saturating_add(ROOM).saturating_add(others);
+        let taken = if others == 0 { String::new() } else { format!(", {others} bytes of which other keys take") };
         ensure!(
             size <= MAX_CONFIG_MAP,
-            "it has {} bytes packed, and a ConfigMap holds 1 MiB, {others} bytes of which other keys take; make it smaller (opt-level = \"z\", lto, strip; wasm-opt -Oz), or mount it as a file",
+            "it has {} bytes packed, and a ConfigMap holds 1 MiB{taken}; make it smaller (opt-level = \"z\", lto, strip; wasm-opt -Oz), or mount it as a file",
             bytes.len()
         );
         Ok(Self { key, bytes, signature })
@@ -168,6 +177,12 @@ impl Upload {
             binary_data: Some(binary),
             ..ConfigMap::default()
         }
+    }
+
+    /// One for each key: what the same one set before and does not send again, server-side apply takes away.
+    fn manager(&self) -> String {
+        let digest = format!("{:x}", Sha256::digest(&self.key));
+        format!("{MANAGER}-{digest:.16}")
     }
 
     fn signature_key(&self) -> String {
@@ -226,6 +241,13 @@ impl Upload {
     }
 }
 
+/// What is said when a signature is taken away.
+fn without(signature: &str) -> String {
+    format!(
+        "\nwarning: the key {signature} is taken away, because no signature lies beside the file: hosts with --provider-key refuse the component; sign it, and push both"
+    )
+}
+
 /// Without time and name, so that the same component has the same bytes.
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -233,10 +255,11 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// Bytes of the other keys.
+/// Bytes of the other keys; a signature belongs to its component.
 fn size_without(map: &ConfigMap, key: &str) -> usize {
-    let text = map.data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.len());
-    let binary = map.binary_data.iter().flatten().filter(|(name, _)| *name != key).map(|(_, value)| value.0.len());
+    let other = |name: &str| name != key && name.strip_suffix(SIGNATURE) != Some(key);
+    let text = map.data.iter().flatten().filter(|(name, _)| other(name)).map(|(_, value)| value.len());
+    let binary = map.binary_data.iter().flatten().filter(|(name, _)| other(name)).map(|(_, value)| value.0.len());
     text.chain(binary).sum()
 }
 

@@ -67,6 +67,9 @@ fn the_key_is_the_one_that_is_asked_for_else_the_one_that_is_there_else_the_file
     let two = map(&[("a.wasm", b"a"), ("b.wasm.gz", b"b")]);
     let error = upload(bytes, "new.wasm", None, Some(&two)).err().unwrap().to_string();
     assert!(error.contains("a.wasm, b.wasm.gz") && error.contains("name the one you mean"), "{error}");
+    for named in ["a.wasm", "c.wasm"] {
+        assert_eq!(upload(bytes, "new.wasm", Some(named), Some(&two)).unwrap().key, named, "only the named key counts");
+    }
 }
 
 #[test]
@@ -83,7 +86,7 @@ fn what_no_config_map_holds_is_refused_with_sizes_and_a_way_out() {
     let (packed, whole) = gzipped(room);
     let error = Upload::new(&packed, &whole, "cloud.wasm.gz", None, None).err().unwrap().to_string();
     assert!(error.contains(&format!("{} bytes packed", packed.len())), "{error}");
-    assert!(error.contains("1 MiB") && error.contains("mount it as a file"), "{error}");
+    assert!(error.contains("1 MiB; ") && error.contains("mount it as a file"), "no other key is there: {error}");
 }
 
 /// `kubectl create configmap` with a README beside it: together they may be too large.
@@ -91,7 +94,7 @@ fn what_no_config_map_holds_is_refused_with_sizes_and_a_way_out() {
 fn other_keys_of_the_config_map_take_their_room_and_what_is_replaced_takes_none() {
     let bytes = noise(PACK_FROM);
     let large = vec![7; MAX_CONFIG_MAP - PACK_FROM];
-    let replaced = map(&[("cloud.wasm", &large)]);
+    let replaced = map(&[("cloud.wasm", &large), ("cloud.wasm.sig", &large)]);
     assert!(upload(&bytes, "cloud.wasm", None, Some(&replaced)).is_ok());
     let beside = ConfigMap {
         data: Some([("notes".to_owned(), "n".repeat(MAX_CONFIG_MAP - PACK_FROM))].into()),
@@ -118,6 +121,16 @@ fn a_signature_goes_with_the_component_and_one_of_another_is_taken_away() {
     };
     assert_eq!(unsigned.stale_signature(&in_text).as_deref(), Some("cloud.wasm.sig"));
     assert_eq!(unsigned.stale_signature(&map(&[("cloud.wasm", b""), ("other.wasm.sig", b"")])), None);
+}
+
+/// What a field manager set before and does not send again goes away, and names of keys are longer than those of managers.
+#[test]
+fn each_key_has_a_field_manager_of_its_own() {
+    let manager = |key: &str| upload(b"component", "cloud.wasm", Some(key), None).unwrap().manager();
+    let (one, other) = (manager("a.wasm"), manager(&"b".repeat(253)));
+    assert_ne!(one, other);
+    assert_eq!(one, manager("a.wasm"));
+    assert!(one.starts_with("wasm-ccm-push-") && one.len() <= 128 && other.len() == one.len(), "{one}, {other}");
 }
 
 /// `kubectl create configmap --from-file` with a signature in base64.

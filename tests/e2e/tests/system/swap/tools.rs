@@ -33,8 +33,12 @@ fn kubeconfig(stage: &Stage) -> String {
 
 /// Into the usual ConfigMap, as the administrator: the host may only read.
 async fn push(stage: &Stage, file: &Path, more: &[&str]) -> (Option<i32>, String) {
+    push_to(stage, file, SOURCE, more).await
+}
+
+async fn push_to(stage: &Stage, file: &Path, target: &str, more: &[&str]) -> (Option<i32>, String) {
     let (file, kubeconfig) = (file.display().to_string(), kubeconfig(stage));
-    let arguments = [&["push", &file, SOURCE, &kubeconfig], more].concat();
+    let arguments = [&["push", &file, target, &kubeconfig], more].concat();
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap()
 }
@@ -160,6 +164,48 @@ async fn push_takes_over_keys_that_kubectl_made_as_text_and_leaves_the_others() 
 }
 
 #[tokio::test]
+async fn push_of_one_key_leaves_the_others_and_its_signature_goes_with_a_warning() {
+    let stage = Stage::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
+    let keys = async || maps.get(MAP).await.unwrap().binary_data.unwrap().into_keys().collect::<Vec<_>>();
+    let [one, two] = ["1", "2"].map(|number| stage.file(&format!("{number}.wasm"), version(number)));
+    let push = async |file: &Path, key: &str| push_to(&stage, file, &format!("{SOURCE}/{key}"), &[]).await;
+    let signature = stage.file("1.wasm.sig", "of the first");
+    says(&push(&one, "a.wasm").await, 0, &["provider/a.wasm: cloudlycke 1", "before nothing"]);
+    says(&push(&two, "b.wasm").await, 0, &["provider/b.wasm: cloudlycke 2", "before nothing"]);
+    assert_eq!(keys().await, ["a.wasm", "a.wasm.sig", "b.wasm"]);
+    std::fs::remove_file(signature).unwrap();
+    let told = push(&one, "a.wasm").await;
+    says(&told, 0, &["(the same component)", "\nwarning: the key a.wasm.sig is taken away", "--provider-key"]);
+    assert_eq!(keys().await, ["a.wasm", "b.wasm"]);
+    let told = push(&one, "a.wasm").await;
+    assert!(!told.1.contains("warning"), "nothing is taken away: {}", told.1);
+}
+
+#[tokio::test]
+async fn push_says_what_to_do_about_what_the_api_server_says() {
+    let stage = Stage::new().await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client().clone(), NAMESPACE);
+    let one = stage.file("one.wasm", version("1"));
+    let told = push_to(&stage, &one, "configmap:nowhere/provider", &[]).await;
+    says(&told, 1, &["kubectl create namespace nowhere"]);
+    let told = push(&stage, &one, &["--master=https://127.0.0.1:1"]).await;
+    says(&told, 1, &["the API server at https://127.0.0.1:1 does not answer", "check --kubeconfig and --master"]);
+    let made = ConfigMap {
+        metadata: ObjectMeta { name: Some(MAP.to_owned()), ..ObjectMeta::default() },
+        immutable: Some(true),
+        ..ConfigMap::default()
+    };
+    maps.create(&PostParams::default(), &made).await.unwrap();
+    says(&push(&stage, &one, &[]).await, 1, &["delete it and push again"]);
+    let host = stage.kubeconfig();
+    let arguments = ["push", &one.display().to_string(), "configmap:default/provider"].map(str::to_owned);
+    let arguments = [&arguments[..], &[format!("--kubeconfig={}", host.display())]].concat();
+    let told = tokio::task::spawn_blocking(move || run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    says(&told.await.unwrap(), 1, &["push needs the verbs get and patch"]);
+}
+
+#[tokio::test]
 async fn push_puts_no_other_provider_in_the_place_of_one_unless_it_is_told_to() {
     let stage = Stage::new().await;
     let client = stage.client();
@@ -167,16 +213,33 @@ async fn push_puts_no_other_provider_in_the_place_of_one_unless_it_is_told_to() 
     put(client, version("1")).await;
     let before = maps.get(MAP).await.unwrap();
     let other = stage.file("other.wasm", component(&[("name", "other"), ("version", "2")]));
-    let bare = stage.file("bare.wasm", bare_successor(&[]).unwrap());
-    let cases = [(&other, "it calls itself \"other\""), (&bare, "does not export load-balancers")];
-    for (file, why) in cases {
-        let told = push(&stage, file, &[]).await;
-        says(&told, 1, &["does not pass the gate (step identity)", why, "--allow-provider-change"]);
-        assert_eq!(maps.get(MAP).await.unwrap(), before, "{why}");
-    }
+    let told = push(&stage, &other, &[]).await;
+    let why =
+        r#"it calls itself "other", and "cloudlycke" lies there now; if that is right, use --allow-provider-change"#;
+    says(&told, 1, &["does not pass the gate (step identity)", why]);
+    assert_eq!(maps.get(MAP).await.unwrap(), before);
     says(&push(&stage, &other, &["--allow-provider-change"]).await, 0, &["p.wasm: other 2", "before sha256:"]);
     let now = maps.get(MAP).await.unwrap().binary_data.unwrap();
     assert_eq!(now["p.wasm"].0, component(&[("name", "other"), ("version", "2")]));
+}
+
+/// What lies there may be what the host took back: what it exports binds nobody.
+#[tokio::test]
+async fn push_puts_the_good_component_over_a_bad_one_that_exports_more() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, bare_successor(&[("version", "1")]).unwrap()).await;
+    let source = format!("--provider={SOURCE}");
+    let host = stage.start([source.as_str()].into_iter().chain(QUICK));
+    host.ready().await;
+    serves(client, "n1", "1").await;
+    let bad = stage.file("bad.wasm", component(&[("version", "2"), ("behaviour", "complains")]));
+    says(&push(&stage, &bad, &[]).await, 0, &["cloudlycke 2"]);
+    await_status(&host, "the bad one is refused", |status| status["refused"]["step"] == "check").await;
+    let good = stage.file("good.wasm", bare_successor(&[("version", "3")]).unwrap());
+    says(&push(&stage, &good, &[]).await, 0, &["cloudlycke 3"]);
+    await_version(&host, "3").await;
+    host.end().await;
 }
 
 #[tokio::test]
