@@ -225,3 +225,15 @@ pub enum Capability {
     /// `cluster`
     Cluster,
 }
+
+impl Capability {
+    /// The name of the interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LoadBalancers => "load-balancers",
+            Self::Routes => "routes",
+            Self::Cluster => "cluster",
+        }
+    }
+}

@@ -106,7 +106,7 @@ pub enum CallError {
     #[error("a table of more than {0} elements (limit table-elements)")]
     TableTooLarge(usize),
     /// The guest stopped itself, or did what it may not.
-    #[error("the provider crashed{}: {}", trap_name(.0.as_ref()), last_cause(.1))]
+    #[error("the provider crashed: {}", crash(.0.as_ref(), .1))]
     Trap(Option<Trap>, wasmtime::Error),
     /// An answer that the contract does not allow.
     #[error("the provider's answer breaks the contract: {0}")]
@@ -137,13 +137,10 @@ fn names(names: &[String]) -> String {
     told.join(", ") + more
 }
 
-fn trap_name(trap: Option<&Trap>) -> String {
-    trap.map(|trap| format!(" ({trap})")).unwrap_or_default()
-}
-
-/// The innermost cause: the outer ones are backtraces of guest code.
-fn last_cause(error: &wasmtime::Error) -> String {
-    error.chain().last().map(ToString::to_string).unwrap_or_default()
+/// The trap, else the innermost cause: the outer ones are backtraces of guest code.
+fn crash(trap: Option<&Trap>, error: &wasmtime::Error) -> String {
+    let cause = || error.chain().last().map(ToString::to_string).unwrap_or_default();
+    trap.map_or_else(cause, ToString::to_string)
 }
 
 /// Every crash is `retry`: it never proves anything about a machine.

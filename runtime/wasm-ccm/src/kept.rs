@@ -46,7 +46,7 @@ impl Kept {
             );
         }
         if !wider.is_empty() {
-            tracing::warn!(provider, uses = ?wider, "credentials are used in more places than before");
+            tracing::warn!(provider, uses = wider.join(", "), "credentials are used in more places than before");
         }
         Ok(Admitted { pin, is_wider: !wider.is_empty() })
     }

@@ -136,7 +136,7 @@ impl Surroundings {
             version = descriptor.version,
             digest,
             bytes = bytes.len(),
-            optional = ?offers,
+            optional = names(&offers),
             ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "provider taken"
         );
@@ -216,4 +216,22 @@ impl LookAgain {
 pub(crate) fn tell(problems: &[Problem]) -> String {
     let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
     told.join("; ")
+}
+
+/// Optional interfaces, for the log.
+fn names(offers: &[Capability]) -> String {
+    let names: Vec<&str> = offers.iter().map(|offer| offer.as_str()).collect();
+    names.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_optional_interfaces_as_the_contract_does() {
+        assert_eq!(names(&[]), "");
+        let all = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
+        assert_eq!(names(&all), "load-balancers,routes,cluster");
+    }
 }

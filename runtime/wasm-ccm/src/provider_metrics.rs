@@ -9,7 +9,25 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::gate::Step;
 use crate::provider_status::Version;
+
+/// Where a component can be refused.
+const STEPS: [Step; 13] = [
+    Step::Source,
+    Step::Size,
+    Step::Container,
+    Step::Trust,
+    Step::Parse,
+    Step::Imports,
+    Step::Compile,
+    Step::Exports,
+    Step::Describe,
+    Step::Identity,
+    Step::Grants,
+    Step::Check,
+    Step::Probation,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LoadLabels {
@@ -92,6 +110,16 @@ impl ProviderMetrics {
         metrics
     }
 
+    /// This source is watched from now on. What may go wrong with it is there as 0, so that `increase()` sees the first time.
+    pub(crate) fn begin(&self, source: &str) {
+        let begin =
+            |result, step| drop(self.loads.get_or_create(&LoadLabels { source: source.to_owned(), result, step }));
+        for step in STEPS {
+            begin("rejected", step.as_str());
+        }
+        begin("rolled-back", "probation");
+    }
+
     /// A component was `taken`, `rejected` or `rolled-back`.
     pub(crate) fn load(&self, source: &str, result: &'static str, step: &'static str) {
         self.loads.get_or_create(&LoadLabels { source: source.to_owned(), result, step }).inc();
@@ -128,5 +156,31 @@ impl ProviderMetrics {
     pub(crate) fn exchanged(&self, source: &str, took: Duration) {
         let of = SourceLabels { source: source.to_owned() };
         self.exchange_duration.get_or_create(&of).observe(took.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn all_that_may_go_wrong_is_there_before_the_first_time_and_counts_from_zero() {
+        let mut registry = Registry::default();
+        let metrics = ProviderMetrics::register(&mut registry);
+        metrics.load("a.wasm", "rejected", "trust");
+        metrics.begin("a.wasm");
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = |result: &str, step: &str, count: u64| {
+            format!("ccm_provider_loads_total{{source=\"a.wasm\",result=\"{result}\",step=\"{step}\"}} {count}\n")
+        };
+        for step in STEPS {
+            let count = u64::from(step == Step::Trust);
+            assert!(text.contains(&line("rejected", step.as_str(), count)), "{step}: {text}");
+        }
+        assert!(text.contains(&line("rolled-back", "probation", 0)), "{text}");
+        assert_eq!(STEPS.len(), Step::Probation as usize + 1, "a step is missing");
     }
 }

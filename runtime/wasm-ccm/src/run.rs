@@ -143,6 +143,9 @@ async fn assemble(
     );
     let (host_recorder, host_writer) = EventRecorder::new(open, metrics.events.clone(), events.clone());
     tasks.spawn_background("event writer of providers", host_writer.run(tasks.drain.clone()));
+    for provider in &providers {
+        provider_metrics.begin(&provider.source.to_string());
+    }
     let news = News { events: ProviderEvents::new(host_recorder, pod), metrics: provider_metrics };
     let (recorder, writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
     let drain = tasks.drain.clone();

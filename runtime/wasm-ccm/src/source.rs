@@ -21,8 +21,8 @@ const API_TIMEOUT: Duration = Duration::from_secs(30);
 const ENDINGS: [&str; 3] = [".wasm", ".wasm.gz", ".wasm.zst"];
 /// What the name of a component's detached signature ends in, after the component's own name.
 pub(crate) const SIGNATURE: &str = ".sig";
-/// No signature has more bytes.
-const MAX_SIGNATURE: u64 = 4096;
+/// No signature has as many bytes: no more of a file are read.
+pub(crate) const MAX_SIGNATURE: usize = 4096;
 
 /// A place that holds a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,7 +271,7 @@ async fn read_path(path: &Path, limit: usize) -> Result<Packed, SourceError> {
     let signature = match tokio::fs::File::open(&beside).await {
         Ok(open) => {
             let mut signature = Vec::new();
-            open.take(MAX_SIGNATURE).read_to_end(&mut signature).await.map_err(unreadable(&file))?;
+            open.take(MAX_SIGNATURE as u64).read_to_end(&mut signature).await.map_err(unreadable(&file))?;
             Some(signature)
         }
         // Whether one is needed is for others to say.

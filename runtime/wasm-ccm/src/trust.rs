@@ -9,10 +9,13 @@ use rustls::pki_types::pem::PemObject as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::source::SIGNATURE;
+use crate::source::{MAX_SIGNATURE, SIGNATURE};
 
 /// What an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410) begins with; the 32 bytes of the key follow.
 const ED25519_KEY: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// Bytes of an Ed25519 signature.
+const LENGTH: usize = 64;
 
 /// Which components are taken. Without a word here: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -72,10 +75,19 @@ impl Trust {
         }
         let Some(signature) = signature else {
             bail!(
-                "it is not signed: there is no file or key of the component's name and {SIGNATURE}; `openssl pkeyutl -sign -rawin -inkey KEY.pem -in PROVIDER.wasm -out PROVIDER.wasm{SIGNATURE}` makes one"
+                "it is not signed: there is no file or key of the component's name and {SIGNATURE}; `{}` makes one",
+                sign()
             );
         };
-        let signature = raw(signature);
+        let Some(signature) = raw(signature) else {
+            // More of it is not read.
+            let more = if signature.len() == MAX_SIGNATURE { " or more" } else { "" };
+            bail!(
+                "its {SIGNATURE} is no signature: it has {} bytes{more}, and is neither {LENGTH} raw bytes nor their base64; `{}` makes one",
+                signature.len(),
+                sign()
+            );
+        };
         let fits = |key: &Vec<u8>| UnparsedPublicKey::new(&ED25519, key).verify(component, &signature).is_ok();
         ensure!(
             self.keys()?.iter().any(fits),
@@ -86,14 +98,19 @@ impl Trust {
     }
 }
 
-/// A signature of 64 bytes is raw; anything else may be base64.
-fn raw(signature: &[u8]) -> Vec<u8> {
-    if signature.len() == 64 {
-        return signature.to_vec();
+/// The command that signs.
+fn sign() -> String {
+    format!("openssl pkeyutl -sign -rawin -inkey KEY.pem -in PROVIDER.wasm -out PROVIDER.wasm{SIGNATURE}")
+}
+
+/// A signature of 64 bytes is raw; anything else must be the base64 of as many.
+fn raw(signature: &[u8]) -> Option<Vec<u8>> {
+    if signature.len() == LENGTH {
+        return Some(signature.to_vec());
     }
     use base64::Engine as _;
     let text: Vec<u8> = signature.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
+    base64::engine::general_purpose::STANDARD.decode(text).ok().filter(|raw| raw.len() == LENGTH)
 }
 
 #[cfg(test)]

@@ -1,9 +1,17 @@
 //! Takes `.wasm`, `.wasm.gz` and `.wasm.zst`, whatever the name says: by their first bytes.
 
-use std::io::Read;
+use std::error::Error;
+use std::io::{self, Read};
 
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+use ruzstd::decoding::errors::FrameDecoderError;
+
+const GZIP: &str = "gzip";
+const ZSTD: &str = "zstd";
+const XZ: &str = "xz";
+
+/// What packed bytes begin with.
+const FORMATS: [(&str, &[u8]); 3] =
+    [(GZIP, &[0x1f, 0x8b]), (ZSTD, &[0x28, 0xb5, 0x2f, 0xfd]), (XZ, &[0xfd, b'7', b'z', b'X', b'Z', 0])];
 
 /// Why bytes cannot be unpacked.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,12 +21,23 @@ pub(crate) enum UnpackError {
     Broken {
         /// `gzip` or `zstd`
         format: &'static str,
-        /// The decoder's words.
+        /// In what way.
         message: String,
     },
     /// Larger than the limit, counted while unpacking.
-    #[error("unpacked it has more than {0} bytes (limit component-bytes)")]
+    #[error("unpacked it has more than {0} bytes; raise the limit component-bytes if that is right")]
     TooLarge(usize),
+    /// Packed, and packed once more.
+    #[error("it is packed twice: its {outer} stream holds one of {inner}; pack it once")]
+    Twice {
+        /// `gzip` or `zstd`
+        outer: &'static str,
+        /// What was in it.
+        inner: &'static str,
+    },
+    /// Packed with something else.
+    #[error("it is packed with {0}, which is not known; pack it with gzip or zstd")]
+    Unknown(&'static str),
 }
 
 /// The component in `bytes`, of at most `limit` bytes when it has to be unpacked.
@@ -27,26 +46,51 @@ pub(crate) enum UnpackError {
 ///
 /// See [`UnpackError`].
 pub(crate) fn unpack(bytes: Vec<u8>, limit: usize) -> Result<Vec<u8>, UnpackError> {
-    if bytes.starts_with(&GZIP) {
-        return read("gzip", flate2::bufread::MultiGzDecoder::new(bytes.as_slice()), limit);
+    let Some(outer) = format(&bytes) else { return Ok(bytes) };
+    let unpacked = match outer {
+        GZIP => read(flate2::bufread::MultiGzDecoder::new(bytes.as_slice()), limit),
+        ZSTD => match ruzstd::decoding::StreamingDecoder::new(bytes.as_slice()) {
+            Ok(decoder) => read(decoder, limit),
+            Err(error) => Err(io::Error::other(error)),
+        },
+        other => return Err(UnpackError::Unknown(other)),
+    };
+    let unpacked = unpacked.map_err(|error| UnpackError::Broken { format: outer, message: plain(&error) })?;
+    if unpacked.len() > limit {
+        return Err(UnpackError::TooLarge(limit));
     }
-    if bytes.starts_with(&ZSTD) {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(bytes.as_slice())
-            .map_err(|error| UnpackError::Broken { format: "zstd", message: error.to_string() })?;
-        return read("zstd", decoder, limit);
-    }
-    Ok(bytes)
+    format(&unpacked).map_or(Ok(unpacked), |inner| Err(UnpackError::Twice { outer, inner }))
 }
 
-fn read(format: &'static str, decoder: impl Read, limit: usize) -> Result<Vec<u8>, UnpackError> {
+/// How bytes are packed, if they are.
+fn format(bytes: &[u8]) -> Option<&'static str> {
+    FORMATS.into_iter().find(|(_, magic)| bytes.starts_with(magic)).map(|(name, _)| name)
+}
+
+/// The bytes, and one more than allowed when there are more.
+fn read(decoder: impl Read, limit: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
-    // One byte more than allowed tells whether there is more.
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    decoder
-        .take(most)
-        .read_to_end(&mut unpacked)
-        .map_err(|error| UnpackError::Broken { format, message: error.to_string() })?;
-    if unpacked.len() > limit { Err(UnpackError::TooLarge(limit)) } else { Ok(unpacked) }
+    decoder.take(most).read_to_end(&mut unpacked)?;
+    Ok(unpacked)
+}
+
+/// What a decoder complains of. Those of zstd mostly print their own insides.
+fn plain(error: &io::Error) -> String {
+    let inner = error.get_ref().map(|inner| inner as &(dyn Error + 'static));
+    let causes = || std::iter::successors(inner, |error| (**error).source());
+    let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+    if is_end(error) || causes().any(|cause| cause.downcast_ref().is_some_and(is_end)) {
+        return "it breaks off".to_owned();
+    }
+    match inner.and_then(|inner| inner.downcast_ref()) {
+        Some(FrameDecoderError::WindowSizeTooBig { requested, max }) => {
+            format!("it needs a window of {requested} bytes, at most {max} are known")
+        }
+        Some(FrameDecoderError::DictNotProvided { .. }) => "it needs a dictionary".to_owned(),
+        Some(_) => "its bytes are damaged".to_owned(),
+        None => error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -77,15 +121,54 @@ mod tests {
     fn a_bomb_ends_at_the_limit() {
         let zeros = vec![0; 10 << 20];
         assert_eq!(unpack(gzip(&zeros), 1 << 20), Err(UnpackError::TooLarge(1 << 20)));
-        assert_eq!(unpack(zstd(&zeros), 1 << 20), Err(UnpackError::TooLarge(1 << 20)));
+        let error = unpack(zstd(&zeros), 1 << 20).unwrap_err();
+        assert_eq!(error, UnpackError::TooLarge(1 << 20));
+        assert!(error.to_string().contains("raise the limit component-bytes"), "{error}");
     }
 
     #[test]
-    fn a_stream_that_breaks_off_is_named() {
-        for (format, whole) in [("gzip", gzip(&[7; 5000])), ("zstd", zstd(&[7; 5000]))] {
-            let half = whole[..whole.len() / 2].to_vec();
-            let error = unpack(half, 10_000).unwrap_err();
-            assert!(matches!(error, UnpackError::Broken { format: named, .. } if named == format), "{error}");
+    fn a_stream_that_breaks_off_is_named_wherever_it_does() {
+        let bytes: Vec<u8> = (0..5000_u32).map(|i| (i * i).to_le_bytes()[1]).collect();
+        for (format, whole) in [(GZIP, gzip(&bytes)), (ZSTD, zstd(&bytes)), (ZSTD, zstd(&[7; 5000]))] {
+            for length in 4..whole.len() {
+                let error = unpack(whole[..length].to_vec(), 10_000).unwrap_err().to_string();
+                let expected = format!("its {format} stream is broken: it breaks off; pack and upload it again");
+                assert_eq!(error, expected, "{length} bytes of {}", whole.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_damaged_is_told_in_plain_words() {
+        let bytes: Vec<u8> = (0..5000_u32).map(|i| (i * i).to_le_bytes()[1]).collect();
+        for (format, whole) in [(GZIP, gzip(&bytes)), (ZSTD, zstd(&bytes))] {
+            for place in 4..whole.len() {
+                let mut damaged = whole.clone();
+                damaged[place] ^= 0x55;
+                // Much of it nobody can notice.
+                if let Err(error @ UnpackError::Broken { .. }) = unpack(damaged, 10_000) {
+                    let error = error.to_string();
+                    assert!(error.starts_with(&format!("its {format} stream is broken: ")), "{error}");
+                    assert!(!error.contains(['{', '(', '"']), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_packed_twice_or_with_something_else_is_told_so() {
+        let component = b"\0asm\x0d\0\x01\0";
+        let xz = b"\xfd7zXZ\0\0\x04".to_vec();
+        let unknown = "it is packed with xz, which is not known; pack it with gzip or zstd";
+        let cases = [
+            (gzip(&gzip(component)), "it is packed twice: its gzip stream holds one of gzip; pack it once"),
+            (gzip(&zstd(component)), "it is packed twice: its gzip stream holds one of zstd; pack it once"),
+            (zstd(&gzip(component)), "it is packed twice: its zstd stream holds one of gzip; pack it once"),
+            (gzip(&xz), "it is packed twice: its gzip stream holds one of xz; pack it once"),
+            (xz, unknown),
+        ];
+        for (packed, expected) in cases {
+            assert_eq!(unpack(packed, 10_000).unwrap_err().to_string(), expected);
         }
     }
 }

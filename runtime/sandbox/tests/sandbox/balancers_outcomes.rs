@@ -81,7 +81,7 @@ async fn a_crash_is_a_failure_to_be_retried_that_names_the_function() {
     let rig = Rig::hostile(Limits::default()).await;
     let crashed = |function: &str| {
         let trap = "wasm trap: wasm `unreachable` instruction executed";
-        Failure::new(Reaction::Retry, format!("{function}: the provider crashed ({trap}): {trap}"))
+        Failure::new(Reaction::Retry, format!("{function}: the provider crashed: {trap}"))
     };
     let ensured = rig.provider.ensure(service("panic"), backends(&[])).await;
     assert_eq!(ensured, Outcome::failed(crashed("load-balancers.ensure")));

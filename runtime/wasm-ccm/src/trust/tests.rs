@@ -80,19 +80,33 @@ fn a_signature_by_somebody_else_or_of_something_else_is_refused_with_the_keys_th
     let good = signer.sign(COMPONENT);
     let mut bent = good.clone();
     bent[10] ^= 1;
-    let wrong = [
-        stranger.sign(COMPONENT),
-        signer.sign(b"\0asm and something else"),
-        bent,
-        good[..63].to_vec(),
-        [&good[..], b"x"].concat(),
-        vec![],
-        b"no signature at all".to_vec(),
-    ];
-    for signature in wrong {
+    let base64 = STANDARD.encode(&bent).into_bytes();
+    for signature in [stranger.sign(COMPONENT), signer.sign(b"\0asm and something else"), bent, base64] {
         let error = admits(&signer.trust(), COMPONENT, Some(&signature)).unwrap_err();
         assert!(error.contains("fits none of the provider keys"), "{error}");
         assert!(error.contains(signer.key().to_str().unwrap()), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_signature_is_told_so_with_its_size_and_the_command_that_signs() {
+    let signer = Signer::new();
+    let good = signer.sign(COMPONENT);
+    let hex: String = good.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wrong = [
+        ("a byte is missing", good[..63].to_vec(), "it has 63 bytes, and"),
+        ("a byte too many", [&good[..], b"x"].concat(), "it has 65 bytes, and"),
+        ("hex", hex.into_bytes(), "it has 128 bytes, and"),
+        ("base64 of something else", STANDARD.encode(&good[..60]).into_bytes(), "it has 80 bytes, and"),
+        ("free text", b"no signature at all".to_vec(), "it has 19 bytes, and"),
+        ("an empty file", vec![], "it has 0 bytes, and"),
+        ("the beginning of a large file", vec![0; MAX_SIGNATURE], "it has 4096 bytes or more, and"),
+    ];
+    for (what, signature, size) in wrong {
+        let error = admits(&signer.trust(), COMPONENT, Some(&signature)).unwrap_err();
+        assert!(error.contains("is no signature") && !error.contains("fits none"), "{what}: {error}");
+        assert!(error.contains(size) && error.contains("64 raw bytes nor their base64"), "{what}: {error}");
+        assert!(error.contains("openssl pkeyutl -sign -rawin"), "{what}: {error}");
     }
 }
 
