@@ -138,6 +138,8 @@ async fn provider(sandbox: &Sandbox, cloud: &DigitalOcean, watch: &Arc<Watch>) -
     operator.base_urls.insert("api".to_owned(), cloud.url());
     let mut settings = NetworkSettings::default();
     (settings.budget.per_second, settings.budget.burst) = (f64::INFINITY, NonZeroU32::MAX);
+    // Else those of the provider count.
+    (settings.budget.per_minute, settings.budget.per_hour) = (Some(NonZeroU32::MAX), Some(NonZeroU32::MAX));
     let nowhere = |_: &Source| None;
     let endpoints = Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default())
         .map_err(|problems| anyhow!("{problems:?}"))?;
