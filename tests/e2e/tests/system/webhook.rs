@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use crate::service_look::{annotated, services};
+use crate::service_look::{annotated, await_served, services};
 use crate::stage::{LIMIT, Stage};
 
 /// A CA, for one certificate.
@@ -168,9 +168,10 @@ async fn a_wrong_service_is_refused_with_the_providers_words_and_no_other_is_hel
     let log = host.await_log(LIMIT, &["Service denied", "bogus", "default/web"]).await.unwrap();
     assert!(log.contains("\"INFO\""), "{log}");
 
-    // A right one, and changes of it.
+    // A right one, and changes of it; the host's own, its finalizer, is through before anything is counted.
     let right = service(annotated([(MODE, "pool")]));
     services(client).create(&PostParams::default(), &right).await.unwrap();
+    await_served(client, "web").await;
     let why = change(client, annotated(WRONG)).await.unwrap_err();
     assert!(why.contains(DENIED), "{why}");
     let unchanged = || async { host.count("ccm_admission_reviews_total", &["outcome=\"unchanged\""]).await.unwrap() };
