@@ -3,15 +3,20 @@
 use std::error::Error;
 use std::io::{self, Read};
 
-use ruzstd::decoding::errors::FrameDecoderError;
+use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 
 const GZIP: &str = "gzip";
 const ZSTD: &str = "zstd";
 const XZ: &str = "xz";
 
-/// What packed bytes begin with.
-const FORMATS: [(&str, &[u8]); 3] =
-    [(GZIP, &[0x1f, 0x8b]), (ZSTD, &[0x28, 0xb5, 0x2f, 0xfd]), (XZ, &[0xfd, b'7', b'z', b'X', b'Z', 0])];
+/// What packed bytes begin with. What is packed by several threads begins with a frame to skip.
+const FORMATS: [(&str, &[u8]); 4] = [
+    (GZIP, &[0x1f, 0x8b]),
+    (ZSTD, &[0x28, 0xb5, 0x2f, 0xfd]),
+    (ZSTD, &[0x50, 0x2a, 0x4d, 0x18]),
+    (XZ, &[0xfd, b'7', b'z', b'X', b'Z', 0]),
+];
 
 /// Why bytes cannot be unpacked.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,10 +54,7 @@ pub(crate) fn unpack(bytes: Vec<u8>, limit: usize) -> Result<Vec<u8>, UnpackErro
     let Some(outer) = format(&bytes) else { return Ok(bytes) };
     let unpacked = match outer {
         GZIP => read(flate2::bufread::MultiGzDecoder::new(bytes.as_slice()), limit),
-        ZSTD => match ruzstd::decoding::StreamingDecoder::new(bytes.as_slice()) {
-            Ok(decoder) => read(decoder, limit),
-            Err(error) => Err(io::Error::other(error)),
-        },
+        ZSTD => read_frames(&bytes, limit),
         other => return Err(UnpackError::Unknown(other)),
     };
     let unpacked = unpacked.map_err(|error| UnpackError::Broken { format: outer, message: plain(&error) })?;
@@ -72,6 +74,29 @@ fn read(decoder: impl Read, limit: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     decoder.take(most).read_to_end(&mut unpacked)?;
+    Ok(unpacked)
+}
+
+/// The bytes of all frames of zstd, as [`read`]: the decoder knows only one, and does not compare checksums.
+fn read_frames(mut packed: &[u8], limit: usize) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    while !packed.is_empty() && unpacked.len() <= limit {
+        match StreamingDecoder::new(&mut packed) {
+            Ok(mut frame) => {
+                unpacked.append(&mut read(&mut frame, limit.saturating_sub(unpacked.len()))?);
+                let decoder = &frame.decoder;
+                let sum = decoder.get_checksum_from_data().filter(|_| unpacked.len() <= limit);
+                if sum.is_some() && sum != decoder.get_calculated_checksum() {
+                    return Err(io::Error::other("its checksum is not that of its content"));
+                }
+            }
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                let rest = usize::try_from(length).ok().and_then(|length| packed.get(length..));
+                packed = rest.ok_or(io::ErrorKind::UnexpectedEof)?;
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
     Ok(unpacked)
 }
 
@@ -114,6 +139,52 @@ mod tests {
         let component = b"\0asm\x0d\0\x01\0 and so on".repeat(100);
         for packed in [component.clone(), gzip(&component), zstd(&component)] {
             assert_eq!(unpack(packed, 10_000), Ok(component.clone()));
+        }
+    }
+
+    /// A frame that says nothing, of this many bytes.
+    fn skipped(length: u8) -> Vec<u8> {
+        [&[0x50, 0x2a, 0x4d, 0x18, length, 0, 0, 0][..], &vec![7; length.into()]].concat()
+    }
+
+    /// A change of the last bytes, which is the checksum.
+    fn with_another_sum(mut packed: Vec<u8>) -> Vec<u8> {
+        *packed.last_mut().unwrap() ^= 1;
+        packed
+    }
+
+    #[test]
+    fn what_several_threads_packed_is_read_to_its_end() {
+        let (begin, end) = (b"\0asm\x0d\0\x01\0".repeat(100), b" and so on".repeat(100));
+        let whole = [begin.clone(), end.clone()].concat();
+        for packed in [
+            [zstd(&begin), zstd(&end)].concat(),
+            [skipped(4), zstd(&begin), skipped(0), zstd(&end), skipped(200)].concat(),
+            [gzip(&begin), gzip(&end)].concat(),
+        ] {
+            assert_eq!(unpack(packed.clone(), whole.len()), Ok(whole.clone()));
+            assert_eq!(unpack(packed, whole.len() - 1), Err(UnpackError::TooLarge(whole.len() - 1)));
+        }
+        let bomb = [zstd(&begin), zstd(&vec![0; 10 << 20])].concat();
+        assert_eq!(unpack(bomb, 1 << 20), Err(UnpackError::TooLarge(1 << 20)));
+    }
+
+    #[test]
+    fn a_stream_with_another_checksum_or_with_something_behind_it_is_broken() {
+        let bytes = b"\0asm\x0d\0\x01\0 and so on".repeat(100);
+        let sum = "its checksum is not that of its content";
+        let cases = [
+            (with_another_sum(zstd(&bytes)), sum),
+            ([with_another_sum(zstd(&bytes)), zstd(&bytes)].concat(), sum),
+            // What was written over a longer file.
+            ([zstd(&bytes), b"old bytes".to_vec()].concat(), "its bytes are damaged"),
+            ([zstd(&bytes), b"ol".to_vec()].concat(), "it breaks off"),
+            ([skipped(9), zstd(&bytes), skipped(9)[..12].to_vec()].concat(), "it breaks off"),
+            ([gzip(&bytes), b"old bytes, a header long".to_vec()].concat(), "invalid gzip header"),
+        ];
+        for (packed, why) in cases {
+            let error = unpack(packed, 10_000).unwrap_err().to_string();
+            assert!(error.contains(&format!(" stream is broken: {why}; pack and upload it again")), "{error} / {why}");
         }
     }
 
