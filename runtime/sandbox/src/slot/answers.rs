@@ -88,8 +88,12 @@ async fn confirmed(
     for (at, known) in doubtful.into_iter().zip(known) {
         let Some(finding) = findings.get_mut(at) else { continue };
         match (&*finding, known) {
-            (_, Finding::Found(instance)) => {
-                differs = nodes.get(at).map(|node| node.name.clone());
+            (doubtful, Finding::Found(instance)) => {
+                let name = nodes.get(at).map(|node| node.name.as_str()).unwrap_or_default();
+                differs = Some(match doubtful {
+                    Finding::Unknown(failure) => format!("Node {name}: {failure}"),
+                    _ => format!("it does not find the machine of Node {name}"),
+                });
                 *finding = Finding::Found(instance);
             }
             (Finding::Absent, Finding::Unknown(failure)) => {
@@ -101,8 +105,8 @@ async fn confirmed(
             _ => {}
         }
     }
-    if let Some(node) = differs {
-        probation.differs("instances.find", &node);
+    if let Some(what) = differs {
+        probation.differs("instances.find", &what);
     }
     findings
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::Provider;
@@ -62,6 +63,7 @@ pub(super) struct Probation {
     crashes_before: u32,
     /// Calls that failed where the last good one did not.
     differences: AtomicU32,
+    last_difference: Mutex<String>,
 }
 
 /// What a look at a probation comes to.
@@ -74,12 +76,20 @@ pub(super) enum Verdict {
 impl Probation {
     pub(super) fn begin(settings: ProbationSettings, last_good: Option<LastGood>, provider: &Provider) -> Self {
         let (calls_before, crashes_before) = provider.settings.tally.counts();
-        let differences = AtomicU32::new(0);
-        Self { settings, last_good, begun: OnceLock::new(), calls_before, crashes_before, differences }
+        Self {
+            settings,
+            last_good,
+            begun: OnceLock::new(),
+            calls_before,
+            crashes_before,
+            differences: AtomicU32::new(0),
+            last_difference: Mutex::default(),
+        }
     }
 
     /// The new provider failed, or said no, where the last good one has an answer.
     pub(super) fn differs(&self, function: &'static str, what: &str) {
+        *self.last_difference.lock() = format!("{function}: {what}");
         self.differences.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(function, what, "the new provider fails where the last good one does not");
     }
@@ -106,7 +116,8 @@ impl Probation {
         }
         if differences >= limit {
             return Verdict::Failed(format!(
-                "{differences} of its first {calls} calls failed where the one before did not"
+                "{differences} of its first {calls} calls failed where the one before did not, the last: {}",
+                self.last_difference.lock()
             ));
         }
         let answered = calls.saturating_sub(crashes);
