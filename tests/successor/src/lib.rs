@@ -45,11 +45,12 @@ const FILE: &str = "cloud-config";
 /// | `refuse` | as `good` | are refused: the Service is invalid | so is each Service |
 /// | `too-few` | an answer is missing | are done and nowhere | as `good` |
 /// | `complains` | as `good`, and its configuration is wrong | as `good` | as `good` |
+/// | `cannot-delete` | as `good` | it crashes when one is to be deleted | as `good` |
 /// | `mute` | as `good`, and it cannot tell what it offers | as `good` | as `good` |
 /// | `describe-traps`, `describe-loops` | it never says who it is | | |
 ///
 /// It does not offer to look after the cluster as a whole, so that no host asks for that by itself.
-const BEHAVIOURS: [&str; 13] = [
+const BEHAVIOURS: [&str; 14] = [
     "good",
     "trap",
     "loop",
@@ -60,6 +61,7 @@ const BEHAVIOURS: [&str; 13] = [
     "refuse",
     "too-few",
     "complains",
+    "cannot-delete",
     "mute",
     "describe-traps",
     "describe-loops",

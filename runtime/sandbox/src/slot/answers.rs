@@ -14,7 +14,7 @@ use ccm_cloud::{
 use super::probation::Probation;
 use super::{Serving, Slot};
 use crate::call::ChangeFlag;
-use crate::load_balancers::{Extent, no_answer};
+use crate::load_balancers::{Extent, no_answer, unanswered_deletion};
 use crate::{CallError, Provider};
 
 impl Serving {
@@ -251,14 +251,19 @@ impl LoadBalancers for Slot {
             if let Some((probation, _)) = serving.witness() {
                 let left = probation.time_left();
                 if !left.is_zero() {
+                    probation.delays_deletion(&service);
                     let text = "nothing is deleted while a new provider is on probation";
                     let failure = Failure { retry_after: Some(left), ..Failure::new(Reaction::Pending, text) };
                     return Outcome::failed(failure);
                 }
             }
-            let outcome = serving.provider.delete(service).await;
+            let uid = service.uid.clone();
+            let answer = serving.provider.take_away(service).await;
+            if let (Ok(_), Some(probation)) = (&answer, &serving.probation) {
+                probation.answered_deletion(&uid);
+            }
             self.judge(&serving);
-            outcome
+            answer.unwrap_or_else(unanswered_deletion)
         })
     }
 

@@ -1,9 +1,11 @@
 //! How a new provider proves itself, and when it has not.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ccm_cloud::Service;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -12,7 +14,8 @@ use crate::Provider;
 /// How long a new provider is watched, and what it may do wrong meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbationSettings {
-    /// Least time, from the first call on. Default 1 min. Until then no load balancer is deleted.
+    /// Least time, from the first call on. Default 1 min. Until then no load balancer is deleted; those that wait are deleted
+    /// before it is over, unless that takes as long again.
     pub time: Duration,
     /// Least number of calls that were answered. Default 10.
     pub calls: u32,
@@ -64,6 +67,8 @@ pub(super) struct Probation {
     /// Calls that failed where the last good one did not.
     differences: AtomicU32,
     last_difference: Mutex<String>,
+    /// UIDs of the Services whose deletion had to wait, and has had no answer yet.
+    deletions: Mutex<BTreeSet<String>>,
 }
 
 /// What a look at a probation comes to.
@@ -84,6 +89,7 @@ impl Probation {
             crashes_before,
             differences: AtomicU32::new(0),
             last_difference: Mutex::default(),
+            deletions: Mutex::default(),
         }
     }
 
@@ -99,10 +105,29 @@ impl Probation {
         self.begun.get_or_init(Instant::now);
     }
 
+    fn elapsed(&self) -> Duration {
+        self.begun.get().map(Instant::elapsed).unwrap_or_default()
+    }
+
     /// How long nothing may be deleted yet.
     pub(super) fn time_left(&self) -> Duration {
-        let elapsed = self.begun.get().map(Instant::elapsed).unwrap_or_default();
-        self.settings.time.saturating_sub(elapsed)
+        self.settings.time.saturating_sub(self.elapsed())
+    }
+
+    /// The deletion of its load balancer waits.
+    pub(super) fn delays_deletion(&self, service: &Service) {
+        self.deletions.lock().insert(service.uid.clone());
+    }
+
+    /// Its deletion had an answer.
+    pub(super) fn answered_deletion(&self, service: &str) {
+        self.deletions.lock().remove(service);
+    }
+
+    /// Whether what waited for the end of its time was not tried yet: nobody has seen it delete anything. Somebody else may have
+    /// taken a Service away meanwhile, so this does not go on for ever.
+    fn owes_deletions(&self) -> bool {
+        self.elapsed() < self.settings.time.saturating_mul(2) && !self.deletions.lock().is_empty()
     }
 
     pub(super) fn verdict(&self, provider: &Provider) -> Verdict {
@@ -121,6 +146,7 @@ impl Probation {
             ));
         }
         let answered = calls.saturating_sub(crashes);
-        if answered >= self.settings.calls && self.time_left().is_zero() { Verdict::Passed } else { Verdict::Open }
+        let is_over = answered >= self.settings.calls && self.time_left().is_zero() && !self.owes_deletions();
+        if is_over { Verdict::Passed } else { Verdict::Open }
     }
 }
