@@ -142,6 +142,8 @@ impl Keeper {
         self.judged = None;
         if !rejected.step.may_pass_later() {
             self.judged = Some(mark);
+        }
+        if rejected.digest != self.remembered.refused {
             self.forget().await;
         }
         self.keeps(rejected).await;
