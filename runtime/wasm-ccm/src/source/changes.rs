@@ -77,11 +77,7 @@ impl Changes {
                     // Reading it may work all the same: the watch comes back with a delay, and each time it is read.
                     let error = failure(&error);
                     if told.as_ref() != Some(&error) {
-                        tracing::warn!(
-                            source = shown,
-                            error,
-                            "cannot watch the ConfigMap, trying again; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)"
-                        );
+                        tracing::warn!(source = shown, error, "cannot watch the ConfigMap, trying again");
                         *told = Some(error);
                     }
                 }
@@ -92,13 +88,19 @@ impl Changes {
 }
 
 fn failure(error: &watcher::Error) -> String {
-    match error {
+    let (text, code) = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => tell(error),
-        watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => error.to_string(),
-    }
+        | watcher::Error::WatchFailed(error) => {
+            let code = if let kube::Error::Api(status) = error { status.code } else { 0 };
+            (tell(error), code)
+        }
+        watcher::Error::WatchError(status) => (status.message.clone(), status.code),
+        watcher::Error::NoResourceVersion => (error.to_string(), 0),
+    };
+    // An API server that is away is no reason to look for a right.
+    let way_out = "; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)";
+    if code == 403 { text + way_out } else { text }
 }
 
 /// What the path, or each entry of the folder that it is, leads to.
