@@ -11,7 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
-use super::{SIGNATURE, Source};
+use super::{SIGNATURE, Source, is_component};
 use crate::api::tell;
 
 /// A look at a path that costs no reading: what is there, and when it was changed.
@@ -103,14 +103,19 @@ fn failure(error: &watcher::Error) -> String {
     if code == 403 { text + way_out } else { text }
 }
 
-/// What the path, or each entry of the folder that it is, leads to.
+/// What the path, or each component and signature in the folder that it is, leads to.
 async fn look(path: &Path) -> Look {
     let mut signature = path.as_os_str().to_owned();
     signature.push(SIGNATURE);
     let mut entries = vec![path.to_owned(), signature.into()];
     if let Ok(mut folder) = tokio::fs::read_dir(path).await {
         while let Ok(Some(entry)) = folder.next_entry().await {
-            entries.push(entry.path());
+            // What else lies there may change all the time.
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if is_component(name.strip_suffix(SIGNATURE).unwrap_or(&name)) {
+                entries.push(entry.path());
+            }
         }
     }
     entries.sort();
