@@ -14,6 +14,7 @@ use crate::{CallError, Provider, convert};
 
 /// Most locks of one Service.
 const MAX_LOCKS: usize = 100;
+const DELETE: &str = "load-balancers.delete";
 
 /// A call that may change the cloud.
 fn writing(service: &Service) -> Subject {
@@ -43,9 +44,9 @@ pub(crate) fn not_exported(provider: &Descriptor, interface: &str) -> Failure {
     Failure::new(Reaction::Unsupported, format!("the provider {} does not export {interface}", provider.name))
 }
 
-/// How it ended, of a call that gives an outcome or none.
-fn ended(function: &'static str, answer: Result<load_balancers::Outcome, CallError>) -> Outcome {
-    answer.map_or_else(|error| Outcome::failed(no_answer(function)(error)), convert::outcome)
+/// What is told of a deletion without an answer.
+pub(crate) fn unanswered_deletion(error: CallError) -> Outcome {
+    Outcome::failed(no_answer(DELETE)(error))
 }
 
 impl Provider {
@@ -108,6 +109,28 @@ impl Provider {
                 })
             },
             |given| outcome::complaint(given, declared, Place::Needed),
+        );
+        answer.await.map(convert::outcome)
+    }
+
+    /// Deletes a load balancer, where it matters whether there was an answer.
+    pub(crate) async fn take_away(&self, service: Service) -> Result<Outcome, CallError> {
+        let exports = match self.balancers() {
+            Ok(exports) => exports,
+            Err(failure) => return Ok(Outcome::failed(failure)),
+        };
+        let subject = writing(&service);
+        let declared = &self.descriptor.annotations;
+        let service = convert::service(service, declared);
+        let answer = call(
+            &self.settings,
+            &self.code.pre,
+            DELETE,
+            subject,
+            move |store, instance| {
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_delete(store, &service).await })
+            },
+            |given| outcome::complaint(given, declared, Place::Gone),
         );
         answer.await.map(convert::outcome)
     }
@@ -198,27 +221,7 @@ impl LoadBalancers for Provider {
     }
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
-        const FUNCTION: &str = "load-balancers.delete";
-        Box::pin(async move {
-            let exports = match self.balancers() {
-                Ok(exports) => exports,
-                Err(failure) => return Outcome::failed(failure),
-            };
-            let subject = writing(&service);
-            let declared = &self.descriptor.annotations;
-            let service = convert::service(service, declared);
-            let answer = call(
-                &self.settings,
-                &self.code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move { exports.load(&mut *store, instance)?.call_delete(store, &service).await })
-                },
-                |given| outcome::complaint(given, declared, Place::Gone),
-            );
-            ended(FUNCTION, answer.await)
-        })
+        Box::pin(async move { self.take_away(service).await.unwrap_or_else(unanswered_deletion) })
     }
 
     fn validate(

@@ -127,7 +127,8 @@ impl Slot {
         self.recovered.subscribe()
     }
 
-    /// Notices other credentials of whoever serves ([`Provider::follow_credentials`]), and passes on what recovers. Never ends.
+    /// Notices other credentials of whoever serves ([`Provider::follow_credentials`]), passes on what recovers, and ends a
+    /// probation in time. Never ends.
     pub async fn follow(&self) {
         let mut generations = self.generations();
         loop {
@@ -135,9 +136,26 @@ impl Slot {
             tokio::select! {
                 () = provider.follow_credentials() => {}
                 () = self.pass_on(provider.recoveries()) => {}
+                () = self.end_probations() => {}
                 _ = generations.changed() => {}
             }
         }
+    }
+
+    /// Whoever has answered often enough is proven when its time is over, though nobody asks it anything then. Never ends.
+    async fn end_probations(&self) {
+        loop {
+            let serving = self.serving();
+            let Some(probation) = &serving.probation else { break };
+            let mut wait = probation.time_left();
+            if wait.is_zero() {
+                self.decide(&serving);
+                wait = probation.settings.time.max(Duration::from_secs(1));
+            }
+            drop(serving);
+            tokio::time::sleep(wait).await;
+        }
+        std::future::pending().await
     }
 
     /// Never ends.
@@ -233,6 +251,10 @@ impl Slot {
     /// A call that began on `judged` has ended: looks whether its probation is over, when it still serves.
     fn judge(&self, judged: &Arc<Serving>) {
         self.note(judged);
+        self.decide(judged);
+    }
+
+    fn decide(&self, judged: &Arc<Serving>) {
         let Some(probation) = &judged.probation else { return };
         let verdict = probation.verdict(&judged.provider);
         if matches!(verdict, Verdict::Open) {

@@ -156,6 +156,7 @@ async fn configured(config: &ProviderConfig, component: Component, args: &CheckA
         if !fatal.is_empty() {
             bail!("its configuration is wrong: {}", tell(&fatal));
         }
+        provider.offers().await?.context("it cannot tell what it offers")?;
         Ok(others.into_iter().map(|problem| tell(&[problem])).collect())
     };
     judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))

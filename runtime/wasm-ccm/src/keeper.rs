@@ -78,6 +78,8 @@ pub(crate) struct Keeper {
     judged: Option<[u8; 32]>,
     /// What was told of the source last, without request IDs.
     told: Option<String>,
+    /// What the source held when it could not be unpacked last: without a digest, nothing in the text tells one from another.
+    broken: Option<[u8; 32]>,
     /// `metadata.uid` of the ConfigMap.
     uid: Option<String>,
     /// What is still to be asked of the first one.
@@ -124,6 +126,7 @@ impl Keeper {
             first_candidate: None,
             judged: None,
             told: None,
+            broken: None,
             uid: None,
             look: None,
             offered: vec![],

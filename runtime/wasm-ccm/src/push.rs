@@ -65,6 +65,8 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
     let Source::ConfigMap { namespace, name, key } = args.target.parse().map_err(anyhow::Error::msg)? else {
         bail!("{:?} is no configmap:NAMESPACE/NAME[/KEY]", args.target);
     };
+    // Its name would be the key's.
+    ensure!(!args.file.is_dir(), "{} is a folder; name the component in it", args.file.display());
     let record = args.component.record(args.file.to_string_lossy().into_owned())?;
     let record = ProviderRecord { allow_provider_change: args.allow_provider_change, ..record };
     let config = record.check()?;

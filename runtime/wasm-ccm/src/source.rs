@@ -80,7 +80,9 @@ pub(crate) enum SourceError {
     },
     /// The API server did not give it.
     #[error(
-        "the API server did not give the ConfigMap: {}; the manager needs the right to get it (manifests/base/rbac.yaml)", tell(.0)
+        "the API server did not give the ConfigMap: {}; {}",
+        tell(.0),
+        if self.is_passing() { "look at the API server, and at the network to it" } else { "the manager needs the right to get it (manifests/base/rbac.yaml)" }
     )]
     Api(kube::Error),
     /// The API server did not answer.

@@ -54,7 +54,8 @@ impl load_balancers::Guest for Successor {
     }
 
     fn delete(_service: Service) -> Outcome {
-        misbehave(&behaviour());
+        let behaviour = behaviour();
+        misbehave(if behaviour == "cannot-delete" { "trap" } else { &behaviour });
         Outcome::gone()
     }
 

@@ -45,10 +45,12 @@ const FILE: &str = "cloud-config";
 /// | `refuse` | as `good` | are refused: the Service is invalid | so is each Service |
 /// | `too-few` | an answer is missing | are done and nowhere | as `good` |
 /// | `complains` | as `good`, and its configuration is wrong | as `good` | as `good` |
+/// | `cannot-delete` | as `good` | it crashes when one is to be deleted | as `good` |
+/// | `mute` | as `good`, and it cannot tell what it offers | as `good` | as `good` |
 /// | `describe-traps`, `describe-loops` | it never says who it is | | |
 ///
 /// It does not offer to look after the cluster as a whole, so that no host asks for that by itself.
-const BEHAVIOURS: [&str; 12] = [
+const BEHAVIOURS: [&str; 14] = [
     "good",
     "trap",
     "loop",
@@ -59,6 +61,8 @@ const BEHAVIOURS: [&str; 12] = [
     "refuse",
     "too-few",
     "complains",
+    "cannot-delete",
+    "mute",
     "describe-traps",
     "describe-loops",
 ];
@@ -121,6 +125,9 @@ impl meta::Guest for Successor {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
+        if behaviour() == "mute" {
+            return Err(Failure::retry("what it offers cannot be told on purpose"));
+        }
         Ok(if cfg!(feature = "bare") { vec![] } else { vec![Capability::LoadBalancers] })
     }
 

@@ -14,7 +14,7 @@ use ccm_cloud::{
 use super::probation::Probation;
 use super::{Serving, Slot};
 use crate::call::ChangeFlag;
-use crate::load_balancers::{Extent, no_answer};
+use crate::load_balancers::{Extent, no_answer, unanswered_deletion};
 use crate::{CallError, Provider};
 
 impl Serving {
@@ -88,8 +88,12 @@ async fn confirmed(
     for (at, known) in doubtful.into_iter().zip(known) {
         let Some(finding) = findings.get_mut(at) else { continue };
         match (&*finding, known) {
-            (_, Finding::Found(instance)) => {
-                differs = nodes.get(at).map(|node| node.name.clone());
+            (doubtful, Finding::Found(instance)) => {
+                let name = nodes.get(at).map(|node| node.name.as_str()).unwrap_or_default();
+                differs = Some(match doubtful {
+                    Finding::Unknown(failure) => format!("Node {name}: {failure}"),
+                    _ => format!("it does not find the machine of Node {name}"),
+                });
                 *finding = Finding::Found(instance);
             }
             (Finding::Absent, Finding::Unknown(failure)) => {
@@ -101,8 +105,8 @@ async fn confirmed(
             _ => {}
         }
     }
-    if let Some(node) = differs {
-        probation.differs("instances.find", &node);
+    if let Some(what) = differs {
+        probation.differs("instances.find", &what);
     }
     findings
 }
@@ -247,14 +251,19 @@ impl LoadBalancers for Slot {
             if let Some((probation, _)) = serving.witness() {
                 let left = probation.time_left();
                 if !left.is_zero() {
+                    probation.delays_deletion(&service);
                     let text = "nothing is deleted while a new provider is on probation";
                     let failure = Failure { retry_after: Some(left), ..Failure::new(Reaction::Pending, text) };
                     return Outcome::failed(failure);
                 }
             }
-            let outcome = serving.provider.delete(service).await;
+            let uid = service.uid.clone();
+            let answer = serving.provider.take_away(service).await;
+            if let (Ok(_), Some(probation)) = (&answer, &serving.probation) {
+                probation.answered_deletion(&uid);
+            }
             self.judge(&serving);
-            outcome
+            answer.unwrap_or_else(unanswered_deletion)
         })
     }
 

@@ -1,9 +1,12 @@
 //! How a new provider proves itself, and when it has not.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ccm_cloud::Service;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::Provider;
@@ -11,7 +14,8 @@ use crate::Provider;
 /// How long a new provider is watched, and what it may do wrong meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbationSettings {
-    /// Least time, from the first call on. Default 1 min. Until then no load balancer is deleted.
+    /// Least time, from the first call on. Default 1 min. Until then no load balancer is deleted; those that wait are deleted
+    /// before it is over, unless that takes as long again.
     pub time: Duration,
     /// Least number of calls that were answered. Default 10.
     pub calls: u32,
@@ -62,6 +66,9 @@ pub(super) struct Probation {
     crashes_before: u32,
     /// Calls that failed where the last good one did not.
     differences: AtomicU32,
+    last_difference: Mutex<String>,
+    /// UIDs of the Services whose deletion had to wait, and has had no answer yet.
+    deletions: Mutex<BTreeSet<String>>,
 }
 
 /// What a look at a probation comes to.
@@ -74,12 +81,21 @@ pub(super) enum Verdict {
 impl Probation {
     pub(super) fn begin(settings: ProbationSettings, last_good: Option<LastGood>, provider: &Provider) -> Self {
         let (calls_before, crashes_before) = provider.settings.tally.counts();
-        let differences = AtomicU32::new(0);
-        Self { settings, last_good, begun: OnceLock::new(), calls_before, crashes_before, differences }
+        Self {
+            settings,
+            last_good,
+            begun: OnceLock::new(),
+            calls_before,
+            crashes_before,
+            differences: AtomicU32::new(0),
+            last_difference: Mutex::default(),
+            deletions: Mutex::default(),
+        }
     }
 
     /// The new provider failed, or said no, where the last good one has an answer.
     pub(super) fn differs(&self, function: &'static str, what: &str) {
+        *self.last_difference.lock() = format!("{function}: {what}");
         self.differences.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(function, what, "the new provider fails where the last good one does not");
     }
@@ -89,10 +105,29 @@ impl Probation {
         self.begun.get_or_init(Instant::now);
     }
 
+    fn elapsed(&self) -> Duration {
+        self.begun.get().map(Instant::elapsed).unwrap_or_default()
+    }
+
     /// How long nothing may be deleted yet.
     pub(super) fn time_left(&self) -> Duration {
-        let elapsed = self.begun.get().map(Instant::elapsed).unwrap_or_default();
-        self.settings.time.saturating_sub(elapsed)
+        self.settings.time.saturating_sub(self.elapsed())
+    }
+
+    /// The deletion of its load balancer waits.
+    pub(super) fn delays_deletion(&self, service: &Service) {
+        self.deletions.lock().insert(service.uid.clone());
+    }
+
+    /// Its deletion had an answer.
+    pub(super) fn answered_deletion(&self, service: &str) {
+        self.deletions.lock().remove(service);
+    }
+
+    /// Whether what waited for the end of its time was not tried yet: nobody has seen it delete anything. Somebody else may have
+    /// taken a Service away meanwhile, so this does not go on for ever.
+    fn owes_deletions(&self) -> bool {
+        self.elapsed() < self.settings.time.saturating_mul(2) && !self.deletions.lock().is_empty()
     }
 
     pub(super) fn verdict(&self, provider: &Provider) -> Verdict {
@@ -106,10 +141,12 @@ impl Probation {
         }
         if differences >= limit {
             return Verdict::Failed(format!(
-                "{differences} of its first {calls} calls failed where the one before did not"
+                "{differences} of its first {calls} calls failed where the one before did not, the last: {}",
+                self.last_difference.lock()
             ));
         }
         let answered = calls.saturating_sub(crashes);
-        if answered >= self.settings.calls && self.time_left().is_zero() { Verdict::Passed } else { Verdict::Open }
+        let is_over = answered >= self.settings.calls && self.time_left().is_zero() && !self.owes_deletions();
+        if is_over { Verdict::Passed } else { Verdict::Open }
     }
 }

@@ -63,6 +63,38 @@ async fn no_load_balancer_is_deleted_before_the_time_of_a_probation_is_over() {
     assert_eq!(slot.delete(served("web")).await, Outcome::default());
 }
 
+/// They are what nobody has seen it do before its time is over.
+#[tokio::test]
+async fn a_probation_is_not_over_before_the_deletions_that_waited_had_an_answer() {
+    let works = Works::new();
+    let settings = ProbationSettings { time: Duration::from_secs(60), calls: 1, faults: 3 };
+    let slot = works.slot("good", "cannot-delete", settings).await;
+    tokio::time::pause();
+    assert_eq!(ensure(&slot, served("web")).await, done());
+    assert_eq!(slot.delete(served("web")).await.failure.map(|failure| failure.reaction), Some(Reaction::Pending));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for _ in 0..3 {
+        assert_eq!(ensure(&slot, served("other")).await, done());
+        assert!(is_on_probation(&slot));
+        let failure = slot.delete(served("web")).await.failure.unwrap();
+        assert!(failure.message.contains("load-balancers.delete: the provider crashed"), "{failure}");
+    }
+    assert!(rolled_back(&slot).contains("load-balancers.delete"), "{}", rolled_back(&slot));
+    assert_eq!(slot.delete(served("web")).await, Outcome::default());
+
+    // One of them somebody else has taken away meanwhile.
+    let slot = works.slot("good", "good", settings).await;
+    for name in ["web", "gone"] {
+        assert!(slot.delete(served(name)).await.failure.is_some());
+    }
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(slot.delete(served("web")).await, Outcome::default());
+    assert!(is_on_probation(&slot));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    answers(&slot).await;
+    assert_eq!(*slot.phases().borrow(), Phase::Proven);
+}
+
 #[tokio::test]
 async fn after_a_rollback_and_at_a_first_provider_deletions_wait_for_nothing() {
     let works = Works::new();
@@ -116,7 +148,8 @@ async fn a_refusal_counts_only_where_the_last_good_one_has_served() {
     assert_eq!(ensure(&slot, served("web")).await, refused());
     assert!(is_on_probation(&slot));
     assert_eq!(slot.update_backends(served("web"), backends(&["a"])).await, refused());
-    assert_eq!(rolled_back(&slot), "2 of its first 6 calls failed where the one before did not");
+    let why = "2 of its first 6 calls failed where the one before did not, the last: load-balancers.update-backends: ";
+    assert!(rolled_back(&slot).starts_with(why), "{}", rolled_back(&slot));
     assert_eq!(ensure(&slot, served("web")).await, done());
 }
 

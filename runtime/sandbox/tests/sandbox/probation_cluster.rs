@@ -14,8 +14,8 @@ async fn reconcile(slot: &Slot) -> Result<Vec<(ClusterSubject, Failure)>, Failur
 async fn the_last_good_one_does_what_a_new_one_fails_at_and_the_failures_count() {
     let works = Works::new();
     for (behaviour, why) in [
-        ("refuse", "2 of its first 2 calls failed where the one before did not"),
-        ("unknown", "2 of its first 2 calls failed where the one before did not"),
+        ("refuse", "2 of its first 2 calls failed where the one before did not, the last: cluster.reconcile: "),
+        ("unknown", "2 of its first 2 calls failed where the one before did not, the last: cluster.reconcile: "),
         ("trap", "2 of its first 2 calls gave no answer, the last: cluster.reconcile: the provider crashed"),
     ] {
         let slot = works.slot("good", behaviour, faults(2)).await;

@@ -82,7 +82,8 @@ impl Keeper {
         let packed = self.fetch().await?;
         self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
-        let unpacked = gate::unpacked(&self.config, packed).await?;
+        let unpacked =
+            gate::unpacked(&self.config, packed).await.inspect_err(|rejected| self.tell_apart(rejected, mark))?;
         // Without another one it is better than none.
         if waits && self.remembered.refused.as_ref() == Some(&unpacked.digest) {
             return Err(self.failed_before(unpacked.digest).into());

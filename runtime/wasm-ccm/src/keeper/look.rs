@@ -137,13 +137,23 @@ impl Keeper {
     /// A component was not taken. What may pass later is tried again.
     async fn refuse(&mut self, rejected: Rejected, mark: [u8; 32], begun: Instant) {
         self.news.metrics.took(&self.source, "rejected", begun.elapsed());
+        self.tell_apart(&rejected, mark);
         // Where it is tried again, whatever comes next is looked at, also when that is what serves.
         self.judged = None;
         if !rejected.step.may_pass_later() {
             self.judged = Some(mark);
+        }
+        if rejected.digest != self.remembered.refused {
             self.forget().await;
         }
         self.keeps(rejected).await;
+    }
+
+    /// What could not be unpacked either is told of as well, though the words are the same.
+    pub(super) fn tell_apart(&mut self, rejected: &Rejected, mark: [u8; 32]) {
+        if rejected.step == Step::Container && self.broken.replace(mark) != Some(mark) {
+            self.told = None;
+        }
     }
 
     /// The source holds something else than what failed: that may be tried again one day.

@@ -192,3 +192,19 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
     assert!(told(&large, None).contains(&format!("{} bytes, ", PACK_FROM + 1)), "{}", told(&large, None));
     assert!(told(&large, None).contains(" packed\n"), "{}", told(&large, None));
 }
+
+/// The key was the folder's name, and `.wasm` for the current one.
+#[test]
+fn a_folder_is_not_pushed_and_its_component_is_to_be_named() {
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: PushArgs,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cloud.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+    let file = folder.path().to_string_lossy();
+    let Command { args } = clap::Parser::try_parse_from(["push", &file, "configmap:kube-system/cloud"]).unwrap();
+    let error = push(&args).unwrap_err().to_string();
+    assert!(error.ends_with("is a folder; name the component in it"), "{error}");
+}

@@ -11,7 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
-use super::{SIGNATURE, Source};
+use super::{SIGNATURE, Source, is_component};
 use crate::api::tell;
 
 /// A look at a path that costs no reading: what is there, and when it was changed.
@@ -77,11 +77,7 @@ impl Changes {
                     // Reading it may work all the same: the watch comes back with a delay, and each time it is read.
                     let error = failure(&error);
                     if told.as_ref() != Some(&error) {
-                        tracing::warn!(
-                            source = shown,
-                            error,
-                            "cannot watch the ConfigMap, trying again; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)"
-                        );
+                        tracing::warn!(source = shown, error, "cannot watch the ConfigMap, trying again");
                         *told = Some(error);
                     }
                 }
@@ -92,23 +88,34 @@ impl Changes {
 }
 
 fn failure(error: &watcher::Error) -> String {
-    match error {
+    let (text, code) = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => tell(error),
-        watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => error.to_string(),
-    }
+        | watcher::Error::WatchFailed(error) => {
+            let code = if let kube::Error::Api(status) = error { status.code } else { 0 };
+            (tell(error), code)
+        }
+        watcher::Error::WatchError(status) => (status.message.clone(), status.code),
+        watcher::Error::NoResourceVersion => (error.to_string(), 0),
+    };
+    // An API server that is away is no reason to look for a right.
+    let way_out = "; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)";
+    if code == 403 { text + way_out } else { text }
 }
 
-/// What the path, or each entry of the folder that it is, leads to.
+/// What the path, or each component and signature in the folder that it is, leads to.
 async fn look(path: &Path) -> Look {
     let mut signature = path.as_os_str().to_owned();
     signature.push(SIGNATURE);
     let mut entries = vec![path.to_owned(), signature.into()];
     if let Ok(mut folder) = tokio::fs::read_dir(path).await {
         while let Ok(Some(entry)) = folder.next_entry().await {
-            entries.push(entry.path());
+            // What else lies there may change all the time.
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if is_component(name.strip_suffix(SIGNATURE).unwrap_or(&name)) {
+                entries.push(entry.path());
+            }
         }
     }
     entries.sort();

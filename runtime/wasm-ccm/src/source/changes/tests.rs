@@ -92,6 +92,18 @@ async fn a_file_more_or_less_in_a_folder_is_a_change() {
     assert!(tells(&mut changes).await);
 }
 
+/// A component that is refused would else pass the whole gate again with each line of a log beside it.
+#[tokio::test(start_paused = true)]
+async fn what_is_written_beside_the_component_is_no_change() {
+    let folder = tempfile::tempdir().unwrap();
+    write_old(&folder.path().join("cloud.wasm"), "one");
+    let log = folder.path().join("log.txt");
+    write_old(&log, "a line\n");
+    let mut changes = watched(folder.path()).await;
+    fs::write(&log, "a line\nand another\n").unwrap();
+    assert!(!tells(&mut changes).await);
+}
+
 /// A folder as the kubelet keeps it: `..data` leads to the folder of the moment, each key through it.
 struct Mount(tempfile::TempDir);
 
@@ -184,5 +196,9 @@ async fn a_watch_that_is_refused_is_tried_again_later_and_later() {
     let tries = asked.load(Ordering::Relaxed);
     assert!((5..=15).contains(&tries), "{tries} in two minutes");
     let Changes::ConfigMap { told, .. } = &changes else { panic!() };
-    assert_eq!(told.as_deref(), Some("configmaps is forbidden (403 Forbidden)"));
+    let told = told.as_deref().unwrap();
+    assert!(told.starts_with("configmaps is forbidden (403 Forbidden); the manager needs the rights"), "{told}");
+    let away = kube::Error::Service("connection refused".into());
+    let told = failure(&watcher::Error::InitialListFailed(away));
+    assert!(!told.contains("rights"), "{told}");
 }

@@ -136,3 +136,26 @@ async fn what_was_refused_is_told_again_when_the_one_that_serves_was_there_betwe
     }
     host.end().await;
 }
+
+/// Somebody who uploads a second broken one waits for an answer to that.
+#[tokio::test]
+async fn each_upload_that_cannot_be_unpacked_is_told_of_though_the_words_are_the_same() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, version("1")).await;
+    let host = stage.start([format!("--provider={SOURCE}")].iter().map(String::as_str).chain(QUICK));
+    host.ready().await;
+    let whole = gzip(&version("2"));
+    let mut since = vec![];
+    for half in [1000, 2000] {
+        put(client, whole.get(..half).unwrap().to_vec()).await;
+        let refused = await_status(&host, "refused", |status| {
+            let refused = &status["refused"];
+            refused["step"] == "container" && !since.contains(&refused["since"])
+        });
+        since.push(refused.await["refused"]["since"].clone());
+        let rejected = host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap();
+        assert_eq!(rejected, f64::from(u32::try_from(since.len()).unwrap()));
+    }
+    host.end().await;
+}

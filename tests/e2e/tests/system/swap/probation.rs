@@ -63,6 +63,11 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     put(client, gzip(&component(&[("version", "4"), ("behaviour", "too-few")]))).await;
     serves(client, "after-restart", "1").await;
     assert_eq!(host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap(), 1.0);
+    // It is tried again after another one lay there, whether or not that was any good.
+    put(client, component(&[("name", "other")])).await;
+    await_status(&host, "another", |status| status["refused"]["step"] == "identity").await;
+    put(client, component(&[("version", "4"), ("behaviour", "too-few")])).await;
+    await_status(&host, "tried again", |status| status["generation"].as_u64() >= Some(2)).await;
     put(client, version("5")).await;
     await_version(&host, "5").await;
     serves(client, "changed", "5").await;

@@ -57,10 +57,11 @@ fn check_is_the_gate_alone() {
     let config = write("config.yaml", b"mood: grim\nzone: 'no label'\n");
     let told = run(&["check", &good, "--cloud-config", &config]);
     says(&told, 1, &["error: ", "good.wasm does not pass the gate (step check)", "no label"]);
-    let cases: [(&[u8], &str); 4] = [
+    let cases: [(&[u8], &str); 5] = [
         (b"garbage", "step parse"),
         (&component(&[("behaviour", "describe-traps")]), "step describe"),
         (&component(&[("behaviour", "complains")]), "step check"),
+        (&component(&[("behaviour", "mute")]), "step check"),
         (&[0x1f, 0x8b, 1, 2, 3], "step container"),
     ];
     for (bytes, step) in cases {
