@@ -59,6 +59,16 @@ words! {
     Size { Small = "lb-small", Medium = "lb-medium", Large = "lb-large" }
 }
 
+impl Size {
+    pub(crate) const fn units(self) -> i64 {
+        match self {
+            Self::Small => 1,
+            Self::Medium => 3,
+            Self::Large => 6,
+        }
+    }
+}
+
 words! {
     /// Who a client comes back to.
     Sticky { Cookies = "cookies", None = "none" }

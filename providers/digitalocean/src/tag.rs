@@ -4,6 +4,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
+use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Reaction, Service, ServiceType, Subject};
 
 use crate::api::balancers::Balancer;
@@ -11,6 +14,9 @@ use crate::api::tags;
 use crate::asked;
 use crate::balancer::among;
 use crate::config::Config;
+
+/// For how long one has the tag that it was given, where the cloud does not tell: whoever takes it away is not seen before.
+const GIVEN: Duration = Duration::from_secs(3600);
 
 /// Load balancers that have the tag are left alone; so is the cloud when all have it.
 ///
@@ -23,8 +29,10 @@ pub(crate) fn reconcile(
     services: &[Service],
     balancers: &[Balancer],
 ) -> Result<Vec<(Subject, Failure)>, Failure> {
-    let has = |tags: &Vec<String>| tags.iter().any(|has| has.eq_ignore_ascii_case(tag));
-    let lacks = |balancer: &&Balancer| !balancer.tags.as_ref().is_some_and(has);
+    let lacks = |balancer: &&Balancer| match &balancer.tags {
+        Some(tags) => !tags.iter().any(|has| has.eq_ignore_ascii_case(tag)),
+        None => cache::get(&given_key(tag, &balancer.id)).is_none(),
+    };
     let mut lacking: Vec<(&Service, &str)> = vec![];
     for service in services.iter().filter(|service| is_ours(service)) {
         if let Some(balancer) = among(config, balancers, service, &asked::read(service).0).filter(lacks)
@@ -76,17 +84,29 @@ fn gone(tag: &str, ids: &[&str]) -> Failure {
 
 /// Why the load balancers were refused, if they were.
 fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
-    match tags::assign(tag, ids) {
+    match give(tag, ids) {
         Ok(true) => return Ok(None),
         Ok(false) => {}
         Err(failure) => return Ok(Some(failure)),
     }
     create(tag)?;
-    Ok(match tags::assign(tag, ids) {
+    Ok(match give(tag, ids) {
         Ok(true) => None,
         Ok(false) => Some(gone(tag, ids)),
         Err(failure) => Some(failure),
     })
+}
+
+fn give(tag: &str, ids: &[&str]) -> Result<bool, Failure> {
+    let given = tags::assign(tag, ids)?;
+    for id in ids.iter().filter(|_| given) {
+        cache::put(&given_key(tag, id), b"", GIVEN);
+    }
+    Ok(given)
+}
+
+fn given_key(tag: &str, id: &str) -> String {
+    format!("tag {tag} of {id}")
 }
 
 fn subject(service: &Service) -> Subject {

@@ -190,8 +190,7 @@ pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
         (health_differs(&has.health_check, &wants.health_check), "health check"),
         (regional && sticky(&has.sticky_sessions) != sticky(&wants.sticky_sessions), "sticky sessions"),
         (members_differ(has, wants), "droplets"),
-        (wants.size.is_some_and(|size| !has.size.is_empty() && has.size != size), "size"),
-        (wants.size_unit.is_some_and(|unit| has.size_unit != unit), "size"),
+        (size_differs(has, wants), "size"),
         (regional && has.redirect_http_to_https != wants.redirect_http_to_https, "redirect to HTTPS"),
         (regional && has.enable_proxy_protocol != wants.enable_proxy_protocol, "PROXY protocol"),
         (regional && has.enable_backend_keepalive != wants.enable_backend_keepalive, "keepalive"),
@@ -236,6 +235,21 @@ fn health_differs(has: &HealthCheck, wants: &HealthCheck) -> bool {
 fn sticky(sticky: &Sticky) -> Option<(&str, i64)> {
     (sticky.kind == kind::Sticky::Cookies.text())
         .then(|| (sticky.cookie_name.as_str(), sticky.cookie_ttl_seconds.unwrap_or(0)))
+}
+
+/// A cloud may tell a size by name, in units, or both. What it cannot tell in its words does not differ.
+fn size_differs(has: &Balancer, wants: &Spec) -> bool {
+    let units = |name: &str| kind::Size::parse(name).map(kind::Size::units);
+    match (wants.size, wants.size_unit) {
+        (Some(name), _) if !has.size.is_empty() => has.size != name,
+        (Some(name), _) => has.size_unit != 0 && units(name) != Some(has.size_unit),
+        (None, Some(unit)) if has.size_unit != 0 => has.size_unit != unit,
+        (None, Some(unit)) => {
+            let has_name = kind::Size::ALL.iter().any(|name| units(name) == Some(unit));
+            has_name && units(&has.size).is_some_and(|has| has != unit)
+        }
+        (None, None) => false,
+    }
 }
 
 /// DigitalOcean's default.

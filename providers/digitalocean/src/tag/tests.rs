@@ -57,6 +57,20 @@ fn a_tag_that_somebody_made_in_capitals_is_not_written_again_and_again() {
     }
 }
 
+/// The public description of the API has no tags in its answers.
+#[test]
+fn a_cloud_that_does_not_tell_tags_is_not_given_the_same_one_at_every_look() {
+    let untold = |id: &str| changed(id, json!({"name": "a2", "tags": null}));
+    let cloud =
+        FakeCloud::new().always(LIST, many(&[untold("lb-1")])).on(TAG, Reply::status(500)).on(TAG, Reply::status(204));
+    assert_eq!(reconciled(&[second()]).len(), 1);
+    // What failed is tried again, what is done is not.
+    for _ in 0..3 {
+        assert_eq!(reconciled(&[second()]), []);
+    }
+    assert_eq!(routes(&cloud), [LIST, TAG, LIST, TAG, LIST, LIST]);
+}
+
 #[test]
 fn do_214_215_all_are_tagged_in_one_request() {
     let cloud = FakeCloud::new().on(LIST, many(&[balancer("lb-1"), lb_2()])).on(TAG, Reply::status(204));

@@ -88,6 +88,28 @@ fn who_is_let_in_does_not_differ_for_the_way_it_is_written() {
 }
 
 #[test]
+fn a_size_is_compared_in_the_words_that_the_cloud_has_for_it() {
+    for (asked, has, differs) in [
+        ((names::SIZE_UNIT, "3"), json!({"size": "lb-medium", "size_unit": null}), false),
+        ((names::SIZE_UNIT, "1"), json!({"size": "lb-medium", "size_unit": null}), true),
+        // No name tells two units: to write it again would change nothing.
+        ((names::SIZE_UNIT, "2"), json!({"size": "lb-small", "size_unit": null}), false),
+        ((names::SIZE_UNIT, "2"), json!({"size": null, "size_unit": null}), false),
+        ((names::SIZE_UNIT, "2"), json!({"size": "lb-small", "size_unit": 4}), true),
+        ((names::SIZE_SLUG, "lb-large"), json!({"size": "", "size_unit": 4}), true),
+        ((names::SIZE_SLUG, "lb-large"), json!({"size": null, "size_unit": 6}), false),
+        ((names::SIZE_SLUG, "lb-large"), json!({"size": "lb-large", "size_unit": 1}), false),
+        ((names::SIZE_SLUG, "lb-large"), json!({"size": null, "size_unit": null}), false),
+    ] {
+        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has.clone()))).on(PUT, one(&balancer("lb-1")));
+        let done = ensure(&config(), &settled_service(&[asked]), &nodes());
+        let changes: &[&str] = if differs { &["changed lb-1: size"] } else { &[] };
+        assert_eq!(done.outcome.changes, changes, "{asked:?} and {has}");
+        assert_eq!(routes(&cloud).len(), 1 + changes.len());
+    }
+}
+
+#[test]
 fn do_050_271_272_nothing_is_written_while_one_is_made_or_after_that_failed() {
     for (status, expected, warned) in [
         ("new", (Reaction::Pending, Some(2_000)), vec![]),
