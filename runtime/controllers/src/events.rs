@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -56,9 +57,9 @@ const PATCH: Purpose = Purpose { verb: "patch", resource: "events" };
 /// How Events are written.
 #[derive(Debug, Clone)]
 pub struct EventSettings {
-    /// Most Events that wait. Default 4,096: one for each of 4,000 nodes that register at once, about 1 MiB. More
-    /// than a million counts as a million.
-    pub queue: usize,
+    /// Most Events that wait. Default 8,192: one for each of 8,000 Nodes that register at once, about 2 MiB while they wait.
+    /// More than a million counts as a million.
+    pub queue: NonZeroUsize,
     /// How long who reports waits when the queue is full. Default 2 s: a queue that moves has room for all who work at the
     /// same time by then. After that the Event is counted as dropped, and so is each further one at once until there is room.
     pub room_timeout: Duration,
@@ -76,7 +77,7 @@ pub struct EventSettings {
 impl Default for EventSettings {
     fn default() -> Self {
         Self {
-            queue: 4_096,
+            queue: NonZeroUsize::MIN.saturating_add(8_191),
             room_timeout: Duration::from_secs(2),
             concurrency: 1,
             drain_timeout: Duration::from_secs(5),
@@ -136,7 +137,7 @@ impl EventRecorder {
     /// The handle, and the worker behind it, which the caller runs.
     #[must_use]
     pub fn new(gate: WriteGate, metrics: EventMetrics, settings: EventSettings) -> (Self, EventWriter) {
-        let (queue, requests) = mpsc::channel(settings.queue.clamp(1, MAX_QUEUE));
+        let (queue, requests) = mpsc::channel(settings.queue.get().min(MAX_QUEUE));
         let provider_subject = settings.provider_subject.clone().map(Arc::new);
         let recorder = Self {
             queue,

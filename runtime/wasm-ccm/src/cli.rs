@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ccm_controllers::EventSettings;
 use ccm_sandbox::Pool;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -106,7 +107,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = Pool::default().calls, help_heading = "Controllers")]
     pub(crate) provider_calls: NonZeroU32,
     /// Most Events that wait to be written.
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(4095), help_heading = "Controllers")]
+    #[arg(long, value_name = "N", default_value_t = EventSettings::default().queue, help_heading = "Controllers")]
     pub(crate) event_queue: NonZeroUsize,
     #[command(flatten)]
     pub(crate) node_lifecycle: NodeLifecycleArgs,

@@ -186,7 +186,8 @@ async fn an_event_whose_answer_was_lost_is_not_written_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the_queue_is_full() {
-    let settings = EventSettings { queue: 2, concurrency: 3, ..EventSettings::default() };
+    let settings =
+        EventSettings { queue: NonZeroUsize::MIN.saturating_add(1), concurrency: 3, ..EventSettings::default() };
     let Bench { api, recorder, writer, metrics } = bench(settings);
     api.silence(EVENTS);
     let mut sent = 0;
@@ -207,7 +208,8 @@ async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the
 /// A sync waited here with its locks for as long as Events could not be written: no load balancer was made meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_reports_waits_for_room_once_and_then_not_at_all_until_there_is_room_again() {
-    let Bench { api, recorder, writer, metrics } = bench(EventSettings { queue: 1, ..EventSettings::default() });
+    let Bench { api, recorder, writer, metrics } =
+        bench(EventSettings { queue: NonZeroUsize::MIN, ..EventSettings::default() });
     // Three to six seconds.
     api.refuse(EVENTS, 503, 5);
     beside(writer, async {
@@ -269,7 +271,11 @@ async fn events_of_a_provider_are_shown_at_its_node_or_at_the_hosts_pod_and_drop
         name: Some("ccm-0".into()),
         ..ObjectReference::default()
     };
-    let settings = EventSettings { queue: 2, provider_subject: Some(pod), ..EventSettings::default() };
+    let settings = EventSettings {
+        queue: NonZeroUsize::MIN.saturating_add(1),
+        provider_subject: Some(pod),
+        ..EventSettings::default()
+    };
     let Bench { api, recorder, writer, metrics } = bench(settings);
     let node = Subject::Node { name: "node0".into(), uid: "u".into() };
     recorder.emit(node, Severity::Normal, String::new(), "hello".into());

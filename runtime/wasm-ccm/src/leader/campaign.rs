@@ -120,12 +120,8 @@ fn run(means: Means, stop: &CancellationToken) -> Result<End> {
         let identity = settings.identity.clone();
         // Nobody's leave is asked: whoever loses the leadership has to say so.
         let gate = WriteGate::new(client.clone(), api_metrics, WriteGateSettings::default());
-        let events = EventSettings {
-            queue: 16,
-            drain_timeout: EVENT_TIMEOUT,
-            instance: identity.clone(),
-            ..EventSettings::default()
-        };
+        let events =
+            EventSettings { drain_timeout: EVENT_TIMEOUT, instance: identity.clone(), ..EventSettings::default() };
         let (recorder, writer) = EventRecorder::new(gate, event_metrics, events);
         let drain = CancellationToken::new();
         let part = async {

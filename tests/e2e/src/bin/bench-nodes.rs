@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cluster::{ControlPlane, NodeFixture, Settings, User, await_all, register_nodes};
+use ccm_cluster::{ControlPlane, NodeFixture, Settings, User, register_nodes};
 use ccm_e2e::crowd::await_initialised;
-use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
+use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, until};
 use ccm_e2e::manifest;
 use ccm_e2e::report::{Report, Target};
 use k8s_openapi::api::core::v1::Event;
-use kube::runtime::watcher;
+use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -75,7 +75,13 @@ async fn run(begin: Begin, count: u32, report: &mut Report) -> Result<()> {
     };
     await_initialised(&client, LIMIT).await.with_context(|| host.log_text())?;
     let untainted = start.elapsed();
-    let events = all_events(&client, count).await.with_context(|| host.log_text())?;
+    // Written, or lost.
+    let all_told = async || {
+        let written = host.count("ccm_events_written_total", &[]).await?;
+        Ok(written + host.count("ccm_events_dropped_total", &[]).await? >= f64::from(count))
+    };
+    until(LIMIT, all_told).await.with_context(|| host.log_text())?;
+    let events = events(&client).await?;
     let after = Cost::read(&client).await?;
 
     let name = |figure: &str| match begin {
@@ -100,14 +106,11 @@ fn ip(i: u32) -> String {
     std::net::Ipv4Addr::from(0x0a00_0001 + i).to_string()
 }
 
-/// Waits until every node has its Event; returns how many there are.
-async fn all_events(client: &Client, count: u32) -> Result<u32> {
+/// How many nodes have their Event.
+async fn events(client: &Client) -> Result<u32> {
     let api: Api<Event> = Api::all(client.clone());
-    let wanted = usize::try_from(count)?;
-    let events =
-        await_all(&api, watcher::Config::default().fields("reason=Synced"), LIMIT, |events| events.len() >= wanted)
-            .await?;
-    Ok(u32::try_from(events.len())?)
+    let events = api.list_metadata(&ListParams::default().fields("reason=Synced")).await?;
+    Ok(u32::try_from(events.items.len())?)
 }
 
 /// What the API server has done so far.
