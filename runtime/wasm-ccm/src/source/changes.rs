@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
+use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
@@ -51,7 +52,7 @@ impl Changes {
                     Ok(_) => Some(Ok(())),
                     Err(error) => Some(Err(error)),
                 });
-                Self::ConfigMap { events: Box::pin(events.default_backoff()), shown, told: None }
+                Self::ConfigMap { events: Box::pin(events.backoff(delays())), shown, told: None }
             }
         }
     }
@@ -85,6 +86,14 @@ impl Changes {
             },
         }
     }
+}
+
+/// Between two attempts to watch: up to twice ten seconds, since a change is seen only afterwards. They begin anew with what the watch
+/// tells, not with the API server's return.
+fn delays() -> watcher::ExponentialBackoff {
+    let delays =
+        ExponentialBuilder::new().with_min_delay(Duration::from_millis(800)).with_max_delay(Duration::from_secs(10));
+    delays.with_jitter().without_max_times().into()
 }
 
 fn failure(error: &watcher::Error) -> String {
