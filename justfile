@@ -12,6 +12,11 @@ wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
 # What fails at random in `test`: another number, other faults.
 seed := env("DIGITALOCEAN_FAULTS", "1")
 
+# What demo, tests and benchmarks build. Named together, so that cargo chooses one set of features for all of them, that of
+# `cargo test --workspace`, and builds each dependency once.
+dev := "-p wasm-ccm -p ccm-e2e -p ccm-test-features"
+dev_programs := env("CARGO_TARGET_DIR", "target") / "debug"
+
 # Components name no folder of the machine that built them, so that they are the same bytes everywhere.
 no_paths := "--remap-path-prefix=" + justfile_directory() + "=/src --remap-path-prefix=" + env("CARGO_HOME", env("HOME") / ".cargo") + "=/cargo"
 
@@ -26,12 +31,12 @@ demo *ARGS: _tools build-providers _control-plane
     if [[ {{ quote(ARGS) }} == *swap* ]]; then
         {{ quote(just_executable()) }} _next _guests
     fi
-    cargo build -p wasm-ccm
-    cargo run -p ccm-e2e --bin demo -- {{ ARGS }}
+    cargo build {{ dev }}
+    exec {{ quote(dev_programs) }}/demo {{ ARGS }}
 
 # All tests, in both workspaces; builds all that they need. Those of DigitalOcean once more while its cloud fails at random
 test: _tools build-providers _guests _control-plane
-    cargo build -p wasm-ccm
+    cargo build {{ dev }}
     env -u DIGITALOCEAN_FAULTS cargo test --workspace
     # These mostly wait.
     env DIGITALOCEAN_FAULTS={{ quote(seed) }} RUST_TEST_THREADS=4 cargo test --workspace --test system -- digitalocean::
@@ -123,11 +128,13 @@ bench NAME *ARGS: _tools build-providers _guests _control-plane
     esac
     # What is measured is optimised; what measures need not be.
     cargo build --release -p wasm-ccm
-    WASM_CCM="${CARGO_TARGET_DIR:-target}/release/wasm-ccm" exec cargo run -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }}
+    cargo build {{ dev }}
+    WASM_CCM="${CARGO_TARGET_DIR:-target}/release/wasm-ccm" exec {{ quote(dev_programs) }}/bench-{{ NAME }} {{ ARGS }}
 
 # A private control plane to play with, until Ctrl-C
 cluster: _tools _control-plane
-    cargo run -p ccm-cluster
+    cargo build {{ dev }} -p ccm-cluster
+    exec {{ quote(dev_programs) }}/ccm-cluster
 
 # Remove what was built here; the control plane in the cache folder stays
 clean:
