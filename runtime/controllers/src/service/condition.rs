@@ -16,8 +16,12 @@ pub(crate) const READY: &str = "LoadBalancerReady";
 /// Most bytes of a failure, which leaves room for what is done about it: the same text goes into an Event.
 const MAX_ERROR: usize = 800;
 
+/// What the configuration does not serve any more. The condition stays as it is: a restart with a typing error must not write to
+/// every Service.
+pub(crate) const STRANDED: &str = "Stranded";
+
 /// Reasons of a Service that is not ready.
-pub(crate) const REASONS: [&str; 8] = [
+pub(crate) const REASONS: [&str; 9] = [
     "CloudFailed",
     "CloudThrottled",
     "CloudPending",
@@ -26,6 +30,7 @@ pub(crate) const REASONS: [&str; 8] = [
     "CloudConflict",
     "QuotaExceeded",
     "Unsupported",
+    STRANDED,
 ];
 
 /// What the condition should say.

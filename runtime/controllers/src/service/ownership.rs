@@ -5,6 +5,7 @@ use ccm_cloud::Severity;
 use k8s_openapi::api::core::v1::Service;
 
 use super::LoadBalancerMember;
+use super::condition::STRANDED;
 use super::fingerprint::{ENSURED, Record};
 use super::memory::Key;
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
@@ -17,8 +18,17 @@ pub(crate) enum Work {
     Nothing,
     Serve(usize),
     Cleanup(usize),
-    /// It is this one's, or would be, but a provider that is not configured has its load balancer.
-    Stranded(usize),
+    /// A provider has its load balancer that may not serve it any more.
+    Stranded(Stranded),
+}
+
+/// Why nothing is done about a load balancer that there is: what has changed is the configuration and not the Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stranded {
+    /// The provider is not configured here, or makes no load balancers any more.
+    Provider,
+    /// This one has it, and does not serve the class.
+    Class(usize),
 }
 
 /// Who has the load balancer of a Service.
@@ -35,7 +45,8 @@ impl Syncer {
     /// With a class it is that of the provider that serves the class. Others may use the same finalizer, so a Service whose class
     /// nobody serves here is not touched, unless it says itself that one of these providers has its load balancer.
     ///
-    /// Whoever has a load balancer keeps it as long as it serves the class, and else deletes it before anybody makes another one.
+    /// Whoever has a load balancer keeps it as long as it serves the class. It is deleted for what the Service itself does, never
+    /// for what changes in the configuration: a flag with a typing error would delete every load balancer of a cluster.
     pub(crate) fn work(&self, key: &Key, service: &Service) -> Work {
         let by_class = self.by_class(class(service));
         let is_wanted = is_load_balancer(service) && !is_deleting(service);
@@ -43,8 +54,9 @@ impl Syncer {
         let is_ours = is_load_balancer(service) || !self.memory.is_theirs(key, service);
         match (self.holder(key, service), is_wanted) {
             (Holder::Member(holder), true) if self.serves(holder, class(service)) => Work::Serve(holder),
+            (Holder::Member(holder), true) if by_class.is_none() => Work::Stranded(Stranded::Class(holder)),
             (Holder::Member(holder), _) => Work::Cleanup(holder),
-            (Holder::Absent, _) => by_class.filter(|_| is_ours).map_or(Work::Nothing, Work::Stranded),
+            (Holder::Absent, _) => Work::Stranded(Stranded::Provider),
             (Holder::Nobody, true) => by_class.map_or(Work::Nothing, Work::Serve),
             (Holder::Nobody, false) => {
                 by_class.filter(|_| is_ours && needs_cleanup(service)).map_or(Work::Nothing, Work::Cleanup)
@@ -88,16 +100,32 @@ impl Syncer {
         by_name(&self.members, provider)
     }
 
-    /// Says that nothing is done about a Service as long as a provider is missing.
-    pub(super) async fn stranded(&self, key: &Key, service: &Service) -> Verdict {
-        let provider = Record::of(service).map(|record| record.provider).unwrap_or_default();
-        let message = format!(
-            "Error syncing load balancer: the provider {provider:?} has it and is not configured here: configure that provider, \
-             or delete its load balancer by hand and then remove the annotation {ENSURED}"
-        );
+    /// Says that nothing is done about a Service before the configuration serves it again.
+    pub(super) async fn stranded(&self, key: &Key, service: &Service, why: Stranded) -> Verdict {
+        let (provider, what) = match why {
+            Stranded::Class(holder) => {
+                let provider = self.provider(holder).map(|provider| provider.descriptor().name.clone());
+                let class = class(service).unwrap_or_default();
+                let what = format!(
+                    "and does not serve the class {class:?}: give it that class with --load-balancer-class or in the list of \
+                     providers; or delete the Service, which deletes the load balancer"
+                );
+                (provider.unwrap_or_default(), what)
+            }
+            Stranded::Provider => {
+                let provider = Record::of(service).map(|record| record.provider).unwrap_or_default();
+                let what = format!(
+                    "and is not configured here, or makes no load balancers: configure that provider, or delete its load \
+                     balancer by hand and then remove the annotation {ENSURED}"
+                );
+                (provider, what)
+            }
+        };
+        self.memory.not_ready(key, Some(STRANDED));
+        let message = format!("the provider {provider:?} has the load balancer of this Service {what}");
         if self.is_news(key, &message) {
-            tracing::warn!(provider, "the load balancer of a provider that is not configured is left alone");
-            self.tell(service, Severity::Warning, "SyncLoadBalancerFailed", message).await;
+            tracing::warn!(provider, "a load balancer is left alone, the configuration does not serve it any more");
+            self.tell(service, Severity::Warning, "LoadBalancerStranded", message).await;
         }
         Verdict::Change
     }

@@ -20,7 +20,7 @@ use super::fingerprint::{self, Record, Target};
 use super::locks::{Held, Locks};
 use super::memory::{Doubt, Entry, Key, Memory, Purpose};
 use super::metrics::ServiceMetrics;
-use super::ownership::Work;
+use super::ownership::{Stranded, Work};
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::view::{as_stored, ingress, told};
 use super::write::ServiceWriter;
@@ -141,10 +141,14 @@ impl Syncer {
                 self.memory.waits(key, false);
                 Box::pin(self.cleanup(key, member)).await
             }
-            Work::Stranded(member) => {
-                self.memory.enter(key, &service, member, false);
+            Work::Stranded(why) => {
+                let (member, owned) = match why {
+                    Stranded::Class(holder) => (holder, true),
+                    Stranded::Provider => (0, false),
+                };
+                self.memory.enter(key, &service, member, owned);
                 self.memory.waits(key, is_load_balancer(&service) && ingress(&service).is_empty());
-                Box::pin(self.stranded(key, &service)).await
+                Box::pin(self.stranded(key, &service, why)).await
             }
             Work::Nothing => {
                 self.memory.waits(key, false);

@@ -7,12 +7,11 @@ use k8s_openapi::api::core::v1::Service;
 use super::{Shared, balancing};
 use crate::tasks::Tasks;
 
-/// Starts the service controller, if a provider makes load balancers.
+/// Starts the service controller. Where no provider makes load balancers, it says so of Services that have one.
 pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
     let members = balancing(&shared.providers);
     if members.is_empty() {
         tracing::info!("no provider offers load balancers with its configuration: Services are left alone");
-        return;
     }
     let able = shared.providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
     let nodes = &shared.stores.nodes;

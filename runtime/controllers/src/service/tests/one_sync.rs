@@ -225,16 +225,17 @@ async fn the_finalizer_of_another_classs_controller_is_left_alone() {
     let classed = |draft: Draft| draft.with("/spec", "loadBalancerClass", json!("other.io/lb"));
     let ours = json!({ ENSURED: begun("fake") });
     let theirs = json!({ ENSURED: begun("another") });
-    let rows: [(&str, Draft, usize); 4] = [
-        ("no class: as upstream", deleting(), 1),
-        ("a class that nobody serves here", classed(deleting()), 0),
-        ("a class, and our record", classed(deleting()).with("/metadata", "annotations", ours), 1),
-        ("a class, and another provider's record", classed(deleting()).with("/metadata", "annotations", theirs), 0),
+    let annotated = |annotations: Value| classed(deleting()).with("/metadata", "annotations", annotations);
+    let rows: [(&str, Draft, usize, Verdict); 4] = [
+        ("no class: as upstream", deleting(), 1, Verdict::Done),
+        ("a class that nobody serves here", classed(deleting()), 0, Verdict::Done),
+        ("a class, and our record", annotated(ours), 1, Verdict::Done),
+        ("a class, and another provider's record", annotated(theirs), 0, Verdict::Change),
     ];
-    for (what, service, deletions) in rows {
+    for (what, service, deletions, verdict) in rows {
         let mut bench = Bench::new();
         bench.add(service);
-        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(bench.sync("web").await, verdict, "{what}");
         assert_eq!((bench.cloud.count("delete"), bench.patches()), (deletions, deletions), "{what}");
     }
 }

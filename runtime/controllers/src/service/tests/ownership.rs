@@ -97,8 +97,81 @@ async fn a_predecessor_that_the_provider_finds_wrong_is_tried_again_slowly() {
     assert_eq!(bench.cloud.balancers().keys().collect::<Vec<_>>(), ["web another"]);
 }
 
+/// Everything about a Service that its owner and users see, and what was asked of clouds.
+fn untouched(bench: &Bench, clouds: &[&Arc<FakeBalancers>]) -> (Value, usize, Vec<String>) {
+    let calls = clouds.iter().flat_map(|cloud| cloud.calls()).collect();
+    (bench.json("web"), bench.patches(), calls)
+}
+
+/// A flag with a typing error once deleted every load balancer of that class.
 #[tokio::test(start_paused = true)]
-async fn a_service_that_goes_to_a_class_of_somebody_else_loses_our_load_balancer_first() {
+async fn a_configuration_that_serves_a_class_no_more_strands_its_load_balancers_and_deletes_none() {
+    let (red, blue) = (cloud("red"), cloud("blue"));
+    let served = || vec![member(&red, &["red.io/lb"]), member(&blue, &["blue.io/lb"])];
+    let later: [(&str, Vec<LoadBalancerMember>); 5] = [
+        ("a typing error", vec![member(&red, &["red.io/lp"]), member(&blue, &["blue.io/lb"])]),
+        ("no class at all", vec![member(&red, &[]), member(&blue, &[])]),
+        ("without the provider", vec![member(&blue, &["blue.io/lb"])]),
+        ("under another name", vec![member(&cloud("crimson"), &["red.io/lb"])]),
+        ("nobody makes load balancers any more", vec![]),
+    ];
+    for (what, members) in later {
+        let start = |api, members| Bench::serving(api, Arc::clone(&red), members, ServiceSettings::default());
+        let mut bench = start(FakeApi::new(), served());
+        bench.add(service("web").with("/spec", "loadBalancerClass", json!("red.io/lb")));
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        let mut bench = start(bench.api, members);
+        let before = untouched(&bench, &[&red, &blue]);
+        for _ in 0..3 {
+            assert_eq!(bench.sync("web").await, Verdict::Change, "{what}");
+        }
+        assert_eq!(untouched(&bench, &[&red, &blue]), before, "{what}");
+        assert_eq!(bench.scraped("ccm_services_not_ready{reason=\"Stranded\"}"), 1.0, "{what}");
+        let events = bench.events().await;
+        let warnings: Vec<_> = events.iter().filter(|event| event.starts_with("Warning")).collect();
+        assert_eq!(warnings.len(), 1, "{what}: {events:?}");
+        assert_starts(warnings[0], "Warning LoadBalancerStranded: the provider \"red\" has the load balancer of this Service");
+        // With the configuration of before all is as before.
+        let mut bench = start(bench.api, served());
+        let before = untouched(&bench, &[&red, &blue]);
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+        assert_eq!(untouched(&bench, &[&red, &blue]), before, "{what}");
+        bench.delete("web");
+        bench.sync("web").await;
+        assert_eq!(red.balancers().len(), 0, "{what}");
+        red.take_calls();
+    }
+}
+
+/// Only the Service itself ever deletes: it goes, or wants no load balancer any more.
+#[tokio::test(start_paused = true)]
+async fn a_stranded_service_that_goes_takes_its_load_balancer_along() {
+    let changes = [
+        json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+        json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } }),
+    ];
+    for change in changes {
+        let red = cloud("red");
+        let mut bench = Bench::serving(
+            FakeApi::new(),
+            Arc::clone(&red),
+            vec![member(&red, &["red.io/lb"])],
+            ServiceSettings::default(),
+        );
+        bench.add(service("web").with("/spec", "loadBalancerClass", json!("red.io/lb")));
+        bench.sync("web").await;
+        let mut bench = Bench::serving(bench.api, red, vec![member(&bench.cloud, &[])], ServiceSettings::default());
+        assert_eq!(bench.sync("web").await, Verdict::Change);
+        bench.edit("web", &change);
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{change}");
+        assert_eq!(bench.cloud.balancers().len(), 0, "{change}");
+        assert_eq!(bench.scraped("ccm_services_not_ready{reason=\"Stranded\"}"), 0.0, "{change}");
+    }
+}
+
+/// Whether the class is somebody else's or a flag is wrong cannot be told: what the Service had is kept.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_goes_to_a_class_that_nobody_serves_here_keeps_its_load_balancer_until_it_goes() {
     for lose_memory in [false, true] {
         let mut bench = Bench::new();
         bench.add(service("web"));
@@ -108,10 +181,16 @@ async fn a_service_that_goes_to_a_class_of_somebody_else_loses_our_load_balancer
         }
         // By way of another type, before anybody could look.
         bench.edit("web", &json!({ "spec": { "loadBalancerClass": "other.io/lb" } }));
-        settle(&mut bench, "web").await;
+        for _ in 0..2 {
+            assert_eq!(bench.sync("web").await, Verdict::Change);
+        }
+        assert_eq!((bench.cloud.balancers().len(), bench.cloud.count("delete")), (1, 0));
+        assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]));
+        bench.delete("web");
         bench.sync("web").await;
         assert_eq!((bench.cloud.balancers().len(), bench.cloud.count("delete")), (0, 1));
-        assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}));
+        assert_eq!((bench.api.service("web"), bench.syncer.memory.len()), (None, 1));
+        assert_eq!(bench.syncer.sync(&key("web")).await, Verdict::Done);
         assert_eq!(bench.syncer.memory.len(), 0);
     }
 }
@@ -178,9 +257,9 @@ async fn the_load_balancer_of_a_provider_that_is_not_configured_is_left_alone_an
         assert_eq!(
             warnings,
             [
-                "Warning SyncLoadBalancerFailed: Error syncing load balancer: the provider \"oldcloud\" has it and is not \
-                 configured here: configure that provider, or delete its load balancer by hand and then remove the annotation \
-                 wasm-ccm.io/ensured"
+                "Warning LoadBalancerStranded: the provider \"oldcloud\" has the load balancer of this Service and is not \
+                 configured here, or makes no load balancers: configure that provider, or delete its load balancer by hand and \
+                 then remove the annotation wasm-ccm.io/ensured"
             ],
             "{what}"
         );
