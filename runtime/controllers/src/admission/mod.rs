@@ -149,7 +149,7 @@ impl ServiceAdmission {
             return Ruling::silent(Outcome::Foreign);
         };
         let (descriptor, configuration) = (member.provider.descriptor(), member.provider.configuration());
-        let told = |service: &Service| view::told(service, &descriptor);
+        let told = |service: &Service| view::told(service, &descriptor, false);
         let digest = |(view, wrong): &(ccm_cloud::Service, Option<Failure>)| {
             let wrong = wrong.as_ref().map(ToString::to_string);
             fingerprint::spec(view, wrong.as_deref(), &descriptor, &configuration)

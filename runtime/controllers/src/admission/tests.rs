@@ -6,7 +6,8 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::service::fingerprint::{ENSURED, Record};
+use crate::service::fingerprint::Digest;
+use crate::service::record::Record;
 use crate::testing::{Draft, FakeBalancers, service};
 
 const LIMIT: Duration = Duration::from_secs(8);
@@ -159,19 +160,22 @@ async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told
 #[tokio::test]
 async fn the_provider_that_owns_the_service_is_asked_and_no_other() {
     let recorded = |provider: &str| {
-        let text = Record::begun(provider, None).text(&web(&json!({})));
-        json!({ "metadata": { "annotations": { ENSURED: text } } })
+        let web = web(&json!({}));
+        let record = Record::begun(provider, &web, Digest::of(&0), Digest::of(&0)).entry(&web);
+        json!({ "status": { "conditions": [record] } })
     };
     let class = |class: &str| json!({ "spec": { "loadBalancerClass": class } });
-    let copied = json!({ "metadata": { "uid": "another", "annotations": recorded("second")["metadata"]["annotations"].clone() } });
-    let rows: [(&str, Value, Option<Value>, Option<&str>); 7] = [
+    let restored = both(&recorded("second"), &json!({ "metadata": { "uid": "another" } }));
+    let orphan = json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "second" } } });
+    let rows: [(&str, Value, Option<Value>, Option<&str>); 8] = [
         ("without a class the first", json!({}), None, Some("first")),
         ("by class", class("b"), None, Some("second")),
         ("whoever has it", recorded("second"), None, Some("second")),
         ("whoever had it, though the note was taken away", mode("x"), Some(recorded("second")), Some("second")),
         ("of a provider that is not here nobody", recorded("gone"), None, None),
         ("with a class of another one that one", both(&recorded("first"), &class("b")), None, Some("second")),
-        ("a copy has nobody yet", copied, None, Some("first")),
+        ("the status of another one says nothing", restored, None, Some("first")),
+        ("whoever gives it up has nobody", both(&recorded("second"), &orphan), None, None),
     ];
     for (name, now, before, asked) in rows {
         let (first, second) = (cloud("first"), cloud("second"));
@@ -183,17 +187,16 @@ async fn the_provider_that_owns_the_service_is_asked_and_no_other() {
     }
 }
 
-/// What a provider wrote on the Service that this one was copied from leads to the load balancer of that one.
+/// Whose it is shows only at the cloud.
 #[tokio::test]
-async fn a_copy_is_told_without_what_the_provider_wrote() {
+async fn what_a_provider_wrote_for_another_service_is_judged_as_an_offer() {
     let cloud = cloud("fake");
-    let note = Record::begun("fake", None).text(&web(&json!({})));
-    let annotations = json!({ ENSURED: note, "fake.io/id": "lb-1", "fake.io/mode": "a" });
+    let annotations = json!({ "fake.io/id": "lb-1", "fake.io/mode": "a" });
     let copy = web(&json!({ "metadata": { "uid": "another", "annotations": annotations } }));
     serving(vec![member(&cloud, &[])], false).review(&copy, None, LIMIT).await;
     let seen = cloud.seen();
     let names: Vec<_> = seen[0].annotations.keys().filter(|name| name.starts_with("fake.io")).collect();
-    assert_eq!(names, ["fake.io/mode"]);
+    assert_eq!(names, ["fake.io/id", "fake.io/mode"]);
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use ccm_cloud::{Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::ensure::is_written;
+use super::annotations::{goes_with_the_load_balancer, is_written};
 use super::error::{SLOWLY, SyncError, Task};
-use super::fingerprint::{self, Digest, ENSURED};
+use super::fingerprint::{self, Digest};
 use super::memory::{Doubt, Key, Purpose};
 use super::ownership::Work;
 use super::sync::{NOT_SYNCED, Syncer};
@@ -33,38 +33,73 @@ impl Syncer {
         }
         // Annotations may have been written meanwhile.
         let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
-        let descriptor = self.provider(member).map(|provider| provider.descriptor());
-        let is_ours =
-            |name: &str| name == ENSURED || descriptor.as_ref().is_some_and(|descriptor| is_written(descriptor, name));
-        let written = match Box::pin(self.writer.release(&service, is_ours)).await {
-            Ok(written) => written,
-            Err(error) => {
-                let error = SyncError::Api { task: Task::RemoveFinalizer, error };
-                let verdict = self.later(key, purpose, None, &error);
-                self.warn(key, &service, NOT_SYNCED, None, &error, verdict).await;
-                return verdict;
-            }
-        };
-        self.memory.with(key, |entry| {
-            entry.succeeded();
-            entry.owned = false;
-            entry.unwritten.clear();
-            entry.wanted = Some(Instant::now());
-        });
-        self.memory.not_ready(key, None);
-        self.tell(&service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
-        match written {
-            // The store is behind until it has this.
-            Written::Changed(written) => drop(self.memory.wrote(key, *written)),
-            Written::Nothing => {}
-            Written::Gone => self.memory.forget(key),
+        if let Err(verdict) = self.release(key, &service, Some(member), purpose).await {
+            return verdict;
         }
+        self.tell(&service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
         // Nothing may wake it for another provider but this.
         let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
         match newest.map(|newest| self.work(key, &newest)) {
             Some(Work::Serve(_)) => Verdict::After(Duration::ZERO),
             _ => Verdict::Done,
         }
+    }
+
+    /// The owner of the Service gives its load balancer up: nothing of ours stays on the Service, and the cloud is left as it is.
+    pub(crate) async fn orphan(&self, key: &Key, service: &Service, member: Option<usize>) -> Verdict {
+        let purpose = Purpose::Delete(Digest::of(&"orphan"));
+        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
+            return wait;
+        }
+        if let Err(verdict) = self.release(key, service, member, purpose).await {
+            return verdict;
+        }
+        let message = "the load balancer stays in the cloud and belongs to this Service no more";
+        self.tell(service, Severity::Normal, "LoadBalancerOrphaned", message.into()).await;
+        // Another provider may serve it.
+        Verdict::After(Duration::ZERO)
+    }
+
+    /// Takes everything of ours off a Service, when nothing is left in the cloud that is its own.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written: when it is tried again.
+    async fn release(
+        &self,
+        key: &Key,
+        service: &Service,
+        member: Option<usize>,
+        purpose: Purpose,
+    ) -> Result<(), Verdict> {
+        let descriptor = member.and_then(|member| self.provider(member)).map(|provider| provider.descriptor());
+        let is_ours = |name: &str| {
+            goes_with_the_load_balancer(name) || descriptor.as_ref().is_some_and(|known| is_written(known, name))
+        };
+        let written = match Box::pin(self.writer.release(service, is_ours)).await {
+            Ok(written) => written,
+            Err(error) => {
+                let error = SyncError::Api { task: Task::RemoveFinalizer, error };
+                let verdict = self.later(key, purpose, None, &error);
+                self.warn(key, service, NOT_SYNCED, None, &error, verdict).await;
+                return Err(verdict);
+            }
+        };
+        self.memory.with(key, |entry| {
+            entry.succeeded();
+            entry.owned = false;
+            entry.recorded = None;
+            entry.unwritten.clear();
+            entry.wanted = Some(Instant::now());
+        });
+        self.memory.not_ready(key, None);
+        match written {
+            // The store is behind until it has this.
+            Written::Changed(written) => drop(self.memory.wrote(key, *written)),
+            Written::Nothing => {}
+            Written::Gone => self.memory.forget(key),
+        }
+        Ok(())
     }
 
     /// The Service is gone. When it went without its finalizer, by force, its load balancer may still be there.

@@ -70,7 +70,7 @@ impl Readiness {
 
     /// How it differs from what the Service says.
     pub(crate) fn differs(&self, service: &Service) -> Difference {
-        match existing(service).map(|(_, condition)| condition) {
+        match existing(service, READY).map(|(_, condition)| condition) {
             Some(old) if old.status != self.status() || old.reason != self.reason => Difference::Other,
             Some(old) if old.message != self.message => Difference::Message,
             Some(_) => Difference::None,
@@ -80,7 +80,7 @@ impl Readiness {
 
     /// The entry of `status.conditions`.
     pub(crate) fn entry(&self, service: &Service) -> Value {
-        let since = existing(service).filter(|(_, old)| old.status == self.status());
+        let since = existing(service, READY).filter(|(_, old)| old.status == self.status());
         let since = since.map_or_else(|| Time(Timestamp::now()), |(_, old)| old.last_transition_time.clone());
         let (status, reason, message) = (self.status(), self.reason, &self.message);
         json!({ "type": READY, "status": status, "reason": reason, "message": message, "lastTransitionTime": since })
@@ -104,8 +104,8 @@ pub(crate) fn told(error: &SyncError, next: &str) -> String {
     format!("{} ({}): {next}", cut(&error.to_string(), MAX_ERROR), error.reaction())
 }
 
-/// The condition and its place in the list.
-pub(crate) fn existing(service: &Service) -> Option<(usize, &Condition)> {
+/// The condition of a type and its place in the list.
+pub(crate) fn existing<'a>(service: &'a Service, kind: &str) -> Option<(usize, &'a Condition)> {
     let conditions = service.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().enumerate().find(|(_, condition)| condition.type_ == READY)
+    conditions.iter().enumerate().find(|(_, condition)| condition.type_ == kind)
 }

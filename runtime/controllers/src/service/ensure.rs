@@ -10,11 +10,14 @@ use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
+use super::annotations::{is_written, written, written_after};
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task};
-use super::fingerprint::{self, ENSURED, Record, Target, is_copy};
+use super::fingerprint::{self, Target};
 use super::memory::{Doubt, Key, Purpose, Unsaid};
-use super::predicates::has_finalizer;
+use super::offer::is_offered;
+use super::predicates::{class, has_finalizer};
+use super::record::Record;
 use super::sync::{Job, NOT_SYNCED, Syncer, set};
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
@@ -106,33 +109,36 @@ impl Syncer {
         self.ended(key, job, task.unwrap_or(Task::Read), outcome).await
     }
 
-    /// Sees to it that the Service has the finalizer and nothing that was copied from another one; and, if anything may
-    /// `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
+    /// Sees to it that the Service has the finalizer and nothing that leads to the load balancer of another one; and, if anything
+    /// may `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
     async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
         let descriptor = Arc::clone(&job.asked.descriptor);
         let record = Record::of(&job.service);
         let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
-        let addresses = record.and_then(|record| record.addresses);
+        let addresses = record.as_ref().and_then(|record| record.addresses);
         let addresses = addresses.unwrap_or_else(|| fingerprint::addresses(&job.view.ingress));
-        let begun = Record::begun(&descriptor.name, Some(addresses));
-        let mut annotations = BTreeMap::new();
-        if is_copy(&job.service) {
-            let names = job.service.metadata.annotations.iter().flatten().map(|(name, _)| name);
-            annotations.extend(names.filter(|name| is_written(&descriptor, name)).map(|name| (name.clone(), None)));
-        }
-        if is_copy(&job.service) || (change && is_certain) {
-            annotations.insert(ENSURED.to_owned(), Some(begun.text(&job.service)));
-            let changes = Changes { annotations, ..Changes::default() };
+        let foreign = written(&job.service, &descriptor).into_keys().filter(|_| job.is_anothers);
+        let annotations: BTreeMap<String, Option<String>> = foreign.map(|name| (name.to_owned(), None)).collect();
+        let kept = written_after(&job.service, &descriptor, &annotations);
+        let begun = Record::begun(&descriptor.name, &job.service, addresses, kept);
+        if !annotations.is_empty() || (change && is_certain) {
+            let changes = Changes { annotations, record: Some(begun.clone()), ..Changes::default() };
             let written = self.writer.set(&job.service, &changes).await;
             if let Some(verdict) = self.guarded(key, job, Task::WriteStatus, written).await {
                 return Some(verdict);
             }
+            self.memory.recorded(key, begun.clone());
         }
         if has_finalizer(&job.service) {
             return None;
         }
+        let is_first = Record::of(&job.service).is_none();
         let written = self.writer.add_finalizer(&job.service, &begun).await;
-        self.guarded(key, job, Task::AddFinalizer, written).await
+        let ended = self.guarded(key, job, Task::AddFinalizer, written).await;
+        if ended.is_none() && is_first {
+            self.memory.recorded(key, begun);
+        }
+        ended
     }
 
     async fn guarded(
@@ -218,11 +224,17 @@ impl Syncer {
         mut annotations: BTreeMap<String, Option<String>>,
     ) -> Verdict {
         let Target { spec, backends } = job.target;
-        let addresses = Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress)));
-        let provider = job.asked.descriptor.name.clone();
-        let record = Record { provider, spec: Some(spec), backends: Some(backends), addresses };
-        annotations.insert(ENSURED.into(), Some(record.text(&job.service)));
-        let changes = Changes { annotations, ingress, readiness: Some(Readiness::ensured()) };
+        let record = Record {
+            provider: job.asked.descriptor.name.clone(),
+            class: class(&job.service).map(ToOwned::to_owned),
+            spec: Some(spec),
+            backends: Some(backends),
+            addresses: Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress))),
+            written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
+        };
+        annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
+        let readiness = Some(Readiness::ensured());
+        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()) };
         match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => drop(self.memory.wrote(key, *written)),
             Ok(Written::Nothing) => {}
@@ -235,6 +247,7 @@ impl Syncer {
                 return self.not_served(key, &job, error).await;
             }
         }
+        self.memory.recorded(key, record);
         self.memory.with(key, |entry| {
             entry.succeeded();
             entry.unwritten.clear();
@@ -266,20 +279,27 @@ impl Syncer {
     pub(crate) async fn note(&self, key: &Key, service: &Service, purpose: Purpose, error: &SyncError) -> bool {
         let Some(readiness) = Readiness::failed(error) else { return false };
         self.memory.not_ready(key, Some(readiness.reason));
-        let Some((mut annotations, doubt, condition, owned)) =
-            self.memory.with(key, |entry| (entry.unwritten.clone(), entry.doubt, entry.condition, entry.owned))
-        else {
-            return false;
-        };
-        // What failed half-way is not what was recorded, even if the Service goes back to that.
-        let record = Record::of(service).filter(|_| owned).and_then(|record| match doubt {
-            Doubt::None => None,
-            Doubt::Backends => Some(Record { backends: None, ..record }),
-            Doubt::All => Some(Record { spec: None, backends: None, ..record }),
+        let known = self.memory.with(key, |entry| {
+            let recorded = entry.recorded.clone();
+            (entry.unwritten.clone(), entry.doubt, entry.condition, entry.owned.then_some(entry.member), recorded)
         });
-        if let Some(record) = record {
-            annotations.insert(ENSURED.into(), Some(record.text(service)));
-        }
+        let Some((annotations, doubt, condition, holder, recorded)) = known else { return false };
+        let is_replaced = recorded.is_some() && recorded != Record::of(service);
+        let record =
+            Record::of(service).zip(holder.and_then(|holder| self.provider(holder))).map(|(record, provider)| {
+                let descriptor = provider.descriptor();
+                let written = match is_offered(service, &descriptor) {
+                    true => record.written,
+                    false => Some(written_after(service, &descriptor, &annotations)),
+                };
+                // What failed half-way is not what was recorded, even if the Service goes back to that.
+                let (spec, backends) = match doubt {
+                    Doubt::None if !is_replaced => (record.spec, record.backends),
+                    Doubt::Backends if !is_replaced => (record.spec, None),
+                    _ => (None, None),
+                };
+                Record { spec, backends, written, ..record }
+            });
         // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
         let is_tried = error.reaction() != Reaction::Invalid.as_str();
         let young = is_tried
@@ -290,12 +310,15 @@ impl Syncer {
             Difference::Message | Difference::Other => Some(readiness),
         };
         let is_news = readiness.is_some();
-        let changes = Changes { annotations, ingress: None, readiness };
+        let changes = Changes { annotations, ingress: None, readiness, record: record.clone() };
         match self.writer.set(service, &changes).await {
             Ok(Written::Gone) => false,
             Ok(written) => {
                 if let Written::Changed(written) = written {
                     drop(self.memory.wrote(key, *written));
+                    if let Some(record) = record {
+                        self.memory.recorded(key, record);
+                    }
                 }
                 self.memory.with(key, |entry| {
                     entry.unwritten.clear();
@@ -338,11 +361,6 @@ impl Syncer {
             self.tell(service, Severity::Warning, "UnAvailableLoadBalancer", message.into()).await;
         }
     }
-}
-
-/// Whether a provider may write an annotation.
-pub(crate) fn is_written(descriptor: &Descriptor, name: &str) -> bool {
-    name != ENSURED && descriptor.annotations.iter().any(|known| known.written && known.covers(name))
 }
 
 fn log_names(job: &Job, error: &SyncError) {

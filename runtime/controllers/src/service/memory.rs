@@ -18,6 +18,7 @@ use super::error::Task;
 use super::fingerprint::{Digest, Target};
 use super::metrics::{PassTimer, ReasonLabel, ServiceMetrics};
 use super::predicates::version;
+use super::record::Record;
 use super::view::ingress;
 use crate::metrics::now_seconds;
 use crate::queue::{QueueSettings, Verdict};
@@ -40,7 +41,7 @@ pub(crate) enum Purpose {
     Delete(Digest),
 }
 
-/// What is not certain about the cloud, whatever the Service's annotation says.
+/// What is not certain about the cloud, whatever the Service's record says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doubt {
     #[default]
@@ -78,6 +79,8 @@ pub(crate) struct Entry {
     /// Whether there may be something in the cloud.
     pub(crate) owned: bool,
     pub(crate) doubt: Doubt,
+    /// The record that this process wrote last. Another one in its place is no reason to believe that.
+    pub(crate) recorded: Option<Record>,
     /// The provider's annotations that could not be written so far.
     pub(crate) unwritten: BTreeMap<String, Option<String>>,
     /// What an Event has announced.
@@ -116,6 +119,7 @@ impl Entry {
             member,
             owned,
             doubt: Doubt::None,
+            recorded: None,
             unwritten: BTreeMap::new(),
             announced: None,
             standing: None,
@@ -303,6 +307,11 @@ impl Memory {
         let service = Arc::new(service);
         self.with(key, |entry| entry.take(Arc::clone(&service)));
         service
+    }
+
+    /// This record stands in the Service now.
+    pub(crate) fn recorded(&self, key: &Key, record: Record) {
+        self.with(key, |entry| entry.recorded = Some(record));
     }
 
     /// Whether a Service waits for an address. Says whether that has changed.

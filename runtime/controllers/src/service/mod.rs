@@ -7,7 +7,8 @@
 //! | [`ensure`], [`cleanup`] | makes, changes and deletes; writes down what has come of it |
 //! | [`wake`] | which change wakes which Services; one pass over all when Nodes change |
 //! | [`verify`] | finds what differs in the cloud |
-//! | [`fingerprint`] | what was last ensured, kept in the Service |
+//! | [`record`], [`fingerprint`] | what was last ensured, kept in the Service's status |
+//! | [`annotations`], [`offer`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
 //! | [`view`], [`backends`], [`predicates`] | what the provider is told |
 //! | [`write`], [`condition`] | what the Service is told |
 //! | [`memory`], [`locks`] | what is known between two runs, and what must not be done at the same time |
@@ -15,6 +16,8 @@
 //! One queue for all causes, so at most one operation per Service runs at any time. Nothing waits for the cloud's work:
 //! `pending` puts the Service back into the queue, and its place is free for others.
 
+mod annotations;
+mod asked;
 mod backends;
 mod cleanup;
 mod condition;
@@ -24,8 +27,10 @@ pub(crate) mod fingerprint;
 mod locks;
 mod memory;
 mod metrics;
+mod offer;
 pub(crate) mod ownership;
 pub(crate) mod predicates;
+pub(crate) mod record;
 mod sync;
 mod verify;
 pub(crate) mod view;

@@ -5,10 +5,11 @@ use ccm_cloud::Severity;
 use k8s_openapi::api::core::v1::Service;
 
 use super::LoadBalancerMember;
+use super::annotations::{ORPHAN, annotation};
 use super::condition::STRANDED;
-use super::fingerprint::{ENSURED, Record};
 use super::memory::Key;
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
+use super::record::Record;
 use super::sync::Syncer;
 use crate::queue::Verdict;
 
@@ -18,6 +19,8 @@ pub(crate) enum Work {
     Nothing,
     Serve(usize),
     Cleanup(usize),
+    /// Its owner gives the load balancer of this one up, or of one that is not configured.
+    Orphan(Option<usize>),
     /// A provider has its load balancer that may not serve it any more.
     Stranded(Stranded),
 }
@@ -52,9 +55,26 @@ impl Syncer {
         let is_wanted = is_load_balancer(service) && !is_deleting(service);
         // The finalizer alone does not say whose it is. Another manager's, of before a migration, has no class: that is ours.
         let is_ours = is_load_balancer(service) || !self.memory.is_theirs(key, service);
-        match (self.holder(key, service), is_wanted) {
+        let holder = self.holder(key, service);
+        if let Some(orphan) = annotation(service, ORPHAN).filter(|orphan| !orphan.is_empty()) {
+            let member = match holder {
+                Holder::Member(holder) => Some(holder),
+                Holder::Absent => None,
+                Holder::Nobody => by_class,
+            };
+            let name = member.map_or_else(|| Record::of(service).map(|record| record.provider), |it| self.name_of(it));
+            let has_ours = Record::of(service).is_some() || (has_finalizer(service) && is_ours && member.is_some());
+            match name.as_deref() == Some(orphan) {
+                true if has_ours => return Work::Orphan(member),
+                true => return Work::Nothing,
+                false => {}
+            }
+        }
+        match (holder, is_wanted) {
             (Holder::Member(holder), true) if self.serves(holder, class(service)) => Work::Serve(holder),
-            (Holder::Member(holder), true) if by_class.is_none() => Work::Stranded(Stranded::Class(holder)),
+            (Holder::Member(holder), true) if !self.has_moved(holder, service) => {
+                Work::Stranded(Stranded::Class(holder))
+            }
             (Holder::Member(holder), _) => Work::Cleanup(holder),
             (Holder::Absent, _) => Work::Stranded(Stranded::Provider),
             (Holder::Nobody, true) => by_class.map_or(Work::Nothing, Work::Serve),
@@ -62,6 +82,21 @@ impl Syncer {
                 by_class.filter(|_| is_ours && needs_cleanup(service)).map_or(Work::Nothing, Work::Cleanup)
             }
         }
+    }
+
+    /// Whether its owner has taken the Service from a class of this provider to one of another provider. Where the class is the
+    /// same as before, or nobody serves it, it is the configuration that has changed.
+    fn has_moved(&self, holder: usize, service: &Service) -> bool {
+        let now = class(service);
+        let moved = |record: Record| {
+            let before = record.class.as_deref();
+            before != now && self.serves(holder, before)
+        };
+        Record::of(service).is_some_and(moved) && self.by_class(now).is_some()
+    }
+
+    fn name_of(&self, member: usize) -> Option<String> {
+        self.provider(member).map(|provider| provider.descriptor().name.clone())
     }
 
     fn holder(&self, key: &Key, service: &Service) -> Holder {
@@ -104,19 +139,18 @@ impl Syncer {
     pub(super) async fn stranded(&self, key: &Key, service: &Service, why: Stranded) -> Verdict {
         let (provider, what) = match why {
             Stranded::Class(holder) => {
-                let provider = self.provider(holder).map(|provider| provider.descriptor().name.clone());
                 let class = class(service).unwrap_or_default();
                 let what = format!(
                     "and does not serve the class {class:?}: give it that class with --load-balancer-class or in the list of \
                      providers; or delete the Service, which deletes the load balancer"
                 );
-                (provider.unwrap_or_default(), what)
+                (self.name_of(holder).unwrap_or_default(), what)
             }
             Stranded::Provider => {
                 let provider = Record::of(service).map(|record| record.provider).unwrap_or_default();
                 let what = format!(
-                    "and is not configured here, or makes no load balancers: configure that provider, or delete its load \
-                     balancer by hand and then remove the annotation {ENSURED}"
+                    "and is not configured here, or makes no load balancers: configure that provider; or give the load balancer \
+                     up with the annotation {ORPHAN}: {provider}, and delete it by hand"
                 );
                 (provider, what)
             }
@@ -135,13 +169,18 @@ impl Syncer {
 /// remembers. Nobody while a provider that is not configured has it.
 pub(crate) fn owner(members: &[LoadBalancerMember], service: &Service, before: Option<&Service>) -> Option<usize> {
     let class = class(service);
-    match Record::of(service).or_else(|| before.and_then(Record::of)) {
+    let orphan = annotation(service, ORPHAN);
+    let owner = match Record::of(service).or_else(|| before.and_then(Record::of)) {
         None => by_class(members, class),
         Some(record) => {
             let holder = by_name(members, &record.provider)?;
             if serves(members, holder, class) { Some(holder) } else { by_class(members, class) }
         }
-    }
+    };
+    let is_orphan = |owner: &usize| {
+        members.get(*owner).is_some_and(|member| Some(member.provider.descriptor().name.as_str()) == orphan)
+    };
+    owner.filter(|owner| !is_orphan(owner))
 }
 
 fn by_class(members: &[LoadBalancerMember], class: Option<&str>) -> Option<usize> {

@@ -13,15 +13,18 @@ use kube::runtime::reflector::Store;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Duration, Instant, timeout};
 
+use super::annotations::{ENSURE, annotation};
+use super::asked::Asked;
 use super::backends::{Backends, Current};
 use super::condition::{self, Difference, Readiness};
 use super::error::{SyncError, Task};
-use super::fingerprint::{self, Record, Target};
+use super::fingerprint::{self, Target};
 use super::locks::{Held, Locks};
 use super::memory::{Doubt, Entry, Key, Memory, Purpose};
 use super::metrics::ServiceMetrics;
 use super::ownership::{Stranded, Work};
 use super::predicates::{has_finalizer, is_load_balancer};
+use super::record::Record;
 use super::view::{as_stored, ingress, told};
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings};
@@ -77,36 +80,18 @@ pub(crate) struct Job {
     pub(crate) step: Step,
     /// It is the Service's status that is wrong: all is recorded as ensured.
     pub(crate) is_repair: bool,
+    /// The provider wrote on it what leads to the load balancer of another Service.
+    pub(crate) is_anothers: bool,
     /// The provider as it was when this was decided: another component may be there before the work ends.
     pub(crate) asked: Asked,
 }
 
-/// What a provider says of itself that decides whether its work is done.
-pub(crate) struct Asked {
-    pub(crate) descriptor: Arc<Descriptor>,
-    configuration: String,
-}
-
-impl Asked {
-    fn of(provider: &dyn LoadBalancers) -> Self {
-        Self { descriptor: provider.descriptor(), configuration: provider.configuration() }
-    }
-
-    /// What a Service comes to for this provider.
-    pub(crate) fn spec(&self, view: &ccm_cloud::Service, wrong: Option<&str>) -> fingerprint::Digest {
-        fingerprint::spec(view, wrong, &self.descriptor, &self.configuration)
-    }
-
-    /// Whether another component has taken its place, or another configuration.
-    pub(crate) fn is_past(&self, provider: &dyn LoadBalancers) -> bool {
-        let (then, now) = (&self.descriptor, provider.descriptor());
-        (&then.name, &then.revision, &self.configuration) != (&now.name, &now.revision, &provider.configuration())
-    }
-}
-
 impl Job {
-    pub(crate) const fn purpose(&self) -> Purpose {
-        Purpose::Serve(self.target.spec)
+    /// Whoever asks for it once more does not wait for another try at the same.
+    pub(crate) fn purpose(&self) -> Purpose {
+        let spec = self.target.spec;
+        let again = annotation(&self.service, ENSURE).map(|value| fingerprint::Digest::of(&(spec.to_string(), value)));
+        Purpose::Serve(again.unwrap_or(spec))
     }
 }
 
@@ -141,6 +126,11 @@ impl Syncer {
                 self.memory.waits(key, false);
                 Box::pin(self.cleanup(key, member)).await
             }
+            Work::Orphan(member) => {
+                self.memory.enter(key, &service, member.unwrap_or_default(), false);
+                self.memory.waits(key, false);
+                Box::pin(self.orphan(key, &service, member)).await
+            }
             Work::Stranded(why) => {
                 let (member, owned) = match why {
                     Stranded::Class(holder) => (holder, true),
@@ -173,28 +163,34 @@ impl Syncer {
             return None;
         }
         let provider = self.provider(member)?;
-        let (doubt, standing, unsaid) =
-            self.memory.with(key, |entry| (entry.doubt, entry.standing.clone(), entry.unsaid.clone()))?;
+        let (doubt, standing, unsaid, recorded) = self
+            .memory
+            .with(key, |entry| (entry.doubt, entry.standing.clone(), entry.unsaid.clone(), entry.recorded.clone()))?;
         let backends = self.backends.get();
         let asked = Asked::of(provider);
+        let is_anothers = self.is_anothers(&service, &asked.descriptor);
         let (view, wrong) = self.view(key, &service, &asked.descriptor);
         let spec = asked.spec(&view, wrong.as_ref().map(ToString::to_string).as_deref());
         let target = Target { spec, backends: backends.digest };
         let record = Record::of(&service).filter(|record| record.provider == asked.descriptor.name);
         let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
-        let is_told = Readiness::ensured().differs(&service) == Difference::None
-            && record.as_ref().is_some_and(|record| record.addresses.is_some());
+        let is_told = Readiness::ensured().differs(&service) == Difference::None;
         let is_recorded = doubt == Doubt::None
-            && record
+            && recorded
                 .as_ref()
+                .or(record.as_ref())
                 .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(backends.digest)));
+        // Somebody who may write the status has put another record there, or none; or somebody asks for it.
+        let is_replaced = recorded.is_some() && recorded != record;
+        let is_asked = annotation(&service, ENSURE).is_some();
+        let doubt = if is_replaced || is_asked { Doubt::All } else { doubt };
         let is_known = standing.is_none() && unsaid.is_none();
         let step = match unsaid.filter(|unsaid| unsaid.target == target) {
             Some(unsaid) => Step::Adopt(unsaid.ingress),
             None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
-        let is_repair = is_recorded && is_known && step != Step::Nothing;
-        Some(Job { member, service, view, wrong, backends, target, step, is_repair, asked })
+        let is_repair = is_recorded && is_known && !is_asked && step != Step::Nothing;
+        Some(Job { member, service, view, wrong, backends, target, step, is_repair, is_anothers, asked })
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
@@ -204,7 +200,7 @@ impl Syncer {
         service: &Service,
         descriptor: &Descriptor,
     ) -> (ccm_cloud::Service, Option<Failure>) {
-        let (mut view, wrong) = told(service, descriptor);
+        let (mut view, wrong) = told(service, descriptor, self.is_anothers(service, descriptor));
         for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }

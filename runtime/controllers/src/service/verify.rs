@@ -12,10 +12,10 @@ use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
-use super::fingerprint::Record;
 use super::memory::Key;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
+use super::record::Record;
 use super::sync::{Job, Step, Syncer};
 use super::view::as_stored;
 use super::wake::key;

@@ -9,8 +9,8 @@ use ccm_cloud::{
 };
 use k8s_openapi::api::core::v1::{self, LoadBalancerIngress, Service};
 
-use super::ensure::is_written;
-use super::fingerprint::{Record, is_copy};
+use super::annotations::is_written;
+use super::record::{Record, is_foreign};
 
 /// Ranges of sources, where the spec has none.
 pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -71,13 +71,19 @@ pub(crate) fn cloud_service(service: &Service) -> (ccm_cloud::Service, Option<Fa
 /// As a provider is told.
 ///
 /// Addresses that somebody else wrote, or that came from another Service, are left out: a provider that goes by them would
-/// lose the true ones. Without a record, as after another manager, those of the status count.
-pub(crate) fn told(service: &Service, descriptor: &Descriptor) -> (ccm_cloud::Service, Option<Failure>) {
+/// lose the true ones. Without a record, as after another manager, those of the status count. So is what the provider wrote for
+/// another Service, where it is `anothers`: it would lead to the load balancer of that one.
+pub(crate) fn told(
+    service: &Service,
+    descriptor: &Descriptor,
+    anothers: bool,
+) -> (ccm_cloud::Service, Option<Failure>) {
     let (mut view, wrong) = cloud_service(service);
-    if is_copy(service) {
+    if anothers {
         view.annotations.retain(|name, _| !is_written(descriptor, name));
     }
-    if is_copy(service) || Record::of(service).is_some_and(|record| !record.confirms(&view.ingress)) {
+    let is_confirmed = || Record::of(service).is_none_or(|record| record.confirms(&view.ingress));
+    if anothers || is_foreign(service) || !is_confirmed() {
         view.ingress.clear();
     }
     (view, wrong)

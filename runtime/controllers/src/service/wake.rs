@@ -14,11 +14,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::backends::{Backends, Watched};
-use super::fingerprint::Record;
 use super::memory::Key;
 use super::metrics::PassTimer;
 use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
+use super::record::Record;
 use super::sync::Syncer;
 use super::verify;
 use crate::store::FirstList;

@@ -3,12 +3,13 @@
 //! | write | form |
 //! |---|---|
 //! | finalizer added | strategic merge patch: finalizers of others stay, whoever adds one at the same time |
-//! | annotations, addresses and condition | one strategic merge patch: other conditions stay |
+//! | annotations, addresses and conditions | one strategic merge patch: other conditions stay |
 //! | everything taken away again | one JSON patch that takes ours alone out of the finalizers, with a test on its place: one that somebody adds at that moment is never lost |
 //!
 //! All go to the subresource `status`, as upstream's, and name the UID: a Service of the same name that was created
 //! meanwhile keeps what it has.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use super::condition::{self, Readiness};
-use super::fingerprint::{ENSURED, Record};
 use super::predicates::FINALIZER;
+use super::record::{RECORDED, Record};
 use super::view::{as_stored, ingress};
 use crate::store::Trim as _;
 use crate::write_gate::{ApiError, Purpose, WriteGate};
@@ -57,6 +58,8 @@ pub(crate) struct Changes {
     pub(crate) ingress: Option<Vec<Ingress>>,
     /// None leaves it as it is.
     pub(crate) readiness: Option<Readiness>,
+    /// None leaves it as it is.
+    pub(crate) record: Option<Record>,
 }
 
 impl Changes {
@@ -74,8 +77,15 @@ impl Changes {
             status.insert("loadBalancer".into(), json!({ "ingress": entries(wanted) }));
         }
         let readiness = self.readiness.as_ref();
-        if let Some(readiness) = readiness.filter(|ready| ready.differs(service) != condition::Difference::None) {
-            status.insert("conditions".into(), json!([readiness.entry(service)]));
+        let readiness = readiness.filter(|ready| ready.differs(service) != condition::Difference::None);
+        let record = self.record.as_ref().filter(|record| record.differs(service));
+        let conditions: Vec<Value> = readiness
+            .map(|readiness| readiness.entry(service))
+            .into_iter()
+            .chain(record.map(|record| record.entry(service)))
+            .collect();
+        if !conditions.is_empty() {
+            status.insert("conditions".into(), json!(conditions));
         }
         if annotations.is_empty() && status.is_empty() {
             return None;
@@ -131,10 +141,11 @@ impl ServiceWriter {
             let order: Vec<&str> = others.iter().map(String::as_str).chain([FINALIZER]).collect();
             patch.insert("$setElementOrder/finalizers".into(), json!(order));
         }
+        let mut patch = json!({ "metadata": patch });
         if let (Some(patch), None) = (patch.as_object_mut(), Record::of(service)) {
-            patch.insert("annotations".into(), json!({ ENSURED: record.text(service) }));
+            patch.insert("status".into(), json!({ "conditions": [record.entry(service)] }));
         }
-        self.patch(service, json!({ "metadata": patch })).await
+        self.patch(service, patch).await
     }
 
     /// Whether the API server says that the Service is gone, or another one has its name. Nothing but metadata is read, so a
@@ -155,7 +166,7 @@ impl ServiceWriter {
         }
     }
 
-    /// Takes away the finalizer, addresses, the condition, and the annotations that `is_ours`. To be done when nothing is left
+    /// Takes away the finalizer, addresses, the conditions, and the annotations that `is_ours`. To be done when nothing is left
     /// in the cloud.
     pub(crate) async fn release(&self, service: &Service, is_ours: impl Fn(&str) -> bool) -> Result<Written, ApiError> {
         let delays = ConstantBuilder::new().with_delay(CONFLICT_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter();
@@ -249,9 +260,13 @@ fn removal(service: &Service, is_ours: impl Fn(&str) -> bool) -> Option<Vec<Valu
     if !ingress(service).is_empty() {
         operations.push(json!({ "op": "remove", "path": "/status/loadBalancer/ingress" }));
     }
-    if let Some((place, _)) = condition::existing(service) {
+    let ours = [condition::READY, RECORDED].map(|kind| Some((condition::existing(service, kind)?.0, kind)));
+    let mut ours: Vec<(usize, &str)> = ours.into_iter().flatten().collect();
+    // The last one first: then the others stay where they are.
+    ours.sort_unstable_by_key(|(place, _)| Reverse(*place));
+    for (place, kind) in ours {
         let path = format!("/status/conditions/{place}");
-        operations.push(json!({ "op": "test", "path": format!("{path}/type"), "value": condition::READY }));
+        operations.push(json!({ "op": "test", "path": format!("{path}/type"), "value": kind }));
         operations.push(json!({ "op": "remove", "path": path }));
     }
     if operations.is_empty() {

@@ -58,6 +58,7 @@ mod mistakes;
 mod node_lifecycle;
 mod order;
 mod provided_ip;
+mod records;
 mod refresh;
 mod refused;
 mod service_faults;

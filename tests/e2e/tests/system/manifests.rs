@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::cloud::data;
 use crate::look::{STATE, addresses, await_untainted, nodes, patch, patch_status};
-use crate::service_look::{ENSURED, await_served, await_service, ips, serve, services};
+use crate::service_look::{await_served, await_service, ips, serve, services};
 use crate::stage::{LIMIT, Stage};
 use overlay::{Manifests, deployment, start};
 
@@ -374,10 +374,8 @@ async fn the_overlay_for_digitalocean_takes_what_the_go_manager_takes() {
     await_served(client, "web").await;
     host.end().await;
 
-    // The Service as the Go manager leaves it: without our record and our condition. Whoever takes it over changes nothing at the
+    // The Service as the Go manager leaves it: without our conditions. Whoever takes it over changes nothing at the
     // cloud.
-    let bare = json!({ "metadata": { "annotations": { ENSURED: null } } });
-    services(client).patch("web", &PatchParams::default(), &Patch::Merge(&bare)).await.unwrap();
     let unsaid = json!({ "status": { "conditions": [] } });
     services(client).patch_status("web", &PatchParams::default(), &Patch::Merge(&unsaid)).await.unwrap();
     cloud.reset_counters();

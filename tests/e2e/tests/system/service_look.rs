@@ -4,6 +4,7 @@ use ccm_cluster::{NodeFixture, await_object, register_nodes};
 use ccm_e2e::balancer_cloud::{Balancer, BalancerCloud, CloudSettings};
 use ccm_e2e::host::component;
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -13,8 +14,6 @@ use crate::look::events_about;
 use crate::stage::{Actor, LIMIT, Stage};
 
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// What was last ensured.
-pub(crate) const ENSURED: &str = "wasm-ccm.io/ensured";
 /// The load balancer's ID in the cloud that counts.
 pub(crate) const ID: &str = "balancer.example/id";
 
@@ -128,24 +127,31 @@ pub(crate) fn has_finalizer(service: &Service) -> bool {
     service.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Status, reason and message of the condition.
+fn condition<'a>(service: &'a Service, kind: &str) -> Option<&'a Condition> {
+    service.status.as_ref()?.conditions.as_deref()?.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Status, reason and message of the condition that says whether the load balancer is ready.
 pub(crate) fn readiness(service: &Service) -> Option<(&str, &str, &str)> {
-    let conditions = service.status.as_ref()?.conditions.as_deref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "LoadBalancerReady")?;
-    Some((&ready.status, &ready.reason, &ready.message))
+    condition(service, "LoadBalancerReady").map(|ready| (&*ready.status, &*ready.reason, &*ready.message))
+}
+
+/// What was last ensured.
+pub(crate) fn recorded(service: &Service) -> Option<&Condition> {
+    condition(service, "LoadBalancerRecorded")
 }
 
 /// Finalizer, one address, a record of what was ensured that is complete, and the condition that says so.
 pub(crate) fn is_served(service: &Service) -> bool {
-    let record = service.annotations().get(ENSURED).is_some_and(|record| !record.contains(":-"));
+    let record = recorded(service).is_some_and(|record| record.status == "True");
     let is_ready = readiness(service).is_some_and(|ready| (ready.0, ready.1) == ("True", "Ensured"));
     has_finalizer(service) && ips(service).len() == 1 && record && is_ready
 }
 
 /// Nothing of all that is there, or not any more.
 pub(crate) fn is_bare(service: &Service) -> bool {
-    let ours = [ENSURED, ID].iter().any(|name| service.annotations().contains_key(*name));
-    !has_finalizer(service) && ips(service).is_empty() && readiness(service).is_none() && !ours
+    let unsaid = readiness(service).is_none() && recorded(service).is_none() && !service.annotations().contains_key(ID);
+    !has_finalizer(service) && ips(service).is_empty() && unsaid
 }
 
 /// Its load balancers.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::look::await_event;
 use crate::look::nodes;
 use crate::service_look::{
-    ENSURED, annotated, await_service, change, delete, has_finalizer, ips, is_bare, is_served, readiness, serve,
+    annotated, await_service, change, delete, has_finalizer, ips, is_bare, is_served, readiness, recorded, serve,
     services, the, told,
 };
 use crate::stage::{Actor, LIMIT, Stage};
@@ -28,7 +28,7 @@ fn annotation(name: &str, value: Option<&str>) -> serde_json::Value {
 }
 
 fn is_pending(service: &k8s_openapi::api::core::v1::Service) -> bool {
-    ips(service).is_empty() && !has_finalizer(service) && !service.annotations().contains_key(ENSURED)
+    ips(service).is_empty() && !has_finalizer(service) && recorded(service).is_none()
 }
 
 /// When the provider said something about a Service, by the log.

@@ -4,7 +4,7 @@ use ccm_cloud::{IpMode, PortStatus, Protocol, ServiceType, TrafficPolicy};
 use serde_json::json;
 
 use super::*;
-use crate::service::fingerprint::Record;
+use crate::service::fingerprint::Digest;
 use crate::service::predicates::has_finalizer;
 use crate::service::view::{as_stored, cloud_service, ingress};
 use crate::service::write::{Changes, Written};
@@ -14,7 +14,7 @@ const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 #[tokio::test(start_paused = true)]
 async fn cases_199_and_203_a_finalizer_is_added_once_beside_those_of_others() {
     let bench = Bench::new();
-    let record = Record::begun("fake", None);
+    let record = Record::begun("fake", &service("web").object(), Digest::of(&0), Digest::of(&0));
     let there = bench.api.add_service(finalized("web").0);
     assert!(matches!(bench.syncer.writer.add_finalizer(&there, &record).await, Ok(Written::Nothing)), "199");
     let absent = bench.api.add_service(service("web").with("/metadata", "finalizers", json!(["foo"])).0);

@@ -8,6 +8,7 @@ mod ownership;
 mod pending;
 mod predicates;
 mod processing;
+mod record;
 mod restart;
 mod whole;
 
@@ -24,8 +25,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::backends::{Backends, Current};
+use super::condition::READY;
 use super::locks::Locks;
 use super::memory::{Key, Memory};
+use super::record::{RECORDED, Record};
 use super::sync::Syncer;
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings, verify, wake};
@@ -36,7 +39,6 @@ use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
 use crate::write_gate::{WriteGate, WriteGateSettings};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-const ENSURED: &str = "wasm-ccm.io/ensured";
 const STATUS: &str = "PATCH /api/v1/namespaces/default/services/web/status";
 
 /// One service controller without its queue and its watches: the test says what the stores have and when to sync.
@@ -177,13 +179,17 @@ impl Bench {
         self.api.service(name).unwrap()
     }
 
-    /// The condition without its time.
+    /// The condition that says whether the load balancer is ready, without its time.
     fn condition(&self, name: &str) -> Value {
-        let mut condition = self.json(name)["status"]["conditions"][0].clone();
+        let mut condition = condition(&self.json(name), READY);
         if let Some(condition) = condition.as_object_mut() {
             condition.remove("lastTransitionTime");
         }
         condition
+    }
+
+    fn record(&self, name: &str) -> Option<Record> {
+        Record::of(&serde_json::from_value(self.json(name)).unwrap())
     }
 
     /// Writes to Services since the last time.
@@ -210,6 +216,12 @@ impl Bench {
         let events = self.events().await;
         events.iter().map(|event| event.split([' ', ':']).nth(1).unwrap().to_owned()).collect()
     }
+}
+
+/// The condition of a type; null where there is none.
+fn condition(service: &Value, kind: &str) -> Value {
+    let conditions = service["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.cloned().find(|condition| condition["type"] == kind).unwrap_or_default()
 }
 
 /// For texts that end in a time that is left to chance.

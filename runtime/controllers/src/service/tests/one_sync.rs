@@ -4,7 +4,7 @@ use ccm_cloud::{Failure, Ingress, Outcome, Reaction};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::service::fingerprint::{self, Record};
+use crate::service::fingerprint::{self, Digest};
 
 fn addressed(draft: Draft) -> Draft {
     draft.with("/status/loadBalancer", "ingress", json!([{ "ip": "192.0.2.9", "ipMode": "VIP" }]))
@@ -15,9 +15,19 @@ fn typed(draft: Draft, kind: &str) -> Draft {
     draft.with("/spec", "type", json!(kind))
 }
 
-/// The record of a Service `web` for which nothing is ensured yet.
-fn begun(provider: &str) -> String {
-    Record::begun(provider, Some(fingerprint::addresses(&[]))).text(&service("web").object())
+/// The record of a Service for which nothing is ensured yet, as a condition without its time.
+fn begun(provider: &str, service: &Service) -> Value {
+    let (none, no_annotations) = (fingerprint::addresses(&[]), Digest::of(&json!({})));
+    let mut entry = Record::begun(provider, service, none, no_annotations).entry(service);
+    entry.as_object_mut().unwrap().remove("lastTransitionTime").unwrap();
+    entry
+}
+
+/// With that record in its status.
+fn recorded(draft: Draft, provider: &str) -> Draft {
+    let mut entry = begun(provider, &draft.clone().object());
+    entry["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+    draft.with("/status", "conditions", json!([entry]))
 }
 
 struct Row {
@@ -82,31 +92,40 @@ async fn a_served_service_has_the_finalizer_first_then_all_the_rest_in_one_write
     bench.sync("web").await;
     let calls = bench.api.calls();
     assert_eq!(calls.len(), 2);
+    let timeless = |body: &Value| {
+        let mut body = body.clone();
+        for condition in body["status"]["conditions"].as_array_mut().unwrap() {
+            condition.as_object_mut().unwrap().remove("lastTransitionTime").unwrap();
+        }
+        body
+    };
     assert_eq!(
-        calls[0].body,
-        json!({ "metadata": {
-            "uid": "uid-web", "finalizers": [FINALIZER], "annotations": { ENSURED: begun("fake") }
-        } })
+        timeless(&calls[0].body),
+        json!({
+            "metadata": { "uid": "uid-web", "finalizers": [FINALIZER] },
+            "status": { "conditions": [begun("fake", &service("web").object())] },
+        })
     );
-    let mut body = calls[1].body.clone();
-    let record = body["metadata"]["annotations"][ENSURED].take();
-    body["status"]["conditions"][0].as_object_mut().unwrap().remove("lastTransitionTime").unwrap();
+    let mut body = timeless(&calls[1].body);
+    let record = body["status"]["conditions"][1]["message"].take();
     assert_eq!(
         body,
         json!({
-            "metadata": { "uid": "uid-web", "annotations": { ENSURED: null } },
+            "metadata": { "uid": "uid-web" },
             "status": {
                 "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] },
-                "conditions": [{
-                    "type": "LoadBalancerReady", "status": "True", "reason": "Ensured",
-                    "message": "the load balancer is as this Service asks for",
-                }],
+                "conditions": [
+                    {
+                        "type": "LoadBalancerReady", "status": "True", "reason": "Ensured",
+                        "message": "the load balancer is as this Service asks for",
+                    },
+                    { "type": "LoadBalancerRecorded", "status": "True", "reason": "Ensured", "message": null },
+                ],
             },
         })
     );
-    let parts: Vec<&str> = record.as_str().unwrap().split(':').collect();
-    let lengths: Vec<usize> = parts[2..].iter().map(|part| part.len()).collect();
-    assert_eq!((parts[0], parts[1], lengths), ("v1", "fake", vec![32; 4]), "{record}");
+    let names: Vec<&str> = record.as_str().unwrap().split(' ').map(|part| part.split('=').next().unwrap()).collect();
+    assert_eq!(names, ["v2", "provider", "service", "spec", "backends", "addresses", "annotations"], "{record}");
     assert!(calls.iter().all(|call| call.content_type == "application/strategic-merge-patch+json"));
 }
 
@@ -129,7 +148,8 @@ async fn case_125_a_service_of_somebody_else_keeps_its_finalizer_and_gets_no_sta
     assert_eq!(bench.sync("web").await, Verdict::Change);
     assert_eq!((bench.cloud.calls().len(), bench.patches()), (1, 1));
     assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]));
-    assert_eq!(bench.json("web")["status"], json!({ "loadBalancer": {} }));
+    assert_eq!(bench.json("web")["status"]["loadBalancer"], json!({}));
+    assert_eq!(bench.condition("web"), json!(null));
     assert_eq!(bench.scraped("ccm_services_pending"), 0.0);
     assert_eq!(bench.reasons().await, ["EnsuringLoadBalancer"]);
 }
@@ -223,14 +243,11 @@ async fn a_service_that_becomes_another_type_loses_everything_that_was_written_o
 async fn the_finalizer_of_another_classs_controller_is_left_alone() {
     let deleting = || finalized("web").with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     let classed = |draft: Draft| draft.with("/spec", "loadBalancerClass", json!("other.io/lb"));
-    let ours = json!({ ENSURED: begun("fake") });
-    let theirs = json!({ ENSURED: begun("another") });
-    let annotated = |annotations: Value| classed(deleting()).with("/metadata", "annotations", annotations);
     let rows: [(&str, Draft, usize, Verdict); 4] = [
         ("no class: as upstream", deleting(), 1, Verdict::Done),
         ("a class that nobody serves here", classed(deleting()), 0, Verdict::Done),
-        ("a class, and our record", annotated(ours), 1, Verdict::Done),
-        ("a class, and another provider's record", annotated(theirs), 0, Verdict::Change),
+        ("a class, and our record", recorded(classed(deleting()), "fake"), 1, Verdict::Done),
+        ("a class, and another provider's record", recorded(classed(deleting()), "another"), 0, Verdict::Change),
     ];
     for (what, service, deletions, verdict) in rows {
         let mut bench = Bench::new();
@@ -273,14 +290,14 @@ async fn annotations_are_written_also_with_a_failure_but_only_the_providers_own(
         ("fake.io/job-1".to_owned(), Some("4711".to_owned())),
         ("fake.io/job-2".to_owned(), None),
         ("fake.io/mode".to_owned(), Some("of people".to_owned())),
-        (ENSURED.to_owned(), Some("v1:fake:0:0".to_owned())),
+        ("wasm-ccm.io/ensure".to_owned(), Some("again".to_owned())),
         ("somebody.else/x".to_owned(), Some("y".to_owned())),
     ];
     let outcome = Outcome { annotations, ..Outcome::failed(failure(Reaction::Retry, "half-way")) };
     bench.cloud.script("ensure", "web", [outcome]);
     bench.sync("web").await;
     let annotations: Value = bench.json("web")["metadata"]["annotations"].clone();
-    assert_eq!(annotations, json!({ "fake.io/job-1": "4711", ENSURED: begun("fake") }));
+    assert_eq!(annotations, json!({ "fake.io/job-1": "4711" }));
     // Neither does what was written count as a change of the Service.
     assert!(matches!(bench.sync("web").await, Verdict::After(_)));
     assert_eq!(bench.cloud.count("ensure"), 1);

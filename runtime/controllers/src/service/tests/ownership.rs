@@ -130,7 +130,10 @@ async fn a_configuration_that_serves_a_class_no_more_strands_its_load_balancers_
         let events = bench.events().await;
         let warnings: Vec<_> = events.iter().filter(|event| event.starts_with("Warning")).collect();
         assert_eq!(warnings.len(), 1, "{what}: {events:?}");
-        assert_starts(warnings[0], "Warning LoadBalancerStranded: the provider \"red\" has the load balancer of this Service");
+        assert_starts(
+            warnings[0],
+            "Warning LoadBalancerStranded: the provider \"red\" has the load balancer of this Service",
+        );
         // With the configuration of before all is as before.
         let mut bench = start(bench.api, served());
         let before = untouched(&bench, &[&red, &blue]);
@@ -212,7 +215,8 @@ async fn a_service_that_goes_to_the_class_of_another_provider_leaves_nothing_wit
         settle(&mut bench, "web").await;
         assert_eq!((red.balancers().len(), blue.balancers().len()), (0, 1));
         assert_eq!(red.calls(), ["ensure web: n0 n1", "delete web"]);
-        assert!(bench.json("web")["metadata"]["annotations"][ENSURED].as_str().unwrap().starts_with("v1:blue:"));
+        let record = bench.record("web").unwrap();
+        assert_eq!((record.provider.as_str(), record.class.as_deref()), ("blue", Some("blue.io/lb")));
     }
 }
 
@@ -258,16 +262,92 @@ async fn the_load_balancer_of_a_provider_that_is_not_configured_is_left_alone_an
             warnings,
             [
                 "Warning LoadBalancerStranded: the provider \"oldcloud\" has the load balancer of this Service and is not \
-                 configured here, or makes no load balancers: configure that provider, or delete its load balancer by hand and \
-                 then remove the annotation wasm-ccm.io/ensured"
+                 configured here, or makes no load balancers: configure that provider; or give the load balancer up with the \
+                 annotation wasm-ccm.io/orphan: oldcloud, and delete it by hand"
             ],
             "{what}"
         );
-        // The way out.
-        bench.edit("web", &json!({ "metadata": { "annotations": { ENSURED: null } } }));
-        assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
-        assert_eq!(bench.cloud.calls().len(), 1, "{what}");
+        // The way out. That of another provider is none.
+        for (provider, verdict) in [("fake", Verdict::Change), ("oldcloud", Verdict::After(Duration::ZERO))] {
+            bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": provider } } }));
+            assert_eq!(bench.sync("web").await, verdict, "{what}");
+        }
+        assert_eq!(bench.cloud.calls().len(), 0, "{what}");
+        assert_eq!(bench.scraped("ccm_services_not_ready{reason=\"Stranded\"}"), 0.0, "{what}");
+        match what {
+            "deleted" => assert_eq!(bench.api.service("web"), None),
+            "wanted" => {
+                assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+                assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1"]);
+            }
+            _ => assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([]), "{what}"),
+        }
     }
+}
+
+/// As long as its owner says so, a Service has nothing to do with the load balancer that it had.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_its_owner_gives_up_stays_and_is_not_served_any_more() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let id = vec![("fake.io/id".into(), Some("lb-1".into()))];
+    let ingress = vec![ccm_cloud::Ingress { ip: Some("192.0.2.9".into()), ..Default::default() }];
+    bench.cloud.script("ensure", "web", [Outcome { ingress, annotations: id, ..Outcome::default() }]);
+    bench.sync("web").await;
+    bench.cloud.take_calls();
+    bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }));
+    settle(&mut bench, "web").await;
+    let orphan = bench.json("web");
+    assert_eq!(orphan["metadata"]["annotations"], json!({ "wasm-ccm.io/orphan": "fake" }));
+    assert_eq!(orphan["metadata"]["finalizers"], json!([]));
+    assert_eq!(orphan["status"], json!({ "loadBalancer": {}, "conditions": [] }));
+    let mut bench = bench.restart();
+    bench.pass([node("n0")]).await;
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!((bench.cloud.calls(), bench.json("web")), (vec![], orphan));
+    bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } }));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0"]);
+}
+
+/// Classes that go from one provider to another are a change of the configuration.
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_given_to_another_provider_moves_no_load_balancer() {
+    let (red, blue) = (cloud("red"), cloud("blue"));
+    let mut bench = two(FakeApi::new(), member(&red, &["a.io/lb"]), member(&blue, &["b.io/lb"]));
+    bench.add(service("web").with("/spec", "loadBalancerClass", json!("a.io/lb")));
+    bench.sync("web").await;
+    let mut bench = two(bench.api, member(&red, &["c.io/lb"]), member(&blue, &["a.io/lb"]));
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    assert_eq!((red.balancers().len(), blue.balancers().len()), (1, 0));
+    assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]));
+    // It goes where its owner wants it only after it was served where it was.
+    let mut bench = two(bench.api, member(&red, &["a.io/lb"]), member(&blue, &["b.io/lb"]));
+    bench.edit("web", &json!({ "spec": { "loadBalancerClass": "b.io/lb" } }));
+    settle(&mut bench, "web").await;
+    assert_eq!((red.balancers().len(), blue.balancers().len()), (0, 1));
+}
+
+/// Anybody who may change a Service may write an annotation, and an older release kept its record there.
+#[tokio::test(start_paused = true)]
+async fn an_annotation_chooses_no_provider() {
+    let (red, blue) = (cloud("red"), cloud("blue"));
+    let start = |api| two(api, member(&red, &[]), member(&blue, &["blue.io/lb"]));
+    let mut bench = start(FakeApi::new());
+    bench.add(service("web"));
+    bench.sync("web").await;
+    let uid = format!("{}", crate::service::fingerprint::Digest::of(&Some("uid-web")));
+    for provider in ["blue", "gone"] {
+        let planted = format!("v1:{provider}:{uid}:-:-");
+        bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/ensured": planted } } }));
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        bench = start(bench.api);
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!((red.calls(), blue.calls()), (vec!["ensure web: n0 n1".to_owned()], vec![]), "{provider}");
+    }
+    bench.pass([node("n0")]).await;
+    assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}), "it goes with the next write");
+    assert_eq!(bench.record("web").unwrap().provider, "red");
 }
 
 /// `kubectl get service a -o yaml`, another name, and what stands in the annotations stays.

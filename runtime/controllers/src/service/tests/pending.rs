@@ -236,19 +236,26 @@ async fn the_condition_keeps_the_time_of_its_last_change_and_those_of_others() {
     let mut first = bench.json("web")["status"]["conditions"].clone();
     assert_eq!(first[0], others[0]);
     // It was long ago.
-    first[1]["lastTransitionTime"] = json!("2026-01-02T00:00:00Z");
+    for condition in first.as_array_mut().unwrap().iter_mut().skip(1) {
+        condition["lastTransitionTime"] = json!("2026-01-02T00:00:00Z");
+    }
     bench.edit("web", &json!({ "status": { "conditions": first } }));
+    let first = [READY, RECORDED].map(|kind| condition(&bench.json("web"), kind));
     bench.syncer.memory.wake_failed();
     bench.sync("web").await;
-    let second = bench.json("web")["status"]["conditions"].clone();
-    assert_eq!(second[1]["reason"], "QuotaExceeded");
-    assert_eq!(second[1]["lastTransitionTime"], first[1]["lastTransitionTime"]);
-    assert_eq!(second.as_array().unwrap().len(), 2);
+    let second = [READY, RECORDED].map(|kind| condition(&bench.json("web"), kind));
+    assert_eq!(second[0]["reason"], "QuotaExceeded");
+    assert_eq!(second[0]["lastTransitionTime"], first[0]["lastTransitionTime"]);
+    assert_eq!(second[1], first[1]);
+    assert_eq!(bench.json("web")["status"]["conditions"].as_array().unwrap().len(), 3);
     bench.syncer.memory.wake_failed();
     bench.sync("web").await;
-    let third = bench.json("web")["status"]["conditions"].clone();
-    assert_eq!((&third[0], &third[1]["status"]), (&others[0], &json!("True")));
-    assert_ne!(third[1]["lastTransitionTime"], first[1]["lastTransitionTime"]);
+    assert_eq!(condition(&bench.json("web"), "Theirs"), others[0]);
+    for (kind, first) in [READY, RECORDED].into_iter().zip(first) {
+        let third = condition(&bench.json("web"), kind);
+        assert_eq!(third["status"], json!("True"), "{kind}");
+        assert_ne!(third["lastTransitionTime"], first["lastTransitionTime"], "{kind}");
+    }
 }
 
 /// What the user reads must be about what the user wrote.

@@ -90,7 +90,12 @@ fn cases_176_to_183_which_changes_of_a_service_matter() {
         ),
         // Deviation: upstream ensures after a change of any annotation.
         ("183 other annotation", none.clone(), json!({ "metadata": { "annotations": { "mine": "x" } } }), false),
-        ("183 our annotation", none.clone(), json!({ "metadata": { "annotations": { ENSURED: "x" } } }), false),
+        (
+            "183 our annotation",
+            none.clone(),
+            json!({ "metadata": { "annotations": { "wasm-ccm.io/ensure": "x" } } }),
+            false,
+        ),
         ("183 labels", none.clone(), json!({ "metadata": { "labels": { "a": "b" } } }), false),
         ("183 selector", none.clone(), spec("selector", json!({ "a": "b" })), false),
         ("183 cluster IPs", none.clone(), spec("clusterIPs", json!(["10.96.0.1"])), false),

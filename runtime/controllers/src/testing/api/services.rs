@@ -72,8 +72,10 @@ fn strategic(mut service: Value, mut patch: Value) -> Result<Value, u16> {
             *list = json!([]);
         }
         let list = list.as_array_mut().unwrap();
-        list.retain(|old| old["type"] != condition["type"]);
-        list.push(condition.clone());
+        match list.iter_mut().find(|old| old["type"] == condition["type"]) {
+            Some(old) => *old = condition.clone(),
+            None => list.push(condition.clone()),
+        }
     }
     merge(&mut service, &patch);
     let entries = service.pointer_mut("/status/loadBalancer/ingress");

@@ -1,0 +1,63 @@
+//! Annotations of Services: those by which people ask for something, and those that a provider writes.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::Descriptor;
+use k8s_openapi::api::core::v1::Service;
+
+use super::fingerprint::Digest;
+
+/// What begins so is ours, and no provider's.
+const OURS: &str = "wasm-ccm.io/";
+/// "Once more, please", with any value: the load balancer is ensured although nothing has changed. Taken away when that is done.
+pub(crate) const ENSURE: &str = "wasm-ccm.io/ensure";
+/// The name of a provider: its load balancer is left as it is and belongs to this Service no more, as long as this stands here.
+pub(crate) const ORPHAN: &str = "wasm-ccm.io/orphan";
+/// Where an older release kept its record. Anybody may write there, so nothing is believed of it, and it is taken away.
+pub(crate) const RECORD_OF_BEFORE: &str = "wasm-ccm.io/ensured";
+
+pub(crate) fn annotation<'a>(service: &'a Service, name: &str) -> Option<&'a str> {
+    service.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// Those that go when a load balancer was ensured.
+pub(crate) fn done(service: &Service) -> impl Iterator<Item = String> {
+    [ENSURE, RECORD_OF_BEFORE].into_iter().filter(|name| annotation(service, name).is_some()).map(ToOwned::to_owned)
+}
+
+/// Those that go when a Service has no load balancer any more, beside the provider's.
+pub(crate) fn goes_with_the_load_balancer(name: &str) -> bool {
+    matches!(name, ENSURE | RECORD_OF_BEFORE)
+}
+
+/// Whether a provider may see an annotation and goes by it.
+pub(crate) fn is_declared(descriptor: &Descriptor, name: &str) -> bool {
+    !name.starts_with(OURS) && descriptor.annotations.iter().any(|known| known.covers(name))
+}
+
+/// Whether a provider may write an annotation.
+pub(crate) fn is_written(descriptor: &Descriptor, name: &str) -> bool {
+    !name.starts_with(OURS) && descriptor.annotations.iter().any(|known| known.written && known.covers(name))
+}
+
+/// What the provider has written, or somebody in its place.
+pub(crate) fn written<'a>(service: &'a Service, descriptor: &Descriptor) -> BTreeMap<&'a str, &'a str> {
+    let all = service.metadata.annotations.iter().flatten();
+    all.filter(|(name, _)| is_written(descriptor, name)).map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+/// The same after these `changes`, of which one without a value removes.
+pub(crate) fn written_after(
+    service: &Service,
+    descriptor: &Descriptor,
+    changes: &BTreeMap<String, Option<String>>,
+) -> Digest {
+    let mut written = written(service, descriptor);
+    for (name, value) in changes.iter().filter(|(name, _)| is_written(descriptor, name)) {
+        match value {
+            Some(value) => drop(written.insert(name, value)),
+            None => drop(written.remove(name.as_str())),
+        }
+    }
+    Digest::of(&written)
+}
