@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
 use super::condition::{Difference, Readiness};
-use super::error::{SyncError, Task};
+use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, ENSURED, Record, Target, is_copy};
 use super::memory::{Doubt, Key, Purpose, Unsaid};
 use super::predicates::has_finalizer;
@@ -48,7 +48,9 @@ impl Syncer {
             let why = "the provider says that it is done, and names no address";
             outcome.failure = Some(Failure::new(Reaction::Retry, why));
         }
-        self.ended(key, job, Task::Ensure, outcome).await
+        let purpose = job.purpose();
+        let refused = self.memory.with(key, |entry| entry.hosts_refused == Some(purpose)) == Some(true);
+        self.ended(key, job, if refused { Task::EnsureHosts } else { Task::Ensure }, outcome).await
     }
 
     /// Gives a load balancer the backends of now.
@@ -83,7 +85,7 @@ impl Syncer {
 
     /// Whether an update failed since there is nothing to update.
     async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
-        if !matches!(failure.reaction, Reaction::Retry | Reaction::Conflict | Reaction::Invalid) {
+        if !may_need_ensure(failure.reaction) {
             return false;
         }
         let Some(provider) = self.provider(job.member) else { return false };
@@ -205,7 +207,8 @@ impl Syncer {
         } else {
             NOT_SYNCED
         };
-        let backends = is_update.then_some(job.target.backends);
+        let blames_hosts = matches!(error, SyncError::Cloud { task: Task::Update | Task::EnsureHosts, .. });
+        let backends = blames_hosts.then_some(job.target.backends);
         self.report(key, &job.service, job.purpose(), backends, warning, &error).await
     }
 
@@ -253,7 +256,7 @@ impl Syncer {
                 let message = "Updated load balancer with new hosts".into();
                 self.tell(&job.service, Severity::Normal, "UpdatedLoadBalancer", message).await;
             }
-            Task::Ensure => {
+            Task::Ensure | Task::EnsureHosts => {
                 self.tell(&job.service, Severity::Normal, "EnsuredLoadBalancer", "Ensured load balancer".into()).await;
             }
             _ => {}

@@ -68,6 +68,8 @@ struct Attempt {
     until: Instant,
     /// Only something else to do helps.
     until_change: bool,
+    /// It is no failure: the cloud is at work.
+    is_pending: bool,
 }
 
 pub(crate) struct Entry {
@@ -92,6 +94,8 @@ pub(crate) struct Entry {
     pub(crate) repaired: Option<Instant>,
     /// The pass that waits for this Service.
     pub(crate) pass: Option<Arc<PassTimer>>,
+    /// An update for this was refused as invalid: it may be the hosts that are wrong.
+    pub(crate) hosts_refused: Option<Purpose>,
     /// The provider said that somebody else takes care of it.
     pub(crate) is_elsewhere: bool,
     /// Since when it wants its first address, if this process saw that.
@@ -124,6 +128,7 @@ impl Entry {
             condition: None,
             repaired: None,
             pass: None,
+            hosts_refused: None,
             is_elsewhere: false,
             attempt: None,
             delays: None,
@@ -143,6 +148,16 @@ impl Entry {
         }
     }
 
+    /// Whether the last try failed. What somebody else takes care of has not failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.is_elsewhere && self.attempt.as_ref().is_some_and(|attempt| !attempt.is_pending)
+    }
+
+    /// There is news about the cloud: what waits for a change is tried again. What waits for a time has its turn soon.
+    pub(crate) fn has_news(&mut self) {
+        drop(self.attempt.take_if(|attempt| attempt.until_change));
+    }
+
     /// When the status was put right less than `pause` ago: how long that lasts. Another writer that does not give in must not
     /// cost a call each time.
     pub(crate) fn must_not_repair(&self, pause: Duration) -> Option<Verdict> {
@@ -152,7 +167,7 @@ impl Entry {
 
     /// The cloud is at work: the longer it takes, the less often it is looked at, so that what is never done costs next to
     /// nothing of its quota.
-    pub(crate) fn patiently(&mut self, purpose: Purpose, verdict: Verdict) -> Verdict {
+    fn patiently(&mut self, purpose: Purpose, verdict: Verdict) -> Verdict {
         let (_, since) = match self.at_work {
             Some(at_work) if at_work.0 == purpose => at_work,
             _ => *self.at_work.insert((purpose, Instant::now())),
@@ -163,14 +178,16 @@ impl Entry {
         }
     }
 
-    /// A try has failed, `backends` if those are to blame. Returns when the next one is.
+    /// A try has failed, `backends` if those are to blame, or the cloud is at work. Returns when the next one is.
     pub(crate) fn failed(
         &mut self,
         purpose: Purpose,
         backends: Option<Digest>,
+        is_pending: bool,
         verdict: Verdict,
         settings: &QueueSettings,
     ) -> Verdict {
+        let verdict = if is_pending { self.patiently(purpose, verdict) } else { verdict };
         let delay = match verdict {
             Verdict::After(delay) => delay,
             Verdict::Change | Verdict::Done => settings.resync,
@@ -189,7 +206,7 @@ impl Entry {
         let now = Instant::now();
         let until = now.checked_add(delay).unwrap_or(now + Duration::from_secs(365 * 24 * 60 * 60));
         let until_change = matches!(verdict, Verdict::Change | Verdict::Done);
-        self.attempt = Some(Attempt { purpose, backends, until, until_change });
+        self.attempt = Some(Attempt { purpose, backends, until, until_change, is_pending });
         if until_change {
             self.delays = None;
             return Verdict::Change;
@@ -206,6 +223,7 @@ impl Entry {
         self.delays = None;
         self.at_work = None;
         self.announced = None;
+        self.hosts_refused = None;
         self.is_elsewhere = false;
         self.warnings = Warnings::default();
     }

@@ -70,7 +70,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         let mut is_complete = true;
         if surveys {
             wait(period).await;
-            let surveyed = survey(syncer, member, |job| job.step == Step::Nothing).await;
+            let surveyed = survey(syncer, member, is_compared).await;
             is_complete = surveyed.is_complete;
             for key in surveyed.found {
                 if queue.send(key).await.is_err() {
@@ -78,8 +78,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
                 }
             }
         } else {
-            let keys: Vec<Key> =
-                jobs(syncer, member).filter(|(_, job)| job.step == Step::Nothing).map(|(key, _)| key).collect();
+            let keys: Vec<Key> = jobs(syncer, member).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
             let pause = u32::try_from(keys.len().max(1)).map_or(Duration::from_secs(1), |many| period / many);
             if keys.is_empty() {
                 wait(pause).await;
@@ -107,7 +106,7 @@ fn compared(syncer: &Syncer, member: usize) {
 /// survey. None when there was no answer.
 async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
     let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Some(false) };
-    if job.step != Step::Nothing {
+    if !is_compared(&job) {
         return Some(false);
     }
     let told = as_stored(&job.view.ingress);
@@ -122,8 +121,17 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
             return None;
         }
     };
-    syncer.memory.with(key, |entry| entry.standing = Some((job.target, standing)));
+    syncer.memory.with(key, |entry| {
+        entry.standing = Some((job.target, standing));
+        entry.has_news();
+    });
     Some(true)
+}
+
+/// Whether a Service is compared with the cloud: all should be as it was ensured, or the last try failed. The cloud may be
+/// another one since. Whatever else is to be done has its turn anyway.
+fn is_compared(job: &Job) -> bool {
+    job.step == Step::Nothing || job.has_failed
 }
 
 /// What has come of a survey.
@@ -166,7 +174,10 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
                 tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
                 continue;
             }
-            syncer.memory.with(&key, |entry| entry.standing = Some((job.target, standing)));
+            syncer.memory.with(&key, |entry| {
+                entry.standing = Some((job.target, standing));
+                entry.has_news();
+            });
             // Only what is noted and differs is more than nothing. The rest is forgotten: it says nothing about later.
             match syncer.job(&key, member) {
                 Some(job) if job.step != Step::Nothing => surveyed.found.push(key),

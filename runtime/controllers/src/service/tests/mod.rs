@@ -8,6 +8,7 @@ mod ownership;
 mod pending;
 mod predicates;
 mod processing;
+mod recovery;
 mod restart;
 mod whole;
 

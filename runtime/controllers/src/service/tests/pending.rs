@@ -163,22 +163,6 @@ async fn nodes_that_come_and_go_are_no_news_for_a_service_that_is_wrong_or_is_so
     }
 }
 
-/// Here it is the hosts that are wrong: other hosts are something else to do.
-#[tokio::test(start_paused = true)]
-async fn hosts_that_the_provider_finds_wrong_wait_for_other_hosts() {
-    let mut bench = Bench::new();
-    bench.add(service("web"));
-    bench.sync("web").await;
-    bench.cloud.fail("update", "web", [failure(Reaction::Invalid, "n2 is in another region")]);
-    bench.cloud.take_calls();
-    assert_eq!(bench.pass([node("n0"), node("n2")]).await, [Verdict::Change]);
-    assert_eq!(bench.sync("web").await, Verdict::Change);
-    let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
-    assert!(told.ends_with("not tried again before the Service or its hosts change"), "{told}");
-    assert_eq!(bench.pass([node("n0")]).await, [Verdict::Done]);
-    assert_eq!(bench.cloud.calls(), ["update web: n0 n2", "get web", "update web: n0"]);
-}
-
 /// A broken Service can still be deleted.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_cannot_be_read_can_be_deleted() {

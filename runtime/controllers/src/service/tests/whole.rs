@@ -201,13 +201,13 @@ async fn every_load_balancer_gets_the_node_although_half_of_the_updates_fail_fir
                 world.cloud.fail(
                     "update",
                     name,
-                    [failure(Reaction::Retry, "down"), failure(Reaction::Throttled, "slow down")],
+                    [failure(Reaction::Throttled, "slow down"), failure(Reaction::Retry, "down")],
                 );
             }
             world.node(node("n1")).await;
             seconds(60).await;
             assert_eq!(world.hosts(), ["n0 n1"]);
-            assert_eq!((world.cloud.count("update"), world.cloud.count("ensure")), (25 + 25 * 3, 50));
+            assert_eq!((world.cloud.count("update"), world.cloud.count("ensure")), (25 + 25 * 2, 50 + 25));
         })
         .await;
 }
