@@ -53,6 +53,17 @@ pub(crate) fn bounded(after: Duration) -> Duration {
     after.clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER)
 }
 
+/// Whether a failure leaves open how the cloud stands. Others are an answer about the object itself: asking once more would not
+/// give another one.
+pub(crate) const fn leaves_open(reaction: Reaction) -> bool {
+    match reaction {
+        Reaction::Retry | Reaction::Throttled | Reaction::Unauthorized | Reaction::Quota => true,
+        Reaction::Pending | Reaction::Invalid | Reaction::Conflict | Reaction::Unsupported | Reaction::Elsewhere => {
+            false
+        }
+    }
+}
+
 /// The same as [`verdict`], for people.
 pub(crate) fn describe(verdict: Verdict) -> String {
     match verdict {

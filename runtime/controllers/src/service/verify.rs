@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder};
-use ccm_cloud::{Standing, Wish};
+use ccm_cloud::{Failure, Reaction, Standing, Wish};
 use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
@@ -20,6 +20,7 @@ use super::sync::{Job, Step, Syncer};
 use super::view::as_stored;
 use super::wake::key;
 use crate::in_log::InLog as _;
+use crate::reaction::leaves_open;
 
 /// Most indexes of backends in one survey, 4 bytes each, so that many Services times many Nodes stay a few megabytes.
 const MAX_INDEXES: usize = 1 << 20;
@@ -36,8 +37,8 @@ pub(super) async fn at_start(syncer: &Syncer) {
             let is_old = |job: &Job| {
                 has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty()
             };
-            if survey(syncer, member, is_old).await.is_complete {
-                compared(syncer, member);
+            if survey(syncer, member, is_old).await.compared.is_complete() {
+                note(syncer, member);
             }
         }
     };
@@ -67,11 +68,11 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     };
     loop {
         let surveys = syncer.provider(member).is_some_and(|provider| provider.surveys());
-        let mut is_complete = true;
+        let mut compared = Compared::default();
         if surveys {
             wait(period).await;
             let surveyed = survey(syncer, member, is_compared).await;
-            is_complete = surveyed.is_complete;
+            compared = surveyed.compared;
             for key in surveyed.found {
                 if queue.send(key).await.is_err() {
                     return;
@@ -85,29 +86,57 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
             }
             for key in keys {
                 wait(pause).await;
-                match differs(syncer, &key, member).await {
-                    Some(true) if queue.send(key).await.is_err() => return,
-                    Some(_) => {}
-                    None => is_complete = false,
+                let differs = differs(syncer, &key, member).await;
+                compared.add(differs.as_ref().err());
+                if differs == Ok(true) && queue.send(key).await.is_err() {
+                    return;
                 }
             }
         }
-        if is_complete {
-            compared(syncer, member);
+        if compared.is_complete() {
+            note(syncer, member);
         }
     }
 }
 
-fn compared(syncer: &Syncer, member: usize) {
+/// How many load balancers were compared with the cloud.
+#[derive(Debug, Default)]
+struct Compared {
+    asked: usize,
+    known: usize,
+    /// Without an answer.
+    open: usize,
+}
+
+impl Compared {
+    /// One was asked about.
+    fn add(&mut self, failure: Option<&Failure>) {
+        self.asked += 1;
+        self.known += usize::from(failure.is_none());
+        self.open += usize::from(failure.is_some_and(|failure| leaves_open(failure.reaction)));
+    }
+
+    /// Whether this counts as a comparison of all. A Service that is wrong itself does not keep the others from that, and a cloud
+    /// that said nothing about any has compared none.
+    const fn is_complete(&self) -> bool {
+        self.open == 0 && (self.asked == 0 || self.known > 0)
+    }
+}
+
+fn note(syncer: &Syncer, member: usize) {
     syncer.metrics.last_verification.set(syncer.memory.compared(member, syncer.members.len()));
 }
 
 /// Asks about one load balancer, and notes when there is none or its address is another one: no more can be seen without a
-/// survey. None when there was no answer.
-async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
-    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Some(false) };
+/// survey.
+///
+/// # Errors
+///
+/// It is not known.
+async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Failure> {
+    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Ok(false) };
     if !is_compared(&job) {
-        return Some(false);
+        return Ok(false);
     }
     let told = as_stored(&job.view.ingress);
     let found = syncer.call("get", provider.get(job.view), |found| found.as_ref().err()).await;
@@ -115,17 +144,17 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
         Ok(None) => Standing::Missing,
         Ok(Some(found)) if found.is_empty() => Standing::Differs(vec!["it has no address any more".into()]),
         Ok(Some(found)) if as_stored(&found) != told => Standing::InStep(found),
-        Ok(Some(_)) => return Some(false),
+        Ok(Some(_)) => return Ok(false),
         Err(failure) => {
             tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
-            return None;
+            return Err(failure);
         }
     };
     syncer.memory.with(key, |entry| {
         entry.standing = Some((job.target, standing));
         entry.has_news();
     });
-    Some(true)
+    Ok(true)
 }
 
 /// Whether a Service is compared with the cloud: all should be as it was ensured, or the last try failed. The cloud may be
@@ -138,13 +167,12 @@ fn is_compared(job: &Job) -> bool {
 struct Surveyed {
     /// Services that need a look.
     found: Vec<Key>,
-    /// Whether all questions were answered.
-    is_complete: bool,
+    compared: Compared,
 }
 
 /// Surveys the Services of a member that are `asked` about.
 async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) -> Surveyed {
-    let mut surveyed = Surveyed { found: vec![], is_complete: true };
+    let mut surveyed = Surveyed { found: vec![], compared: Compared::default() };
     let Some(provider) = syncer.provider(member) else { return surveyed };
     let backends = syncer.backends.get();
     let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
@@ -156,21 +184,27 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };
         let wishes: Vec<Wish> = some.iter().map(wish).collect();
         let answer = provider.survey(std::sync::Arc::clone(&backends.list), wishes);
-        let standings = match syncer.call("survey", answer, |answer| answer.as_ref().err()).await {
-            Ok(Ok(standings)) if standings.len() == some.len() => standings,
-            Ok(Ok(standings)) => {
-                tracing::warn!(asked = some.len(), told = standings.len(), "a survey has not one standing per Service");
-                surveyed.is_complete = false;
-                continue;
-            }
-            Ok(Err(failure)) | Err(failure) => {
+        let standings = syncer.call("survey", answer, |answer| answer.as_ref().err()).await;
+        let standings = standings.and_then(|standings| standings).and_then(|standings| {
+            let (asked, told) = (some.len(), standings.len());
+            let wrong =
+                || Failure::new(Reaction::Retry, format!("the survey has {told} standings for {asked} Services"));
+            if told == asked { Ok(standings) } else { Err(wrong()) }
+        });
+        let standings = match standings {
+            Ok(standings) => standings,
+            Err(failure) => {
                 tracing::warn!(%failure, reaction = failure.reaction.as_str(), "load balancers were not surveyed");
-                surveyed.is_complete = false;
+                // Whatever the reaction: none of them was compared.
+                surveyed.compared.asked += some.len();
+                surveyed.compared.open += some.len();
                 continue;
             }
         };
         for ((key, job), standing) in some.into_iter().zip(standings) {
-            if let Standing::Unknown(failure) = &standing {
+            let failure = if let Standing::Unknown(failure) = &standing { Some(failure) } else { None };
+            surveyed.compared.add(failure);
+            if let Some(failure) = failure {
                 tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
                 continue;
             }
