@@ -2,7 +2,7 @@
 //!
 //! | reaction | next run |
 //! |---|---|
-//! | `retry`, `conflict`, `throttled`, `pending` | after `retry-after` when it is said, else the back-off of the key |
+//! | `retry`, `conflict`, `throttled`, `pending` | after `retry-after` when it is said, 1 to 1,000 s, else the back-off of the key |
 //! | `unauthorized`, `quota`, `unsupported` | slowly |
 //! | `invalid` | when the object changes |
 //! | `elsewhere` | when the object changes; not an error |

@@ -156,6 +156,7 @@ impl Syncer {
     /// A call has ended, or need not be made: writes down what has come of it.
     async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
         let descriptor = Arc::clone(&job.asked.descriptor);
+        self.progressed(key, &outcome);
         match task {
             _ if outcome.changes.is_empty() => {}
             // The pass has a line for all of them.
@@ -186,6 +187,13 @@ impl Syncer {
                 let ingress = Some(outcome.ingress).filter(|ingress| !ingress.is_empty());
                 self.done(key, job, task, ingress, annotations).await
             }
+        }
+    }
+
+    /// Remembers how far the cloud is, where it is at work.
+    pub(crate) fn progressed(&self, key: &Key, outcome: &Outcome) {
+        if outcome.failure.as_ref().is_some_and(|failure| failure.reaction == Reaction::Pending) {
+            self.memory.with(key, |entry| entry.progressed(outcome));
         }
     }
 

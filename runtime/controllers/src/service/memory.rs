@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::{Ingress, Standing};
+use ccm_cloud::{Ingress, Outcome, Standing};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
@@ -26,7 +26,8 @@ use crate::warnings::Warnings;
 /// A Service by namespace and name.
 pub(crate) type Key = ObjectRef<Service>;
 
-/// What the cloud is at work on is looked at again after this part of the time that it has taken so far, or later.
+/// What the cloud is at work on is looked at again after this part of the time that it has taken since its last progress, or
+/// later.
 const PATIENCE: u32 = 20;
 /// That part is never longer.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
@@ -104,8 +105,10 @@ pub(crate) struct Entry {
     not_ready: Option<&'static str>,
     attempt: Option<Attempt>,
     delays: Option<ExponentialBackoff>,
-    /// Since when the cloud is at work, and at what.
+    /// Since when the cloud is at work without any progress, and at what.
     at_work: Option<(Purpose, Instant)>,
+    /// What the last call came to in which the cloud was at work.
+    progress: Option<Digest>,
     waits: bool,
 }
 
@@ -133,6 +136,7 @@ impl Entry {
             attempt: None,
             delays: None,
             at_work: None,
+            progress: None,
             waits: false,
         }
     }
@@ -165,8 +169,21 @@ impl Entry {
         Some(Verdict::After(left))
     }
 
-    /// The cloud is at work: the longer it takes, the less often it is looked at, so that what is never done costs next to
-    /// nothing of its quota.
+    /// The cloud is at work, and this is what the call came to. Another outcome than that of the call before is progress: work of
+    /// many steps must not become slower with each of them.
+    pub(crate) fn progressed(&mut self, outcome: &Outcome) {
+        let failure = outcome.failure.as_ref().map(|failure| &failure.message);
+        let places: Vec<_> = outcome.ingress.iter().map(|place| (&place.ip, &place.hostname)).collect();
+        let progress = Some(Digest::of(&(failure, places, &outcome.annotations, &outcome.changes)));
+        if self.progress != progress {
+            self.progress = progress;
+            self.at_work = None;
+            self.delays = None;
+        }
+    }
+
+    /// The cloud is at work: the longer it takes without any progress, the less often it is looked at, so that what is never done
+    /// costs next to nothing of its quota.
     fn patiently(&mut self, purpose: Purpose, verdict: Verdict) -> Verdict {
         let (_, since) = match self.at_work {
             Some(at_work) if at_work.0 == purpose => at_work,
@@ -222,6 +239,7 @@ impl Entry {
         self.attempt = None;
         self.delays = None;
         self.at_work = None;
+        self.progress = None;
         self.announced = None;
         self.hosts_refused = None;
         self.is_elsewhere = false;

@@ -83,6 +83,11 @@ impl FakeBalancers {
         self.state.lock().judgement = Some(judgement);
     }
 
+    /// What is left of a script is not answered any more.
+    pub(crate) fn forget_script(&self, operation: &str, name: &str) {
+        self.state.lock().scripts.remove(&format!("{operation} {name}"));
+    }
+
     /// `ensure web: n0 n1`, without `locks`.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.state.lock().calls.clone()
