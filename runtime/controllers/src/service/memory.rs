@@ -265,13 +265,24 @@ pub(crate) struct Memory {
     not_ready: Family<ReasonLabel, Gauge>,
     /// When each member's load balancers were last all compared with the cloud, in seconds since the epoch.
     compared: Mutex<HashMap<usize, f64>>,
+    /// Members whose comparison at the start was none.
+    due: Mutex<HashMap<usize, Due>>,
+}
+
+/// When load balancers are compared next that were not at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The comparison took too long for the start.
+    Now,
+    /// It failed.
+    Soon,
 }
 
 impl Memory {
     pub(crate) fn new(metrics: &ServiceMetrics) -> Self {
         let (waiting, not_ready) = (metrics.pending.clone(), metrics.not_ready.clone());
         let (services, theirs, compared) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { services, theirs, waiting, not_ready, compared }
+        Self { services, theirs, waiting, not_ready, compared, due: Mutex::default() }
     }
 
     /// Looks at an entry, or changes it; none when there is none.
@@ -374,6 +385,15 @@ impl Memory {
         compared.insert(member, now_seconds());
         let times = (0..members).map(|member| compared.get(&member).copied().unwrap_or(0.0));
         times.fold(f64::INFINITY, f64::min)
+    }
+
+    /// When a member's load balancers are to be compared, other than after a period. Returns what was said before.
+    pub(crate) fn due(&self, member: usize, due: Option<Due>) -> Option<Due> {
+        let mut all = self.due.lock();
+        match due {
+            Some(due) => all.insert(member, due),
+            None => all.remove(&member),
+        }
     }
 
     /// Services whose last try failed, and that wait for a time and not for a change. They need not wait any longer.

@@ -6,51 +6,62 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ConstantBuilder};
+use backon::{BackoffBuilder as _, ConstantBuilder, ExponentialBuilder};
 use ccm_cloud::{Failure, Reaction, Standing, Wish};
 use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::fingerprint::Record;
-use super::memory::Key;
+use super::memory::{Due, Key};
 use super::ownership::Work;
 use super::predicates::has_finalizer;
 use super::sync::{Job, Step, Syncer};
 use super::view::as_stored;
-use super::wake::key;
+use super::wake::{key, send};
 use crate::in_log::InLog as _;
-use crate::reaction::leaves_open;
+use crate::reaction::{MIN_SLOW_RETRY, leaves_open};
 
 /// Most indexes of backends in one survey, 4 bytes each, so that many Services times many Nodes stay a few megabytes.
 const MAX_INDEXES: usize = 1 << 20;
 
-/// The survey before anything is done. Never fails: what is not known is not known.
+/// The survey before anything is done: all providers at the same time. Never fails: what is not known is not known.
 pub(super) async fn at_start(syncer: &Syncer) {
-    if syncer.settings.start_survey_timeout.is_zero() {
+    let limit = syncer.settings.start_survey_timeout;
+    if limit.is_zero() {
         return;
     }
-    let begun = Instant::now();
-    let surveyed = async {
-        for member in surveying(syncer) {
-            // Whoever has nothing yet cannot differ.
-            let is_old = |job: &Job| {
-                has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty()
-            };
-            if survey(syncer, member, is_old).await.compared.is_complete() {
+    // Whoever has nothing yet cannot differ.
+    let is_old =
+        |job: &Job| has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty();
+    let look = |member: usize| async move {
+        let begun = Instant::now();
+        let provider = syncer.provider(member).map(|provider| provider.descriptor().name.clone());
+        let due = match timeout(limit, survey(syncer, member, is_old)).await {
+            Ok(surveyed) if surveyed.compared.is_complete() => {
                 note(syncer, member);
+                None
             }
+            Ok(_) => Some(Due::Soon),
+            Err(_elapsed) => Some(Due::Now),
+        };
+        syncer.memory.due(member, due);
+        if due == Some(Due::Now) {
+            tracing::warn!(
+                provider,
+                ?limit,
+                "the survey of load balancers was not done in time; it goes on beside the work"
+            );
+        } else {
+            tracing::debug!(provider, took = ?begun.elapsed(), "load balancers surveyed");
         }
     };
-    match timeout(syncer.settings.start_survey_timeout, surveyed).await {
-        Ok(()) => tracing::debug!(took = ?begun.elapsed(), "load balancers surveyed"),
-        Err(_elapsed) => tracing::warn!(took = ?begun.elapsed(), "the survey of load balancers was not done in time"),
-    }
+    join_all(surveying(syncer).map(look)).await;
 }
 
 /// Verifies until it is dropped, from when `ready` is told. What differs is sent to `queue`.
 pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: watch::Receiver<bool>) {
-    if syncer.settings.verify_period.is_zero() || ready.wait_for(|ready| *ready).await.is_err() {
+    if ready.wait_for(|ready| *ready).await.is_err() {
         return;
     }
     let members = 0..syncer.members.len();
@@ -59,6 +70,18 @@ pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: wa
 
 async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     let period = syncer.settings.verify_period;
+    let due = syncer.memory.due(member, None);
+    if period.is_zero() {
+        // Only the start is made up for.
+        if due == Some(Due::Now) {
+            let surveyed = survey(syncer, member, is_compared).await;
+            if surveyed.compared.is_complete() {
+                note(syncer, member);
+            }
+            send(queue, surveyed.found).await;
+        }
+        return;
+    }
     // Two thirds to four thirds of a time, so that several managers drift apart.
     let mut shares =
         ConstantBuilder::new().with_delay(Duration::from_millis(667)).with_jitter().without_max_times().build();
@@ -66,17 +89,29 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         let share = shares.next().unwrap_or(Duration::from_secs(1)).as_secs_f64();
         tokio::time::sleep(time.mul_f64(share))
     };
+    // A survey that failed is not put off by a whole period.
+    let first = syncer.settings.slow_retry.max(MIN_SLOW_RETRY).min(period);
+    let retries =
+        ExponentialBuilder::new().with_min_delay(first).with_max_delay(period).with_factor(2.0).without_max_times();
+    let mut delays = retries.build();
+    let mut pause = match due {
+        Some(Due::Now) => Duration::ZERO,
+        Some(Due::Soon) => delays.next().unwrap_or(period),
+        None => period,
+    };
     loop {
-        let surveys = syncer.provider(member).is_some_and(|provider| provider.surveys());
         let mut compared = Compared::default();
-        if surveys {
-            wait(period).await;
+        if syncer.provider(member).is_some_and(|provider| provider.surveys()) {
+            wait(pause).await;
             let surveyed = survey(syncer, member, is_compared).await;
             compared = surveyed.compared;
-            for key in surveyed.found {
-                if queue.send(key).await.is_err() {
-                    return;
-                }
+            if compared.is_complete() {
+                (delays, pause) = (retries.build(), period);
+            } else {
+                pause = delays.next().unwrap_or(period);
+            }
+            if !send(queue, surveyed.found).await {
+                return;
             }
         } else {
             let keys: Vec<Key> = jobs(syncer, member).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
@@ -100,7 +135,7 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
 }
 
 /// How many load balancers were compared with the cloud.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Compared {
     asked: usize,
     known: usize,

@@ -10,6 +10,7 @@ mod predicates;
 mod processing;
 mod recovery;
 mod restart;
+mod start;
 mod whole;
 
 use std::sync::Arc;

@@ -328,6 +328,28 @@ async fn a_survey_is_a_comparison_when_the_cloud_had_an_answer_about_each() {
     }
 }
 
+/// The start does not wait longer for two of them than for one.
+#[tokio::test(start_paused = true)]
+async fn several_providers_are_surveyed_at_the_same_time() {
+    let clouds = ["red", "blue"].map(|name| {
+        let delay = Duration::from_secs(4);
+        Arc::new(FakeBalancers { name, surveys: true, delay, ..FakeBalancers::default() })
+    });
+    let member = |cloud: &Arc<FakeBalancers>| LoadBalancerMember {
+        provider: Arc::clone(cloud) as _,
+        classes: vec![format!("{}.io/lb", cloud.name)],
+    };
+    let members = clouds.iter().map(member).collect();
+    let mut bench = Bench::serving(FakeApi::new(), Arc::clone(&clouds[0]), members, ServiceSettings::default());
+    for cloud in &clouds {
+        bench.add(finalized(cloud.name).with("/spec", "loadBalancerClass", json!(format!("{}.io/lb", cloud.name))));
+    }
+    let begun = tokio::time::Instant::now();
+    bench.survey().await;
+    assert_eq!(begun.elapsed().as_secs(), 4);
+    assert!(bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0, "both were surveyed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_verification_by_one_provider_does_not_hide_that_another_gives_no_answer() {
     let clouds = ["red", "blue"].map(|name| Arc::new(FakeBalancers { name, ..FakeBalancers::default() }));
