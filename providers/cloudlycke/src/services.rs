@@ -150,11 +150,8 @@ impl load_balancers::Guest for Cloudlycke {
 }
 
 impl load_balancer_survey::Guest for Cloudlycke {
-    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
-        let standings = match config() {
-            Ok(config) => balancers(&config).survey(&backends, &wishes),
-            Err(failure) => wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect(),
-        };
+    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
+        let standings = balancers(&config()?).survey(&backends, &wishes);
         let count = |is: fn(&Standing) -> bool| standings.iter().filter(|standing| is(standing)).count();
         log::info(
             "load balancers surveyed",
@@ -167,6 +164,6 @@ impl load_balancer_survey::Guest for Cloudlycke {
                 ("unknown", &count(|standing| matches!(standing, Standing::Unknown(_)))),
             ],
         );
-        standings
+        Ok(standings)
     }
 }

@@ -374,13 +374,11 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
     Ok(())
 }
 
-pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Vec<Standing> {
+pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Result<Vec<Standing>, Failure> {
     // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
-    let all = balancers::all(Duration::ZERO).and_then(|all| Ok((all, backends::members(backends)?)));
-    match all {
-        Ok((all, members)) => wishes.iter().map(|wish| standing(config, &all, &members, wish)).collect(),
-        Err(failure) => wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect(),
-    }
+    let all = balancers::all(Duration::ZERO)?;
+    let members = backends::members(backends)?;
+    Ok(wishes.iter().map(|wish| standing(config, &all, &members, wish)).collect())
 }
 
 fn standing(config: &Config, all: &[Balancer], members: &[Member], wish: &Wish) -> Standing {

@@ -133,7 +133,7 @@ impl load_balancers::Guest for DigitalOcean {
 }
 
 impl load_balancer_survey::Guest for DigitalOcean {
-    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
+    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
         balancer::survey(&configured(), &backends, &wishes)
     }
 }

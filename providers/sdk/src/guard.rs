@@ -79,7 +79,7 @@ impl<P: load_balancers::Guest> load_balancers::Guest for Guarded<P> {
 }
 
 impl<P: load_balancer_survey::Guest> load_balancer_survey::Guest for Guarded<P> {
-    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
+    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
         panic::forward();
         P::survey(backends, wishes)
     }

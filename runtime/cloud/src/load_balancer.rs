@@ -99,7 +99,7 @@ pub trait LoadBalancers: Send + Sync + 'static {
     /// Whether many load balancers can be looked at in one call.
     fn surveys(&self) -> bool;
 
-    /// One standing per wish, in order. Changes nothing. A failure of the reaction
+    /// One standing per wish, in order. Changes nothing. With a failure nothing was compared; it has the reaction
     /// [`Unsupported`](crate::Reaction::Unsupported) where [`surveys`](Self::surveys) says no.
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>>;
 }

@@ -312,7 +312,7 @@ impl NodeMetrics {
         registry.register("ccm_nodes_uninitialized", help, this.uninitialized.clone());
         let help = "Nodes whose addresses were looked at by the periodic refresh";
         registry.register("ccm_node_refreshes", help, this.refreshed.clone());
-        let help = "When a refresh of all Nodes last got an answer from the cloud, in seconds since the epoch";
+        let help = "When a refresh last had an answer about every Node, in seconds since the epoch";
         registry.register("ccm_node_refresh_last_success_timestamp_seconds", help, this.last_refresh.clone());
         this
     }

@@ -2,7 +2,7 @@
 //!
 //! | reaction | next run |
 //! |---|---|
-//! | `retry`, `conflict`, `throttled`, `pending` | after `retry-after` when it is said, else the back-off of the key |
+//! | `retry`, `conflict`, `throttled`, `pending` | after `retry-after` when it is said, 1 to 1,000 s, else the back-off of the key |
 //! | `unauthorized`, `quota`, `unsupported` | slowly |
 //! | `invalid` | when the object changes |
 //! | `elsewhere` | when the object changes; not an error |
@@ -51,6 +51,17 @@ pub(crate) fn after_api_error(error: &ApiError, slow: Duration) -> Verdict {
 /// A delay that somebody else asks for, within our bounds.
 pub(crate) fn bounded(after: Duration) -> Duration {
     after.clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER)
+}
+
+/// Whether a failure leaves open how the cloud stands. Others are an answer about the object itself: asking once more would not
+/// give another one.
+pub(crate) const fn leaves_open(reaction: Reaction) -> bool {
+    match reaction {
+        Reaction::Retry | Reaction::Throttled | Reaction::Unauthorized | Reaction::Quota => true,
+        Reaction::Pending | Reaction::Invalid | Reaction::Conflict | Reaction::Unsupported | Reaction::Elsewhere => {
+            false
+        }
+    }
 }
 
 /// The same as [`verdict`], for people.

@@ -289,12 +289,12 @@ impl LoadBalancers for Provider {
                         exports.load(&mut *store, instance)?.call_survey(store, &backends, &wishes).await
                     })
                 },
-                |standings| {
-                    let given = standings.len();
+                |answer| {
+                    let given = answer.as_ref().ok()?.len();
                     (given != asked).then(|| format!("it gave {given} standings for {asked} wishes"))
                 },
             );
-            let standings = answer.await.map_err(no_answer(FUNCTION))?;
+            let standings = answer.await.map_err(no_answer(FUNCTION))?.map_err(convert::failure)?;
             // One that cannot be does not make the others wrong.
             let checked = |standing| match outcome::standing(&standing) {
                 Some(wrong) => Standing::Unknown(no_answer(FUNCTION)(CallError::BadAnswer(format!("it gave {wrong}")))),

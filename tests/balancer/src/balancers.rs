@@ -40,12 +40,9 @@ pub(crate) fn delete(service: &Service) -> Outcome {
     outcome
 }
 
-pub(crate) fn survey(backends: &[Backend], wishes: &[Wish]) -> Vec<Standing> {
-    let all = match api::all() {
-        Ok(all) => all,
-        Err(failure) => return wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect(),
-    };
-    wishes.iter().map(|wish| standing(&all, backends, wish)).collect()
+pub(crate) fn survey(backends: &[Backend], wishes: &[Wish]) -> Result<Vec<Standing>, Failure> {
+    let all = api::all()?;
+    Ok(wishes.iter().map(|wish| standing(&all, backends, wish)).collect())
 }
 
 fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {

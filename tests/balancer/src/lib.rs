@@ -165,7 +165,7 @@ impl load_balancers::Guest for Balancer {
 }
 
 impl load_balancer_survey::Guest for Balancer {
-    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
+    fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
         balancers::survey(&backends, &wishes)
     }
 }

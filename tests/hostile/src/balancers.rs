@@ -98,9 +98,10 @@ impl load_balancers::Guest for Hostile {
 }
 
 impl load_balancer_survey::Guest for Hostile {
-    fn survey(backends: Vec<Backend>, mut wishes: Vec<Wish>) -> Vec<Standing> {
+    fn survey(backends: Vec<Backend>, mut wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
         match wishes.first().map_or("", |wish| wish.service.name.as_str()) {
             "panic" => attack::panic(),
+            "refuse" => return Err(Failure::unauthorized("no")),
             "too-few" => wishes.truncate(wishes.len().saturating_sub(1)),
             "too-many" => wishes.extend(wishes.first().cloned()),
             _ => {}
@@ -114,7 +115,7 @@ impl load_balancer_survey::Guest for Hostile {
             }
             _ => Standing::InStep(change(&wish.service).ingress),
         };
-        wishes.iter().map(standing).collect()
+        Ok(wishes.iter().map(standing).collect())
     }
 }
 

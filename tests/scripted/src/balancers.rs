@@ -132,14 +132,14 @@ impl load_balancers::Guest for Scripted {
 }
 
 impl load_balancer_survey::Guest for Scripted {
-    fn survey(_backends: Vec<Backend>, wishes: Vec<Wish>) -> Vec<Standing> {
+    fn survey(_backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
         let standing = |wish: Wish| match steps(&wish.service, "survey") {
             Err(failure) => Standing::Unknown(failure),
             Ok(results) if !results.is_empty() => Standing::Differs(results),
             Ok(_) if wish.service.ingress.is_empty() => Standing::Missing,
             Ok(_) => Standing::InStep(wish.service.ingress),
         };
-        wishes.into_iter().map(standing).collect()
+        Ok(wishes.into_iter().map(standing).collect())
     }
 }
 

@@ -354,7 +354,7 @@ fn a_survey_is_one_listing_and_changes_nothing() {
         wish(of("1"), &[7]),
         wish(disowned, &[]),
     ];
-    let standings = survey(&config(), &nodes(), &wishes);
+    let standings = survey(&config(), &nodes(), &wishes).unwrap();
     assert_eq!(
         standings,
         [
@@ -368,8 +368,8 @@ fn a_survey_is_one_listing_and_changes_nothing() {
     );
     assert_eq!(routes(&cloud), [LIST]);
     let _cloud = FakeCloud::new().on(LIST, Reply::json(401, "{}"));
-    let standings = survey(&config(), &nodes(), &wishes[..1]);
-    assert!(matches!(&standings[..], [Standing::Unknown(failure)] if failure.reaction == Reaction::Unauthorized));
+    let failure = survey(&config(), &nodes(), &wishes[..1]).unwrap_err();
+    assert_eq!(failure.reaction, Reaction::Unauthorized);
 }
 
 fn disowned_failure() -> Failure {

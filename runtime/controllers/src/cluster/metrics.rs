@@ -56,7 +56,7 @@ impl ClusterMetrics {
         registry.register("ccm_cluster_sync_duration_seconds", "How long they took", this.duration.clone());
         let help = "Nodes and Services that failed in the last call that had an answer";
         registry.register("ccm_cluster_objects_failing", help, this.failing.clone());
-        let help = "When a call last had an answer, single objects that failed included, in seconds since the epoch";
+        let help = "When a call last kept all, but for objects that are wrong themselves, in seconds since the epoch";
         registry.register("ccm_cluster_sync_last_success_timestamp_seconds", help, this.last_success.clone());
         this
     }

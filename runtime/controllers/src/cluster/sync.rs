@@ -161,7 +161,9 @@ impl Syncer {
         let failures: Vec<_> = failures.filter(|(_, failure)| failure.reaction != Reaction::Elsewhere).collect();
         member.meters.ended(if failures.is_empty() { "ok" } else { "partial" });
         member.meters.failing.set(i64::try_from(failures.len()).unwrap_or(i64::MAX));
-        member.meters.last_success.set(now_seconds());
+        if !failures.iter().any(|(_, failure)| reaction::leaves_open(failure.reaction)) {
+            member.meters.last_success.set(now_seconds());
+        }
         let slow = self.settings.slow_retry;
         let verdicts = failures.iter().map(|(_, failure)| reaction::verdict(failure, slow));
         let next = verdicts.fold(Verdict::Done, soonest);

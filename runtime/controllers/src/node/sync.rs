@@ -72,6 +72,15 @@ impl SyncError {
         matches!(self, Self::Lookup { failure, .. } if failure.reaction == Reaction::Elsewhere)
     }
 
+    /// Whether the Node would be as it should be but for a cloud or an API server that did not do what it was asked for.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            Self::Lookup { failure, .. } => reaction::leaves_open(failure.reaction),
+            Self::Write(error) => error.api().is_some(),
+            Self::Absent(_) | Self::NoProviderId(_) => false,
+        }
+    }
+
     /// Whether people should be told: not about other people's Nodes, and not about an API server that could not take the
     /// Event either.
     fn deserves_warning(&self) -> bool {

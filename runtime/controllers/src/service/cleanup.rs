@@ -181,6 +181,7 @@ impl Syncer {
         let call = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref());
         let outcome = self.in_time(Task::Delete, call).await.map_err(Some)?;
         let outcome = outcome.unwrap_or_else(Outcome::failed);
+        self.progressed(key, &outcome);
         if !outcome.changes.is_empty() {
             tracing::info!(changes = ?outcome.changes, "changed in the cloud");
         }

@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 
 use super::annotations::{is_written, written, written_after};
 use super::condition::{Difference, Readiness};
-use super::error::{SyncError, Task};
+use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
 use super::memory::{Doubt, Key, Purpose, Unsaid};
 use super::offer::is_offered;
@@ -51,7 +51,9 @@ impl Syncer {
             let why = "the provider says that it is done, and names no address";
             outcome.failure = Some(Failure::new(Reaction::Retry, why));
         }
-        self.ended(key, job, Task::Ensure, outcome).await
+        let purpose = job.purpose();
+        let refused = self.memory.with(key, |entry| entry.hosts_refused == Some(purpose)) == Some(true);
+        self.ended(key, job, if refused { Task::EnsureHosts } else { Task::Ensure }, outcome).await
     }
 
     /// Gives a load balancer the backends of now.
@@ -86,7 +88,7 @@ impl Syncer {
 
     /// Whether an update failed since there is nothing to update.
     async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
-        if !matches!(failure.reaction, Reaction::Retry | Reaction::Conflict | Reaction::Invalid) {
+        if !may_need_ensure(failure.reaction) {
             return false;
         }
         let Some(provider) = self.provider(job.member) else { return false };
@@ -160,6 +162,7 @@ impl Syncer {
     /// A call has ended, or need not be made: writes down what has come of it.
     async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
         let descriptor = Arc::clone(&job.asked.descriptor);
+        self.progressed(key, &outcome);
         match task {
             _ if outcome.changes.is_empty() => {}
             // The pass has a line for all of them.
@@ -193,6 +196,13 @@ impl Syncer {
         }
     }
 
+    /// Remembers how far the cloud is, where it is at work.
+    pub(crate) fn progressed(&self, key: &Key, outcome: &Outcome) {
+        if outcome.failure.as_ref().is_some_and(|failure| failure.reaction == Reaction::Pending) {
+            self.memory.with(key, |entry| entry.progressed(outcome));
+        }
+    }
+
     /// Somebody else takes care of it: no addresses, no condition, and the finalizer stays as it is.
     async fn elsewhere(&self, key: &Key, job: &Job, failure: &Failure, task: Task) -> Verdict {
         tracing::debug!(%failure, "left to another controller");
@@ -211,7 +221,8 @@ impl Syncer {
         } else {
             NOT_SYNCED
         };
-        let backends = is_update.then_some(job.target.backends);
+        let blames_hosts = matches!(error, SyncError::Cloud { task: Task::Update | Task::EnsureHosts, .. });
+        let backends = blames_hosts.then_some(job.target.backends);
         self.report(key, &job.service, job.purpose(), backends, warning, &error).await
     }
 
@@ -266,7 +277,7 @@ impl Syncer {
                 let message = "Updated load balancer with new hosts".into();
                 self.tell(&job.service, Severity::Normal, "UpdatedLoadBalancer", message).await;
             }
-            Task::Ensure => {
+            Task::Ensure | Task::EnsureHosts => {
                 self.tell(&job.service, Severity::Normal, "EnsuredLoadBalancer", "Ensured load balancer".into()).await;
             }
             _ => {}

@@ -14,6 +14,8 @@ pub(crate) enum Task {
     Read,
     Lock,
     Ensure,
+    /// An ensure of what an update was refused for.
+    EnsureHosts,
     Update,
     Delete,
     AddFinalizer,
@@ -26,7 +28,7 @@ impl Task {
         match self {
             Self::Read => "read the Service",
             Self::Lock => "learn what must not be changed at the same time",
-            Self::Ensure => "ensure load balancer",
+            Self::Ensure | Self::EnsureHosts => "ensure load balancer",
             Self::Update => "update the hosts of the load balancer",
             Self::Delete => "delete load balancer",
             Self::AddFinalizer => "add load balancer cleanup finalizer",
@@ -57,8 +59,11 @@ impl SyncError {
     /// What comes next, without anything that is another at each try. None for a failure of the API server.
     pub(crate) const fn next_try(&self) -> Option<&'static str> {
         match self {
-            // Other hosts are something else to try.
             Self::Cloud { task: Task::Update, failure: Failure { reaction: Reaction::Invalid, .. } } => {
+                Some("the load balancer is ensured as a whole")
+            }
+            // Other hosts are something else to try.
+            Self::Cloud { task: Task::EnsureHosts, failure: Failure { reaction: Reaction::Invalid, .. } } => {
                 Some("not tried again before the Service or its hosts change")
             }
             Self::Cloud { failure, .. } => Some(next_try(failure.reaction)),
@@ -68,9 +73,18 @@ impl SyncError {
 
     pub(crate) fn verdict(&self, slow: Duration) -> Verdict {
         match self {
+            // What the update lacks, the ensure may make.
+            Self::Cloud { task: Task::Update, failure: Failure { reaction: Reaction::Invalid, .. } } => {
+                Verdict::Backoff
+            }
             Self::Cloud { failure, .. } => reaction::verdict(failure, slow),
             Self::Api { error, .. } => reaction::after_api_error(error, slow),
         }
+    }
+
+    /// Whether an update failed, and an ensure may help: what the update needs may be gone.
+    pub(crate) const fn needs_ensure(&self) -> bool {
+        matches!(self, Self::Cloud { task: Task::Update, failure } if may_need_ensure(failure.reaction))
     }
 
     /// Whether the cloud is at work, so that this is no failure at all.
@@ -83,6 +97,17 @@ impl SyncError {
         match self {
             Self::Cloud { .. } => !self.is_pending(),
             Self::Api { error, .. } => matches!(error, ApiError::Refused { .. } | ApiError::Conflict),
+        }
+    }
+}
+
+/// Whether an update may have failed since something is gone that an ensure makes again. The other reactions are about calls
+/// as such: another call does not help.
+pub(crate) const fn may_need_ensure(reaction: Reaction) -> bool {
+    match reaction {
+        Reaction::Retry | Reaction::Conflict | Reaction::Invalid | Reaction::Unsupported => true,
+        Reaction::Throttled | Reaction::Pending | Reaction::Unauthorized | Reaction::Quota | Reaction::Elsewhere => {
+            false
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::{Ingress, Standing};
+use ccm_cloud::{Ingress, Outcome, Standing};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
@@ -27,7 +27,8 @@ use crate::warnings::Warnings;
 /// A Service by namespace and name.
 pub(crate) type Key = ObjectRef<Service>;
 
-/// What the cloud is at work on is looked at again after this part of the time that it has taken so far, or later.
+/// What the cloud is at work on is looked at again after this part of the time that it has taken since its last progress, or
+/// later.
 const PATIENCE: u32 = 20;
 /// That part is never longer.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
@@ -69,6 +70,8 @@ struct Attempt {
     until: Instant,
     /// Only something else to do helps.
     until_change: bool,
+    /// It is no failure: the cloud is at work.
+    is_pending: bool,
 }
 
 pub(crate) struct Entry {
@@ -95,6 +98,8 @@ pub(crate) struct Entry {
     pub(crate) repaired: Option<Instant>,
     /// The pass that waits for this Service.
     pub(crate) pass: Option<Arc<PassTimer>>,
+    /// An update for this was refused as invalid: it may be the hosts that are wrong.
+    pub(crate) hosts_refused: Option<Purpose>,
     /// The provider said that somebody else takes care of it.
     pub(crate) is_elsewhere: bool,
     /// Since when it wants its first address, if this process saw that.
@@ -103,8 +108,10 @@ pub(crate) struct Entry {
     not_ready: Option<&'static str>,
     attempt: Option<Attempt>,
     delays: Option<ExponentialBackoff>,
-    /// Since when the cloud is at work, and at what.
+    /// Since when the cloud is at work without any progress, and at what.
     at_work: Option<(Purpose, Instant)>,
+    /// What the last call came to in which the cloud was at work.
+    progress: Option<Digest>,
     waits: bool,
 }
 
@@ -128,10 +135,12 @@ impl Entry {
             condition: None,
             repaired: None,
             pass: None,
+            hosts_refused: None,
             is_elsewhere: false,
             attempt: None,
             delays: None,
             at_work: None,
+            progress: None,
             waits: false,
         }
     }
@@ -147,6 +156,16 @@ impl Entry {
         }
     }
 
+    /// Whether the last try failed. What somebody else takes care of has not failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.is_elsewhere && self.attempt.as_ref().is_some_and(|attempt| !attempt.is_pending)
+    }
+
+    /// There is news about the cloud: what waits for a change is tried again. What waits for a time has its turn soon.
+    pub(crate) fn has_news(&mut self) {
+        drop(self.attempt.take_if(|attempt| attempt.until_change));
+    }
+
     /// When the status was put right less than `pause` ago: how long that lasts. Another writer that does not give in must not
     /// cost a call each time.
     pub(crate) fn must_not_repair(&self, pause: Duration) -> Option<Verdict> {
@@ -154,9 +173,22 @@ impl Entry {
         Some(Verdict::After(left))
     }
 
-    /// The cloud is at work: the longer it takes, the less often it is looked at, so that what is never done costs next to
-    /// nothing of its quota.
-    pub(crate) fn patiently(&mut self, purpose: Purpose, verdict: Verdict) -> Verdict {
+    /// The cloud is at work, and this is what the call came to. Another outcome than that of the call before is progress: work of
+    /// many steps must not become slower with each of them.
+    pub(crate) fn progressed(&mut self, outcome: &Outcome) {
+        let failure = outcome.failure.as_ref().map(|failure| &failure.message);
+        let places: Vec<_> = outcome.ingress.iter().map(|place| (&place.ip, &place.hostname)).collect();
+        let progress = Some(Digest::of(&(failure, places, &outcome.annotations, &outcome.changes)));
+        if self.progress != progress {
+            self.progress = progress;
+            self.at_work = None;
+            self.delays = None;
+        }
+    }
+
+    /// The cloud is at work: the longer it takes without any progress, the less often it is looked at, so that what is never done
+    /// costs next to nothing of its quota.
+    fn patiently(&mut self, purpose: Purpose, verdict: Verdict) -> Verdict {
         let (_, since) = match self.at_work {
             Some(at_work) if at_work.0 == purpose => at_work,
             _ => *self.at_work.insert((purpose, Instant::now())),
@@ -167,14 +199,16 @@ impl Entry {
         }
     }
 
-    /// A try has failed, `backends` if those are to blame. Returns when the next one is.
+    /// A try has failed, `backends` if those are to blame, or the cloud is at work. Returns when the next one is.
     pub(crate) fn failed(
         &mut self,
         purpose: Purpose,
         backends: Option<Digest>,
+        is_pending: bool,
         verdict: Verdict,
         settings: &QueueSettings,
     ) -> Verdict {
+        let verdict = if is_pending { self.patiently(purpose, verdict) } else { verdict };
         let delay = match verdict {
             Verdict::After(delay) => delay,
             Verdict::Change | Verdict::Done => settings.resync,
@@ -193,7 +227,7 @@ impl Entry {
         let now = Instant::now();
         let until = now.checked_add(delay).unwrap_or(now + Duration::from_secs(365 * 24 * 60 * 60));
         let until_change = matches!(verdict, Verdict::Change | Verdict::Done);
-        self.attempt = Some(Attempt { purpose, backends, until, until_change });
+        self.attempt = Some(Attempt { purpose, backends, until, until_change, is_pending });
         if until_change {
             self.delays = None;
             return Verdict::Change;
@@ -209,7 +243,9 @@ impl Entry {
         self.attempt = None;
         self.delays = None;
         self.at_work = None;
+        self.progress = None;
         self.announced = None;
+        self.hosts_refused = None;
         self.is_elsewhere = false;
         self.warnings = Warnings::default();
     }
@@ -233,13 +269,24 @@ pub(crate) struct Memory {
     not_ready: Family<ReasonLabel, Gauge>,
     /// When each member's load balancers were last all compared with the cloud, in seconds since the epoch.
     compared: Mutex<HashMap<usize, f64>>,
+    /// Members whose comparison at the start was none.
+    due: Mutex<HashMap<usize, Due>>,
+}
+
+/// When load balancers are compared next that were not at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The comparison took too long for the start.
+    Now,
+    /// It failed.
+    Soon,
 }
 
 impl Memory {
     pub(crate) fn new(metrics: &ServiceMetrics) -> Self {
         let (waiting, not_ready) = (metrics.pending.clone(), metrics.not_ready.clone());
         let (services, theirs, compared) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { services, theirs, waiting, not_ready, compared }
+        Self { services, theirs, waiting, not_ready, compared, due: Mutex::default() }
     }
 
     /// Looks at an entry, or changes it; none when there is none.
@@ -347,6 +394,15 @@ impl Memory {
         compared.insert(member, now_seconds());
         let times = (0..members).map(|member| compared.get(&member).copied().unwrap_or(0.0));
         times.fold(f64::INFINITY, f64::min)
+    }
+
+    /// When a member's load balancers are to be compared, other than after a period. Returns what was said before.
+    pub(crate) fn due(&self, member: usize, due: Option<Due>) -> Option<Due> {
+        let mut all = self.due.lock();
+        match due {
+            Some(due) => all.insert(member, due),
+            None => all.remove(&member),
+        }
     }
 
     /// Services whose last try failed, and that wait for a time and not for a change. They need not wait any longer.

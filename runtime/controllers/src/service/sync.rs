@@ -82,6 +82,8 @@ pub(crate) struct Job {
     pub(crate) is_repair: bool,
     /// The provider wrote on it what leads to the load balancer of another Service.
     pub(crate) is_anothers: bool,
+    /// The last try at it failed.
+    pub(crate) has_failed: bool,
     /// The provider as it was when this was decided: another component may be there before the work ends.
     pub(crate) asked: Asked,
 }
@@ -163,9 +165,9 @@ impl Syncer {
             return None;
         }
         let provider = self.provider(member)?;
-        let (doubt, standing, unsaid, recorded) = self
-            .memory
-            .with(key, |entry| (entry.doubt, entry.standing.clone(), entry.unsaid.clone(), entry.recorded.clone()))?;
+        let (doubt, standing, unsaid, recorded, has_failed) = self.memory.with(key, |entry| {
+            (entry.doubt, entry.standing.clone(), entry.unsaid.clone(), entry.recorded.clone(), entry.has_failed())
+        })?;
         let backends = self.backends.get();
         let asked = Asked::of(provider);
         let is_anothers = self.is_anothers(&service, &asked.descriptor);
@@ -190,7 +192,7 @@ impl Syncer {
             None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
         let is_repair = is_recorded && is_known && !is_asked && step != Step::Nothing;
-        Some(Job { member, service, view, wrong, backends, target, step, is_repair, is_anothers, asked })
+        Some(Job { member, service, view, wrong, backends, target, step, is_repair, is_anothers, has_failed, asked })
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
@@ -326,6 +328,12 @@ impl Syncer {
         warning: (&str, &str),
         error: &SyncError,
     ) -> Verdict {
+        if error.needs_ensure() {
+            self.memory.with(key, |entry| {
+                entry.doubt = Doubt::All;
+                entry.hosts_refused = (error.reaction() == Reaction::Invalid.as_str()).then_some(purpose);
+            });
+        }
         let is_noted = self.note(key, service, purpose, error).await;
         let verdict = self.later(key, purpose, backends, error);
         // The condition does not stand in what `kubectl describe` shows of a Service.
@@ -359,10 +367,7 @@ impl Syncer {
     ) -> Verdict {
         let queue = &self.settings.queue;
         tracing::debug!(%error, reaction = error.reaction(), ?verdict, "not done");
-        let failed = |entry: &mut Entry| {
-            let verdict = if error.is_pending() { entry.patiently(purpose, verdict) } else { verdict };
-            entry.failed(purpose, backends, verdict, queue)
-        };
+        let failed = |entry: &mut Entry| entry.failed(purpose, backends, error.is_pending(), verdict, queue);
         self.memory.with(key, failed).unwrap_or(verdict)
     }
 

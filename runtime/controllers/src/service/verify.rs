@@ -6,50 +6,62 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ConstantBuilder};
-use ccm_cloud::{Standing, Wish};
+use backon::{BackoffBuilder as _, ConstantBuilder, ExponentialBuilder};
+use ccm_cloud::{Failure, Reaction, Standing, Wish};
 use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
-use super::memory::Key;
+use super::memory::{Due, Key};
 use super::ownership::Work;
 use super::predicates::has_finalizer;
 use super::record::Record;
 use super::sync::{Job, Step, Syncer};
 use super::view::as_stored;
-use super::wake::key;
+use super::wake::{key, send};
 use crate::in_log::InLog as _;
+use crate::reaction::{MIN_SLOW_RETRY, leaves_open};
 
 /// Most indexes of backends in one survey, 4 bytes each, so that many Services times many Nodes stay a few megabytes.
 const MAX_INDEXES: usize = 1 << 20;
 
-/// The survey before anything is done. Never fails: what is not known is not known.
+/// The survey before anything is done: all providers at the same time. Never fails: what is not known is not known.
 pub(super) async fn at_start(syncer: &Syncer) {
-    if syncer.settings.start_survey_timeout.is_zero() {
+    let limit = syncer.settings.start_survey_timeout;
+    if limit.is_zero() {
         return;
     }
-    let begun = Instant::now();
-    let surveyed = async {
-        for member in surveying(syncer) {
-            // Whoever has nothing yet cannot differ.
-            let is_old = |job: &Job| {
-                has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty()
-            };
-            if survey(syncer, member, is_old).await.is_complete {
-                compared(syncer, member);
+    // Whoever has nothing yet cannot differ.
+    let is_old =
+        |job: &Job| has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty();
+    let look = |member: usize| async move {
+        let begun = Instant::now();
+        let provider = syncer.provider(member).map(|provider| provider.descriptor().name.clone());
+        let due = match timeout(limit, survey(syncer, member, is_old)).await {
+            Ok(surveyed) if surveyed.compared.is_complete() => {
+                note(syncer, member);
+                None
             }
+            Ok(_) => Some(Due::Soon),
+            Err(_elapsed) => Some(Due::Now),
+        };
+        syncer.memory.due(member, due);
+        if due == Some(Due::Now) {
+            tracing::warn!(
+                provider,
+                ?limit,
+                "the survey of load balancers was not done in time; it goes on beside the work"
+            );
+        } else {
+            tracing::debug!(provider, took = ?begun.elapsed(), "load balancers surveyed");
         }
     };
-    match timeout(syncer.settings.start_survey_timeout, surveyed).await {
-        Ok(()) => tracing::debug!(took = ?begun.elapsed(), "load balancers surveyed"),
-        Err(_elapsed) => tracing::warn!(took = ?begun.elapsed(), "the survey of load balancers was not done in time"),
-    }
+    join_all(surveying(syncer).map(look)).await;
 }
 
 /// Verifies until it is dropped, from when `ready` is told. What differs is sent to `queue`.
 pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: watch::Receiver<bool>) {
-    if syncer.settings.verify_period.is_zero() || ready.wait_for(|ready| *ready).await.is_err() {
+    if ready.wait_for(|ready| *ready).await.is_err() {
         return;
     }
     let members = 0..syncer.members.len();
@@ -58,6 +70,18 @@ pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: wa
 
 async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     let period = syncer.settings.verify_period;
+    let due = syncer.memory.due(member, None);
+    if period.is_zero() {
+        // Only the start is made up for.
+        if due == Some(Due::Now) {
+            let surveyed = survey(syncer, member, is_compared).await;
+            if surveyed.compared.is_complete() {
+                note(syncer, member);
+            }
+            send(queue, surveyed.found).await;
+        }
+        return;
+    }
     // Two thirds to four thirds of a time, so that several managers drift apart.
     let mut shares =
         ConstantBuilder::new().with_delay(Duration::from_millis(667)).with_jitter().without_max_times().build();
@@ -65,50 +89,89 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
         let share = shares.next().unwrap_or(Duration::from_secs(1)).as_secs_f64();
         tokio::time::sleep(time.mul_f64(share))
     };
+    // A survey that failed is not put off by a whole period.
+    let first = syncer.settings.slow_retry.max(MIN_SLOW_RETRY).min(period);
+    let retries =
+        ExponentialBuilder::new().with_min_delay(first).with_max_delay(period).with_factor(2.0).without_max_times();
+    let mut delays = retries.build();
+    let mut pause = match due {
+        Some(Due::Now) => Duration::ZERO,
+        Some(Due::Soon) => delays.next().unwrap_or(period),
+        None => period,
+    };
     loop {
-        let surveys = syncer.provider(member).is_some_and(|provider| provider.surveys());
-        let mut is_complete = true;
-        if surveys {
-            wait(period).await;
-            let surveyed = survey(syncer, member, |job| job.step == Step::Nothing).await;
-            is_complete = surveyed.is_complete;
-            for key in surveyed.found {
-                if queue.send(key).await.is_err() {
-                    return;
-                }
+        let mut compared = Compared::default();
+        if syncer.provider(member).is_some_and(|provider| provider.surveys()) {
+            wait(pause).await;
+            let surveyed = survey(syncer, member, is_compared).await;
+            compared = surveyed.compared;
+            if compared.is_complete() {
+                (delays, pause) = (retries.build(), period);
+            } else {
+                pause = delays.next().unwrap_or(period);
+            }
+            if !send(queue, surveyed.found).await {
+                return;
             }
         } else {
-            let keys: Vec<Key> =
-                jobs(syncer, member).filter(|(_, job)| job.step == Step::Nothing).map(|(key, _)| key).collect();
+            let keys: Vec<Key> = jobs(syncer, member).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
             let pause = u32::try_from(keys.len().max(1)).map_or(Duration::from_secs(1), |many| period / many);
             if keys.is_empty() {
                 wait(pause).await;
             }
             for key in keys {
                 wait(pause).await;
-                match differs(syncer, &key, member).await {
-                    Some(true) if queue.send(key).await.is_err() => return,
-                    Some(_) => {}
-                    None => is_complete = false,
+                let differs = differs(syncer, &key, member).await;
+                compared.add(differs.as_ref().err());
+                if differs == Ok(true) && queue.send(key).await.is_err() {
+                    return;
                 }
             }
         }
-        if is_complete {
-            compared(syncer, member);
+        if compared.is_complete() {
+            note(syncer, member);
         }
     }
 }
 
-fn compared(syncer: &Syncer, member: usize) {
+/// How many load balancers were compared with the cloud.
+#[derive(Debug, Clone, Copy, Default)]
+struct Compared {
+    asked: usize,
+    known: usize,
+    /// Without an answer.
+    open: usize,
+}
+
+impl Compared {
+    /// One was asked about.
+    fn add(&mut self, failure: Option<&Failure>) {
+        self.asked += 1;
+        self.known += usize::from(failure.is_none());
+        self.open += usize::from(failure.is_some_and(|failure| leaves_open(failure.reaction)));
+    }
+
+    /// Whether this counts as a comparison of all. A Service that is wrong itself does not keep the others from that, and a cloud
+    /// that said nothing about any has compared none.
+    const fn is_complete(&self) -> bool {
+        self.open == 0 && (self.asked == 0 || self.known > 0)
+    }
+}
+
+fn note(syncer: &Syncer, member: usize) {
     syncer.metrics.last_verification.set(syncer.memory.compared(member, syncer.members.len()));
 }
 
 /// Asks about one load balancer, and notes when there is none or its address is another one: no more can be seen without a
-/// survey. None when there was no answer.
-async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
-    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Some(false) };
-    if job.step != Step::Nothing {
-        return Some(false);
+/// survey.
+///
+/// # Errors
+///
+/// It is not known.
+async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Failure> {
+    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Ok(false) };
+    if !is_compared(&job) {
+        return Ok(false);
     }
     let told = as_stored(&job.view.ingress);
     let found = syncer.call("get", provider.get(job.view), |found| found.as_ref().err()).await;
@@ -116,27 +179,35 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Option<bool> {
         Ok(None) => Standing::Missing,
         Ok(Some(found)) if found.is_empty() => Standing::Differs(vec!["it has no address any more".into()]),
         Ok(Some(found)) if as_stored(&found) != told => Standing::InStep(found),
-        Ok(Some(_)) => return Some(false),
+        Ok(Some(_)) => return Ok(false),
         Err(failure) => {
             tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
-            return None;
+            return Err(failure);
         }
     };
-    syncer.memory.with(key, |entry| entry.standing = Some((job.target, standing)));
-    Some(true)
+    syncer.memory.with(key, |entry| {
+        entry.standing = Some((job.target, standing));
+        entry.has_news();
+    });
+    Ok(true)
+}
+
+/// Whether a Service is compared with the cloud: all should be as it was ensured, or the last try failed. The cloud may be
+/// another one since. Whatever else is to be done has its turn anyway.
+fn is_compared(job: &Job) -> bool {
+    job.step == Step::Nothing || job.has_failed
 }
 
 /// What has come of a survey.
 struct Surveyed {
     /// Services that need a look.
     found: Vec<Key>,
-    /// Whether all questions were answered.
-    is_complete: bool,
+    compared: Compared,
 }
 
 /// Surveys the Services of a member that are `asked` about.
 async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) -> Surveyed {
-    let mut surveyed = Surveyed { found: vec![], is_complete: true };
+    let mut surveyed = Surveyed { found: vec![], compared: Compared::default() };
     let Some(provider) = syncer.provider(member) else { return surveyed };
     let backends = syncer.backends.get();
     let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
@@ -148,25 +219,34 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };
         let wishes: Vec<Wish> = some.iter().map(wish).collect();
         let answer = provider.survey(std::sync::Arc::clone(&backends.list), wishes);
-        let standings = match syncer.call("survey", answer, |answer| answer.as_ref().err()).await {
-            Ok(Ok(standings)) if standings.len() == some.len() => standings,
-            Ok(Ok(standings)) => {
-                tracing::warn!(asked = some.len(), told = standings.len(), "a survey has not one standing per Service");
-                surveyed.is_complete = false;
-                continue;
-            }
-            Ok(Err(failure)) | Err(failure) => {
+        let standings = syncer.call("survey", answer, |answer| answer.as_ref().err()).await;
+        let standings = standings.and_then(|standings| standings).and_then(|standings| {
+            let (asked, told) = (some.len(), standings.len());
+            let wrong =
+                || Failure::new(Reaction::Retry, format!("the survey has {told} standings for {asked} Services"));
+            if told == asked { Ok(standings) } else { Err(wrong()) }
+        });
+        let standings = match standings {
+            Ok(standings) => standings,
+            Err(failure) => {
                 tracing::warn!(%failure, reaction = failure.reaction.as_str(), "load balancers were not surveyed");
-                surveyed.is_complete = false;
+                // Whatever the reaction: none of them was compared.
+                surveyed.compared.asked += some.len();
+                surveyed.compared.open += some.len();
                 continue;
             }
         };
         for ((key, job), standing) in some.into_iter().zip(standings) {
-            if let Standing::Unknown(failure) = &standing {
+            let failure = if let Standing::Unknown(failure) = &standing { Some(failure) } else { None };
+            surveyed.compared.add(failure);
+            if let Some(failure) = failure {
                 tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
                 continue;
             }
-            syncer.memory.with(&key, |entry| entry.standing = Some((job.target, standing)));
+            syncer.memory.with(&key, |entry| {
+                entry.standing = Some((job.target, standing));
+                entry.has_news();
+            });
             // Only what is noted and differs is more than nothing. The rest is forgotten: it says nothing about later.
             match syncer.job(&key, member) {
                 Some(job) if job.step != Step::Nothing => surveyed.found.push(key),

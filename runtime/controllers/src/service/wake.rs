@@ -2,6 +2,7 @@
 //!
 //! Nothing wakes before both first lists are complete: with half of the Nodes a load balancer would lose members.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -47,30 +48,40 @@ impl Sources {
     pub(super) async fn run(mut self, syncer: &Syncer, queue: mpsc::Sender<Key>, ready: watch::Sender<bool>) {
         let lists = (self.services_listed.clone(), self.nodes_listed.clone());
         let complete = async { lists.0.complete().await && lists.1.complete().await };
-        if self.meanwhile(complete).await != Some(true) {
+        if self.meanwhile(complete, |_| {}).await != Some(true) {
             return;
         }
         syncer.backends.replace(Backends::select(&self.nodes.state()));
-        if self.meanwhile(verify::at_start(syncer)).await.is_none() {
+        // The survey remembers Services: of those that go meanwhile only the key says so.
+        let mut changed = HashSet::new();
+        let note = |key: Key| {
+            syncer.notice(&key);
+            changed.insert(key);
+        };
+        if self.meanwhile(verify::at_start(syncer), note).await.is_none() {
             return;
         }
         let mut watched = Watched::new(&self.nodes.state());
         syncer.backends.replace(Backends::select(&self.nodes.state()));
-        if !send(&queue, all(syncer)).await {
+        let mut keys = all(syncer);
+        changed.retain(|key| syncer.store.get(key).is_none() && is_concerned(syncer, key));
+        keys.extend(changed);
+        if !send(&queue, keys).await {
             return;
         }
         ready.send_replace(true);
         self.listen(syncer, &queue, &mut watched).await;
     }
 
-    /// Waits for `work`, and reads the keys that come in meanwhile: whoever does not keep reading holds up the watches. They
-    /// can be forgotten, since everything is looked at afterwards. None when a reflector has ended.
-    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Waits for `work`, and reads the keys that come in meanwhile: whoever does not keep reading holds up the watches. Those of
+    /// Services go to `changed`; those of Nodes can be forgotten, since all Nodes are looked at afterwards. None when a
+    /// reflector has ended.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>, mut changed: impl FnMut(Key)) -> Option<T> {
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return Some(done),
-                key = self.service_keys.recv() => drop(key?),
+                key = self.service_keys.recv() => changed(key?),
                 key = self.node_keys.recv() => drop(key?),
             }
         }
@@ -164,7 +175,7 @@ pub(super) fn key(service: &Service) -> Key {
     ObjectRef::new(&service.name_any()).within(service.metadata.namespace.as_deref().unwrap_or_default())
 }
 
-async fn send(queue: &mpsc::Sender<Key>, keys: Vec<Key>) -> bool {
+pub(super) async fn send(queue: &mpsc::Sender<Key>, keys: Vec<Key>) -> bool {
     for key in keys {
         if queue.send(key).await.is_err() {
             return false;

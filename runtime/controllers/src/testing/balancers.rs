@@ -32,6 +32,8 @@ pub(crate) struct State {
     configuration: String,
     revision: String,
     judgement: Option<Result<Vec<Problem>, Failure>>,
+    /// What a survey says of it.
+    hidden: BTreeMap<String, Failure>,
 }
 
 pub(crate) struct FakeBalancers {
@@ -81,6 +83,11 @@ impl FakeBalancers {
         self.state.lock().judgement = Some(judgement);
     }
 
+    /// What is left of a script is not answered any more.
+    pub(crate) fn forget_script(&self, operation: &str, name: &str) {
+        self.state.lock().scripts.remove(&format!("{operation} {name}"));
+    }
+
     /// `ensure web: n0 n1`, without `locks`.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.state.lock().calls.clone()
@@ -106,6 +113,15 @@ impl FakeBalancers {
 
     pub(crate) fn lose(&self, name: &str) {
         self.state.lock().balancers.retain(|key, _| !key.starts_with(&format!("{name} ")));
+    }
+
+    /// A survey does not know how it stands; with none it knows again.
+    pub(crate) fn hide(&self, name: &str, why: Option<Failure>) {
+        let mut state = self.state.lock();
+        match why {
+            Some(why) => drop(state.hidden.insert(name.into(), why)),
+            None => drop(state.hidden.remove(name)),
+        }
     }
 
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Balancer)) {
@@ -297,6 +313,9 @@ impl LoadBalancers for FakeBalancers {
                 return outcome.failure.map_or(Ok(vec![]), Err);
             }
             let standing = |wish: Wish| {
+                if let Some(why) = self.state.lock().hidden.get(&wish.service.name) {
+                    return Standing::Unknown(why.clone());
+                }
                 let hosts = wish.backends.iter().map(|index| backends[*index as usize].name.clone()).collect();
                 match self.state.lock().balancers.get(&key(&wish.service)) {
                     None => Standing::Missing,

@@ -286,6 +286,15 @@ async fn another_number_of_standings_than_of_wishes_is_no_answer() {
 }
 
 #[tokio::test]
+async fn a_survey_that_fails_as_a_whole_keeps_its_reaction() {
+    let rig = Rig::hostile(Limits::default()).await;
+    let wishes = vec![wish(service("refuse"), &[]), wish(service("good"), &[])];
+    let failure = rig.provider.survey(backends(&[]), wishes).await.unwrap_err();
+    assert_eq!(failure, Failure::new(Reaction::Unauthorized, "no"));
+    assert_eq!(rig.end().outcome, "ok", "it is an answer");
+}
+
+#[tokio::test]
 async fn what_a_component_does_not_export_is_unsupported_and_not_called() {
     let Rig { provider, .. } = Rig::of(component(SESSION), Limits::default(), Settings::default()).await.unwrap();
     let unsupported =

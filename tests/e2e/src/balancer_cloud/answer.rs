@@ -159,14 +159,17 @@ impl Shared {
                 // The range that RFC 2544 keeps for benchmarks.
                 let address = Ipv4Addr::from(0xc612_0000 + state.made);
                 let built_at = Instant::now() + self.settings.provisioning;
-                let balancer = Balancer { id: id.clone(), spec, address, built_at };
+                let balancer = Balancer { id: id.clone(), spec, address, built_at, no_pool: None };
                 state.wrote(kind, &balancer);
                 let reply = one(201, &balancer);
                 state.balancers.insert(id, balancer);
                 reply
             }
-            Ask::Replace(id, spec) => state.change(kind, &id, |own| *own = spec),
-            Ask::Members(id, members) => state.change(kind, &id, |own| own.members = members),
+            Ask::Replace(id, spec) => state.change(kind, &id, |own| (own.spec, own.no_pool) = (spec, None)),
+            Ask::Members(id, members) => match state.balancers.get(&id).and_then(|balancer| balancer.no_pool) {
+                Some(status) => (status, told("the load balancer has no pool")),
+                None => state.change(kind, &id, |own| own.spec.members = members),
+            },
             Ask::Delete(id) => match state.balancers.remove(&id) {
                 Some(balancer) => {
                     state.wrote(kind, &balancer);
@@ -186,9 +189,9 @@ impl Shared {
 }
 
 impl State {
-    fn change(&mut self, kind: Kind, id: &str, change: impl FnOnce(&mut Spec)) -> Reply {
+    fn change(&mut self, kind: Kind, id: &str, change: impl FnOnce(&mut Balancer)) -> Reply {
         let Some(balancer) = self.balancers.get_mut(id) else { return absent() };
-        change(&mut balancer.spec);
+        change(balancer);
         let balancer = balancer.clone();
         self.wrote(kind, &balancer);
         one(200, &balancer)

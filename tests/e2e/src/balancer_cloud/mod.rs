@@ -4,8 +4,8 @@
 //! GET    /v1/load-balancers?page=1&per_page=100[&owner=UID]    a page, the oldest first, and how many there are
 //! POST   /v1/load-balancers                                   201; without address until it is built
 //! GET    /v1/load-balancers/{id}
-//! PUT    /v1/load-balancers/{id}                              all of it
-//! PUT    /v1/load-balancers/{id}/members                      who takes traffic
+//! PUT    /v1/load-balancers/{id}                              all of it; makes the pool where there is none
+//! PUT    /v1/load-balancers/{id}/members                      who takes traffic; needs the pool
 //! DELETE /v1/load-balancers/{id}                              204
 //! GET, PUT /v1/firewall
 //! ```
@@ -108,6 +108,8 @@ pub struct Balancer {
     pub spec: Spec,
     address: Ipv4Addr,
     built_at: Instant,
+    /// How a change of the members is answered where there is no pool for them.
+    no_pool: Option<u16>,
 }
 
 impl Balancer {
@@ -253,6 +255,20 @@ impl BalancerCloud {
         if let Some(balancer) = self.shared.state.lock().balancers.get_mut(id) {
             change(&mut balancer.spec);
         }
+    }
+
+    /// Somebody deletes the pool that has the members. Changes of the members are answered with this status until the load
+    /// balancer is changed as a whole.
+    pub fn lose_pool(&self, id: &str, status: u16) {
+        if let Some(balancer) = self.shared.state.lock().balancers.get_mut(id) {
+            balancer.no_pool = Some(status);
+            balancer.spec.members.clear();
+        }
+    }
+
+    /// Somebody deletes a load balancer.
+    pub fn lose(&self, id: &str) {
+        self.shared.state.lock().balancers.remove(id);
     }
 
     /// Does this to a request to come; see [`Fault`].

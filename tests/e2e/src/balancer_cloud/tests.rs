@@ -157,3 +157,18 @@ async fn one_can_wait_for_what_the_balancers_become() {
     let error = cloud.await_balancers(Duration::from_millis(1), <[_]>::is_empty).await.unwrap_err();
     assert!(format!("{error:#}").contains("lb-000002"), "{error:#}");
 }
+
+#[tokio::test]
+async fn members_need_the_pool_which_comes_again_with_the_whole() {
+    let cloud = cloud(Duration::ZERO).await;
+    ask(&cloud, "POST", "load-balancers", spec("u-1")).await;
+    let one = "load-balancers/lb-000001";
+    let members = async || ask(&cloud, "PUT", &format!("{one}/members"), json!({ "members": ["n1"] })).await.0;
+    assert_eq!(members().await, 200);
+    cloud.lose_pool("lb-000001", 422);
+    assert_eq!((members().await, cloud.balancers()[0].spec.members.len()), (422, 0));
+    assert_eq!(ask(&cloud, "PUT", one, spec("u-1")).await.0, 200);
+    assert_eq!(members().await, 200);
+    cloud.lose("lb-000001");
+    assert_eq!((members().await, cloud.balancers().len()), (404, 0));
+}

@@ -11,6 +11,8 @@
 //! | `node_lifecycle` | Nodes whose machine is gone or switched off (3, 7.8, 7.9, A-18 to A-21) |
 //! | `services` | whose Services are served, what people are told, restarts that cost nothing (4) |
 //! | `service_faults` | Services, clouds and API servers that change, fail and go in the middle of it |
+//! | `service_recovery` | load balancers that somebody breaks at the cloud |
+//! | `verification` | load balancers that are compared with the cloud |
 //! | `crash_points` | a process that is killed at every step of what it does for a Service |
 //! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
 //! | `whole_cluster` | a firewall that follows Services and Nodes |
@@ -63,10 +65,12 @@ mod refresh;
 mod refused;
 mod service_faults;
 mod service_look;
+mod service_recovery;
 mod services;
 mod sources;
 mod stage;
 mod swap;
+mod verification;
 mod waiting;
 mod walkthrough;
 mod webhook;

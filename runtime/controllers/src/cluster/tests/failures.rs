@@ -99,6 +99,8 @@ async fn an_object_that_failed_has_a_warning_and_the_rest_is_done() {
         .play(async |bench| {
             bench.listed().await;
             assert_eq!(bench.scraped("ccm_cluster_objects_failing{provider=\"fake\"}"), 2.0);
+            let succeeded = bench.scraped("ccm_cluster_sync_last_success_timestamp_seconds{provider=\"fake\"}");
+            assert_eq!(succeeded, 0.0, "the cloud did not do all");
             bench.until(900).await;
         })
         .await;

@@ -9,7 +9,9 @@ mod pending;
 mod predicates;
 mod processing;
 mod record;
+mod recovery;
 mod restart;
+mod start;
 mod whole;
 
 use std::sync::Arc;

@@ -90,9 +90,77 @@ async fn the_longer_the_cloud_takes_the_less_often_it_is_looked_at() {
     }
     assert_eq!(last, Duration::from_secs(60));
     assert!(bench.cloud.count("ensure") < 140, "{}", bench.cloud.count("ensure"));
+    // Progress is news.
+    bench.cloud.forget_script("ensure", "web");
+    let step = Failure { message: "created the pool".into(), ..pending() };
+    bench.cloud.fail("ensure", "web", vec![step; 3]);
+    assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(2)));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(2)));
     // Another wish is another work.
     bench.edit("web", &json!({ "spec": { "ports": [{ "port": 443, "nodePort": 30_443 }] } }));
     assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(2)));
+}
+
+/// A load balancer of many parts: each call makes one of them, and says so in one of these ways.
+#[tokio::test(start_paused = true)]
+async fn work_that_makes_progress_with_each_call_is_not_slowed_down() {
+    const STEPS: u64 = 100;
+    type Tell = fn(u64) -> Outcome;
+    let pending = |retry_after| Failure { retry_after, ..failure(Reaction::Pending, "creating") };
+    let two = Some(Duration::from_secs(2));
+    let ways: [(&str, Tell); 3] = [
+        ("message", |step| Outcome::failed(failure(Reaction::Pending, &format!("{step} of 100 parts")))),
+        ("changes", |step| Outcome { changes: vec![format!("made part {step}")], ..Outcome::default() }),
+        ("annotations", |step| Outcome {
+            annotations: vec![("fake.io/job-1".into(), Some(step.to_string()))],
+            ..Outcome::default()
+        }),
+    ];
+    for (way, tell) in ways {
+        for (operation, retry_after) in [("ensure", two), ("delete", two), ("ensure", None)] {
+            let mut bench = Bench::new();
+            bench.add(service("web"));
+            if operation == "delete" {
+                bench.sync("web").await;
+                bench.delete("web");
+            }
+            let outcome = |step| {
+                let told = tell(step);
+                let message = told.failure.clone().map(|failure| failure.message);
+                let failure = Failure { message: message.unwrap_or("creating".into()), ..pending(retry_after) };
+                Outcome { failure: Some(failure), ..told }
+            };
+            bench.cloud.script(operation, "web", (0..STEPS).map(outcome));
+            let begun = tokio::time::Instant::now();
+            for step in 0..STEPS {
+                let Verdict::After(delay) = bench.sync("web").await else { panic!("{way}: step {step}") };
+                match retry_after {
+                    Some(wanted) => assert_eq!(delay, wanted, "{way}, {operation}: step {step}"),
+                    // The shortest back-off, and up to as much again by chance.
+                    None => assert!(delay <= Duration::from_secs(10), "{way}: step {step}: {delay:?}"),
+                }
+                tokio::time::advance(delay).await;
+            }
+            assert_eq!(bench.sync("web").await, Verdict::Done, "{way}, {operation}");
+            let took = begun.elapsed().as_secs();
+            assert!(retry_after.is_none() || took.abs_diff(2 * STEPS) < 2, "{way}, {operation}: {took} s");
+        }
+    }
+}
+
+/// What a provider names is taken as it is within these bounds.
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_the_provider_names_is_at_least_a_second_and_at_most_a_thousand() {
+    for (named, waited) in [(0, 1_000), (20, 1_000), (1_500, 1_500), (90_000, 90_000), (10_000_000, 1_000_000)] {
+        for reaction in [Reaction::Retry, Reaction::Conflict, Reaction::Throttled, Reaction::Pending] {
+            let mut bench = Bench::new();
+            bench.add(service("web"));
+            let retry_after = Some(Duration::from_millis(named));
+            bench.cloud.fail("ensure", "web", [Failure { retry_after, ..failure(reaction, "later") }]);
+            assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_millis(waited)), "{reaction:?} {named}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,22 +229,6 @@ async fn nodes_that_come_and_go_are_no_news_for_a_service_that_is_wrong_or_is_so
         assert_eq!(bench.pass([node("n0")]).await, [Verdict::Change], "{reaction:?}");
         assert_eq!(bench.cloud.count("ensure"), 1, "{reaction:?}");
     }
-}
-
-/// Here it is the hosts that are wrong: other hosts are something else to do.
-#[tokio::test(start_paused = true)]
-async fn hosts_that_the_provider_finds_wrong_wait_for_other_hosts() {
-    let mut bench = Bench::new();
-    bench.add(service("web"));
-    bench.sync("web").await;
-    bench.cloud.fail("update", "web", [failure(Reaction::Invalid, "n2 is in another region")]);
-    bench.cloud.take_calls();
-    assert_eq!(bench.pass([node("n0"), node("n2")]).await, [Verdict::Change]);
-    assert_eq!(bench.sync("web").await, Verdict::Change);
-    let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
-    assert!(told.ends_with("not tried again before the Service or its hosts change"), "{told}");
-    assert_eq!(bench.pass([node("n0")]).await, [Verdict::Done]);
-    assert_eq!(bench.cloud.calls(), ["update web: n0 n2", "get web", "update web: n0"]);
 }
 
 /// A broken Service can still be deleted.

@@ -300,6 +300,51 @@ async fn a_verification_that_fails_is_none() {
     }
 }
 
+/// A Service that is wrong itself would keep the time where it is for ever, and a single answer that is missing must.
+#[tokio::test(start_paused = true)]
+async fn a_survey_is_a_comparison_when_the_cloud_had_an_answer_about_each() {
+    let cases = [
+        ("all are known", [None; 3], true),
+        ("nobody knows", [Some(Reaction::Retry); 3], false),
+        ("nothing is known of one", [Some(Reaction::Retry), None, None], false),
+        ("credentials are refused", [Some(Reaction::Unauthorized), None, None], false),
+        ("one is wrong itself", [Some(Reaction::Invalid), None, None], true),
+        ("one is somebody else's", [Some(Reaction::Conflict), None, None], true),
+        ("all are wrong themselves", [Some(Reaction::Invalid); 3], false),
+    ];
+    for (case, unknown, is_compared) in cases {
+        let bench = three(surveying()).await.restart();
+        for (name, reaction) in ["a", "b", "c"].into_iter().zip(unknown) {
+            bench.cloud.hide(name, reaction.map(|reaction| failure(reaction, "nobody knows")));
+        }
+        bench.survey().await;
+        let told = bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0;
+        assert_eq!(told, is_compared, "{case}");
+    }
+}
+
+/// The start does not wait longer for two of them than for one.
+#[tokio::test(start_paused = true)]
+async fn several_providers_are_surveyed_at_the_same_time() {
+    let clouds = ["red", "blue"].map(|name| {
+        let delay = Duration::from_secs(4);
+        Arc::new(FakeBalancers { name, surveys: true, delay, ..FakeBalancers::default() })
+    });
+    let member = |cloud: &Arc<FakeBalancers>| LoadBalancerMember {
+        provider: Arc::clone(cloud) as _,
+        classes: vec![format!("{}.io/lb", cloud.name)],
+    };
+    let members = clouds.iter().map(member).collect();
+    let mut bench = Bench::serving(FakeApi::new(), Arc::clone(&clouds[0]), members, ServiceSettings::default());
+    for cloud in &clouds {
+        bench.add(finalized(cloud.name).with("/spec", "loadBalancerClass", json!(format!("{}.io/lb", cloud.name))));
+    }
+    let begun = tokio::time::Instant::now();
+    bench.survey().await;
+    assert_eq!(begun.elapsed().as_secs(), 4);
+    assert!(bench.scraped("ccm_load_balancer_verification_timestamp_seconds") > 0.0, "both were surveyed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_verification_by_one_provider_does_not_hide_that_another_gives_no_answer() {
     let clouds = ["red", "blue"].map(|name| Arc::new(FakeBalancers { name, ..FakeBalancers::default() }));

@@ -1,0 +1,50 @@
+//! Load balancers that are compared with the cloud: what counts as a comparison.
+
+use std::time::Duration;
+
+use ccm_e2e::balancer_cloud::{Act, Fault, Kind, Requests, When};
+use serde_json::json;
+
+use crate::service_look::{annotated, await_reason, await_served, balancing, change, cloud, serve, two_nodes};
+use crate::stage::{LIMIT, Stage};
+
+const VERIFIED: &str = "ccm_load_balancer_verification_timestamp_seconds";
+const OPERATIONS: &str = "ccm_load_balancer_operations_total";
+const IDLE: &str = "balancer.example/idle-seconds";
+
+/// Whoever alerts on the time of the last comparison learns that there was none.
+#[tokio::test]
+async fn a_survey_that_fails_or_learns_nothing_is_no_comparison() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    two_nodes(client).await;
+    let cloud = cloud(Duration::ZERO).await;
+    let first = balancing(&stage, &cloud, &[]);
+    serve(client, "web", json!({})).await;
+    await_served(client, "web").await;
+    first.end().await;
+    let surveyed = |outcome: &'static str| ["operation=\"survey\"".to_owned(), format!("outcome=\"{outcome}\"")];
+    for (case, outcome, is_compared) in
+        [("the listing fails", "retry", false), ("nothing is known", "ok", false), ("all is known", "ok", true)]
+    {
+        let planned = (case == "the listing fails").then(|| {
+            // The first is the online check of the provider.
+            cloud.plan(Fault { of: Requests::Of(Kind::List), nth: 2, when: When::Before, act: Act::Answer(500) })
+        });
+        let is_wrong = case == "nothing is known";
+        change(client, "web", &annotated([(IDLE, if is_wrong { "soon" } else { "60" })])).await;
+        let host = balancing(&stage, &cloud, &[]);
+        host.ready().await;
+        let labels = surveyed(outcome);
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        host.await_count(OPERATIONS, &labels, LIMIT, |count| count == 1.0).await.unwrap();
+        if is_wrong {
+            await_reason(client, "web", "InvalidService").await;
+        } else {
+            await_served(client, "web").await;
+        }
+        assert!(planned.is_none_or(|planned| planned.is_reached()), "{case}");
+        assert_eq!(host.metric(VERIFIED).await.unwrap() > 0.0, is_compared, "{case}");
+        host.end().await;
+    }
+}
