@@ -205,7 +205,9 @@ impl Syncer {
         } else {
             NOT_SYNCED
         };
-        let backends = is_update.then_some(job.target.backends);
+        // What is there must follow its hosts, whatever else is wrong with the Service.
+        let is_wrong = error.reaction() == Reaction::Invalid.as_str() && !job.view.ingress.is_empty();
+        let backends = (is_update || is_wrong).then_some(job.target.backends);
         self.report(key, &job.service, job.purpose(), backends, warning, &error).await
     }
 
