@@ -97,6 +97,27 @@ prefixed! {
     ALLOW_RULES = "allow-rules", Text, [], None;
 }
 
+/// Those that only REGIONAL load balancers have. The Go manager never reads what they say of another's ports, and another has none
+/// of the rest.
+pub(crate) const REGIONAL_ONLY: [&str; 16] = [
+    PROTOCOL,
+    HTTP_PORTS,
+    TLS_PORTS,
+    HTTP2_PORTS,
+    HTTP3_PORT,
+    TLS_PASSTHROUGH,
+    CERTIFICATE_ID,
+    CERTIFICATE_NAME,
+    REDIRECT,
+    STICKY_TYPE,
+    STICKY_NAME,
+    STICKY_TTL,
+    PROXY_PROTOCOL,
+    KEEPALIVE,
+    NO_DNS_RECORDS,
+    IDLE_TIMEOUT,
+];
+
 /// All that the host should hand over.
 pub(crate) fn all() -> Vec<Annotation> {
     let mut all = prefixed();

@@ -18,6 +18,8 @@ use ccm_sdk::{Answer, Cloud, Request};
 use serde::Deserialize;
 use serde::de::Deserializer;
 
+use crate::annotations as names;
+
 pub(crate) const ENDPOINT: &str = "api";
 pub(crate) const TOKEN: &str = "access-token";
 
@@ -77,6 +79,12 @@ pub(crate) fn exceptions(answer: &Answer) -> Option<Failure> {
         422 if is_name_taken(answer) => failure(Reaction::Conflict),
         // A droplet that is just being destroyed; the next list of Nodes is without it.
         422 if answer.says("droplet") => failure(Reaction::Retry),
+        422 if answer.says("entry port is invalid") => {
+            failure(Reaction::Invalid).map(|failure| failure.field("spec.ports"))
+        }
+        422 if answer.says("health check only supports") => {
+            failure(Reaction::Invalid).map(|failure| failure.annotation(names::HEALTH_PROTOCOL))
+        }
         // Cut off, or not the API's: the words that would tell these apart are missing.
         400 | 403 | 422 if answer.parse::<Refused>().is_err() => failure(Reaction::Retry),
         _ => None,

@@ -3,6 +3,7 @@
 //! Nothing is asked of the cloud. What depends on the type that an existing load balancer has is in [`crate::wanted`].
 
 mod reader;
+mod sources;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -12,6 +13,7 @@ use crate::annotations as names;
 use crate::api::balancers::Firewall;
 use crate::asked::reader::Reader;
 pub(crate) use crate::asked::reader::canonical;
+pub(crate) use crate::asked::sources::Sources;
 use crate::kind::{HealthProtocol, Kind, Network, Protocol, Size, Stack, Sticky};
 
 /// Ports that DigitalOcean keeps for itself.
@@ -31,10 +33,10 @@ pub(crate) struct Asked {
     pub(crate) hostname: Option<String>,
     pub(crate) ports: Vec<Port>,
     pub(crate) protocol: Protocol,
-    pub(crate) http_ports: Vec<u16>,
-    pub(crate) tls_ports: Vec<u16>,
-    pub(crate) http2_ports: Vec<u16>,
-    pub(crate) http3_port: Option<u16>,
+    pub(crate) http_ports: Vec<i64>,
+    pub(crate) tls_ports: Vec<i64>,
+    pub(crate) http2_ports: Vec<i64>,
+    pub(crate) http3_port: Option<i64>,
     pub(crate) passthrough: bool,
     pub(crate) certificate: Certificate,
     pub(crate) redirect: bool,
@@ -47,7 +49,52 @@ pub(crate) struct Asked {
     pub(crate) proxy_protocol: bool,
     pub(crate) keepalive: bool,
     pub(crate) idle_timeout: Option<i64>,
-    pub(crate) firewall: Firewall,
+    /// Who is let in by the spec.
+    pub(crate) sources: Result<Sources, Problem>,
+    /// Who is let in where the spec lets everybody in.
+    pub(crate) allow: Result<Vec<String>, Problem>,
+    pub(crate) deny: Result<Vec<String>, Problem>,
+}
+
+impl Asked {
+    /// # Errors
+    ///
+    /// It could not be read, and an empty one would let everybody in.
+    pub(crate) fn firewall(&self) -> Result<Firewall, Problem> {
+        let allow = match self.sources.clone()? {
+            Sources::Everybody => self.allow.clone()?,
+            Sources::Only(networks) => networks.rules(),
+        };
+        Ok(Firewall { allow, deny: self.deny.clone()? })
+    }
+
+    /// None for a load balancer that ends no TLS: then one that is missing stops nothing.
+    pub(crate) fn certificate_of(&self, kind: Kind) -> &Certificate {
+        if kind == Kind::Regional { &self.certificate } else { &Certificate::None }
+    }
+}
+
+/// What is wrong with a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Problems {
+    /// Whatever the type of the load balancer is.
+    all: Vec<Problem>,
+    /// What stops REGIONAL ones, and has no effect on others.
+    regional: Vec<Problem>,
+}
+
+impl Problems {
+    /// Those of a load balancer of that type. `None`: it is not known, and nothing is refused on a guess.
+    pub(crate) fn of(self, kind: Option<Kind>) -> Vec<Problem> {
+        let Self { mut all, regional } = self;
+        match kind {
+            Some(Kind::Regional) => all.extend(regional),
+            // One remark names all of them.
+            Some(Kind::Network) => {}
+            None => all.extend(regional.into_iter().map(|problem| Problem { fatal: false, ..problem })),
+        }
+        all
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +130,7 @@ pub(crate) struct Cookie {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Health {
-    pub(crate) target: HealthTarget,
+    pub(crate) target: Result<HealthTarget, Problem>,
     pub(crate) interval: i64,
     pub(crate) timeout: i64,
     pub(crate) unhealthy: i64,
@@ -123,7 +170,7 @@ pub(crate) fn refusal(problems: Vec<Problem>) -> Option<Failure> {
 pub(crate) fn is_disowned(service: &Service) -> Result<bool, Failure> {
     let mut reader = Reader::of(service);
     let disowned = reader.flag(names::DISOWN);
-    match reader.problems.pop() {
+    match reader.problems.all.pop() {
         Some(problem) => {
             let message = format!("failed to get disown LB configuration setting: {}", problem.message);
             Err(Failure::invalid(message).field(problem.field))
@@ -132,8 +179,19 @@ pub(crate) fn is_disowned(service: &Service) -> Result<bool, Failure> {
     }
 }
 
+/// Whether the public access firewall opens its ports.
+///
+/// # Errors
+///
+/// The annotation says neither yes nor no.
+pub(crate) fn managed(service: &Service) -> Result<bool, Problem> {
+    let mut reader = Reader::of(service);
+    let managed = reader.raw(names::FIREWALL_MANAGED).is_none() || reader.flag(names::FIREWALL_MANAGED);
+    reader.problems.all.pop().map_or(Ok(managed), Err)
+}
+
 /// Also when something is wrong: then it is as if it were not there, and a problem says so.
-pub(crate) fn read(service: &Service) -> (Asked, Vec<Problem>) {
+pub(crate) fn read(service: &Service) -> (Asked, Problems) {
     let mut reader = Reader::of(service);
     for name in service.annotations.iter().map(|(name, _)| name).filter(|name| names::is_unknown(name)) {
         reader.harmless(name, format!("annotation {name} is unknown and has no effect; is it misspelt?"));
@@ -154,7 +212,7 @@ pub(crate) fn read(service: &Service) -> (Asked, Vec<Problem>) {
         tls_ports: reader.ports(names::TLS_PORTS),
         http2_ports: reader.ports(names::HTTP2_PORTS),
         http3_port: reader.port(names::HTTP3_PORT),
-        passthrough: reader.flag(names::TLS_PASSTHROUGH),
+        passthrough: reader.lenient_flag(names::TLS_PASSTHROUGH),
         certificate: certificate(&reader),
         redirect: reader.flag(names::REDIRECT),
         no_dns_records: reader.flag(names::NO_DNS_RECORDS),
@@ -166,9 +224,12 @@ pub(crate) fn read(service: &Service) -> (Asked, Vec<Problem>) {
         proxy_protocol: reader.flag(names::PROXY_PROTOCOL),
         keepalive: reader.flag(names::KEEPALIVE),
         idle_timeout: reader.number_within(names::IDLE_TIMEOUT, 30, 600),
-        firewall: firewall(&mut reader),
+        sources: Sources::of(service),
+        allow: reader.rules(names::ALLOW_RULES),
+        deny: reader.rules(names::DENY_RULES),
         ports,
     };
+    access(&mut reader, &asked);
     if asked.size.is_some() && asked.size_unit.is_some() {
         let message = format!(
             "only one of LB size slug and size unit can be provided: {}, {}",
@@ -217,14 +278,14 @@ fn ports(reader: &mut Reader<'_>) -> Vec<Port> {
             types::Protocol::Udp => true,
             types::Protocol::Sctp => {
                 let message = format!("only TCP or UDP protocol is supported, got: \"SCTP\" at port {}", port.port);
-                reader.problems.push(Problem::fatal("spec.ports", message));
+                reader.problems.all.push(Problem::fatal("spec.ports", message));
                 continue;
             }
         };
         if RESERVED.contains(&port.port) {
             let message =
                 format!("port {} is reserved by DigitalOcean, as are 50053 to 50055; take another", port.port);
-            reader.problems.push(Problem::fatal("spec.ports", message));
+            reader.problems.all.push(Problem::fatal("spec.ports", message));
         }
         ports.push(Port { port: port.port, node_port: port.node_port, udp });
     }
@@ -244,12 +305,8 @@ fn algorithm(reader: &mut Reader<'_>) -> &'static str {
     match reader.text(names::ALGORITHM).as_deref() {
         Some("least_connections") => "least_connections",
         None | Some("round_robin") => "round_robin",
-        Some(other) => {
-            let message = format!(
-                "annotation {} has the value {other:?}, and round_robin is taken; allowed are round_robin, least_connections",
-                names::ALGORITHM
-            );
-            reader.harmless(names::ALGORITHM, message);
+        Some(_) => {
+            reader.ignored(names::ALGORITHM, "round_robin", "round_robin, least_connections");
             "round_robin"
         }
     }
@@ -261,7 +318,12 @@ fn size_unit(reader: &mut Reader<'_>) -> Option<i64> {
 }
 
 fn cookie(reader: &mut Reader<'_>) -> Option<Cookie> {
-    if reader.word(names::STICKY_TYPE, Sticky::parse, Sticky::ALL) != Some(Sticky::Cookies) {
+    let asked = reader.text(names::STICKY_TYPE)?;
+    let kind = Sticky::parse(&asked);
+    if kind.is_none() {
+        reader.ignored(names::STICKY_TYPE, Sticky::None.text(), &Sticky::ALL.join(", "));
+    }
+    if kind != Some(Sticky::Cookies) {
         return None;
     }
     let name = reader.text(names::STICKY_NAME);
@@ -287,10 +349,21 @@ fn health(reader: &mut Reader<'_>, ports: &[Port]) -> Health {
                 reader.harmless(name, message);
             }
         }
-        HealthTarget::Automatic(automatic_port(reader.service))
+        Ok(HealthTarget::Automatic(automatic_port(reader.service)))
     };
-    let mut number = |name, default, least: i64, most: i64| {
-        let number = reader.number_within(name, 1, i64::from(i32::MAX)).unwrap_or(default);
+    if let Err(wrong) = &target {
+        reader.problems.all.push(wrong.clone());
+    }
+    // 0 is not sent by the Go manager either, and the cloud has a default of its own.
+    let mut number = |name, default, of_cloud: i64, least: i64, most: i64| {
+        let number = reader.number_within(name, 0, i64::from(i32::MAX)).unwrap_or(default);
+        if number == 0 {
+            reader.harmless(
+                name,
+                format!("annotation {name} has the value 0, and {of_cloud} is taken; documented are {least} to {most}"),
+            );
+            return of_cloud;
+        }
         if !(least..=most).contains(&number) {
             reader
                 .harmless(name, format!("annotation {name} has the value {number}; documented are {least} to {most}"));
@@ -299,10 +372,10 @@ fn health(reader: &mut Reader<'_>, ports: &[Port]) -> Health {
     };
     Health {
         target,
-        interval: number(names::HEALTH_INTERVAL, 3, 3, 300),
-        timeout: number(names::HEALTH_TIMEOUT, 5, 3, 300),
-        unhealthy: number(names::HEALTH_UNHEALTHY, 3, 2, 10),
-        healthy: number(names::HEALTH_HEALTHY, 5, 2, 10),
+        interval: number(names::HEALTH_INTERVAL, 3, 10, 3, 300),
+        timeout: number(names::HEALTH_TIMEOUT, 5, 5, 3, 300),
+        unhealthy: number(names::HEALTH_UNHEALTHY, 3, 5, 2, 10),
+        healthy: number(names::HEALTH_HEALTHY, 5, 3, 2, 10),
     }
 }
 
@@ -312,18 +385,15 @@ pub(crate) fn automatic_port(service: &Service) -> u16 {
     service.health_check_node_port.filter(|port| local && *port > 0).unwrap_or(KUBE_PROXY)
 }
 
-fn override_target(reader: &mut Reader<'_>, ports: &[Port]) -> HealthTarget {
+fn override_target(reader: &mut Reader<'_>, ports: &[Port]) -> Result<HealthTarget, Problem> {
     let path = reader.text(names::HEALTH_PATH).unwrap_or_default();
     let default = if path.is_empty() { HealthProtocol::Tcp } else { HealthProtocol::Http };
     let protocol = reader.word(names::HEALTH_PROTOCOL, HealthProtocol::parse, HealthProtocol::ALL).unwrap_or(default);
-    let port = match health_port(reader, ports) {
-        Ok(port) => port,
-        Err(message) => {
-            reader.wrong(names::HEALTH_PORT, format!("failed to get health check port: {message}"));
-            0
-        }
-    };
-    HealthTarget::Override { protocol, port, path }
+    let port = health_port(reader, ports).map_err(|message| {
+        let field = format!("metadata.annotations[{}]", names::HEALTH_PORT);
+        Problem::fatal(field, format!("failed to get health check port: {message}"))
+    })?;
+    Ok(HealthTarget::Override { protocol, port, path })
 }
 
 fn health_port(reader: &Reader<'_>, ports: &[Port]) -> Result<u16, String> {
@@ -360,11 +430,12 @@ fn health_port(reader: &Reader<'_>, ports: &[Port]) -> Result<u16, String> {
     })
 }
 
-fn firewall(reader: &mut Reader<'_>) -> Firewall {
-    let deny = reader.rules(names::DENY_RULES);
-    let allowed = reader.rules(names::ALLOW_RULES);
-    let ranges = reader.source_ranges();
-    Firewall { allow: if ranges.is_empty() { allowed } else { ranges }, deny }
+/// What cannot be read of who is let in. Rules that the ranges of the spec replace have no effect.
+fn access(reader: &mut Reader<'_>, asked: &Asked) {
+    let replaced = matches!(asked.sources, Ok(Sources::Only(_)));
+    let allow = asked.allow.as_ref().err().map(|wrong| Problem { fatal: !replaced, ..wrong.clone() });
+    let sources = asked.sources.as_ref().err().cloned();
+    reader.problems.all.extend(asked.deny.as_ref().err().cloned().into_iter().chain(allow).chain(sources));
 }
 
 impl HealthTarget {

@@ -50,32 +50,39 @@ pub(crate) fn class(backend: &Backend) -> Class {
 pub(crate) struct Member {
     name: String,
     class: Class,
-    /// `None` when no droplet has the Node's name, or nobody asked yet.
-    id: Option<u64>,
+    machine: Machine,
+}
+
+/// What is behind a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Machine {
+    Droplet(u64),
+    /// No droplet has the Node's name, or nobody asked yet.
+    Unknown,
+    /// With its provider ID, which is none of a droplet: several clouds can be in one cluster.
+    Foreign(String),
 }
 
 /// The droplets behind Nodes, asked for once.
 ///
 /// # Errors
 ///
-/// A provider ID is none, or Nodes have none and the cloud cannot be asked.
+/// Nodes have no provider ID and the cloud cannot be asked.
 pub(crate) fn members(backends: &[Backend]) -> Result<Vec<Member>, Failure> {
     let member = |backend: &Backend| {
-        let parse = |text| {
-            provider_id::parse(text).map_err(|wrong| {
-                Failure::retry(format!("failed to parse the provider ID of node {}: {wrong}", backend.name))
-            })
+        let machine = match backend.provider_id.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => provider_id::parse(id).map_or_else(|_| Machine::Foreign(id.to_owned()), Machine::Droplet),
+            None => Machine::Unknown,
         };
-        let id = backend.provider_id.as_deref().filter(|id| !id.is_empty()).map(parse).transpose()?;
-        Ok(Member { name: backend.name.clone(), class: class(backend), id })
+        Member { name: backend.name.clone(), class: class(backend), machine }
     };
-    let mut members = backends.iter().map(member).collect::<Result<Vec<Member>, Failure>>()?;
+    let mut members: Vec<Member> = backends.iter().map(member).collect();
     // One that is about to be initialised has nothing yet that could be reached, and comes again with its provider ID.
-    let without = |member: &Member| member.id.is_none() && member.class != Class::Unready;
+    let without = |member: &Member| member.machine == Machine::Unknown && member.class != Class::Unready;
     let names: Vec<&str> = members.iter().filter(|member| without(member)).map(|member| member.name.as_str()).collect();
     let ids = find::ids_by_name(&names)?;
     for (member, id) in members.iter_mut().filter(|member| without(member)).zip(ids) {
-        member.id = id;
+        member.machine = id.map_or(Machine::Unknown, Machine::Droplet);
     }
     Ok(members)
 }
@@ -92,12 +99,18 @@ pub(crate) struct Chosen {
     pub(crate) unready: usize,
     /// Names of Nodes without droplet.
     pub(crate) missing: Vec<String>,
+    /// Names and provider IDs of Nodes that are no droplets.
+    pub(crate) foreign: Vec<String>,
 }
 
 pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, network: Network) -> Chosen {
     let mut chosen = Chosen::default();
     for member in members {
-        if member.id.is_none() && member.class == Class::Unready {
+        if let Machine::Foreign(id) = &member.machine {
+            chosen.foreign.push(format!("{} ({id})", member.name));
+            continue;
+        }
+        if member.machine == Machine::Unknown && member.class == Class::Unready {
             chosen.unready += 1;
             continue;
         }
@@ -115,9 +128,9 @@ pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, 
         if member.class != Class::Dual {
             chosen.v4_only.push(member.name.clone());
         }
-        match member.id {
-            Some(id) => chosen.ids.push(id),
-            None => chosen.missing.push(member.name.clone()),
+        match member.machine {
+            Machine::Droplet(id) => chosen.ids.push(id),
+            Machine::Unknown | Machine::Foreign(_) => chosen.missing.push(member.name.clone()),
         }
     }
     chosen.ids.sort_unstable();
@@ -264,13 +277,17 @@ pub(crate) mod tests {
         }
     }
 
+    /// Two clouds in one cluster: once one such Node stopped every load balancer.
     #[test]
-    fn nodes_with_provider_ids_cost_no_call_and_a_bad_one_is_told() {
+    fn nodes_with_provider_ids_cost_no_call_and_those_of_other_clouds_are_left_out() {
         let cloud = FakeCloud::new();
-        let mut bad = backend(1, V4);
-        assert!(members(std::slice::from_ref(&bad)).is_ok());
-        bad.provider_id = Some("aws:///i-1".to_owned());
-        assert!(members(&[bad]).is_err_and(|failure| failure.message.contains("of node n1")));
+        let of = |id: &str| Backend { provider_id: Some(id.to_owned()), ..backend(1, V4) };
+        let backends = [of("aws:///i-1"), backend(2, V4), of("digitalocean://7cruft"), backend(3, PRIVATE)];
+        for (network, ids) in [(Network::Internal, vec![2, 3]), (Network::External, vec![2])] {
+            let chosen = choose(members(&backends).expect("nothing is asked").iter(), Kind::Network, network);
+            assert_eq!((chosen.ids, chosen.missing), (ids, vec![]), "{network:?}");
+            assert_eq!(chosen.foreign, ["n1 (aws:///i-1)", "n1 (digitalocean://7cruft)"]);
+        }
         assert_eq!(cloud.lines(), Vec::<String>::new());
     }
 

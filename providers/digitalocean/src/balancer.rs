@@ -7,33 +7,38 @@
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
+//! | its droplets follow the Nodes, also when the rest cannot be what the Service asks for | a mistake must not cost the Service its Nodes |
 //! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
 mod account;
+mod change;
 mod lookup;
 mod owner;
+mod survey;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::time::Duration;
 
-use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::load_balancers::Outcome;
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Reaction, Service};
 
 use crate::annotations as names;
-use crate::api::balancers::{self, Balancer, Spec};
-use crate::asked::{self, Asked};
-use crate::backends::{self, Chosen, Member};
+use crate::api::balancers::{self, Balancer};
+use crate::asked::{self, Asked, Problems};
+use crate::backends::{self, Chosen};
 use crate::certificate;
 use crate::config::Config;
 use crate::kind::{Kind, Network};
 use crate::region;
 use crate::wanted::{self, Fixed, Parts};
 
+use self::change::Scope;
+
 pub(crate) use self::account::ProviderIds;
-pub(crate) use self::lookup::{among, find, id_of};
+pub(crate) use self::lookup::{among, find, id_of, is_served};
 pub(crate) use self::owner::tags_of_new;
+pub(crate) use self::survey::survey;
 
 /// When to look again at one that is being made. All that are share one listing, and the host looks less often at what takes long.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -46,12 +51,17 @@ const ERRORED: Duration = Duration::from_secs(300);
 pub(crate) struct Done {
     pub(crate) outcome: Outcome,
     /// Reason and message of Events of type Warning.
-    pub(crate) warnings: Vec<(&'static str, String)>,
+    pub(crate) warnings: Vec<Warning>,
+    /// Nodes that are no droplets.
+    pub(crate) foreign: Vec<String>,
 }
+
+/// Reason and message of an Event.
+pub(crate) type Warning = (&'static str, String);
 
 /// Reason of Events about what a Service asks for.
 const CONFIG_ERROR: &str = "LoadBalancerConfigError";
-const IGNORED: &str = "LoadBalancerConfigIgnored";
+pub(crate) const IGNORED: &str = "LoadBalancerConfigIgnored";
 const IMMUTABLE: &str = "LoadBalancerImmutableField";
 const ERRORED_REASON: &str = "LoadBalancerErrored";
 const RECREATED: &str = "LoadBalancerRecreated";
@@ -59,11 +69,28 @@ const WITHOUT_DROPLET: &str = "NodeWithoutDroplet";
 
 impl Done {
     fn new() -> Self {
-        Self { outcome: Outcome::gone(), warnings: vec![] }
+        Self { outcome: Outcome::gone(), warnings: vec![], foreign: vec![] }
     }
 
     fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.warnings.push((reason, message.into()));
+        let warning = (reason, message.into());
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// # Errors
+    ///
+    /// One of them is fatal. The others are told.
+    fn told(&mut self, problems: Vec<Problem>) -> Result<(), Failure> {
+        let (fatal, harmless): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
+        harmless.into_iter().for_each(|problem| self.warn(IGNORED, problem.message));
+        let Some(failure) = asked::refusal(fatal) else { return Ok(()) };
+        let of_stack = |field: &String| field.contains(names::NETWORK_STACK);
+        if failure.field.as_ref().is_some_and(of_stack) {
+            self.warn(CONFIG_ERROR, failure.message.clone());
+        }
+        Err(failure)
     }
 
     fn with(mut self, result: Result<Vec<Ingress>, Failure>) -> Self {
@@ -118,9 +145,16 @@ fn make(
     nodes: ProviderIds,
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
-    let asked = readable(config, service, done)?;
+    let (asked, problems) = read(service)?;
+    let is_new = id_of(service).is_none() && service.ingress.is_empty();
+    if is_new {
+        possible(config, &asked, problems.clone(), done)?;
+    }
     // Whoever has an address waits for nobody, and is looked at closely.
     let Some(mut balancer) = find(config, service, &asked, service.ingress.is_empty())? else {
+        if !is_new {
+            possible(config, &asked, problems, done)?;
+        }
         // In place of one that is gone.
         if id_of(service).is_some() {
             account::sees_the_cluster(nodes)?;
@@ -130,8 +164,7 @@ fn make(
     let work = Work { config, service, asked: &asked };
     work.claim(&mut balancer, done)?;
     note(service, &balancer, done);
-    let plan = work.plan(&balancer, &backends::members(backends)?, done)?;
-    work.change(&mut balancer, &plan, wanted::differences, done)
+    work.bring(&mut balancer, problems, backends, Scope::All, done)
 }
 
 fn follow_nodes(
@@ -140,46 +173,30 @@ fn follow_nodes(
     backends: &[Backend],
     done: &mut Done,
 ) -> Result<Vec<Ingress>, Failure> {
-    let asked = readable(config, service, done)?;
+    let (asked, problems) = read(service)?;
     let Some(mut balancer) = find(config, service, &asked, true)? else {
         return Err(Failure::conflict("there is no load balancer whose droplets could be changed"));
     };
     let work = Work { config, service, asked: &asked };
     work.claim(&mut balancer, done)?;
     note(service, &balancer, done);
-    let plan = work.plan(&balancer, &backends::members(backends)?, done)?;
-    let droplets = |has: &Balancer, wants: &Spec| {
-        if wanted::members_differ(has, wants) { vec!["droplets".to_owned()] } else { vec![] }
-    };
-    work.change(&mut balancer, &plan, droplets, done)
+    work.bring(&mut balancer, problems, backends, Scope::Droplets, done)
 }
 
-/// All that can be said without the cloud.
-fn readable(config: &Config, service: &Service, done: &mut Done) -> Result<Asked, Failure> {
-    if asked::is_disowned(service)? {
-        return Err(disowned());
-    }
-    let (asked, problems) = asked::read(service);
-    let (fatal, harmless): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
-    done.warnings.extend(harmless.into_iter().map(|problem| (IGNORED, problem.message)));
-    if let Some(failure) = asked::refusal(fatal) {
-        let of_stack = |field: &String| field.contains(names::NETWORK_STACK);
-        if failure.field.as_ref().is_some_and(of_stack) {
-            done.warn(CONFIG_ERROR, failure.message.clone());
-        }
-        return Err(failure);
-    }
-    if let Some(problem) = impossible(config, service, &asked) {
-        return Err(wanted::invalid(problem));
-    }
-    Ok(asked)
+/// What the Service asks for, and what is wrong with that.
+///
+/// # Errors
+///
+/// Nobody takes care of it, or it is not clear whether anybody does.
+fn read(service: &Service) -> Result<(Asked, Problems), Failure> {
+    if asked::is_disowned(service)? { Err(disowned()) } else { Ok(asked::read(service)) }
 }
 
-/// Rules that cannot be, as far as the type is known: one that exists may have another than the default.
-fn impossible(config: &Config, service: &Service, asked: &Asked) -> Option<Problem> {
-    let default = id_of(service).is_none().then_some(config.default_type);
-    let kind = asked.kind.or(default)?;
-    wanted::rules::rules(asked, kind, asked.certificate.text()).err()
+/// All that can be said of a new one without the cloud.
+fn possible(config: &Config, asked: &Asked, problems: Problems, done: &mut Done) -> Result<(), Failure> {
+    let kind = asked.kind.unwrap_or(config.default_type);
+    done.told(problems.of(Some(kind)))?;
+    wanted::rules::rules(asked, kind, asked.certificate.text()).map(drop).map_err(wanted::invalid)
 }
 
 fn disowned() -> Failure {
@@ -196,7 +213,7 @@ fn create(
     let members = backends::members(backends)?;
     let mut fixed = Fixed::asked(asked, config, String::new());
     let chosen = backends::choose(members.iter(), fixed.kind, fixed.network);
-    remark(service, fixed.kind, &chosen, done);
+    remark(service, asked, fixed.kind, &chosen, done);
     if chosen.ids.is_empty() {
         let failure = nobody(&fixed, &chosen);
         if unreachable(&fixed, &chosen) {
@@ -204,7 +221,7 @@ fn create(
         }
         return Err(failure);
     }
-    let certificate = certificate::resolve(&asked.certificate)?;
+    let certificate = certificate::resolve(asked.certificate_of(fixed.kind))?;
     let parts = |fixed: &Fixed| {
         wanted::spec(&Parts { asked, fixed, nodes: Some(&chosen), certificate: certificate.as_deref() })
     };
@@ -236,63 +253,6 @@ struct Work<'a> {
     asked: &'a Asked,
 }
 
-impl Work<'_> {
-    /// What an existing one should be.
-    fn plan(&self, balancer: &Balancer, members: &[Member], done: &mut Done) -> Result<Spec, Failure> {
-        let fixed = Fixed::of(balancer, self.asked, self.config)?;
-        let mut chosen = backends::choose(members.iter(), fixed.kind, fixed.network);
-        remark(self.service, fixed.kind, &chosen, done);
-        for remark in fixed.remarks(self.asked, self.config) {
-            done.warn(IMMUTABLE, remark);
-        }
-        if chosen.ids.is_empty() && !members.is_empty() {
-            // Nodes are there, but no address or no droplet yet: an empty load balancer would be worse than an old one.
-            done.warn(
-                CONFIG_ERROR,
-                format!("{}; the load balancer keeps its droplets", nobody(&fixed, &chosen).message),
-            );
-            chosen.ids.clone_from(&balancer.droplet_ids);
-        }
-        let certificate = certificate::of_existing(&self.asked.certificate, balancer)?;
-        done.warnings.extend(certificate.remark.map(|remark| (IGNORED, remark.message)));
-        wanted::spec(&Parts {
-            asked: self.asked,
-            fixed: &fixed,
-            nodes: Some(&chosen),
-            certificate: certificate.id.as_deref(),
-        })
-    }
-
-    fn change(
-        &self,
-        balancer: &mut Balancer,
-        plan: &Spec,
-        differences: impl Fn(&Balancer, &Spec) -> Vec<String>,
-        done: &mut Done,
-    ) -> Result<Vec<Ingress>, Failure> {
-        let differences = differences(balancer, plan);
-        if balancer.status != "active" || differences.is_empty() {
-            return settled(balancer, self.asked, done);
-        }
-        let replaced = balancers::replace(&balancer.id, plan);
-        lookup::written(&balancer.id);
-        let Some(changed) = replaced? else {
-            // A 404 may be about the certificate.
-            return Err(match balancers::get(&balancer.id)? {
-                Some(_) => {
-                    let mut ids = plan.forwarding_rules.iter().map(|rule| rule.certificate_id.as_str());
-                    certificate::missing(ids.find(|id| !id.is_empty()))
-                }
-                None => Failure::conflict(format!("load balancer {} is gone", balancer.id)),
-            });
-        };
-        done.outcome.changes.push(format!("changed {}: {}", balancer.id, differences.join(", ")));
-        // The droplets do not wait for a tag.
-        self.mark(balancer, done);
-        settled(&changed, self.asked, done)
-    }
-}
-
 /// The addresses, or how to go on without.
 fn settled(balancer: &Balancer, asked: &Asked, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
     let ingress = wanted::ingress(balancer, asked.hostname.as_deref());
@@ -312,8 +272,9 @@ fn settled(balancer: &Balancer, asked: &Asked, done: &mut Done) -> Result<Vec<In
     Err(Failure::pending(message).after(LOOK_AGAIN))
 }
 
-fn remark(service: &Service, kind: Kind, chosen: &Chosen, done: &mut Done) {
-    done.warnings.extend(wanted::remarks(service, kind).into_iter().map(|problem| (IGNORED, problem.message)));
+fn remark(service: &Service, asked: &Asked, kind: Kind, chosen: &Chosen, done: &mut Done) {
+    wanted::remarks(service, asked, kind).into_iter().for_each(|problem| done.warn(IGNORED, problem.message));
+    done.foreign.clone_from(&chosen.foreign);
     if !chosen.missing.is_empty() {
         let message = format!("Failed to find droplets for nodes: {}", backends::names(chosen.missing.clone()));
         done.warn(WITHOUT_DROPLET, message);
@@ -372,35 +333,4 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
         tag.delete(done);
     }
     Ok(())
-}
-
-pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Result<Vec<Standing>, Failure> {
-    // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
-    let all = balancers::all(Duration::ZERO)?;
-    let members = backends::members(backends)?;
-    Ok(wishes.iter().map(|wish| standing(config, &all, &members, wish)).collect())
-}
-
-fn standing(config: &Config, all: &[Balancer], members: &[Member], wish: &Wish) -> Standing {
-    let member = |index: &u32| members.get(usize::try_from(*index).ok()?).cloned();
-    let Some(members) = wish.backends.iter().map(member).collect::<Option<Vec<_>>>() else {
-        return Standing::Unknown(Failure::retry("a wish names a backend that is not in the list"));
-    };
-    let mut done = Done::new();
-    let asked = match readable(config, &wish.service, &mut done) {
-        Ok(asked) => asked,
-        Err(failure) => return Standing::Unknown(failure),
-    };
-    let Some(balancer) = among(config, all, &wish.service, &asked) else { return Standing::Missing };
-    let work = Work { config, service: &wish.service, asked: &asked };
-    let plan = match work.plan(balancer, &members, &mut done) {
-        Ok(plan) => plan,
-        Err(failure) => return Standing::Unknown(failure),
-    };
-    let mut differences = wanted::differences(balancer, &plan);
-    let ingress = wanted::ingress(balancer, asked.hostname.as_deref());
-    if ingress.is_empty() {
-        differences.push(format!("status is {}", balancer.status));
-    }
-    if differences.is_empty() { Standing::InStep(ingress) } else { Standing::Differs(differences) }
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Problem};
 
 use crate::annotations as names;
@@ -16,16 +17,22 @@ use crate::asked::Certificate;
 /// A certificate that is missing is made by people.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
+/// How long it is known that one is missing: it is asked for alone until it is there, and no load balancer is written in vain.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+
 const LETS_ENCRYPT: &str = "lets_encrypt";
 
 /// ID of the one that the Service names.
 ///
 /// # Errors
 ///
-/// None has that name, or the cloud cannot be asked.
+/// None has that name, or the ID of one that was missing before, or the cloud cannot be asked.
 pub(crate) fn resolve(certificate: &Certificate) -> Result<Option<String>, Failure> {
     let name = match certificate {
         Certificate::None => return Ok(None),
+        Certificate::Id(id) if cache::get(&missing_key(id)).is_some() && is_missing(id) => {
+            return Err(missing(Some(id)));
+        }
         Certificate::Id(id) => return Ok(Some(id.clone())),
         Certificate::Name(name) => name,
     };
@@ -84,6 +91,22 @@ fn gone(asked: &str, present: &certificates::Certificate, balancer: &Balancer) -
         present.name
     );
     Problem::harmless(format!("metadata.annotations[{}]", names::CERTIFICATE_ID), message)
+}
+
+fn missing_key(id: &str) -> String {
+    format!("missing certificate {id}")
+}
+
+/// Whether the cloud says that there is none with that ID, after it has not found something that a load balancer should have.
+/// A token that may not read certificates, and trouble, prove nothing.
+pub(crate) fn is_missing(id: &str) -> bool {
+    let missing = matches!(certificates::get(id), Ok(None));
+    if missing {
+        cache::put(&missing_key(id), b"", REMEMBERED);
+    } else {
+        cache::forget(&missing_key(id));
+    }
+    missing
 }
 
 /// The cloud does not find what a load balancer should have.

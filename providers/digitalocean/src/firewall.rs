@@ -3,7 +3,7 @@
 //! | Service | open |
 //! |---|---|
 //! | `NodePort` | its node ports, to everybody |
-//! | with an external `REGIONAL_NETWORK` load balancer | its ports, to its source ranges; the port of the health check, to its load balancer |
+//! | with an external `REGIONAL_NETWORK` load balancer | its ports, to its source ranges; the ports that are checked and are to be checked, to its load balancer |
 //! | any other, and with `firewall-managed: "false"` | nothing |
 
 #[cfg(test)]
@@ -18,11 +18,11 @@ use ccm_sdk::{Answer, log};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
 use crate::api::firewalls::{self, Inbound, Outbound, Peers, Spec};
-use crate::asked::{self, Asked};
-use crate::balancer::{among, id_of};
+use crate::asked::{self, Asked, Sources};
+use crate::balancer::{among, id_of, is_served};
 use crate::config::{self, Config};
 use crate::kind::{Kind, Network};
-use crate::wanted::Fixed;
+use crate::wanted::{self, Fixed};
 
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -38,7 +38,8 @@ pub(crate) fn reconcile(
     services: &[Service],
     balancers: &[Balancer],
 ) -> Result<Vec<(Subject, Failure)>, Failure> {
-    let (wanted, failures) = wanted(config, firewall, services, balancers);
+    let balancers = with_unlisted(services, balancers)?;
+    let (wanted, failures) = wanted(config, firewall, services, &balancers);
     let done = match firewalls::named(&firewall.name)? {
         Some(has) if !differs(&has.spec, &wanted) => return Ok(failures),
         Some(has) if replace(&has.id, &wanted).map_err(|failure| told("failed to update firewall", failure))? => {
@@ -102,6 +103,27 @@ fn told(what: &str, failure: Failure) -> Failure {
     Failure { message: format!("{what}: {}", failure.message), ..failure }
 }
 
+/// With those that Services name and the listing lacks: one that was just made, or that another's deletion has moved to a page that
+/// was read already. Without it its checks would be shut out.
+///
+/// # Errors
+///
+/// The cloud cannot be asked: what is open stays so.
+fn with_unlisted(services: &[Service], listed: &[Balancer]) -> Result<Vec<Balancer>, Failure> {
+    let mut all = listed.to_vec();
+    for id in services.iter().filter(|service| is_open(service)).filter_map(id_of) {
+        if all.iter().all(|balancer| balancer.id != id) {
+            all.extend(balancers::get(id)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Whether it may have a load balancer whose ports are open.
+fn is_open(service: &Service) -> bool {
+    service.kind == ServiceType::LoadBalancer && !service.deleting && is_managed(service) && is_served(service)
+}
+
 fn wanted(
     config: &Config,
     firewall: &config::Firewall,
@@ -152,36 +174,30 @@ fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Ve
                 .map(|(protocol, port)| (protocol, port.to_string(), everybody()))
                 .collect())
         }
-        ServiceType::LoadBalancer if service.load_balancer_class.is_none() => of_balancer(config, service, balancers),
+        ServiceType::LoadBalancer if is_open(service) => of_balancer(config, service, balancers),
         _ => Ok(vec![]),
     }
 }
 
 fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
     let (asked, problems) = asked::read(service);
-    // One that was just made, or that another's deletion has moved to a page that was read already, is in no listing: without it
-    // its checks would be shut out.
-    let unlisted = id_of(service).filter(|id| balancers.iter().all(|balancer| balancer.id != *id));
-    let unlisted = unlisted.and_then(|id| balancers::get(id).ok().flatten());
-    let balancer = unlisted.as_ref().or_else(|| among(config, balancers, service, &asked));
+    let balancer = among(config, balancers, service, &asked);
     let fixed = fixed(config, &asked, balancer)?;
     // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
     let matters = |problem: &Problem| {
-        let kind = problem.field.contains(names::TYPE) || problem.field.contains(names::NETWORK);
-        problem.field == "spec.loadBalancerSourceRanges" || (balancer.is_none() && kind)
+        balancer.is_none() && (problem.field.contains(names::TYPE) || problem.field.contains(names::NETWORK))
     };
+    let problems = problems.of(Some(fixed.kind));
     if let Some(failure) = asked::refusal(problems.into_iter().filter(matters).collect()) {
         return Err(failure);
     }
     if fixed.kind != Kind::Network || fixed.network != Network::External {
         return Ok(vec![]);
     }
-    let mut ranges: Vec<String> =
-        asked.firewall.allow.iter().filter_map(|rule| rule.strip_prefix("cidr:")).map(str::to_owned).collect();
-    if service.source_ranges.is_empty() {
-        ranges.clear();
-    }
-    let sources = if ranges.is_empty() { everybody() } else { Peers { addresses: ranges, ..Peers::default() } };
+    let sources = match asked.sources.map_err(wanted::invalid)? {
+        Sources::Everybody => everybody(),
+        Sources::Only(networks) => Peers { addresses: networks.addresses(), ..Peers::default() },
+    };
     let mut open: Vec<Open> = asked
         .ports
         .iter()
@@ -189,12 +205,13 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
         .collect();
     // Until the load balancer is known, nobody has to check.
     if let Some(balancer) = balancer {
-        let (_, port, _, _) = asked.health.target.parts();
-        // One that could not be read is 0, which a firewall takes for all ports.
-        if port > 0 {
-            let only = Peers { load_balancer_uids: vec![balancer.id.clone()], ..Peers::default() };
-            open.push(("tcp", port.to_string(), only));
-        }
+        let only = Peers { load_balancer_uids: vec![balancer.id.clone()], ..Peers::default() };
+        // What it checks now, until it is what the Service asks for: that may never be.
+        let asks = asked.health.target.ok().map(|target| i64::from(target.parts().1));
+        // A firewall takes 0 for all ports.
+        let checks = [Some(balancer.health_check.port), asks].into_iter().flatten();
+        let ports: BTreeSet<i64> = checks.filter(|port| (1..=i64::from(u16::MAX)).contains(port)).collect();
+        open.extend(ports.into_iter().map(|port| ("tcp", port.to_string(), only.clone())));
     }
     Ok(open)
 }
@@ -206,9 +223,18 @@ fn fixed(config: &Config, asked: &Asked, balancer: Option<&Balancer>) -> Result<
     }
 }
 
-/// What cannot be read is as if it were not there.
+/// What cannot be read is as if it were not there, as in the Go manager; [`unclear`] tells it.
 fn is_managed(service: &Service) -> bool {
-    !matches!(service.annotation(names::FIREWALL_MANAGED), Some("0" | "f" | "F" | "false" | "FALSE" | "False"))
+    asked::managed(service).unwrap_or(true)
+}
+
+/// What people should know: the Service and what it says.
+pub(crate) fn unclear(services: &[Service]) -> Vec<(Subject, String)> {
+    let told = |service: &Service| {
+        let problem = asked::managed(service).err()?;
+        Some((subject(service), format!("{}; the ports are open as if it were \"true\"", problem.message)))
+    };
+    services.iter().filter(|service| !service.deleting).filter_map(told).collect()
 }
 
 fn protocol(protocol: types::Protocol) -> Option<&'static str> {

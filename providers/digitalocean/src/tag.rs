@@ -12,7 +12,7 @@ use ccm_sdk::types::{Failure, Reaction, Service, ServiceType, Subject};
 use crate::api::balancers::Balancer;
 use crate::api::tags;
 use crate::asked;
-use crate::balancer::among;
+use crate::balancer::{among, is_served};
 use crate::config::Config;
 
 /// For how long one has the tag that it was given, where the cloud does not tell: whoever takes it away is not seen before.
@@ -67,7 +67,7 @@ pub(crate) fn reconcile(
 pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
     let made = match create(tag) {
         // What the cloud says to one that is there already is not known.
-        Err(failure) if matches!(failure.reaction, Reaction::Invalid | Reaction::Conflict) => Err(failure),
+        Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Conflict) => Err(failure),
         made => Ok(made?),
     };
     if tags::assign(tag, &[balancer])? { Ok(()) } else { Err(made.err().unwrap_or_else(|| gone(tag, &[balancer]))) }
@@ -116,6 +116,6 @@ fn subject(service: &Service) -> Subject {
 fn is_ours(service: &Service) -> bool {
     service.kind == ServiceType::LoadBalancer
         && !service.deleting
-        && service.load_balancer_class.is_none()
+        && is_served(service)
         && asked::is_disowned(service) == Ok(false)
 }

@@ -16,7 +16,7 @@ use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 
 use crate::annotations as names;
 use crate::api::{self, balancers};
-use crate::asked::{self, Asked};
+use crate::asked::{self, Asked, Problems};
 use crate::balancer::{find, id_of, tags_of_new};
 use crate::certificate::{self, Kept};
 use crate::config::Config;
@@ -39,10 +39,12 @@ pub(crate) fn validate(
         Ok(false) => {}
         Err(failure) => return vec![fatal(failure)],
     }
-    let (asked, mut problems) = asked::read(service);
-    if let Some(kind) = kind(config, service, before, &asked) {
+    let (asked, found) = asked::read(service);
+    let kind = kind(config, service, before, &asked);
+    let mut problems = found.clone().of(kind);
+    if let Some(kind) = kind {
         problems.extend(rules::rules(&asked, kind, asked.certificate.text()).err());
-        problems.extend(wanted::remarks(service, kind));
+        problems.extend(wanted::remarks(service, &asked, kind));
     }
     let old = before.map(|before| asked::read(before).0);
     problems.extend(old.iter().flat_map(|old| immutable(old, &asked)));
@@ -51,7 +53,7 @@ pub(crate) fn validate(
     }
     if online && old.as_ref() != Some(&asked) {
         let has_id = [Some(service), before].into_iter().flatten().find(|service| id_of(service).is_some());
-        let judged = judge(config, has_id.unwrap_or(service), &asked, region);
+        let judged = judge(config, has_id.unwrap_or(service), &asked, found, region);
         problems.extend(judged.unwrap_or_else(|failure| vec![unjudged(failure)]));
     }
     problems
@@ -69,20 +71,28 @@ fn judge(
     config: &Config,
     service: &Service,
     asked: &Asked,
+    found: Problems,
     region: impl FnOnce() -> Option<String>,
 ) -> Result<Vec<Problem>, Failure> {
     // As the load balancer will be found once the Service is there: it may be one to take over.
     let present = find(config, service, asked, false)?;
     let (fixed, kept) = match &present {
         Some(balancer) => {
-            (Fixed::of(balancer, asked, config)?, certificate::of_existing(&asked.certificate, balancer)?)
+            let fixed = Fixed::of(balancer, asked, config)?;
+            let fatal: Vec<Problem> = found.of(Some(fixed.kind)).into_iter().filter(|problem| problem.fatal).collect();
+            if !fatal.is_empty() {
+                return Ok(fatal);
+            }
+            let kept = certificate::of_existing(asked.certificate_of(fixed.kind), balancer)?;
+            (fixed, kept)
         }
         None => {
             let Some(region) = config.region.clone().or_else(region) else {
                 return Ok(vec![harmless("the region is not known; set REGION")]);
             };
-            let id = certificate::resolve(&asked.certificate)?;
-            (Fixed::asked(asked, config, region), Kept { id, remark: None })
+            let fixed = Fixed::asked(asked, config, region);
+            let id = certificate::resolve(asked.certificate_of(fixed.kind))?;
+            (fixed, Kept { id, remark: None })
         }
     };
     let parts = Parts { asked, fixed: &fixed, nodes: None, certificate: kept.id.as_deref() };
@@ -112,6 +122,7 @@ fn is_of_service(answer: &Answer, asked: &Asked, id: Option<&str>) -> bool {
     match api::exceptions(answer).map(|failure| failure.reaction) {
         // A new one of that name has been made since it was looked for, and is found next time.
         Some(Reaction::Conflict) => id.is_some() && asked.name != asked.default_name,
+        Some(Reaction::Invalid) => true,
         Some(_) => false,
         // An address or a subnet has its place as well.
         None => asked.ip.is_some() || asked.subnet.is_some() || !is_about_settings(answer),

@@ -108,7 +108,9 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         None => stack(asked, fixed, *nodes)?,
     };
     let forwarding_rules = rules::rules(asked, fixed.kind, *certificate).map_err(invalid)?;
-    let (protocol, port, path, proxy_protocol) = asked.health.target.parts();
+    let (protocol, port, path, proxy_protocol) =
+        asked.health.target.as_ref().map_err(|wrong| invalid(wrong.clone()))?.parts();
+    let firewall = asked.firewall().map_err(invalid)?;
     // One that passes packets through has the defaults of all that it cannot do: the cloud may refuse anything else.
     let regional = fixed.kind == Kind::Regional;
     Ok(Spec {
@@ -147,7 +149,7 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         disable_lets_encrypt_dns_records: regional && asked.no_dns_records,
         validate_only: false,
         http_idle_timeout_seconds: asked.idle_timeout.filter(|_| regional),
-        firewall: asked.firewall.clone(),
+        firewall,
         network: fixed.network.text(),
         network_stack: stack.text(),
         ip: None,
@@ -276,28 +278,18 @@ pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<
 }
 
 /// What works, but not as whoever wrote it may think.
-pub(crate) fn remarks(service: &Service, kind: Kind) -> Vec<Problem> {
-    const REGIONAL_ONLY: [&str; 14] = [
-        names::PROTOCOL,
-        names::HTTP_PORTS,
-        names::TLS_PORTS,
-        names::HTTP2_PORTS,
-        names::HTTP3_PORT,
-        names::TLS_PASSTHROUGH,
-        names::CERTIFICATE_ID,
-        names::CERTIFICATE_NAME,
-        names::REDIRECT,
-        names::STICKY_TYPE,
-        names::PROXY_PROTOCOL,
-        names::KEEPALIVE,
-        names::NO_DNS_RECORDS,
-        names::IDLE_TIMEOUT,
-    ];
-    if kind == Kind::Regional {
-        return vec![];
-    }
+pub(crate) fn remarks(service: &Service, asked: &Asked, kind: Kind) -> Vec<Problem> {
     let field = |name: &str| format!("metadata.annotations[{name}]");
-    let present = REGIONAL_ONLY.into_iter().filter(|name| service.annotation(name).is_some());
+    if kind == Kind::Regional {
+        let nobodys = |number: &i64| asked.ports.iter().all(|port| i64::from(port.port) != *number);
+        let told = |number: i64| {
+            let name = names::HTTP3_PORT;
+            let message = format!("annotation {name} has no effect: {number} is no port of the Service");
+            Problem::harmless(field(name), message)
+        };
+        return asked.http3_port.filter(nobodys).map(told).into_iter().collect();
+    }
+    let present = names::REGIONAL_ONLY.into_iter().filter(|name| service.annotation(name).is_some());
     let mut remarks: Vec<Problem> = present
         .map(|name| {
             let message = format!("annotation {name} has no effect: the load balancer is of type REGIONAL_NETWORK, and only REGIONAL ones have it");

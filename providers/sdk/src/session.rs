@@ -6,8 +6,8 @@ use crate::answer::{Answer, Unanswered};
 use crate::cloud::Cloud;
 use crate::http::{self, TransportReason};
 use crate::request::Request;
-use crate::transport;
 use crate::types::{Failure, Reaction};
+use crate::{status, transport};
 
 /// A captured credential, and how to get it.
 ///
@@ -48,7 +48,12 @@ impl Session {
         if again {
             login = login.share(Duration::MAX);
         }
-        let answer = login.send().and_then(Answer::ok).map_err(failed)?;
+        let answer = login.send().map_err(failed)?;
+        let is_no = status::is_no(answer.status());
+        let answer = answer.ok().map_err(failed).map_err(|failure| match failure.reaction {
+            Reaction::Retry if is_no => Failure { reaction: Reaction::Unauthorized, ..failure },
+            _ => failure,
+        })?;
         (self.opened)(&answer)?;
         if transport::available(self.token) {
             return Ok(());

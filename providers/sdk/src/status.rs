@@ -16,10 +16,18 @@ pub(crate) fn reaction(status: u16, absent: bool) -> Reaction {
         405 | 406 | 501 | 505 => Reaction::Unsupported,
         409 | 412 | 423 | 428 => Reaction::Conflict,
         429 => Reaction::Throttled,
-        // 400, 413, 422 and those that nobody has defined, which RFC 9110 says to treat as 400.
-        400..=499 => Reaction::Invalid,
+        // 400, 413, 422 and those that nobody has defined, too: the same words blame the object, the account, the operator's
+        // settings, or what has just not been there. Only the provider can tell, in its exceptions: the object would not be
+        // tried again for half a day.
         _ => Reaction::Retry,
     }
+}
+
+/// Whether the cloud says no to the request as such, for a reason that is not known.
+pub(crate) fn is_no(status: u16) -> bool {
+    (400..=499).contains(&status)
+        && !matches!(status, 404 | 408 | 410 | 421 | 425)
+        && reaction(status, false) == Reaction::Retry
 }
 
 /// `Retry-After`, as seconds. As a date it is left to the host's own back-off.
@@ -56,7 +64,7 @@ mod tests {
         for (status, expected) in [
             (100, Reaction::Retry),
             (302, Reaction::Retry),
-            (400, Reaction::Invalid),
+            (400, Reaction::Retry),
             (401, Reaction::Unauthorized),
             (402, Reaction::Quota),
             (403, Reaction::Unauthorized),
@@ -68,18 +76,18 @@ mod tests {
             (409, Reaction::Conflict),
             (410, Reaction::Retry),
             (412, Reaction::Conflict),
-            (413, Reaction::Invalid),
-            (414, Reaction::Invalid),
-            (415, Reaction::Invalid),
-            (418, Reaction::Invalid),
+            (413, Reaction::Retry),
+            (414, Reaction::Retry),
+            (415, Reaction::Retry),
+            (418, Reaction::Retry),
             (421, Reaction::Retry),
-            (422, Reaction::Invalid),
+            (422, Reaction::Retry),
             (423, Reaction::Conflict),
             (425, Reaction::Retry),
             (428, Reaction::Conflict),
             (429, Reaction::Throttled),
-            (431, Reaction::Invalid),
-            (499, Reaction::Invalid),
+            (431, Reaction::Retry),
+            (499, Reaction::Retry),
             (500, Reaction::Retry),
             (501, Reaction::Unsupported),
             (502, Reaction::Retry),
@@ -93,6 +101,14 @@ mod tests {
         ] {
             assert_eq!(reaction(status, false), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn a_no_is_what_neither_credentials_nor_time_will_change() {
+        let no = |status: &u16| is_no(*status);
+        let said: Vec<u16> =
+            [399, 400, 401, 403, 404, 408, 409, 413, 418, 422, 425, 429, 499, 500].into_iter().filter(no).collect();
+        assert_eq!(said, [400, 413, 418, 422, 499]);
     }
 
     #[test]

@@ -143,8 +143,7 @@ pub struct Service {
     pub client_ip_affinity_seconds: Option<u32>,
     /// `spec.loadBalancerIP`, where it says anything.
     pub requested_ip: Option<String>,
-    /// `spec.loadBalancerSourceRanges` or, where that is empty, the ranges of the annotation
-    /// `service.beta.kubernetes.io/load-balancer-source-ranges`: checked, normalised, each once. Empty means everybody.
+    /// `spec.loadBalancerSourceRanges`: checked, normalised, each once. Empty means everybody.
     pub source_ranges: Vec<String>,
     /// `spec.loadBalancerClass`
     pub load_balancer_class: Option<String>,

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use ccm_sdk::Answer;
-use ccm_sdk::types::Failure;
+use ccm_sdk::types::{Failure, Reaction};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::api::droplets::Region;
 use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default, paging};
 
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
+const DROPLETS: &str = "/v2/load_balancers/{id}/droplets";
 
 /// With it the cloud judges a [`Spec`] and changes nothing.
 pub(crate) const VALIDATE_ONLY: &str = "validate_only";
@@ -56,6 +58,13 @@ pub(crate) struct Spec {
     /// For a new one only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ip: Option<String>,
+}
+
+impl Spec {
+    /// The first certificate that it names.
+    pub(crate) fn certificate(&self) -> Option<&str> {
+        self.forwarding_rules.iter().map(|rule| rule.certificate_id.as_str()).find(|id| !id.is_empty())
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -209,9 +218,39 @@ pub(crate) fn may_be_about_tags(answer: &Answer) -> bool {
     }
 }
 
-/// `None` when it is gone, or what the spec names.
-pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Option<Balancer>, Failure> {
-    CLOUD.put(BALANCER).arg("id", id).json(spec).send()?.optional()?.map(one).transpose()
+/// What became of a change.
+#[derive(Debug)]
+pub(crate) enum Replaced {
+    Done(Box<Balancer>),
+    /// It is gone, or what the spec names.
+    Absent,
+    /// The cloud does not want it so; its droplets may be changed all the same.
+    Refused(Failure),
+}
+
+pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Replaced, Failure> {
+    let answer = CLOUD.put(BALANCER).arg("id", id).json(spec).send()?;
+    if is_absent(&answer) {
+        return Ok(Replaced::Absent);
+    }
+    let is_no = matches!(answer.status(), 400 | 403 | 422) && !answer.says("droplet");
+    match answer.ok() {
+        Ok(answer) => one(answer).map(|balancer| Replaced::Done(Box::new(balancer))),
+        Err(failure) if is_no && !matches!(failure.reaction, Reaction::Pending | Reaction::Unauthorized) => {
+            Ok(Replaced::Refused(failure))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Puts these droplets behind it, and changes nothing else.
+pub(crate) fn add_droplets(id: &str, droplets: &[u64]) -> Result<(), Failure> {
+    CLOUD.post(DROPLETS).arg("id", id).json(&json!({ "droplet_ids": droplets })).send()?.done()
+}
+
+/// Takes them away.
+pub(crate) fn remove_droplets(id: &str, droplets: &[u64]) -> Result<(), Failure> {
+    CLOUD.delete(DROPLETS).arg("id", id).json(&json!({ "droplet_ids": droplets })).send()?.done()
 }
 
 fn one(answer: Answer) -> Result<Balancer, Failure> {

@@ -12,6 +12,10 @@ fn statuses_that_mean_something_else_here_have_their_reaction() {
         (422, "There is already a load balancer with that name", Reaction::Conflict, None),
         (422, "some of the specified target droplets don't belong to the same VPC", Reaction::Retry, None),
         (422, "entry port is invalid", Reaction::Invalid, None),
+        (422, "health check only supports TCP and HTTP", Reaction::Invalid, None),
+        // Who knows what that is about: it is tried again.
+        (422, "something is not as it should be", Reaction::Retry, None),
+        (400, "bad request", Reaction::Retry, None),
     ] {
         let reply = Reply::json(status, format!(r#"{{"id": "x", "message": "{body}"}}"#)).header("x-request-id", "r-1");
         let _cloud = FakeCloud::new().on("api GET /v2/x", reply);

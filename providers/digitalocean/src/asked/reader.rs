@@ -4,26 +4,46 @@ use std::net::IpAddr;
 
 use ccm_sdk::types::{Problem, Service};
 
+use crate::annotations as names;
+use crate::asked::Problems;
+
+const YES_OR_NO: &str = "\"true\", \"false\"";
+
 pub(crate) struct Reader<'a> {
     pub(crate) service: &'a Service,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Problems,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn of(service: &'a Service) -> Self {
-        Self { service, problems: vec![] }
+        Self { service, problems: Problems::default() }
     }
 
     pub(crate) fn wrong(&mut self, name: &str, message: String) {
-        self.problems.push(Problem::fatal(field(name), message));
+        let problem = Problem::fatal(field(name), message);
+        let of_regional = names::REGIONAL_ONLY.contains(&name);
+        if of_regional { self.problems.regional.push(problem) } else { self.problems.all.push(problem) }
     }
 
     pub(crate) fn harmless(&mut self, name: &str, message: String) {
-        self.problems.push(Problem::harmless(field(name), message));
+        self.problems.all.push(Problem::harmless(field(name), message));
+    }
+
+    /// As if it said `instead`, as in the Go manager.
+    pub(crate) fn ignored(&mut self, name: &str, instead: &str, allowed: &str) {
+        let value = self.shown(name);
+        self.harmless(
+            name,
+            format!("annotation {name} has the value {value:?}, and {instead} is taken; allowed are {allowed}"),
+        );
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.raw(name).unwrap_or_default().chars().take(100).collect()
     }
 
     pub(crate) fn wrong_value(&mut self, name: &str, allowed: &str) {
-        let value: String = self.raw(name).unwrap_or_default().chars().take(100).collect();
+        let value = self.shown(name);
         self.wrong(name, format!("annotation {name} has the value {value:?}; allowed are {allowed}"));
     }
 
@@ -42,13 +62,25 @@ impl<'a> Reader<'a> {
 
     /// Missing is false.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
+        self.yes_or_no(name).unwrap_or_else(|| {
+            self.wrong_value(name, YES_OR_NO);
+            false
+        })
+    }
+
+    /// So is anything that is neither.
+    pub(crate) fn lenient_flag(&mut self, name: &str) -> bool {
+        self.yes_or_no(name).unwrap_or_else(|| {
+            self.ignored(name, "false", YES_OR_NO);
+            false
+        })
+    }
+
+    fn yes_or_no(&self, name: &str) -> Option<bool> {
         match self.raw(name) {
-            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
-            Some(_) => {
-                self.wrong_value(name, "\"true\", \"false\"");
-                false
-            }
+            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Some(false),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Some(true),
+            Some(_) => None,
         }
     }
 
@@ -75,27 +107,38 @@ impl<'a> Reader<'a> {
         number
     }
 
-    pub(crate) fn port(&mut self, name: &str) -> Option<u16> {
-        let number = self.number_within(name, 1, i64::from(u16::MAX))?;
-        u16::try_from(number).ok()
+    /// A number that is no port is none of the Service's, and means nothing.
+    pub(crate) fn port(&mut self, name: &str) -> Option<i64> {
+        let number = self.text(name)?.parse().ok();
+        if number.is_none() {
+            self.wrong_value(name, "whole numbers from 1 to 65535");
+        }
+        number
     }
 
-    /// Joined by commas, blanks around them do not count.
-    pub(crate) fn ports(&mut self, name: &str) -> Vec<u16> {
+    /// Likewise, joined by commas; blanks around them do not count.
+    pub(crate) fn ports(&mut self, name: &str) -> Vec<i64> {
         let Some(text) = self.text(name) else { return vec![] };
-        let port = |text: &str| text.trim().parse().ok().filter(|port: &u16| *port > 0);
-        match text.split(',').map(port).collect() {
-            Some(ports) => ports,
-            None => {
-                self.wrong_value(name, "numbers of Service ports joined by commas, such as \"443,8443\"");
-                vec![]
-            }
+        let allowed = "numbers of Service ports joined by commas, such as \"443,8443\"";
+        let ports: Option<Vec<i64>> = text.split(',').map(|port| port.trim().parse().ok()).collect();
+        let Some(ports) = ports else {
+            self.wrong_value(name, allowed);
+            return vec![];
+        };
+        let strange = |port: &&i64| !(1..=i64::from(u16::MAX)).contains(*port);
+        if let Some(port) = ports.iter().find(strange) {
+            self.harmless(name, format!("annotation {name} has {port}, which is no port; allowed are {allowed}"));
         }
+        ports
     }
 
     /// `ip:ADDRESS` and `cidr:NETWORK` joined by commas; in order, each once.
-    pub(crate) fn rules(&mut self, name: &str) -> Vec<String> {
-        let Some(text) = self.text(name) else { return vec![] };
+    ///
+    /// # Errors
+    ///
+    /// It has something else: whoever makes something of it must not take it for an empty list, which lets everybody in.
+    pub(crate) fn rules(&self, name: &str) -> Result<Vec<String>, Problem> {
+        let text = self.text(name).unwrap_or_default();
         let mut rules: Vec<String> =
             text.split(',').map(str::trim).filter(|rule| !rule.is_empty()).map(str::to_owned).collect();
         let good = |rule: &String| match rule.split_once(':') {
@@ -104,34 +147,15 @@ impl<'a> Reader<'a> {
             _ => false,
         };
         if !rules.iter().all(good) {
-            self.wrong_value(
-                name,
-                "\"ip:ADDRESS\" and \"cidr:NETWORK\" joined by commas, such as \"ip:1.2.3.4,cidr:10.0.0.0/8\"",
+            let value = self.shown(name);
+            let message = format!(
+                "annotation {name} has the value {value:?}; allowed are \"ip:ADDRESS\" and \"cidr:NETWORK\" joined by commas, such as \"ip:1.2.3.4,cidr:10.0.0.0/8\""
             );
-            return vec![];
+            return Err(Problem::fatal(field(name), message));
         }
         rules.sort();
         rules.dedup();
-        rules
-    }
-
-    /// `spec.loadBalancerSourceRanges` as rules; in order, each once.
-    pub(crate) fn source_ranges(&mut self) -> Vec<String> {
-        let mut rules = vec![];
-        for range in &self.service.source_ranges {
-            match masked(range.trim()) {
-                Some(network) => rules.push(format!("cidr:{network}")),
-                None => {
-                    let message = format!(
-                        "failed to parse spec.loadBalancerSourceRanges: it has {range:?}; allowed are networks such as \"10.0.0.0/8\""
-                    );
-                    self.problems.push(Problem::fatal("spec.loadBalancerSourceRanges", message));
-                }
-            }
-        }
-        rules.sort();
-        rules.dedup();
-        rules
+        Ok(rules)
     }
 }
 
@@ -150,7 +174,7 @@ pub(crate) fn canonical(rule: &str) -> String {
     plain.unwrap_or_else(|| rule.to_owned())
 }
 
-fn masked(network: &str) -> Option<String> {
+pub(super) fn masked(network: &str) -> Option<String> {
     let (address, length) = network.split_once('/')?;
     let length: u32 = Some(length).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;
     let address: IpAddr = match address.parse().ok()? {

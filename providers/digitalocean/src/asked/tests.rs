@@ -5,10 +5,10 @@ use ccm_sdk::types::{ServicePort, ServiceType};
 use super::*;
 
 impl Asked {
-    /// As `ensure` reads it.
+    /// As `ensure` reads it for a load balancer that has everything.
     pub(crate) fn of(service: &Service) -> Result<Self, Failure> {
         let (asked, problems) = read(service);
-        refusal(problems).map_or(Ok(asked), Err)
+        refusal(problems.of(Some(Kind::Regional))).map_or(Ok(asked), Err)
     }
 }
 
@@ -57,6 +57,10 @@ fn refused(annotations: &[(&str, &str)]) -> Failure {
     Asked::of(&service(annotations)).expect_err("it cannot be")
 }
 
+fn problems(annotations: &[(&str, &str)], kind: Option<Kind>) -> Vec<Problem> {
+    read(&service(annotations)).1.of(kind)
+}
+
 #[test]
 fn do_037_038_a_load_balancer_has_the_name_of_the_annotation_or_of_the_uid() {
     assert_eq!(asked(&[]).name, "aservice123");
@@ -76,15 +80,13 @@ fn what_cannot_be_is_told_with_annotation_value_and_what_is_allowed() {
         ("do_062", vec![], (names::SIZE_SLUG, "extra-large"), "lb-small, lb-medium, lb-large"),
         ("do_064", vec![], (names::SIZE_UNIT, "large"), "whole numbers from 0 to 100"),
         ("do_064", vec![], (names::SIZE_UNIT, "-1"), "whole numbers from 0 to 100"),
-        ("T34", vec![], (names::TLS_PASSTHROUGH, "yes"), "\"true\", \"false\""),
         ("do_068", vec![], (names::TLS_PORTS, "443,eight-four-four-three"), "joined by commas"),
         ("do_280", vec![], (names::HTTP_PORTS, "80;81"), "joined by commas"),
-        ("do_069", vec![], (names::HTTP2_PORTS, "0"), "joined by commas"),
+        ("do_069", vec![], (names::HTTP2_PORTS, "443,"), "joined by commas"),
         ("do_069", vec![], (names::HTTP3_PORT, "443,444"), "whole numbers from 1 to 65535"),
         ("do_071", vec![], (names::PROTOCOL, "invalid"), "tcp, http, https, http2"),
         ("do_071", vec![], (names::PROTOCOL, "udp"), "tcp, http, https, http2"),
         ("T32", vec![], (names::PROTOCOL, "http3"), "tcp, http, https, http2"),
-        ("T34", vec![], (names::STICKY_TYPE, "incorrect"), "cookies, none"),
         ("do_074", vec![sticky, name], (names::STICKY_TTL, "soon"), "whole numbers from 1"),
         ("do_075", vec![], (names::REDIRECT, "42"), "\"true\", \"false\""),
         ("do_076", vec![], (names::PROXY_PROTOCOL, "42"), "\"true\", \"false\""),
@@ -95,10 +97,10 @@ fn what_cannot_be_is_told_with_annotation_value_and_what_is_allowed() {
         ("do_080", vec![], (names::TYPE, "abcd"), "REGIONAL, REGIONAL_NETWORK"),
         ("do_080", vec![], (names::TYPE, "GLOBAL"), "REGIONAL, REGIONAL_NETWORK"),
         ("do_081", vec![], (names::NETWORK, "abcd"), "EXTERNAL, INTERNAL"),
-        ("do_117", vec![], (names::HEALTH_INTERVAL, "x"), "whole numbers from 1"),
-        ("do_117", vec![], (names::HEALTH_TIMEOUT, "x"), "whole numbers from 1"),
-        ("do_117", vec![], (names::HEALTH_UNHEALTHY, "x"), "whole numbers from 1"),
-        ("do_117", vec![], (names::HEALTH_HEALTHY, "x"), "whole numbers from 1"),
+        ("do_117", vec![], (names::HEALTH_INTERVAL, "x"), "whole numbers from 0"),
+        ("do_117", vec![], (names::HEALTH_TIMEOUT, "x"), "whole numbers from 0"),
+        ("do_117", vec![], (names::HEALTH_UNHEALTHY, "x"), "whole numbers from 0"),
+        ("do_117", vec![], (names::HEALTH_HEALTHY, "x"), "whole numbers from 0"),
         ("do_123", vec![on], (names::HEALTH_PROTOCOL, "invalid"), "tcp, http, https"),
         ("do_126", vec![on], (names::HEALTH_PORT, "invalid"), "number of a Service port"),
         ("do_152", vec![], (names::NETWORK_STACK, "foo"), "IPV4, DUALSTACK"),
@@ -169,7 +171,7 @@ fn values_are_read() {
     }
     is("do_060", &[], |asked| asked.algorithm == "round_robin");
     for (text, told) in [("least_connections", 0), ("", 0), ("round_robin", 0), ("invalid", 1)] {
-        let (_, problems) = read(&service(&[(names::ALGORITHM, text)]));
+        let problems = problems(&[(names::ALGORITHM, text)], None);
         assert!(problems.len() == told && problems.iter().all(|problem| !problem.fatal), "do_060: {problems:?}");
     }
     is("do_061", &[(names::SIZE_SLUG, "lb-small")], |asked| asked.size == Some(Size::Small));
@@ -203,6 +205,7 @@ fn values_are_read() {
     is("do_070", &[(names::PROTOCOL, "http2")], |asked| asked.protocol == Protocol::Http2);
     is("do_072", &[], |asked| asked.cookie.is_none());
     is("do_072", &[(names::STICKY_TYPE, "none")], |asked| asked.cookie.is_none());
+    is("do_072", &[(names::STICKY_TYPE, "incorrect")], |asked| asked.cookie.is_none());
     // Without the type name and time mean nothing.
     is("do_129", &[(names::STICKY_NAME, "c"), (names::STICKY_TTL, "300")], |asked| asked.cookie.is_none());
     let cookies = [(names::STICKY_TYPE, "cookies"), (names::STICKY_NAME, "DO-CCM"), (names::STICKY_TTL, "300")];
@@ -242,7 +245,9 @@ fn yes_and_no_have_six_words_each() {
         for no in ["0", "f", "F", "false", "FALSE", "False"] {
             assert!(!is(&asked(&[(name, no)])), "{case}: {no}");
         }
-        for neither in ["", "yes", "42", " true", "tRUE"] {
+        // Go takes what it cannot read of this one for a no.
+        let neither = ["", "yes", "42", " true", "tRUE"].into_iter().filter(|_| name != names::TLS_PASSTHROUGH);
+        for neither in neither {
             assert_eq!(refused(&[(name, neither)]).field, Some(format!("metadata.annotations[{name}]")), "{case}");
         }
     }
@@ -251,19 +256,20 @@ fn yes_and_no_have_six_words_each() {
 #[test]
 fn do_111_112_115_116_the_automatic_health_check() {
     let health = |service: &Service| Asked::of(service).expect("it can be").health;
+    let target = |service: &Service| health(service).target.expect("it can be");
     assert_eq!(
         health(&service(&[])),
-        Health { target: HealthTarget::Automatic(10_256), interval: 3, timeout: 5, unhealthy: 3, healthy: 5 }
+        Health { target: Ok(HealthTarget::Automatic(10_256)), interval: 3, timeout: 5, unhealthy: 3, healthy: 5 }
     );
-    assert_eq!(health(&service(&[])).target.parts(), ("http", 10_256, "/healthz", Some(false)));
+    assert_eq!(target(&service(&[])).parts(), ("http", 10_256, "/healthz", Some(false)));
     let mut local = service(&[]);
     local.external_traffic_policy = TrafficPolicy::Local;
-    assert_eq!(health(&local).target, HealthTarget::Automatic(10_256));
+    assert_eq!(target(&local), HealthTarget::Automatic(10_256));
     local.health_check_node_port = Some(25_000);
-    assert_eq!(health(&local).target.parts(), ("http", 25_000, "/healthz", Some(false)));
+    assert_eq!(target(&local).parts(), ("http", 25_000, "/healthz", Some(false)));
     // Left over from before: traffic goes anywhere now.
     local.external_traffic_policy = TrafficPolicy::Cluster;
-    assert_eq!(health(&local).target, HealthTarget::Automatic(10_256));
+    assert_eq!(target(&local), HealthTarget::Automatic(10_256));
     let numbers = [
         (names::HEALTH_INTERVAL, "1"),
         (names::HEALTH_TIMEOUT, "3"),
@@ -271,7 +277,7 @@ fn do_111_112_115_116_the_automatic_health_check() {
         (names::HEALTH_HEALTHY, "2"),
     ];
     let (asked, problems) = read(&service(&numbers));
-    let health = asked.health;
+    let (health, problems) = (asked.health, problems.of(None));
     assert_eq!((health.interval, health.timeout, health.unhealthy, health.healthy), (1, 3, 1, 2));
     let told: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     let [interval, unhealthy] = told.as_slice() else { panic!("{told:?}") };
@@ -313,7 +319,7 @@ fn do_113_114_118_to_124_the_health_check_of_the_annotations() {
         for policy in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
             service.external_traffic_policy = policy;
             let health = Asked::of(&service).expect("it can be").health;
-            let (protocol, port, path, proxy_protocol) = health.target.parts();
+            let (protocol, port, path, proxy_protocol) = health.target.as_ref().expect("it can be").parts();
             assert_eq!(((protocol, port, path), proxy_protocol), (expected, None), "do_{case}: {annotations:?}");
         }
     }
@@ -374,12 +380,69 @@ fn do_174_to_180_282_who_is_let_in_and_who_is_kept_out() {
     ] {
         let mut service = service(&annotations);
         service.source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
-        let firewall = Asked::of(&service).expect("it can be").firewall;
+        let firewall = Asked::of(&service).expect("it can be").firewall().expect("it can be");
         assert_eq!(
             (firewall.allow, firewall.deny),
             (allowed.iter().map(|r| (*r).to_owned()).collect(), denied.iter().map(|r| (*r).to_owned()).collect()),
             "do_{case}"
         );
+    }
+}
+
+/// What the Go manager never reads, or takes for something else without a word, stops nothing here either.
+#[test]
+fn what_has_no_effect_in_the_go_manager_is_a_warning() {
+    let ranges = Service { source_ranges: vec!["10.0.0.0/8".to_owned()], ..service(&[(names::ALLOW_RULES, "x")]) };
+    let told = read(&ranges).1.of(Some(Kind::Regional));
+    assert!(told.len() == 1 && !told[0].fatal && told[0].field.contains(names::ALLOW_RULES), "{told:?}");
+    for (name, value) in [
+        (names::TLS_PASSTHROUGH, "yes"),
+        (names::TLS_PASSTHROUGH, ""),
+        (names::STICKY_TYPE, "incorrect"),
+        (names::ALGORITHM, "random"),
+        (names::HTTP_PORTS, "0"),
+        (names::TLS_PORTS, "70000"),
+        (names::HTTP2_PORTS, "-1"),
+        (names::HEALTH_PORT, "none"),
+        (names::HEALTH_PROTOCOL, "none"),
+        (names::HEALTH_INTERVAL, "0"),
+    ] {
+        let told = problems(&[(name, value)], Some(Kind::Regional));
+        assert!(told.len() == 1 && !told[0].fatal && told[0].field.contains(name), "{name}={value:?}: {told:?}");
+    }
+    for (name, value) in [
+        (names::PROTOCOL, "http3"),
+        (names::HTTP_PORTS, "a"),
+        (names::TLS_PORTS, "443,"),
+        (names::HTTP2_PORTS, "x"),
+        (names::HTTP3_PORT, "quic"),
+        (names::REDIRECT, "42"),
+        (names::PROXY_PROTOCOL, "42"),
+        (names::KEEPALIVE, "42"),
+        (names::NO_DNS_RECORDS, "42"),
+        (names::IDLE_TIMEOUT, "abcd"),
+        (names::STICKY_TYPE, "cookies"),
+    ] {
+        let fatal = |kind| problems(&[(name, value)], kind).iter().any(|problem| problem.fatal);
+        assert_eq!(
+            [Some(Kind::Regional), Some(Kind::Network), None].map(fatal),
+            [true, false, false],
+            "{name}={value:?}"
+        );
+        let service = service(&[(name, value)]);
+        let remarks = crate::wanted::remarks(&service, &read(&service).0, Kind::Network);
+        assert!(remarks.len() == 1 && remarks[0].field.contains(name), "{remarks:?}");
+    }
+    let zero = asked(&[(names::HEALTH_INTERVAL, "0"), (names::HEALTH_HEALTHY, "0")]).health;
+    assert_eq!((zero.interval, zero.timeout, zero.unhealthy, zero.healthy), (10, 5, 3, 3), "the cloud's own defaults");
+}
+
+/// A rule that could not be read once was as if there were none, which lets everybody in.
+#[test]
+fn who_is_let_in_cannot_be_taken_from_what_could_not_be_read() {
+    let bad_range = Service { source_ranges: vec!["everybody".to_owned()], ..service(&[]) };
+    for service in [bad_range, service(&[(names::ALLOW_RULES, "1.2.3.4")]), service(&[(names::DENY_RULES, "all")])] {
+        assert!(read(&service).0.firewall().is_err_and(|problem| problem.fatal));
     }
 }
 
@@ -394,7 +457,7 @@ fn do_180_a_source_range_that_is_no_network_is_refused() {
 
 #[test]
 fn do_281_an_annotation_that_is_misspelt_is_named() {
-    let (_, problems) = read(&service(&[("service.beta.kubernetes.io/do-loadbalancer-https-ports", "443")]));
+    let problems = problems(&[("service.beta.kubernetes.io/do-loadbalancer-https-ports", "443")], None);
     assert_eq!(problems.len(), 1);
     assert!(
         !problems[0].fatal && problems[0].message.contains("do-loadbalancer-https-ports is unknown"),
@@ -404,7 +467,7 @@ fn do_281_an_annotation_that_is_misspelt_is_named() {
 
 #[test]
 fn a_health_check_annotation_without_the_override_is_named() {
-    let (_, problems) = read(&service(&[(names::HEALTH_PATH, "/x")]));
+    let problems = problems(&[(names::HEALTH_PATH, "/x")], None);
     assert!(problems.len() == 1 && problems[0].message.contains(names::OVERRIDE_HEALTH_CHECK), "{problems:?}");
 }
 

@@ -33,6 +33,11 @@ pub(crate) fn id_of(service: &Service) -> Option<&str> {
     service.annotation(names::ID).filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(letter))
 }
 
+/// Whether its load balancer is one of these. Which classes are the operator's for this provider is not told; who has an ID was served.
+pub(crate) fn is_served(service: &Service) -> bool {
+    service.load_balancer_class.is_none() || id_of(service).is_some()
+}
+
 fn by_id(id: &str) -> Result<Option<Balancer>, Failure> {
     balancers::get(id).map_err(|failure| Failure {
         message: format!("failed to get load-balancer by ID {id}: {}", failure.message),

@@ -20,6 +20,7 @@ use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
 use crate::asked::Asked;
+use crate::certificate;
 use crate::config::{CLUSTER_TAG, Config, is_tag};
 use crate::tag;
 
@@ -125,6 +126,10 @@ impl Work<'_> {
     /// the tag is made and the request repeated once, and else the load balancer is made without.
     pub(super) fn create(&self, spec: &mut Spec, done: &mut Done) -> Result<Option<Balancer>, Failure> {
         let answer = balancers::create(spec)?;
+        // Without this, one that nobody can make was asked for three times at each try.
+        if answer.status() == 404 && spec.certificate().is_some_and(certificate::is_missing) {
+            return Ok(None);
+        }
         let own = tag_of(self.service, self.asked).filter(|_| balancers::may_be_about_tags(&answer));
         let Some(own) = own else { return balancers::created(answer) };
         let why = match tags::create(&own) {

@@ -27,7 +27,8 @@ fn lb(json: Value) -> Balancer {
 
 /// `PROTOCOL PORTS FROM`, where `*` is everybody.
 fn rules(services: &[Service], balancers: &[Balancer]) -> Vec<String> {
-    let (spec, failures) = wanted(&config(), &settings(), services, balancers);
+    let balancers = with_unlisted(services, balancers).expect("the cloud answers");
+    let (spec, failures) = wanted(&config(), &settings(), services, &balancers);
     assert_eq!(failures, []);
     let text = |rule: &Inbound| {
         let from = [rule.sources.addresses.join(","), rule.sources.load_balancer_uids.join(",")].concat();
@@ -126,7 +127,7 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
     let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
     assert_eq!(rules(&[web.clone()], &[]), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
     assert_eq!(routes(&cloud), [GET]);
-    let _cloud = FakeCloud::new().on(GET, not_found());
+    let _cloud = FakeCloud::new().always(GET, not_found());
     for others in [vec![], vec![lb(changed("lb-9", json!({"name": "other"})))]] {
         assert_eq!(rules(&[web.clone()], &others), ["tcp 443 *", "tcp 80 *"]);
     }
@@ -138,17 +139,22 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
     };
     assert_eq!(
         rules(std::slice::from_ref(&local), &has),
-        ["tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"]
+        ["tcp 10256 lb-1", "tcp 15000 lb-1", "tcp 443 10.0.0.0/8", "tcp 80 10.0.0.0/8"],
+        "what it checks still, and what it is to check"
     );
     let new = Service { annotations: vec![], source_ranges: vec![], ..local };
     assert_eq!(rules(&[new], &[]), ["tcp 443 *", "tcp 80 *"], "do_235");
     let mut checked = web.clone();
     checked.annotations.push((names::OVERRIDE_HEALTH_CHECK.to_owned(), String::new()));
-    assert_eq!(rules(&[checked], &has), ["tcp 30080 lb-1", "tcp 443 *", "tcp 80 *"]);
+    let follows = [lb(changed("lb-1", json!({"health_check": {"protocol": "tcp", "port": 30080}})))];
+    assert_eq!(rules(&[checked], &follows), ["tcp 30080 lb-1", "tcp 443 *", "tcp 80 *"]);
+    // A class that the operator gives this provider is known by what was made for it.
+    let classed = Service { load_balancer_class: Some("ours".to_owned()), ..web.clone() };
+    assert_eq!(rules(&[classed], &has), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
     // What it is counts, not what is asked for.
     assert_eq!(rules(&[web.clone()], &[lb(changed("lb-1", json!({"type": "REGIONAL"})))]), Vec::<String>::new());
     for closed in [
-        Service { load_balancer_class: Some("other".to_owned()), ..web.clone() },
+        Service { load_balancer_class: Some("other".to_owned()), ..service(&[]) },
         Service { deleting: true, ..web.clone() },
         Service { annotations: service(&[(names::FIREWALL_MANAGED, "false")]).annotations, ..web },
         service(&[(names::NETWORK, "INTERNAL")]),
@@ -174,12 +180,36 @@ fn one_bad_service_does_not_close_the_ports_of_the_others() {
     assert_eq!((spec.inbound_rules.len(), failures), (2, vec![]));
 }
 
-/// `0` stands for all ports.
+/// `0` stands for all ports. The load balancer checks as before, since nothing is changed of it.
 #[test]
-fn a_check_whose_port_cannot_be_read_opens_no_port() {
+fn a_check_whose_port_cannot_be_read_leaves_the_port_open_that_is_checked() {
     let wrong = service(&[(names::OVERRIDE_HEALTH_CHECK, "true"), (names::HEALTH_PORT, "81"), (names::ID, "lb-1")]);
-    let (spec, _) = wanted(&config(), &settings(), &[wrong], &[lb(balancer("lb-1"))]);
-    assert_eq!(spec.inbound_rules.iter().map(|rule| rule.ports.as_str()).collect::<Vec<_>>(), ["80"]);
+    for (has, expected) in [
+        (balancer("lb-1"), vec!["tcp 10256 lb-1", "tcp 80 *"]),
+        (changed("lb-1", json!({"health_check": null})), vec!["tcp 80 *"]),
+    ] {
+        assert_eq!(rules(std::slice::from_ref(&wrong), &[lb(has)]), expected);
+    }
+}
+
+/// Once the rules were written without the port of the check, and all Nodes were unhealthy.
+#[test]
+fn a_load_balancer_that_cannot_be_asked_for_leaves_the_firewall_as_it_is() {
+    let web = service(&[(names::ID, "lb-1")]);
+    let (spec, _) = wanted(&config(), &settings(), &[web.clone()], &[lb(balancer("lb-1"))]);
+    for reply in [Reply::status(500), Reply::json(429, "{}"), Reply::json(404, "<html>")] {
+        let cloud = FakeCloud::new().on(GET, reply.clone()).on(LIST, list(&[stored("f-1", &spec)]));
+        assert!(reconciled(&[web.clone(), node_port(&[], 31_000)]).is_err(), "{reply:?}");
+        assert_eq!(routes(&cloud), [GET], "{reply:?}");
+    }
+}
+
+#[test]
+fn what_says_neither_yes_nor_no_is_open_as_ever_and_told() {
+    let services = ["true", "false", "undecided"].map(|value| node_port(&[(names::FIREWALL_MANAGED, value)], 31_000));
+    let told = unclear(&services);
+    let [(_, message)] = told.as_slice() else { panic!("{told:?}") };
+    assert!(message.contains(names::FIREWALL_MANAGED) && message.contains("\"undecided\""), "{message}");
 }
 
 #[test]
@@ -332,7 +362,7 @@ fn a_tag_that_is_not_in_the_account_is_named_with_who_asks_for_it_and_the_way_ou
     // Another no is told as it is.
     let _cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::json(422, r#"{"message": "invalid address"}"#));
     let failure = reconciled(&[]).expect_err("it is refused");
-    assert_eq!(failure.reaction, Reaction::Invalid);
+    assert_eq!(failure.reaction, Reaction::Retry);
     assert!(!failure.message.contains("PUBLIC_ACCESS"), "{}", failure.message);
 }
 

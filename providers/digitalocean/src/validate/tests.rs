@@ -72,7 +72,7 @@ fn do_195_what_cannot_be_is_refused_with_its_field_and_nobody_is_asked() {
     let cloud = FakeCloud::new();
     for (annotations, field) in [
         (vec![(names::HEALTH_INTERVAL, "x")], names::HEALTH_INTERVAL),
-        (vec![(names::PROTOCOL, "udp")], names::PROTOCOL),
+        (vec![(names::TYPE, "REGIONAL"), (names::PROTOCOL, "udp")], names::PROTOCOL),
         (vec![(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80")], names::CERTIFICATE_ID),
         (vec![(names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "DUALSTACK")], names::NETWORK_STACK),
     ] {
@@ -247,6 +247,22 @@ fn online_the_type_that_it_has_says_what_is_wrong() {
         let expected: Vec<_> = expected.iter().map(|name| format!("metadata.annotations[{name}]")).collect();
         assert_eq!(fatal_fields(&problems), expected, "{kind}");
         assert_eq!(routes(&cloud).len(), 2 - expected.len());
+    }
+}
+
+/// Wrong for REGIONAL load balancers alone: it is never read for others.
+#[test]
+fn what_cannot_be_read_stops_the_type_that_reads_it() {
+    let wrong = (names::HTTP_PORTS, "a");
+    for (kind, fatal) in [("REGIONAL_NETWORK", 0), ("REGIONAL", 1)] {
+        let has = changed("lb-1", json!({ "type": kind }));
+        let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, Reply::status(204));
+        assert_eq!(fatal_fields(&judged(&with(&[wrong, (names::ID, "lb-1")]), None)).len(), fatal, "{kind}");
+        assert_eq!(routes(&cloud).len(), 2 - fatal, "{kind}");
+        let offline = |annotations: &[_]| validate(&config(), &with(annotations), None, false, || None);
+        assert_eq!(fatal_fields(&offline(&[wrong, (names::TYPE, kind)])).len(), fatal, "{kind}");
+        let unknown = offline(&[wrong, (names::ID, "lb-1")]);
+        assert!(unknown.len() == 1 && !unknown[0].fatal, "it may have one of either type: {unknown:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::api::balancers::Rule;
 use crate::asked::{Asked, Port};
 use crate::kind::{Kind, Protocol};
 
-const HTTPS_PORT: u16 = 443;
+const HTTPS_PORT: i64 = 443;
 
 /// # Errors
 ///
@@ -41,11 +41,12 @@ fn regional(asked: &Asked, certificate: Option<&str>) -> Result<Vec<Rule>, Probl
             rules.push(rule("udp", port.port, "udp", node_port(port)?));
             continue;
         }
-        let protocol = if asked.http2_ports.contains(&port.port) {
+        let number = i64::from(port.port);
+        let protocol = if asked.http2_ports.contains(&number) {
             Protocol::Http2
-        } else if tls_ports.contains(&port.port) {
+        } else if tls_ports.contains(&number) {
             Protocol::Https
-        } else if asked.http_ports.contains(&port.port) {
+        } else if asked.http_ports.contains(&number) {
             Protocol::Http
         } else {
             asked.protocol
@@ -64,7 +65,7 @@ fn regional(asked: &Asked, certificate: Option<&str>) -> Result<Vec<Rule>, Probl
 fn shared(asked: &Asked) -> Result<(), Problem> {
     let mut seen = BTreeSet::new();
     let all = asked.http_ports.iter().chain(&asked.tls_ports).chain(&asked.http2_ports);
-    let twice: BTreeSet<String> = all.filter(|port| !seen.insert(**port)).map(u16::to_string).collect();
+    let twice: BTreeSet<String> = all.filter(|port| !seen.insert(**port)).map(i64::to_string).collect();
     if twice.is_empty() {
         return Ok(());
     }
@@ -118,9 +119,9 @@ fn http3(asked: &Asked, certificate: Option<&str>) -> Result<Option<Rule>, Probl
         return Err(wrong("TLS passthrough is not allowed to be used in conjunction with HTTP3"));
     }
     let certificate = certificate.ok_or_else(|| wrong("certificate ID is required for HTTP3"))?;
-    let port = asked.ports.iter().find(|port| port.port == number);
-    let port = port.ok_or_else(|| wrong(&format!("port {number} is no port of the Service")))?;
-    let mut rule = rule("http3", number, "http", node_port(port)?);
+    // Without such a port there is nothing to make; people are told.
+    let Some(port) = asked.ports.iter().find(|port| i64::from(port.port) == number) else { return Ok(None) };
+    let mut rule = rule("http3", port.port, "http", node_port(port)?);
     certificate.clone_into(&mut rule.certificate_id);
     Ok(Some(rule))
 }

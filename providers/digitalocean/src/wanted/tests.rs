@@ -106,11 +106,17 @@ fn do_100_to_103_and_do_106_107_what_does_not_go_together_is_refused() {
         (103, vec![(names::HTTP_PORTS, "80,80")], "cannot be shared but found: 80"),
         (106, vec![http3, PASS], "TLS passthrough is not allowed to be used in conjunction with HTTP3"),
         (107, vec![http3], "certificate ID is required for HTTP3"),
-        (33, vec![(names::HTTP3_PORT, "444"), CERT], "port 444 is no port of the Service"),
     ] {
         let message = built(Kind::Regional, &annotations, &ports).expect_err("it cannot be");
         assert!(message.contains(words), "do_{case}: {message}");
     }
+    // T33
+    let strange = [(names::HTTP3_PORT, "444"), CERT];
+    let rules = built(Kind::Regional, &strange, &ports).expect("it has no effect");
+    assert!(rules.len() == 3 && !rules.iter().any(|rule| rule.starts_with("http3")), "{rules:?}");
+    let (service, asked) = (service(&strange), Asked::of(&service(&strange)).expect("it can be"));
+    let told = remarks(&service, &asked, Kind::Regional);
+    assert!(told.len() == 1 && told[0].message.contains("444 is no port of the Service"), "{told:?}");
     let mut without = port(80, 1);
     without.node_port = None;
     assert!(built(Kind::Regional, &[], &[without.clone()]).is_err_and(|message| message.contains("no node port")));
@@ -208,8 +214,10 @@ fn what_clients_see_depends_on_what_the_load_balancer_does_to_the_traffic() {
 #[test]
 fn annotations_without_effect_are_named() {
     let service = service(&[(names::PROXY_PROTOCOL, "true"), CERT, (names::HOSTNAME, "x")]);
-    let fields: Vec<String> = remarks(&service, Kind::Network).into_iter().map(|problem| problem.field).collect();
+    let asked = Asked::of(&service).expect("it can be");
+    let fields: Vec<String> =
+        remarks(&service, &asked, Kind::Network).into_iter().map(|problem| problem.field).collect();
     let expected = [names::CERTIFICATE_ID, names::PROXY_PROTOCOL, names::HOSTNAME];
     assert_eq!(fields, expected.map(|name| format!("metadata.annotations[{name}]")));
-    assert_eq!(remarks(&service, Kind::Regional), []);
+    assert_eq!(remarks(&service, &asked, Kind::Regional), []);
 }

@@ -48,9 +48,9 @@ fn a_failure_says_what_was_tried_the_request_id_and_the_words_of_the_cloud() {
     let body = r#"{"message": "There is already\n a load balancer\twith that name\u0007"}"#;
     let failure = answered(CLOUD, Reply::json(422, body)).ok().expect_err("not good");
     let expected = "GET /x: 422, request id r1: There is already a load balancer with that name";
-    assert_eq!(failure, Failure::invalid(expected));
+    assert_eq!(failure, Failure::retry(expected));
     let failure = answered(CLOUD, Reply::json(422, "<html>")).ok().expect_err("not good");
-    assert_eq!(failure, Failure::invalid("GET /x: 422, request id r1"));
+    assert_eq!(failure, Failure::retry("GET /x: 422, request id r1"));
 }
 
 #[test]

@@ -126,8 +126,7 @@ async fn do_196_198_285_whoever_cannot_judge_denies_nothing() {
 async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told() {
     let labels = json!({ "metadata": { "labels": { "app": "web" }, "annotations": { "other.io/a": "1" } } });
     let port = json!({ "spec": { "ports": [{ "name": "http", "protocol": "TCP", "port": 81, "nodePort": 30_080 }] } });
-    let garbage =
-        json!({ "metadata": { "annotations": { "service.beta.kubernetes.io/load-balancer-source-ranges": "x" } } });
+    let garbage = json!({ "spec": { "loadBalancerSourceRanges": ["x"] } });
     let port_of_wrong = both(&garbage, &port);
     let was_node_port = json!({ "spec": { "type": "NodePort" } });
     let rows: [(&str, Value, Value, Outcome, &[&str]); 8] = [
@@ -153,7 +152,10 @@ async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told
     let cloud = cloud("fake");
     let ruling = serving(vec![member(&cloud, &[])], false).review(&web(&port_of_wrong), None, LIMIT).await;
     let denial = ruling.denial.unwrap();
-    assert!(denial.contains("source-ranges]: \"x\" is no range of addresses: 10.0.0.0/8"), "{denial}");
+    assert!(
+        denial.contains("spec.loadBalancerSourceRanges[0]: \"x\" is no range of addresses: 10.0.0.0/8"),
+        "{denial}"
+    );
 }
 
 /// As the service controller has it: by class, and whoever has the load balancer keeps it.

@@ -222,7 +222,9 @@ impl Syncer {
             NOT_SYNCED
         };
         let blames_hosts = matches!(error, SyncError::Cloud { task: Task::Update | Task::EnsureHosts, .. });
-        let backends = blames_hosts.then_some(job.target.backends);
+        // What is there must follow its hosts, whatever else is wrong with the Service.
+        let is_wrong = error.reaction() == Reaction::Invalid.as_str() && !job.view.ingress.is_empty();
+        let backends = (blames_hosts || is_wrong).then_some(job.target.backends);
         self.report(key, &job.service, job.purpose(), backends, warning, &error).await
     }
 

@@ -12,8 +12,6 @@ use k8s_openapi::api::core::v1::{self, LoadBalancerIngress, Service};
 use super::annotations::is_written;
 use super::record::{Record, is_foreign};
 
-/// Ranges of sources, where the spec has none.
-pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// `sessionAffinityConfig.clientIP.timeoutSeconds` when it is not said.
 const AFFINITY_SECONDS: u32 = 10_800;
 
@@ -32,7 +30,7 @@ pub(crate) fn cloud_service(service: &Service) -> (ccm_cloud::Service, Option<Fa
     let mut wrong = None;
     let mut sound = |part: Result<Vec<ServicePort>, Failure>| part.map_err(|failure| wrong = Some(failure)).ok();
     let ports = sound(ports(spec)).unwrap_or_default();
-    let source_ranges = match source_ranges(service) {
+    let source_ranges = match source_ranges(spec) {
         Ok(ranges) => ranges,
         Err(failure) => {
             wrong.get_or_insert(failure);
@@ -133,25 +131,18 @@ fn invalid(field: String, message: impl Into<String>) -> Failure {
     Failure { field: Some(field), ..Failure::new(Reaction::Invalid, message) }
 }
 
-/// The ranges of the spec or, where it has none, of the annotation. Empty means everybody.
-fn source_ranges(service: &Service) -> Result<Vec<String>, Failure> {
-    let listed = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
-    let mut ranges = BTreeSet::new();
-    for (index, range) in listed.iter().enumerate() {
-        ranges.insert(source_range(range, || format!("spec.loadBalancerSourceRanges[{index}]"))?);
-    }
-    let annotation = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get(SOURCE_RANGES));
-    let annotation = annotation.map(|value| value.trim()).filter(|value| listed.is_empty() && !value.is_empty());
-    for range in annotation.into_iter().flat_map(|value| value.split(',')) {
-        ranges.insert(source_range(range, || format!("metadata.annotations[{SOURCE_RANGES}]"))?);
-    }
+/// The ranges of the spec. Empty means everybody. The annotation of that meaning is for providers whose upstream reads it: others
+/// would close what is open to everybody.
+fn source_ranges(spec: Option<&v1::ServiceSpec>) -> Result<Vec<String>, Failure> {
+    let listed = spec.and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
+    let range = |(index, range): (usize, &String)| {
+        network(range.trim()).ok_or_else(|| {
+            let message = format!("{range:?} is no range of addresses: 10.0.0.0/8 or 2001:db8::/32 would be");
+            invalid(format!("spec.loadBalancerSourceRanges[{index}]"), message)
+        })
+    };
+    let ranges: BTreeSet<String> = listed.iter().enumerate().map(range).collect::<Result<_, _>>()?;
     Ok(ranges.into_iter().collect())
-}
-
-fn source_range(range: &str, field: impl Fn() -> String) -> Result<String, Failure> {
-    network(range.trim()).ok_or_else(|| {
-        invalid(field(), format!("{range:?} is no range of addresses: 10.0.0.0/8 or 2001:db8::/32 would be"))
-    })
 }
 
 /// `10.1.2.3/8` as `10.0.0.0/8`; none for what is no CIDR.

@@ -1,12 +1,13 @@
-//! Every annotation with values that it cannot have: the message says what is allowed, and the cloud hears nothing of it.
+//! Every annotation with values that it cannot have: the message says what is allowed, and nothing but the Nodes changes in the cloud.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ccm_cloud::{Reaction, Severity};
-use ccm_sim_digitalocean::{Certificate, CertificateKind, Droplet};
+use ccm_sim_digitalocean::{Balancer, Certificate, CertificateKind, Droplet};
 
-use crate::rig::Rig;
-use crate::wish::{Call, ID, Wish, annotation, tls};
+use crate::rig::{Rig, skip};
+use crate::wish::{Call, ID, Wish, annotation, backends, tls};
 
 /// What is wrong, and what the message has besides the name and the value.
 struct Wrong {
@@ -23,7 +24,7 @@ const fn wrong(name: &'static str, values: &'static [&'static str], says: &'stat
 
 const FLAG: &[&str] = &["yes", "42", "", "TrUe"];
 const NUMBER: &[&str] = &["many", "1.5", "-1", "0x10", "99999999999999999999"];
-const PORTS: &[&str] = &["http", "443;8443", "443,", "0", "70000", "-1"];
+const PORTS: &[&str] = &["http", "443;8443", "443,"];
 const RULES: &[&str] = &["192.0.2.1", "ip:192.0.2", "cidr:192.0.2.1", "cidr:10.0.0.0/33", "ip:1.2.3.4,net:5.6.7.8"];
 const TRUE: &[&str] = &["allowed are \"true\", \"false\""];
 
@@ -39,9 +40,7 @@ const FATAL: &[Wrong] = &[
     wrong("tls-ports", PORTS, &["numbers of Service ports joined by commas"]),
     wrong("http2-ports", PORTS, &["numbers of Service ports joined by commas"]),
     Wrong { with: &[("tls-ports", "80,443")], ..wrong("http-ports", &["80"], &["cannot be shared but found: 80"]) },
-    wrong("http3-port", &["quic", "0", "70000", "443,8443"], &["allowed are whole numbers from 1 to 65535"]),
-    wrong("http3-port", &["444"], &["is no port of the Service"]),
-    wrong("tls-passthrough", FLAG, TRUE),
+    wrong("http3-port", &["quic", "443,8443"], &["allowed are whole numbers from 1 to 65535"]),
     wrong("tls-passthrough", &["true"], &["either certificate id should be set or tls pass through"]),
     wrong("redirect-http-to-https", FLAG, TRUE),
     wrong("disable-lets-encrypt-dns-records", FLAG, TRUE),
@@ -50,14 +49,13 @@ const FATAL: &[Wrong] = &[
     wrong("healthcheck-port", &["81"], &["does not exist on service default/tls"]),
     wrong("healthcheck-port", &["5353"], &["cannot be of protocol type UDP"]),
     wrong("healthcheck-protocol", &["udp", "HTTP", "http2"], &["allowed are tcp, http, https"]),
-    wrong("healthcheck-check-interval-seconds", NUMBER, &["allowed are whole numbers from 1"]),
-    wrong("healthcheck-response-timeout-seconds", NUMBER, &["allowed are whole numbers from 1"]),
-    wrong("healthcheck-unhealthy-threshold", NUMBER, &["allowed are whole numbers from 1"]),
-    wrong("healthcheck-healthy-threshold", NUMBER, &["allowed are whole numbers from 1"]),
+    wrong("healthcheck-check-interval-seconds", NUMBER, &["allowed are whole numbers from 0"]),
+    wrong("healthcheck-response-timeout-seconds", NUMBER, &["allowed are whole numbers from 0"]),
+    wrong("healthcheck-unhealthy-threshold", NUMBER, &["allowed are whole numbers from 0"]),
+    wrong("healthcheck-healthy-threshold", NUMBER, &["allowed are whole numbers from 0"]),
     wrong("size-slug", &["lb-huge", "LB-SMALL"], &["allowed are lb-small, lb-medium, lb-large"]),
     wrong("size-unit", &["big", "-1", "101", "1.5"], &["allowed are whole numbers from 0 to 100"]),
     wrong("size-slug", &["lb-small"], &["only one of LB size slug and size unit can be provided"]),
-    wrong("sticky-sessions-type", &["cookie", "source_ip"], &["allowed are cookies, none"]),
     wrong("sticky-sessions-cookie-name", &["", "  "], &["sticky session cookie name not specified, but required"]),
     wrong("sticky-sessions-cookie-ttl", &["", " "], &["sticky session cookie ttl not specified, but required"]),
     wrong("sticky-sessions-cookie-ttl", &["0", "long", "-5", "1m"], &["allowed are whole numbers from 1"]),
@@ -66,6 +64,16 @@ const FATAL: &[Wrong] = &[
     wrong("http-idle-timeout-seconds", &["29", "601", "-1", "forever"], &["allowed are whole numbers from 30 to 600"]),
     wrong("deny-rules", RULES, &["\"ip:ADDRESS\" and \"cidr:NETWORK\" joined by commas"]),
     wrong("allow-rules", RULES, &["\"ip:ADDRESS\" and \"cidr:NETWORK\" joined by commas"]),
+];
+
+/// What the Go manager ignores, or takes for another value, without a word.
+const HARMLESS: &[Wrong] = &[
+    wrong("http-ports", &["80,70000", "0,80", "80,-1"], &["which is no port"]),
+    wrong("http3-port", &["444", "0", "70000"], &["is no port of the Service"]),
+    wrong("tls-passthrough", FLAG, TRUE),
+    wrong("sticky-sessions-type", &["cookie", "source_ip"], &["none is taken; allowed are cookies, none"]),
+    wrong("algorithm", &["random"], &["round_robin is taken"]),
+    wrong("healthcheck-healthy-threshold", &["0"], &["and 3 is taken"]),
 ];
 
 /// Annotations that take any text, or whose mistakes only the cloud can see; each with the reason.
@@ -78,6 +86,7 @@ const ANY: &[(&str, &str)] = &[
     ("override-health-check", "its presence counts"),
     ("healthcheck-path", "any text is a path"),
     ("algorithm", "has no effect; an Event says so"),
+    ("sticky-sessions-type", "what is neither is none; an Event says so"),
 ];
 
 async fn rig() -> Rig {
@@ -100,7 +109,7 @@ fn wish_with(wrong: &Wrong, value: &str) -> Wish {
 }
 
 #[tokio::test]
-async fn a_wrong_value_is_told_and_the_cloud_hears_nothing() {
+async fn a_wrong_value_is_told_and_what_is_there_follows_the_nodes_alone() {
     let rig = rig().await;
     let mut existing = tls();
     existing.until_done(&rig, Call::Ensure, None).await;
@@ -112,10 +121,11 @@ async fn a_wrong_value_is_told_and_the_cloud_hears_nothing() {
             let mut old = new.clone();
             old.service.annotations.insert(ID.to_owned(), existing.id().unwrap().to_owned());
             old.service.ingress.clone_from(&existing.service.ingress);
-            for (mut wish, call) in [(new, Call::Ensure), (old.clone(), Call::Ensure), (old, Call::UpdateBackends)] {
-                let about = format!("{call:?} {}={value:?} known={}", wrong.name, wish.id().is_some());
+            for (mut wish, is_new) in [(new, true), (old.clone(), false)] {
+                let about = format!("{}={value:?} known={}", wrong.name, !is_new);
                 let written = wish.service.annotations.clone();
-                let failure = wish.call(&rig, call).await.failure.unwrap_or_else(|| panic!("{about} was taken"));
+                let failure =
+                    wish.call(&rig, Call::Ensure).await.failure.unwrap_or_else(|| panic!("{about} was taken"));
                 assert_eq!(failure.reaction, Reaction::Invalid, "{about}: {failure}");
                 let shown = value.trim().is_empty() || wrong.says.iter().any(|says| !says.contains("allowed are"));
                 let name = annotation(wrong.name);
@@ -129,11 +139,26 @@ async fn a_wrong_value_is_told_and_the_cloud_hears_nothing() {
                 }
                 assert!(failure.field.is_some_and(|field| field.starts_with("metadata.annotations[")), "{about}");
                 assert_eq!(wish.service.annotations, written, "{about}");
-                assert_eq!(rig.requests(), 0, "{about}: {:?}", rig.cloud.exchanges());
+                let requests = if is_new { rig.requests() } else { rig.cloud.counters().writes };
+                assert_eq!(requests, 0, "{about}: {:?}", rig.cloud.exchanges());
             }
+            // What is there follows the Nodes all the same, and nothing else of it changes.
+            for (call, ids) in [(Call::Ensure, 1..=4), (Call::UpdateBackends, 2..=3), (Call::UpdateBackends, 1..=3)] {
+                let about = format!("{call:?} {ids:?} {}={value:?}", wrong.name);
+                old.backends = backends(ids.clone());
+                let failure = old.call(&rig, call).await.failure;
+                assert_eq!(failure.is_some(), call == Call::Ensure, "{about}: {failure:?}");
+                let mut droplets = rig.cloud.balancers()[0].spec.droplet_ids.clone();
+                droplets.sort_unstable();
+                assert_eq!(droplets, ids.collect::<Vec<_>>(), "{about}");
+                assert!(rig.cloud.tamper(&before[0].id, |spec| spec.droplet_ids.sort_unstable()));
+                skip(Duration::from_secs(60)).await;
+            }
+            rig.cloud.reset_counters();
         }
     }
-    assert_eq!(rig.cloud.balancers(), before);
+    let unlocked = |all: Vec<Balancer>| all.into_iter().map(|balancer| balancer.spec).collect::<Vec<_>>();
+    assert_eq!(unlocked(rig.cloud.balancers()), unlocked(before));
     rig.cloud.check().unwrap();
 }
 
@@ -165,21 +190,26 @@ async fn a_load_balancer_that_may_be_disowned_is_left_alone() {
 #[tokio::test]
 async fn what_has_no_effect_is_told_in_an_event() {
     let rig = rig().await;
-    let mut wish = tls();
-    wish.set("https-ports", "443");
-    wish.set("algorithm", "random");
-    wish.until_done(&rig, Call::Ensure, None).await;
-    let events = rig.events.take();
-    for says in [
-        format!("annotation {} is unknown", annotation("https-ports")),
-        format!("annotation {} has the value \"random\", and round_robin is taken", annotation("algorithm")),
-    ] {
-        let told = |(severity, _, message): &(Severity, String, String)| {
-            *severity == Severity::Warning && message.contains(&says)
-        };
-        assert!(events.iter().any(told), "{says}: {events:#?}");
+    let unknown = Wrong { with: &[], ..wrong("https-ports", &["443"], &["is unknown"]) };
+    for wrong in HARMLESS.iter().chain([&unknown]) {
+        for value in wrong.values {
+            let mut wish = tls();
+            if wrong.name == "http3-port" || wrong.name == "tls-passthrough" {
+                wish.service.annotations.remove(&annotation("http3-port"));
+            }
+            wish.set(wrong.name, value);
+            wish.until_done(&rig, Call::Ensure, None).await;
+            let events = rig.events.take();
+            for says in wrong.says.iter().copied().chain([annotation(wrong.name).as_str()]) {
+                let told = |(severity, _, message): &(Severity, String, String)| {
+                    *severity == Severity::Warning && message.contains(says)
+                };
+                assert!(events.iter().any(told), "{}={value:?}: {says}: {events:#?}", wrong.name);
+            }
+            wish.until_done(&rig, Call::Delete, None).await;
+        }
     }
-    assert_eq!(rig.cloud.balancers()[0].spec.algorithm, "round_robin");
+    assert_eq!(rig.cloud.balancers(), []);
     rig.cloud.check().unwrap();
 }
 

@@ -176,11 +176,6 @@ pub(crate) async fn assert_one_each(client: &Client, cloud: &BalancerCloud) {
     assert_eq!(cloud.balancers().len(), served.len(), "there is one that belongs to nobody");
 }
 
-/// Changes the metadata of a Service past the checks that the API server has for it: those of the status are others.
-pub(crate) async fn change_unchecked(client: &Client, name: &str, patch: &Value) -> Service {
-    services(client).patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
-}
-
 /// Each Event about a Service as `TYPE REASON: NOTE`, with how often it was said where that is more than once.
 pub(crate) async fn told(client: &Client, name: &str) -> Vec<String> {
     let mut events = events_about(client, name).await;

@@ -164,10 +164,119 @@ fn do_274_a_missing_certificate_is_no_missing_load_balancer() {
     let told = done.outcome.failure.expect("it is missing");
     assert!(told.message.contains("certificate c-9"), "{}", told.message);
     assert_eq!((told.reaction, told.retry_after_ms), (Reaction::Retry, Some(60_000)));
-    assert_eq!(routes(&cloud), [GET, PUT, GET]);
+    assert_eq!(routes(&cloud), [GET, PUT, GET, "api GET /v2/certificates/c-9"]);
     let _cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, not_found());
     let told = ensure(&config(), &service(&with), &nodes()).outcome.failure.expect("it is missing");
     assert!(told.message.contains("certificate c-9"), "{}", told.message);
+}
+
+/// Three requests a minute were made for it, for as long as it was missing.
+#[test]
+fn a_load_balancer_whose_certificate_is_missing_is_asked_for_once() {
+    const CERTIFICATE: &str = "api GET /v2/certificates/c-9";
+    let with =
+        [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-9"), (names::NAME, "x")];
+    let there = || Reply::json(200, r#"{"certificate": {"id": "c-9", "name": "web", "type": "custom"}}"#);
+    let cloud = FakeCloud::new()
+        .always(LIST, many(&[]))
+        .on(POST, not_found())
+        .on(CERTIFICATE, not_found())
+        .on(CERTIFICATE, not_found())
+        .always(CERTIFICATE, there())
+        .on(POST, one(&balancer("lb-1")));
+    for _ in 0..2 {
+        let done = ensure(&config(), &service(&with), &nodes());
+        let told = done.outcome.failure.expect("it is missing");
+        assert_eq!((told.reaction, told.retry_after_ms), (Reaction::Retry, Some(60_000)));
+        assert!(told.message.contains("certificate c-9"), "{}", told.message);
+    }
+    assert_eq!(routes(&cloud), [LIST, POST, CERTIFICATE, LIST, CERTIFICATE]);
+    assert_eq!(addresses(&ensure(&config(), &service(&with), &nodes())), both());
+    assert_eq!(routes(&cloud)[5..], [LIST, CERTIFICATE, POST]);
+
+    // One that exists is not written either, and its droplets follow the Nodes.
+    let has = changed("lb-1", json!({"type": "REGIONAL", "droplet_ids": [100, 9]}));
+    let cloud = FakeCloud::new()
+        .always(GET, one(&has))
+        .on(PUT, not_found())
+        .always(CERTIFICATE, not_found())
+        .always(DROPLETS_MORE, Reply::status(204))
+        .always(DROPLETS_LESS, Reply::status(204));
+    for _ in 0..2 {
+        let done = ensure(&config(), &settled_service(&with[..3]), &nodes());
+        assert_eq!(failure(&done), (Reaction::Retry, Some(60_000)));
+        assert_eq!(done.outcome.changes, ["changed lb-1: droplets"]);
+    }
+    let follow = [DROPLETS_MORE, DROPLETS_LESS];
+    assert_eq!(routes(&cloud), [&[GET, PUT, GET, CERTIFICATE][..], &follow, &[GET, CERTIFICATE], &follow].concat());
+}
+
+const DROPLETS_MORE: &str = "api POST /v2/load_balancers/lb-1/droplets";
+const DROPLETS_LESS: &str = "api DELETE /v2/load_balancers/lb-1/droplets";
+
+/// Once one wrong annotation kept the next Node out for as long as it was there.
+#[test]
+fn a_load_balancer_follows_the_nodes_whatever_is_wrong_with_its_service() {
+    let has = changed("lb-1", json!({"type": "REGIONAL", "droplet_ids": [101, 9]}));
+    let no = |status| Reply::json(status, r#"{"id": "no", "message": "it cannot be so"}"#);
+    let fine: &[(&str, &str)] = &[];
+    let cases = WRONG.map(|wrong| (wrong, None)).into_iter();
+    let cases = cases.chain([400, 422].map(|status| (fine, Some(status))));
+    for (annotations, refused) in cases {
+        for change in [ensure, update_backends] {
+            let mut cloud = FakeCloud::new()
+                .always(GET, one(&has))
+                .always(LIST, many(std::slice::from_ref(&has)))
+                .on(DROPLETS_MORE, Reply::status(204))
+                .on(DROPLETS_LESS, Reply::status(204));
+            if let Some(status) = refused {
+                cloud = cloud.on(PUT, no(status));
+            }
+            let done = change(&config(), &settled_service(annotations), &nodes());
+            assert_eq!(done.outcome.changes, ["changed lb-1: droplets"], "{annotations:?}");
+            let last = cloud.requests().len() - 1;
+            assert_eq!(body(&cloud, last - 1), json!({ "droplet_ids": [100] }));
+            assert_eq!(body(&cloud, last), json!({ "droplet_ids": [9] }));
+            let is_ensure = routes(&cloud)[0] == GET;
+            let expected = if refused.is_some() { Reaction::Retry } else { Reaction::Invalid };
+            let failed = done.outcome.failure.as_ref().map(|failure| failure.reaction);
+            assert_eq!(failed, is_ensure.then_some(expected), "{annotations:?}");
+            assert!(is_ensure || done.warnings.iter().any(|(reason, _)| *reason == CONFIG_ERROR), "{done:?}");
+        }
+    }
+    // One that has the droplets is left alone.
+    let has = changed("lb-1", json!({"type": "REGIONAL"}));
+    let cloud = FakeCloud::new().on(GET, one(&has));
+    assert_eq!(failure(&ensure(&config(), &settled_service(WRONG[3]), &nodes())).0, Reaction::Invalid);
+    assert_eq!(routes(&cloud), [GET]);
+}
+
+/// What the Go manager never reads of them once froze them, and the next Node was never added.
+#[test]
+fn annotations_that_only_regional_ones_read_stop_no_other() {
+    let wrong =
+        [(names::PROTOCOL, "http3"), (names::HTTP_PORTS, "a"), (names::HTTP3_PORT, "quic"), (names::REDIRECT, "?")];
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    let done = ensure(&config(), &settled_service(&wrong), &nodes());
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
+    assert_eq!(done.warnings.iter().filter(|(reason, _)| *reason == IGNORED).count(), wrong.len());
+    // What it is counts, not what is asked for.
+    let asked: Vec<_> = wrong.into_iter().chain([(names::TYPE, "REGIONAL")]).collect();
+    let _cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&asked), &nodes())), both());
+}
+
+#[test]
+fn nodes_of_another_cloud_are_left_out_and_told_and_do_not_empty_a_load_balancer() {
+    let foreign = Backend { provider_id: Some("aws:///i-1".to_owned()), ..backend(7, &["e4"]) };
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    let all: Vec<Backend> = nodes().into_iter().chain([foreign.clone()]).collect();
+    let done = ensure(&config(), &settled_service(&[]), &all);
+    assert_eq!((addresses(&done), done.warnings, routes(&cloud)), (both(), vec![], vec![GET.to_owned()]));
+    assert_eq!(done.foreign, ["n7 (aws:///i-1)"]);
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &[foreign])), both());
+    assert_eq!(routes(&cloud), [GET]);
 }
 
 #[test]

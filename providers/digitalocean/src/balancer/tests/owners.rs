@@ -96,7 +96,7 @@ fn one_of_another_service_is_neither_taken_nor_deleted_for_its_name() {
         }
         assert_eq!((get(&ours, &named()).is_err(), delete(&ours, &named())), (true, Done::new()));
         let wish = Wish { service: named(), backends: vec![0, 1] };
-        assert_eq!(survey(&ours, &nodes(), &[wish]).unwrap(), [Standing::Missing]);
+        assert_eq!(standings(&ours, &[wish]), [Standing::Missing]);
         assert_eq!(routes(&cloud), [LIST; 5]);
     }
 }

@@ -9,8 +9,6 @@ use crate::service::predicates::has_finalizer;
 use crate::service::view::{as_stored, cloud_service, ingress};
 use crate::service::write::{Changes, Written};
 
-const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-
 #[tokio::test(start_paused = true)]
 async fn cases_199_and_203_a_finalizer_is_added_once_beside_those_of_others() {
     let bench = Bench::new();
@@ -107,10 +105,6 @@ fn ranges(draft: Draft) -> Result<Vec<String>, String> {
     })
 }
 
-fn annotated(value: &str) -> Draft {
-    service("web").with("/metadata", "annotations", json!({ RANGES: value }))
-}
-
 fn listed(value: &str) -> Draft {
     let list: Vec<&str> = value.split(',').collect();
     service("web").with("/spec", "loadBalancerSourceRanges", json!(list))
@@ -118,7 +112,6 @@ fn listed(value: &str) -> Draft {
 
 #[test]
 fn case_204_bad_source_ranges_are_refused_and_the_field_is_named() {
-    let annotation = format!("metadata.annotations[{RANGES}]");
     for bad in [
         "10.0.0.1/33",
         "foo.bar",
@@ -129,7 +122,6 @@ fn case_204_bad_source_ranges_are_refused_and_the_field_is_named() {
         "::/129",
         "10.0.0.0/+8",
     ] {
-        assert_eq!(ranges(annotated(bad)), Err(annotation.clone()), "{bad}");
         let place = bad.split(',').count() - 1;
         assert_eq!(ranges(listed(bad)), Err(format!("spec.loadBalancerSourceRanges[{place}]")), "{bad}");
     }
@@ -149,17 +141,22 @@ fn cases_205_to_207_good_source_ranges_are_normalised_and_stand_once() {
         (207, "2001:DB8:0:0::1/32", &["2001:db8::/32"]),
     ];
     for (case, value, wanted) in rows {
-        for draft in [annotated(value), listed(value)] {
-            assert_eq!(ranges(draft).unwrap(), wanted, "{case} {value}");
-        }
+        assert_eq!(ranges(listed(value)).unwrap(), wanted, "{case} {value}");
     }
     // Empty means everybody.
     assert_eq!(ranges(service("web")).unwrap(), [""; 0], "206");
-    assert_eq!(ranges(annotated("")).unwrap(), [""; 0], "206");
-    assert_eq!(
-        ranges(annotated("10.0.0.0/8").with("/spec", "loadBalancerSourceRanges", json!(["11.0.0.0/8"]))).unwrap(),
-        ["11.0.0.0/8"]
-    );
+}
+
+/// DigitalOcean's manager ignores it: a host that read it closed load balancers that were open to everybody.
+#[test]
+fn the_annotation_of_source_ranges_is_the_providers_who_declares_it() {
+    const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+    for value in ["10.0.0.0/8", "10.0.0.0/8,soon", ""] {
+        let service = service("web").with("/metadata", "annotations", json!({ RANGES: value }));
+        let (view, wrong) = cloud_service(&service.object());
+        assert_eq!((view.source_ranges, wrong), (vec![], None), "{value:?}");
+        assert_eq!(view.annotations.get(RANGES).map(String::as_str), Some(value));
+    }
 }
 
 /// The helpers of upstream are what a provider sees: the traffic policy, and the port of the health check.

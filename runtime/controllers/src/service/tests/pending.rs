@@ -231,6 +231,22 @@ async fn nodes_that_come_and_go_are_no_news_for_a_service_that_is_wrong_or_is_so
     }
 }
 
+/// What is there must not lose its hosts for a mistake in an annotation.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_of_a_service_that_is_wrong_follows_its_hosts() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.sync("web").await;
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": "slow" } } }));
+    bench.cloud.fail("ensure", "web", vec![failure(Reaction::Invalid, "no such mode"); 2]);
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    bench.cloud.take_calls();
+    assert_eq!(bench.pass([node("n0")]).await, [Verdict::Change]);
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0"]);
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0"], "once for each set of hosts");
+}
+
 /// A broken Service can still be deleted.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_cannot_be_read_can_be_deleted() {

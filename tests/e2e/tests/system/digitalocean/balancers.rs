@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cluster::await_absent;
-use ccm_sim_digitalocean::{Command, DigitalOcean, Endpoint};
+use ccm_cluster::{NodeFixture, await_absent};
+use ccm_sim_digitalocean::{Act, Command, DigitalOcean, Endpoint, Fault, Requests, When};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -73,6 +73,11 @@ async fn do_256_257_258_a_service_has_a_load_balancer_that_follows_it_and_the_no
         assert_eq!(cloud.counters().writes, writes);
     }
     assert_eq!(cloud.balancers().remove(0).spec, before);
+    // Its droplets follow the Nodes all the same.
+    members(client, &cloud, &[104]).await;
+    await_members(&cloud, &balancer.id, &[102, 103, 104]).await;
+    await_reason(client, "web", "InvalidService").await;
+    assert_eq!(of(&cloud, &the(client, "web").await).spec.size_unit, 3);
 
     delete(client, "web").await;
     await_absent(&services(client), "web", LIMIT).await.unwrap();
@@ -205,6 +210,62 @@ async fn one_that_cannot_be_made_says_so_and_is_left_behind_by_nobody() {
     delete(client, "web").await;
     await_absent(&services(client), "web", LIMIT).await.unwrap();
     assert_eq!(cloud.balancers(), []);
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+/// Once a 422 of unknown meaning was taken for a mistake of the Service, which waited for half a day; and its Nodes with it.
+#[tokio::test]
+async fn an_answer_that_nobody_foresaw_is_tried_again_and_the_nodes_do_not_wait_for_it() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[501]).await;
+    let refuse = |of, times| {
+        let fault = Fault::new(Requests::Of(of), 1, When::Before, Act::Status(422));
+        drop(cloud.plan(Fault { times, ..fault }));
+    };
+    refuse(Endpoint::CreateBalancer, 2);
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    let (_, balancer) = await_balanced(client, &cloud, "web").await;
+
+    refuse(Endpoint::UpdateBalancer, 1_000);
+    change(client, "web", &with("size-unit", "3")).await;
+    await_reason(client, "web", "CloudFailed").await;
+    members(client, &cloud, &[502]).await;
+    await_members(&cloud, &balancer.id, &[501, 502]).await;
+    assert_eq!(cloud.balancers()[0].spec.size_unit, 1);
+    cloud.forget_faults();
+    cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
+    await_service(client, "web", is_served).await;
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+/// Once one of them stopped every load balancer.
+#[tokio::test]
+async fn a_node_of_another_cloud_is_left_out_and_told_once() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[601]).await;
+    let foreign = NodeFixture::new("foreign").initialized().provider_id("cloudlycke://m-1");
+    foreign.address("ExternalIP", "198.51.100.7").register(client).await.unwrap();
+    let host = start(&stage, &cloud, &[], &[]);
+    for name in ["web", "api"] {
+        serve(client, name, json!({})).await;
+        let (_, balancer) = await_balanced(client, &cloud, name).await;
+        assert_eq!(balancer.spec.droplet_ids, [601]);
+    }
+    members(client, &cloud, &[602]).await;
+    for balancer in cloud.balancers() {
+        await_members(&cloud, &balancer.id, &[601, 602]).await;
+    }
+    let named = ["behind no load balancer of DigitalOcean", "foreign (cloudlycke://m-1)"];
+    host.await_log(LIMIT, &named).await.unwrap();
+    let told = host.log().into_iter().filter(|line| named.iter().all(|part| line.contains(part))).count();
+    assert_eq!(told, 1);
     host.end().await;
     cloud.check().unwrap();
 }

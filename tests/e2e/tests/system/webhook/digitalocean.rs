@@ -12,7 +12,8 @@ use crate::service_look::{QUICK, annotated, await_served, services};
 use crate::stage::{LIMIT, Stage};
 
 const PROTOCOL: &str = "service.beta.kubernetes.io/do-loadbalancer-protocol";
-const UDP: [(&str, &str); 1] = [(PROTOCOL, "udp")];
+const TYPE: &str = "service.beta.kubernetes.io/do-loadbalancer-type";
+const UDP: [(&str, &str); 2] = [(TYPE, "REGIONAL"), (PROTOCOL, "udp")];
 
 /// A host as the Go manager is configured, by the environment.
 async fn start(stage: &Stage, cloud: &Cloud, webhook: &Webhook, flags: &[&str]) -> Host {
@@ -50,6 +51,8 @@ async fn do_194_195_207_offline_the_component_judges_and_the_cloud_is_not_asked(
         assert!(why.contains(part), "{why:?} does not say {part:?}");
     }
     webhook.try_create(annotated([(PROTOCOL, "http")])).await.unwrap();
+    // One that passes packets through never reads it.
+    webhook.try_create(annotated([(TYPE, "REGIONAL_NETWORK"), (PROTOCOL, "udp")])).await.unwrap();
     let node_port = json!({ "metadata": { "annotations": { PROTOCOL: "udp" } }, "spec": { "type": "NodePort" } });
     webhook.try_create(node_port).await.unwrap();
     assert_eq!(cloud.counters().writes, 0);

@@ -1,0 +1,149 @@
+//! A load balancer that exists: brought to what its Service asks for, as far as that can be.
+
+use ccm_sdk::types::{Backend, Failure, Ingress};
+
+use super::{CONFIG_ERROR, Done, IGNORED, IMMUTABLE, Work, lookup, nobody, remark, settled};
+use crate::api::balancers::{self, Balancer, Replaced, Spec};
+use crate::asked::Problems;
+use crate::backends::{self, Chosen, Member};
+use crate::certificate;
+use crate::wanted::{self, Fixed, Parts};
+
+/// Why something was not changed.
+enum Unchanged {
+    /// The cloud does not want it so.
+    Refused(Failure),
+    /// Nobody knows, or it goes by.
+    Failed(Failure),
+}
+
+impl From<Failure> for Unchanged {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    All,
+    Droplets,
+}
+
+impl Scope {
+    fn differences(self, has: &Balancer, wants: &Spec) -> Vec<String> {
+        match self {
+            Self::All => wanted::differences(has, wants),
+            Self::Droplets if wanted::members_differ(has, wants) => vec!["droplets".to_owned()],
+            Self::Droplets => vec![],
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Brings it to what is asked for. Where that cannot be, its droplets alone follow the Nodes.
+    ///
+    /// # Errors
+    ///
+    /// It is not done, or not possible. What is not possible and was not asked for is a warning.
+    pub(super) fn bring(
+        &self,
+        balancer: &mut Balancer,
+        problems: Problems,
+        backends: &[Backend],
+        scope: Scope,
+        done: &mut Done,
+    ) -> Result<Vec<Ingress>, Failure> {
+        let fixed = Fixed::of(balancer, self.asked, self.config)?;
+        let members = backends::members(backends)?;
+        let chosen = self.choose(balancer, &fixed, &members, done);
+        let plan = done.told(problems.of(Some(fixed.kind))).and_then(|()| self.plan(balancer, &fixed, &chosen, done));
+        let refused = match plan.map(|plan| self.change(balancer, &plan, scope, done)) {
+            Ok(Ok(ingress)) => return Ok(ingress),
+            Ok(Err(Unchanged::Failed(failure))) => return Err(failure),
+            Ok(Err(Unchanged::Refused(failure))) | Err(failure) => failure,
+        };
+        self.follow(balancer, &chosen, done)?;
+        if scope == Scope::All {
+            return Err(refused);
+        }
+        done.warn(CONFIG_ERROR, format!("nothing but the droplets follows the Nodes: {}", refused.message));
+        settled(balancer, self.asked, done)
+    }
+
+    /// The droplets that an existing one should have.
+    pub(super) fn choose(&self, balancer: &Balancer, fixed: &Fixed, members: &[Member], done: &mut Done) -> Chosen {
+        let mut chosen = backends::choose(members.iter(), fixed.kind, fixed.network);
+        remark(self.service, self.asked, fixed.kind, &chosen, done);
+        if chosen.ids.is_empty() && !members.is_empty() {
+            // Nodes are there, but no address or no droplet yet: an empty load balancer would be worse than an old one.
+            done.warn(
+                CONFIG_ERROR,
+                format!("{}; the load balancer keeps its droplets", nobody(fixed, &chosen).message),
+            );
+            chosen.ids.clone_from(&balancer.droplet_ids);
+        }
+        chosen
+    }
+
+    /// What an existing one should be.
+    pub(super) fn plan(
+        &self,
+        balancer: &Balancer,
+        fixed: &Fixed,
+        chosen: &Chosen,
+        done: &mut Done,
+    ) -> Result<Spec, Failure> {
+        for remark in fixed.remarks(self.asked, self.config) {
+            done.warn(IMMUTABLE, remark);
+        }
+        let certificate = certificate::of_existing(self.asked.certificate_of(fixed.kind), balancer)?;
+        certificate.remark.into_iter().for_each(|remark| done.warn(IGNORED, remark.message));
+        wanted::spec(&Parts { asked: self.asked, fixed, nodes: Some(chosen), certificate: certificate.id.as_deref() })
+    }
+
+    fn change(
+        &self,
+        balancer: &mut Balancer,
+        plan: &Spec,
+        scope: Scope,
+        done: &mut Done,
+    ) -> Result<Vec<Ingress>, Unchanged> {
+        let differences = scope.differences(balancer, plan);
+        if balancer.status != "active" || differences.is_empty() {
+            return Ok(settled(balancer, self.asked, done)?);
+        }
+        let replaced = balancers::replace(&balancer.id, plan);
+        lookup::written(&balancer.id);
+        let changed = match replaced? {
+            Replaced::Done(changed) => changed,
+            Replaced::Refused(failure) => return Err(Unchanged::Refused(failure)),
+            // It may be about the certificate.
+            Replaced::Absent if balancers::get(&balancer.id)?.is_some() => {
+                let certificate = plan.certificate().filter(|id| certificate::is_missing(id));
+                return Err(Unchanged::Refused(certificate::missing(certificate.or(plan.certificate()))));
+            }
+            Replaced::Absent => return Err(Failure::conflict(format!("load balancer {} is gone", balancer.id)).into()),
+        };
+        done.outcome.changes.push(format!("changed {}: {}", balancer.id, differences.join(", ")));
+        // The droplets do not wait for a tag.
+        self.mark(balancer, done);
+        Ok(settled(&changed, self.asked, done)?)
+    }
+
+    /// Changes nothing but the droplets: the rest stays as the cloud has it.
+    fn follow(&self, balancer: &Balancer, chosen: &Chosen, done: &mut Done) -> Result<(), Failure> {
+        let lacks = |ids: &[u64], of: &[u64]| of.iter().copied().filter(|id| !ids.contains(id)).collect::<Vec<_>>();
+        let (new, old) = (lacks(&balancer.droplet_ids, &chosen.ids), lacks(&chosen.ids, &balancer.droplet_ids));
+        if balancer.status != "active" || (new.is_empty() && old.is_empty()) {
+            return Ok(());
+        }
+        let id = &balancer.id;
+        lookup::written(id);
+        if !new.is_empty() {
+            balancers::add_droplets(id, &new)?;
+        }
+        done.outcome.changes.push(format!("changed {id}: droplets"));
+        if old.is_empty() { Ok(()) } else { balancers::remove_droplets(id, &old) }
+    }
+}

@@ -1,0 +1,54 @@
+//! Many load balancers at once, compared with what their Services ask for.
+
+use std::time::Duration;
+
+use ccm_sdk::load_balancer_survey::{Standing, Wish};
+use ccm_sdk::types::{Backend, Failure};
+
+use super::{Done, Work, among, read};
+use crate::api::balancers::{self, Balancer};
+use crate::backends::{self, Member};
+use crate::config::Config;
+use crate::wanted::{self, Fixed};
+
+/// How each stands, with what its Service should be told: one that is as it should be is never ensured, and would not hear of it.
+pub(crate) fn survey(
+    config: &Config,
+    backends: &[Backend],
+    wishes: &[Wish],
+) -> Result<Vec<(Standing, Done)>, Failure> {
+    // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
+    let all = balancers::all(Duration::ZERO)?;
+    let members = backends::members(backends)?;
+    let one = |wish: &Wish| {
+        let mut done = Done::new();
+        let standing = standing(config, &all, &members, wish, &mut done);
+        (standing.unwrap_or_else(Standing::Unknown), done)
+    };
+    Ok(wishes.iter().map(one).collect())
+}
+
+fn standing(
+    config: &Config,
+    all: &[Balancer],
+    members: &[Member],
+    wish: &Wish,
+    done: &mut Done,
+) -> Result<Standing, Failure> {
+    let member = |index: &u32| members.get(usize::try_from(*index).ok()?).cloned();
+    let members = wish.backends.iter().map(member).collect::<Option<Vec<_>>>();
+    let members = members.ok_or_else(|| Failure::retry("a wish names a backend that is not in the list"))?;
+    let (asked, problems) = read(&wish.service)?;
+    let Some(balancer) = among(config, all, &wish.service, &asked) else { return Ok(Standing::Missing) };
+    let work = Work { config, service: &wish.service, asked: &asked };
+    let fixed = Fixed::of(balancer, &asked, config)?;
+    let chosen = work.choose(balancer, &fixed, &members, done);
+    done.told(problems.of(Some(fixed.kind)))?;
+    let plan = work.plan(balancer, &fixed, &chosen, done)?;
+    let mut differences = wanted::differences(balancer, &plan);
+    let ingress = wanted::ingress(balancer, asked.hostname.as_deref());
+    if ingress.is_empty() {
+        differences.push(format!("status is {}", balancer.status));
+    }
+    Ok(if differences.is_empty() { Standing::InStep(ingress) } else { Standing::Differs(differences) })
+}
