@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `nodes` | Nodes and their droplets: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
+//! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
 //! | `whole` | the public access firewall and the cluster's tag |
 //! | `account` | tokens, environment variables, regions, an account with droplets of others |
 //! | `cloud` | all of that once more while the cloud fails at random |
@@ -13,6 +14,7 @@ mod account;
 mod balancers;
 mod cloud;
 mod nodes;
+mod restored;
 mod whole;
 
 use ccm_cluster::NodeFixture;
