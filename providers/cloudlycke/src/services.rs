@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
-use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Protocol, Service, ServicePort, Subject};
 use ccm_sdk::{cache, clock, log};
 
@@ -127,6 +127,11 @@ impl load_balancers::Guest for Cloudlycke {
         };
         looked("load-balancers.get", &service, &decision);
         Ok(ingress)
+    }
+
+    /// What is written on a Service leads to none of another one: they are kept by the UID.
+    fn get_mark(_service: Service) -> Result<Option<Mark>, Failure> {
+        Ok(None)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {

@@ -20,7 +20,7 @@ pub(crate) mod tests;
 
 use std::time::Duration;
 
-use ccm_sdk::load_balancers::Outcome;
+use ccm_sdk::load_balancers::{Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Reaction, Service};
 
 use crate::annotations as names;
@@ -115,6 +115,20 @@ pub(crate) fn get(config: &Config, service: &Service, nodes: ProviderIds) -> Res
         account::sees_the_cluster(nodes)?;
     }
     Ok(found.map(|balancer| wanted::ingress(&balancer, asked.hostname.as_deref())))
+}
+
+/// Whose the load balancer is that a call for this Service would change.
+///
+/// # Errors
+///
+/// The cloud cannot be asked, or the Service has a value that cannot be read.
+pub(crate) fn mark(config: &Config, service: &Service) -> Result<Option<Mark>, Failure> {
+    if asked::is_disowned(service)? {
+        return Ok(None);
+    }
+    let (asked, _) = asked::read(service);
+    let found = find(config, service, &asked, true)?;
+    Ok(found.map(|balancer| Mark { uid: owner::uid(service, &balancer), load_balancer: balancer.id }))
 }
 
 pub(crate) fn ensure(config: &Config, service: &Service, backends: &[Backend], nodes: ProviderIds) -> Done {

@@ -34,7 +34,7 @@ use std::time::Duration;
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::instances::{self, Finding, Need};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
-use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{self, Capability, Descriptor};
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 use ccm_sdk::{Answer, cache, nodes, settings};
@@ -148,6 +148,10 @@ impl load_balancers::Guest for DigitalOcean {
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
         balancer::get(&configured(), &service, nodes::provider_ids)
+    }
+
+    fn get_mark(service: Service) -> Result<Option<Mark>, Failure> {
+        balancer::mark(&configured(), &service)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::cluster;
 use crate::instances::{self, Finding, Need};
 use crate::load_balancer_survey::{self, Standing, Wish};
-use crate::load_balancers::{self, Outcome};
+use crate::load_balancers::{self, Mark, Outcome};
 use crate::meta::{self, Capability, Descriptor};
 use crate::panic;
 use crate::routes::{self, Route};
@@ -55,6 +55,11 @@ impl<P: load_balancers::Guest> load_balancers::Guest for Guarded<P> {
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
         panic::forward();
         P::get(service)
+    }
+
+    fn get_mark(service: Service) -> Result<Option<Mark>, Failure> {
+        panic::forward();
+        P::get_mark(service)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {

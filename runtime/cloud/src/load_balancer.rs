@@ -53,6 +53,28 @@ pub enum Standing {
     Unknown(Failure),
 }
 
+/// Whose a load balancer is, as the cloud has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Its ID, for people.
+    pub load_balancer: String,
+    /// The UID of its Service, or the beginning of that; dashes and case do not count. None where nothing says whose it is.
+    pub uid: Option<String>,
+}
+
+impl Mark {
+    /// Fewest digits of a UID that tell Services apart.
+    pub const MIN_DIGITS: usize = 16;
+
+    /// Whether it is the mark of the Service with this UID.
+    #[must_use]
+    pub fn is_of(&self, uid: &str) -> bool {
+        let plain = |uid: &str| uid.replace('-', "").to_ascii_lowercase();
+        let mark = self.uid.as_deref().map(plain).filter(|mark| mark.len() >= Self::MIN_DIGITS);
+        mark.is_some_and(|mark| plain(uid).starts_with(&mark))
+    }
+}
+
 /// Makes load balancers. Every function is idempotent, and none waits for the cloud's work: that is a failure with the
 /// reaction [`Pending`](crate::Reaction::Pending).
 ///
@@ -78,6 +100,10 @@ pub trait LoadBalancers: Send + Sync + 'static {
     /// The load balancer as it is; none when there is none. Changes nothing.
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>>;
 
+    /// The load balancer that [`ensure`](Self::ensure) would change, and whose it is; none when there is none, or when the
+    /// provider leaves the Service to somebody else. Changes nothing.
+    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>>;
+
     /// Creates it, or changes it to what the Service asks for.
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
 
@@ -102,4 +128,28 @@ pub trait LoadBalancers: Send + Sync + 'static {
     /// One standing per wish, in order. Changes nothing. With a failure nothing was compared; it has the reaction
     /// [`Unsupported`](crate::Reaction::Unsupported) where [`surveys`](Self::surveys) says no.
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_that_of_a_uid_or_of_its_beginning() {
+        const UID: &str = "0f4b3c52-8c1d-4c7e-9a51-0123456789ab";
+        let rows = [
+            (Some(UID), true),
+            (Some("0F4B3C528C1D4C7E9A510123456789AB"), true),
+            (Some("0f4b3c528c1d4c7e9a510123456789a"), true),
+            (Some("0f4b3c528c1d4c7e"), true),
+            (Some("0f4b3c528c1d4c7"), false),
+            (Some("0f4b3c528c1d4c7f"), false),
+            (Some(""), false),
+            (None, false),
+        ];
+        for (uid, wanted) in rows {
+            let mark = Mark { load_balancer: "lb-1".into(), uid: uid.map(Into::into) };
+            assert_eq!(mark.is_of(UID), wanted, "{uid:?}");
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ccm_cloud::{
-    Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Outcome, Problem, Reaction, Service, Standing, Wish,
+    Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service, Standing,
+    Wish,
 };
 use ccm_egress::budget::Class;
 
@@ -209,6 +210,30 @@ impl LoadBalancers for Provider {
             );
             let answer = answer.await.map_err(no_answer(FUNCTION))?;
             answer.map(|found| found.map(convert::ingress)).map_err(convert::failure)
+        })
+    }
+
+    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+        const FUNCTION: &str = "load-balancers.get-mark";
+        Box::pin(async move {
+            let exports = self.balancers()?;
+            let subject = looking(&service);
+            let service = convert::service(service, &self.descriptor.annotations);
+            let answer = call(
+                &self.settings,
+                &self.code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_get_mark(store, &service).await })
+                },
+                |answer| {
+                    let wrong = answer.as_ref().ok()?.as_ref().and_then(outcome::mark)?;
+                    Some(format!("it gave {wrong}"))
+                },
+            );
+            let answer = answer.await.map_err(no_answer(FUNCTION))?;
+            answer.map(|mark| mark.map(convert::mark)).map_err(convert::failure)
         })
     }
 

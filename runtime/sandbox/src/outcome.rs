@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use ccm_cloud::Annotation;
+use ccm_cloud::{Annotation, Mark};
 use ccm_egress::log::line;
 
 use crate::bindings::ccm::cloud::types;
@@ -55,6 +55,15 @@ fn written(annotations: &[(String, Option<String>)], declared: &[Annotation]) ->
         };
         Some(format!("the annotation {:?} {wrong}", line(name, MAX_SHOWN)))
     })
+}
+
+/// What is wrong with a mark.
+pub(crate) fn mark(mark: &load_balancers::Mark) -> Option<String> {
+    let uid = mark.uid.as_deref()?;
+    let digits = uid.bytes().filter(|byte| *byte != b'-').count();
+    let is_uid = uid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    (!is_uid || digits < Mark::MIN_DIGITS)
+        .then(|| format!("the mark {:?}, which is not the beginning of a UID", line(uid, MAX_SHOWN)))
 }
 
 /// What is wrong with places where clients reach a Service.

@@ -6,7 +6,7 @@ pub(crate) mod tests;
 use std::time::Duration;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
-use ccm_sdk::load_balancers::Outcome;
+use ccm_sdk::load_balancers::{Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Service};
 
 use crate::api::{self, Balancer};
@@ -17,6 +17,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn get(service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
     Ok(find(service)?.map(|balancer| ingress(&balancer).into_iter().collect()))
+}
+
+/// The owner that stands on it.
+pub(crate) fn mark(service: &Service) -> Result<Option<Mark>, Failure> {
+    let mark = |balancer: Balancer| Mark { load_balancer: balancer.id, uid: Some(balancer.spec.owner) };
+    Ok(find(service)?.map(mark))
 }
 
 pub(crate) fn ensure(service: &Service, backends: &[Backend]) -> Outcome {
@@ -73,7 +79,6 @@ fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {
 fn find(service: &Service) -> Result<Option<Balancer>, Failure> {
     if let Some(id) = service.annotation(ID).filter(|id| !id.is_empty())
         && let Some(balancer) = api::get(id)?
-        && balancer.spec.owner == service.uid
     {
         return Ok(Some(balancer));
     }
@@ -90,7 +95,10 @@ fn make(service: &Service, backends: &[Backend], outcome: &mut Outcome) -> Resul
         return Ok(balancer);
     };
     note(service, &balancer, outcome);
-    let differences = wanted::differences(&balancer, &wanted);
+    let mut differences = wanted::differences(&balancer, &wanted);
+    if balancer.spec.owner != wanted.owner {
+        differences.push("owner".to_owned());
+    }
     if differences.is_empty() {
         return Ok(balancer);
     }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | found by the ID that stands on the Service, else by the owner that stands on the balancer | a crash between the two leaves neither an orphan nor a second one |
 //! | the ID is written as soon as there is one, also with a failure | the next call asks for one thing, not for a list |
-//! | an ID whose balancer has another owner does not count | people copy Services with all annotations |
+//! | an ID whose balancer has another owner is that of a Service that is gone: it gets this one as its owner | the host asks for the mark before, and leaves out the ID of what is another Service's |
 //! | compared before anything is written | what does not differ costs no write |
 //! | `pending` while the cloud is at work | nobody waits inside a call |
 //! | deleted is all that has this owner; gone already is as good | |
@@ -19,7 +19,7 @@ mod wanted;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
-use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{
     self, Annotation, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, ValueKind,
 };
@@ -145,6 +145,10 @@ impl load_balancers::Guest for Balancer {
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
         balancers::get(&service)
+    }
+
+    fn get_mark(service: Service) -> Result<Option<Mark>, Failure> {
+        balancers::mark(&service)
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {

@@ -3,7 +3,7 @@
 use ccm_sdk::cluster;
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
-use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 
 use crate::{Hostile, attack};
@@ -72,6 +72,18 @@ impl load_balancers::Guest for Hostile {
             "empty" => Some(vec![]),
             _ => Some(change(&service).ingress),
         })
+    }
+
+    fn get_mark(service: Service) -> Result<Option<Mark>, Failure> {
+        let uid = match service.name.as_str() {
+            "absent" => return Ok(None),
+            "panic" => attack::panic(),
+            "short-mark" => Some(service.uid.chars().take(15).collect()),
+            "no-uid" => Some("the Service of somebody else".to_owned()),
+            "chatty" => return Ok(Some(Mark { load_balancer: "id\n".repeat(1 << 10), uid: None })),
+            _ => Some(service.uid),
+        };
+        Ok(Some(Mark { load_balancer: "lb-1".to_owned(), uid }))
     }
 
     fn ensure(service: Service, _backends: Vec<Backend>) -> Outcome {

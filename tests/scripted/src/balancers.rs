@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
-use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 use ccm_sdk::{cluster, log};
 use serde::Deserialize;
@@ -99,6 +99,10 @@ impl load_balancers::Guest for Scripted {
             log::info("step", &[("result", &result)]);
         }
         Ok(ingress.as_deref().map(places))
+    }
+
+    fn get_mark(service: Service) -> Result<Option<Mark>, Failure> {
+        Ok(steps(&service, "get-mark")?.pop().map(|load_balancer| Mark { load_balancer, uid: None }))
     }
 
     fn ensure(service: Service, _backends: Vec<Backend>) -> Outcome {

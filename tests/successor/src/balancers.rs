@@ -1,6 +1,6 @@
 //! Load balancers that nobody makes: a Service keeps the address that it has.
 
-use ccm_sdk::load_balancers::{self, Outcome};
+use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 
 use crate::{Successor, behaviour, misbehave, throttled};
@@ -43,6 +43,11 @@ impl load_balancers::Guest for Successor {
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
         misbehave(&behaviour());
         Ok(Some(service.ingress).filter(|ingress| !ingress.is_empty()))
+    }
+
+    fn get_mark(_service: Service) -> Result<Option<Mark>, Failure> {
+        misbehave(&behaviour());
+        Ok(None)
     }
 
     fn ensure(service: Service, _backends: Vec<Backend>) -> Outcome {

@@ -19,7 +19,7 @@ use super::{Done, Work, id_of};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
-use crate::asked::Asked;
+use crate::asked::{Asked, default_name};
 use crate::certificate;
 use crate::config::{CLUSTER_TAG, Config, is_tag};
 use crate::tag;
@@ -75,6 +75,21 @@ pub(super) fn own<'a>(service: &Service, balancer: &'a Balancer) -> Option<&'a s
 
 pub(super) fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -> Vec<&'a str> {
     tags(balancer).filter(|tag| after(SERVICE_TAG, tag).is_some() && !is_of(tag, service)).collect()
+}
+
+/// The UID that it is marked with: in the tag, else in the name that is made of it. That lacks the last digit.
+pub(super) fn uid(service: &Service, balancer: &Balancer) -> Option<String> {
+    if is_own(service, balancer) {
+        return Some(service.uid.clone());
+    }
+    let tagged = of_other_services(service, balancer).into_iter().filter_map(|tag| after(SERVICE_TAG, tag));
+    let mut tagged = tagged.filter_map(|rest| rest.split(':').next()).map(|uid| uid.replace('-', ""));
+    let is_uid = |uid: &str| uid.len() >= 31 && uid.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let named = || match balancer.name == default_name(service) {
+        true => Some(service.uid.clone()),
+        false => balancer.name.strip_prefix('a').filter(|uid| is_uid(uid)).map(str::to_owned),
+    };
+    tagged.find(|uid| is_uid(uid)).or_else(named)
 }
 
 /// Whose it is, if not this Service's, for people. One without any tag may be taken over by its name, as it always could be.

@@ -170,6 +170,8 @@ impl Syncer {
     /// Nothing is left in the cloud when this succeeds. An error of none: the Service wants its load balancer again.
     async fn delete(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<(), Option<SyncError>> {
         let Some(provider) = self.provider(member) else { return Ok(()) };
+        self.decide(key, service, member).await.map_err(Some)?;
+        self.tell_offer(key, service, &provider.descriptor()).await;
         let purpose = self.deletion(key, service, member);
         let (view, _wrong) = self.view(key, service, &provider.descriptor());
         let _turn = self.turn(member, &view).await.map_err(Some)?;

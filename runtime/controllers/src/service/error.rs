@@ -13,6 +13,7 @@ use crate::write_gate::ApiError;
 pub(crate) enum Task {
     Read,
     Lock,
+    Adopt,
     Ensure,
     /// An ensure of what an update was refused for.
     EnsureHosts,
@@ -28,6 +29,7 @@ impl Task {
         match self {
             Self::Read => "read the Service",
             Self::Lock => "learn what must not be changed at the same time",
+            Self::Adopt => "learn whose the load balancer is to which its annotations lead",
             Self::Ensure | Self::EnsureHosts => "ensure load balancer",
             Self::Update => "update the hosts of the load balancer",
             Self::Delete => "delete load balancer",

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::error::Task;
 use super::fingerprint::{Digest, Target};
 use super::metrics::{PassTimer, ReasonLabel, ServiceMetrics};
+use super::offer::Offer;
 use super::predicates::version;
 use super::record::Record;
 use super::view::ingress;
@@ -84,6 +85,8 @@ pub(crate) struct Entry {
     pub(crate) doubt: Doubt,
     /// The record that this process wrote last. Another one in its place is no reason to believe that.
     pub(crate) recorded: Option<Record>,
+    /// What the provider's annotations with this digest lead to, where they are not those of the record.
+    pub(crate) offer: Option<(Digest, Offer)>,
     /// The provider's annotations that could not be written so far.
     pub(crate) unwritten: BTreeMap<String, Option<String>>,
     /// What an Event has announced.
@@ -127,6 +130,7 @@ impl Entry {
             owned,
             doubt: Doubt::None,
             recorded: None,
+            offer: None,
             unwritten: BTreeMap::new(),
             announced: None,
             standing: None,
@@ -239,6 +243,7 @@ impl Entry {
     pub(crate) fn succeeded(&mut self) {
         self.standing = None;
         self.unsaid = None;
+        self.offer = None;
         self.doubt = Doubt::None;
         self.attempt = None;
         self.delays = None;

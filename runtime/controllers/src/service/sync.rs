@@ -80,7 +80,9 @@ pub(crate) struct Job {
     pub(crate) step: Step,
     /// It is the Service's status that is wrong: all is recorded as ensured.
     pub(crate) is_repair: bool,
-    /// The provider wrote on it what leads to the load balancer of another Service.
+    /// Nobody knows yet what the provider's annotations lead to.
+    pub(crate) is_undecided: bool,
+    /// They lead to the load balancer of another Service.
     pub(crate) is_anothers: bool,
     /// The last try at it failed.
     pub(crate) has_failed: bool,
@@ -109,7 +111,8 @@ impl Syncer {
         // Whoever measures the pass waits until this ends, whichever way.
         let _pass = self.memory.with(key, |entry| entry.pass.take());
         let Some(seen) = self.store.get(key) else { return Box::pin(self.gone(key)).await };
-        if let Some((old, member)) = self.memory.predecessor(key, &seen) {
+        let predecessor = self.memory.predecessor(key, &seen);
+        if let Some((old, member)) = predecessor.filter(|(old, member)| !self.inherits(key, &seen, old, *member)) {
             let verdict = Box::pin(self.delete_gone(key, &old, member)).await;
             if verdict != Verdict::Done {
                 return verdict;
@@ -170,7 +173,8 @@ impl Syncer {
         })?;
         let backends = self.backends.get();
         let asked = Asked::of(provider);
-        let is_anothers = self.is_anothers(&service, &asked.descriptor);
+        let is_undecided = self.offer(key, &service, &asked.descriptor).is_none();
+        let is_anothers = self.is_anothers(key, &service, &asked.descriptor);
         let (view, wrong) = self.view(key, &service, &asked.descriptor);
         let spec = asked.spec(&view, wrong.as_ref().map(ToString::to_string).as_deref());
         let target = Target { spec, backends: backends.digest };
@@ -192,7 +196,20 @@ impl Syncer {
             None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
         let is_repair = is_recorded && is_known && !is_asked && step != Step::Nothing;
-        Some(Job { member, service, view, wrong, backends, target, step, is_repair, is_anothers, has_failed, asked })
+        Some(Job {
+            member,
+            service,
+            view,
+            wrong,
+            backends,
+            target,
+            step,
+            is_repair,
+            is_undecided,
+            is_anothers,
+            has_failed,
+            asked,
+        })
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
@@ -202,7 +219,7 @@ impl Syncer {
         service: &Service,
         descriptor: &Descriptor,
     ) -> (ccm_cloud::Service, Option<Failure>) {
-        let (mut view, wrong) = told(service, descriptor, self.is_anothers(service, descriptor));
+        let (mut view, wrong) = told(service, descriptor, self.is_anothers(key, service, descriptor));
         for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }
@@ -210,9 +227,15 @@ impl Syncer {
     }
 
     async fn serve(&self, key: &Key, member: usize) -> Verdict {
-        let Some(job) = self.job(key, member) else { return Verdict::After(Duration::ZERO) };
+        let Some(mut job) = self.job(key, member) else { return Verdict::After(Duration::ZERO) };
         if let Some(wait) = self.must_wait(key, &job) {
             return wait;
+        }
+        if job.is_undecided {
+            job = match Box::pin(self.decided(key, job)).await {
+                Ok(job) => job,
+                Err(verdict) => return verdict,
+            };
         }
         if job.is_repair {
             let pause = self.settings.slow_retry.max(MIN_SLOW_RETRY);
@@ -245,6 +268,7 @@ impl Syncer {
     }
 
     async fn take(&self, key: &Key, job: Job) -> Verdict {
+        self.tell_offer(key, &job.service, &job.asked.descriptor).await;
         match job.step.clone() {
             Step::Nothing => self.adopt(key, job, None).await,
             Step::Adopt(ingress) => self.adopt(key, job, Some(ingress)).await,

@@ -212,8 +212,11 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
     let backends = syncer.backends.get();
     let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
     let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
-    let mut jobs: Vec<(Key, Job)> =
-        jobs(syncer, member).filter(|(_, job)| asked(job) && job.target.backends == backends.digest).collect();
+    let offers = jobs(syncer, member).filter(|(_, job)| job.is_undecided);
+    let offers = offers.map(|(key, job)| (key, job.service)).collect();
+    surveyed.is_complete = syncer.decide_all(offers, member).await;
+    let is_asked = |job: &Job| asked(job) && !job.is_undecided && job.target.backends == backends.digest;
+    let mut jobs: Vec<(Key, Job)> = jobs(syncer, member).filter(|(_, job)| is_asked(job)).collect();
     while !jobs.is_empty() {
         let some = jobs.split_off(jobs.len().saturating_sub(chunk));
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Outcome, Problem, Reaction, Service,
-    Standing, ValueKind, Wish,
+    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction,
+    Service, Standing, ValueKind, Wish,
 };
 use parking_lot::Mutex;
 use tokio::task::yield_now;
@@ -34,6 +34,7 @@ pub(crate) struct State {
     judgement: Option<Result<Vec<Problem>, Failure>>,
     /// What a survey says of it.
     hidden: BTreeMap<String, Failure>,
+    marks: BTreeMap<String, Option<String>>,
 }
 
 pub(crate) struct FakeBalancers {
@@ -86,6 +87,11 @@ impl FakeBalancers {
     /// What is left of a script is not answered any more.
     pub(crate) fn forget_script(&self, operation: &str, name: &str) {
         self.state.lock().scripts.remove(&format!("{operation} {name}"));
+    }
+
+    /// The load balancer with this ID, which stands in `fake.io/id`, is marked with this UID from now on.
+    pub(crate) fn mark_with(&self, id: &str, uid: Option<&str>) {
+        self.state.lock().marks.insert(id.to_owned(), uid.map(str::to_owned));
     }
 
     /// `ensure web: n0 n1`, without `locks`.
@@ -230,6 +236,18 @@ impl LoadBalancers for FakeBalancers {
                 return outcome.failure.map_or(Ok(Some(outcome.ingress)), Err);
             }
             Ok(self.state.lock().balancers.get(&key(&service)).map(ingress))
+        })
+    }
+
+    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+        Box::pin(async move {
+            self.state.lock().calls.push(format!("mark {}", service.name));
+            if let Some(failure) = self.scripted("mark", &service.name).and_then(|outcome| outcome.failure) {
+                return Err(failure);
+            }
+            let id = service.annotations.get("fake.io/id").cloned();
+            let known = id.and_then(|id| Some((self.state.lock().marks.get(&id).cloned()?, id)));
+            Ok(known.map(|(uid, load_balancer)| Mark { load_balancer, uid }))
         })
     }
 

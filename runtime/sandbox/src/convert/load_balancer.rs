@@ -1,6 +1,8 @@
 //! What load balancers have come to, on its way out of a guest. What is wrong was found before, in `outcome`.
 
-use ccm_cloud::{Annotation, ClusterSubject, Failure, Ingress, IpMode, Outcome, PortStatus, Protocol, Standing, Wish};
+use ccm_cloud::{
+    Annotation, ClusterSubject, Failure, Ingress, IpMode, Mark, Outcome, PortStatus, Protocol, Standing, Wish,
+};
 use ccm_egress::log::line;
 
 use super::{MAX_FIELD, MAX_MESSAGE, MAX_PROBLEMS, failure, service};
@@ -10,6 +12,11 @@ use crate::bindings::exports::ccm::cloud::{load_balancer_survey, load_balancers}
 /// A name in the cloud.
 pub(crate) fn name(name: &str) -> String {
     line(name, MAX_FIELD)
+}
+
+pub(crate) fn mark(mark: load_balancers::Mark) -> Mark {
+    let load_balancers::Mark { load_balancer, uid } = mark;
+    Mark { load_balancer: name(&load_balancer), uid }
 }
 
 pub(crate) fn outcome(outcome: load_balancers::Outcome) -> Outcome {

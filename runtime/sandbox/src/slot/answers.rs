@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ccm_cloud::{
     Answer, Backend, Cluster, ClusterSubject, Descriptor, Failure, FindError, Finding, Ingress, Instances,
-    LoadBalancers, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+    LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
 };
 
 use super::probation::Probation;
@@ -235,6 +235,10 @@ impl LoadBalancers for Slot {
                 Ok(None) | Err(_) => answer,
             }
         })
+    }
+
+    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+        Box::pin(self.ask("load-balancers.get-mark", move |provider| provider.get_mark(service.clone())))
     }
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {

@@ -135,7 +135,7 @@ async fn a_write_is_refused_in_every_function_that_only_looks() {
         let steps = json!({ "steps": [{ "send": { "method": method, "effect": effect, "path": "/balancers" } }] });
         let mut failing = steps.clone();
         failing["steps"].as_array_mut().unwrap().push(json!({ "fail": "saw" }));
-        let functions = json!({ "name": steps, "locks": steps, "get": failing, "validate": steps, "survey": steps });
+        let functions = json!({ "name": steps, "locks": steps, "get": failing, "get-mark": steps, "validate": steps, "survey": steps });
         let service = planned(&functions);
         let locks = provider.locks(service.clone()).await.unwrap();
         let problems = provider.validate(service.clone(), None, true).await.unwrap();
@@ -145,6 +145,7 @@ async fn a_write_is_refused_in_every_function_that_only_looks() {
             ("name", provider.name(service.clone()).await.unwrap()),
             ("locks", locks[0].clone()),
             ("get", provider.get(service.clone()).await.unwrap_err().message),
+            ("get-mark", provider.get_mark(service.clone()).await.unwrap().unwrap().load_balancer),
             ("validate", problems[0].message.clone()),
             ("survey", differences[0].clone()),
         ];

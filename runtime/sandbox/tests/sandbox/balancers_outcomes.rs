@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Failure, LoadBalancers as _, Outcome, Reaction};
+use ccm_cloud::{Failure, LoadBalancers as _, Mark, Outcome, Reaction, Service};
 use ccm_sandbox::Limits;
 
 use crate::rig::{Rig, at, backends, service};
@@ -74,6 +74,23 @@ async fn an_address_that_is_none_is_no_answer_of_get_either() {
     let failure = rig.provider.get(service("bad-ip")).await.unwrap_err();
     assert_eq!(failure, broken("load-balancers.get", r#"the ingress IP "203.0.113.300", which is no IP address"#));
     assert_eq!(rig.provider.get(service("good")).await, Ok(Some(vec![at("192.0.2.1")])));
+}
+
+/// Whose a load balancer is decides about other people's: what is no UID is nobody's word.
+#[tokio::test]
+async fn a_mark_is_the_beginning_of_a_uid_or_no_answer() {
+    let rig = Rig::hostile(Limits::default()).await;
+    let of = |name: &str, uid: &str| Service { uid: uid.to_owned(), ..service(name) };
+    let uid = "0f4b3c52-8c1d-4c7e-9a51-0123456789ab";
+    let mark = Mark { load_balancer: "lb-1".into(), uid: Some(uid.into()) };
+    assert_eq!(rig.provider.get_mark(of("good", uid)).await, Ok(Some(mark)));
+    assert_eq!(rig.provider.get_mark(of("absent", uid)).await, Ok(None));
+    for (name, shown) in [("short-mark", "0f4b3c52-8c1d-4"), ("no-uid", "the Service of somebody else")] {
+        let what = format!("the mark {shown:?}, which is not the beginning of a UID");
+        assert_eq!(rig.provider.get_mark(of(name, uid)).await, Err(broken("load-balancers.get-mark", &what)));
+    }
+    let said = rig.provider.get_mark(of("chatty", uid)).await.unwrap().unwrap();
+    assert!(said.load_balancer.len() <= 256 + '…'.len_utf8() && !said.load_balancer.contains('\n'), "{said:?}");
 }
 
 #[tokio::test]

@@ -116,15 +116,20 @@ fn what_a_crash_left_without_its_id_is_adopted_and_not_made_again() {
     assert_eq!(outcome.annotations, [(ID.to_owned(), Some("lb-1".to_owned()))]);
 }
 
+/// Only the host knows whether the first one is still there, and leaves the ID out then.
 #[test]
-fn a_service_that_was_copied_does_not_take_the_balancer_of_the_first() {
+fn a_service_with_the_id_of_another_ones_balancer_says_whose_it_is_and_takes_it_over() {
     let cloud = FakeCloud::new()
         .on(GET, one("lb-1", "u-of-the-first", IP))
-        .on(LIST, many(&[]))
-        .on(POST, one("lb-2", "u-1", None));
-    let outcome = ensure(&service(&[(ID, "lb-1")]), &backends(&["n1", "n2"]));
-    assert_eq!(routes(&cloud), [GET, LIST, POST]);
-    assert_eq!(outcome.annotations, [(ID.to_owned(), Some("lb-2".to_owned()))]);
+        .on(GET, one("lb-1", "u-of-the-first", IP))
+        .on(PUT, one("lb-1", "u-1", IP));
+    let offered = service(&[(ID, "lb-1")]);
+    let mark = Mark { load_balancer: "lb-1".to_owned(), uid: Some("u-of-the-first".to_owned()) };
+    assert_eq!(super::mark(&offered), Ok(Some(mark)));
+    let outcome = ensure(&offered, &backends(&["n1", "n2"]));
+    assert_eq!(routes(&cloud), [GET, GET, PUT]);
+    assert!(text(&cloud.requests()[2].body).contains(r#""owner":"u-1""#));
+    assert_eq!(outcome.changes, ["changed lb-1: owner"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `nodes` | Nodes and their droplets: initialised, switched off, gone |
 //! | `balancers` | Services and their load balancers: made, changed, followed, handed over, deleted |
+//! | `restored` | Services from a backup, and copies: whose load balancer is whose shows at the cloud |
 //! | `takeover` | what the Go manager has left: nothing of it is written |
 //! | `whole` | the public access firewall and the cluster's tag |
 //! | `account` | tokens, environment variables, regions, an account with droplets of others |
@@ -14,6 +15,7 @@ mod account;
 mod balancers;
 mod cloud;
 mod nodes;
+mod restored;
 mod takeover;
 mod whole;
 

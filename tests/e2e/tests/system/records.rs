@@ -100,6 +100,30 @@ async fn a_class_or_a_provider_that_is_not_configured_any_more_deletes_nothing_a
     host.end().await;
 }
 
+/// The same provider, whose configuration has no load balancers any more.
+#[tokio::test]
+async fn a_provider_that_makes_no_load_balancers_any_more_says_so_of_those_that_it_has() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    two_nodes(client).await;
+    let host = stage.cloudlycke(&QUICK);
+    serve(client, "web", json!({})).await;
+    let before = await_served(client, "web").await;
+    host.end().await;
+    let host = stage.configured("loadBalancer: {mode: none}\n", &QUICK);
+    await_stranded(&host, 1.0).await;
+    let parts = ["\"cloudlycke\"", "makes no load balancers"];
+    await_event(client, "web", "Warning", "LoadBalancerStranded", &parts).await;
+    assert_eq!(the(client, "web").await, before);
+    host.end().await;
+    let host = stage.cloudlycke(&QUICK);
+    idle(&host).await;
+    assert_eq!(the(client, "web").await, before);
+    delete(client, "web").await;
+    await_absent(&services(client), "web", LIMIT).await.unwrap();
+    host.end().await;
+}
+
 /// What `kubectl get -o yaml` shows, without what `kubectl` and people leave out.
 async fn exported(stage: &Stage, name: &str) -> Value {
     let mut export = serde_json::to_value(the(stage.client(), name).await).unwrap();

@@ -380,3 +380,34 @@ fn no_tag_goes_before_its_load_balancer_nor_while_another_one_has_it() {
         assert_eq!(routes(&cloud), [vec![LIST], deleted].concat());
     }
 }
+
+/// Whoever restores a Service has its load balancer again by what stands on that.
+#[test]
+fn a_load_balancer_says_of_which_service_it_is_by_its_tag_or_its_default_name() {
+    const UID: &str = "c3d4e5f6-0000-4abc-9def-000000000003";
+    let plain = UID.replace('-', "");
+    let tag = format!("WASM-ccm-service:{UID}:shop:web");
+    let of_nobody = format!("b{plain}");
+    let rows = [
+        (json!({ "name": "my-lb", "tags": [tag] }), Some(plain.clone())),
+        (json!({ "name": format!("a{plain}")[..32], "tags": ["k8s:theirs"] }), Some(plain[..31].to_owned())),
+        (json!({ "name": "my-lb", "tags": [OWN, tag] }), Some("service-123".to_owned())),
+        (json!({ "name": "my-lb", "tags": ["k8s:theirs", "wasm-ccm-service:no-uid:shop:web"] }), None),
+        (json!({ "name": "my-lb", "tags": null }), None),
+        (json!({ "name": of_nobody[..32] }), None),
+        (json!({ "name": "aservice123" }), Some("service-123".to_owned())),
+    ];
+    for (changes, uid) in rows {
+        let _cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", changes.clone())]));
+        let mark = Mark { load_balancer: "lb-1".to_owned(), uid };
+        assert_eq!(mark_of(&settled_service(&[])), Ok(Some(mark)), "{changes}");
+    }
+    let _cloud = FakeCloud::new().on(LIST, many(&[])).on(GET, not_found());
+    assert_eq!(mark_of(&settled_service(&[])), Ok(None), "it is gone");
+    let _cloud = FakeCloud::new();
+    assert_eq!(mark_of(&settled_service(&[(names::DISOWN, "true")])), Ok(None), "nobody's business");
+}
+
+fn mark_of(service: &Service) -> Result<Option<Mark>, Failure> {
+    super::super::mark(&config(), service)
+}

@@ -3,6 +3,7 @@
 mod fan_out;
 mod faults;
 mod helpers;
+mod offer;
 mod one_sync;
 mod ownership;
 mod pending;

@@ -366,6 +366,7 @@ async fn what_was_copied_from_another_service_does_not_lead_to_its_load_balancer
         let annotations = vec![("fake.io/id".into(), Some("lb-of-a".into()))];
         bench.cloud.script("ensure", "a", [Outcome { ingress, annotations, ..Outcome::default() }]);
         bench.sync("a").await;
+        bench.cloud.mark_with("lb-of-a", None);
         bench.cloud.take_calls();
         let mut copy = bench.json("a");
         assert_eq!(copy["metadata"]["annotations"]["fake.io/id"], "lb-of-a");
@@ -378,7 +379,8 @@ async fn what_was_copied_from_another_service_does_not_lead_to_its_load_balancer
         }
         bench.add(Draft(copy));
         assert_eq!(bench.sync("b").await, Verdict::Done);
-        assert_eq!(bench.cloud.calls(), calls, "{kind} {keeps_finalizer}");
+        let asked: Vec<_> = bench.cloud.calls().into_iter().filter(|call| !call.starts_with("mark ")).collect();
+        assert_eq!(asked, calls, "{kind} {keeps_finalizer}");
         if !calls.is_empty() {
             assert_eq!(
                 bench.cloud.seen().last().unwrap().annotations.get("fake.io/id"),

@@ -1,0 +1,211 @@
+//! What restored, copied and edited Services offer: a load balancer that nobody has is taken over, that of another Service is not.
+
+use ccm_cloud::{Ingress, Outcome, Reaction};
+use serde_json::json;
+
+use super::restart::sync_all;
+use super::*;
+
+const WEB: &str = "0f4b3c52-8c1d-4c7e-9a51-000000000001";
+const OTHER: &str = "7d2a9e10-55aa-4f0b-8e21-000000000002";
+const GONE: &str = "c3d4e5f6-0000-4abc-9def-000000000003";
+
+/// With this UID, and with the ID of a load balancer.
+fn offering(name: &str, uid: &str, id: &str) -> Draft {
+    service(name).with("/metadata", "uid", json!(uid)).with("/metadata", "annotations", json!({ "fake.io/id": id }))
+}
+
+/// Calls but for marks.
+fn calls(bench: &Bench) -> Vec<String> {
+    bench.cloud.take_calls().into_iter().filter(|call| !call.starts_with("mark ")).collect()
+}
+
+fn made(id: &str) -> Outcome {
+    let ingress = vec![Ingress { ip: Some("192.0.2.9".into()), ..Ingress::default() }];
+    Outcome { ingress, annotations: vec![("fake.io/id".into(), Some(id.into()))], ..Outcome::default() }
+}
+
+/// What was offered at the last call for a Service.
+fn seen(bench: &Bench, name: &str) -> Option<String> {
+    let seen = bench.cloud.seen();
+    let of = seen.iter().rev().find(|seen| seen.name == name);
+    of.and_then(|seen| seen.annotations.get("fake.io/id").cloned())
+}
+
+/// `other` is served, with `lb-1`.
+async fn with_other(cloud: FakeBalancers) -> Bench {
+    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    bench.add(service("other").with("/metadata", "uid", json!(OTHER)));
+    bench.cloud.script("ensure", "other", [made("lb-1")]);
+    assert_eq!(bench.sync("other").await, Verdict::Done);
+    bench.cloud.mark_with("lb-1", Some(OTHER));
+    bench.cloud.take_calls();
+    bench
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_mark_at_the_cloud_decides_whether_a_restored_service_has_its_load_balancer_again() {
+    let plain = |uid: &str| uid.replace('-', "");
+    let adopted = Some("Normal LoadBalancerAdopted");
+    let rows: [(&str, Option<Option<String>>, bool, Option<&str>); 6] = [
+        ("there is none", None, true, None),
+        ("its own", Some(Some(WEB.into())), true, None),
+        ("of nobody", Some(None), true, adopted),
+        ("of a Service that is gone", Some(Some(GONE.into())), true, adopted),
+        ("of another one", Some(Some(OTHER.into())), false, Some("Warning LoadBalancerNotAdopted")),
+        (
+            "of another one, in other words",
+            Some(Some(plain(OTHER)[..31].to_uppercase())),
+            false,
+            Some("Warning LoadBalancerNotAdopted"),
+        ),
+    ];
+    for (what, mark, is_taken, told) in rows {
+        for restores_finalizer in [false, true] {
+            let mut bench = with_other(FakeBalancers::default()).await;
+            bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-2" } } }));
+            bench.cloud.mark_with("lb-2", Some(OTHER));
+            bench.sync("other").await;
+            bench.cloud.take_calls();
+            if let Some(mark) = &mark {
+                let id = if is_taken { "lb-3" } else { "lb-2" };
+                bench.cloud.mark_with(id, mark.as_deref());
+                let draft = offering("web", WEB, id);
+                let finalizers = if restores_finalizer { json!([FINALIZER]) } else { json!([]) };
+                bench.add(draft.with("/metadata", "finalizers", finalizers));
+            } else {
+                bench.add(offering("web", WEB, "lb-of-the-past"));
+            }
+            bench.cloud.script("ensure", "web", [made("lb-9")]);
+            assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+            assert_eq!(calls(&bench), ["ensure web: n0 n1"], "{what}");
+            assert_eq!(seen(&bench, "web").is_some(), is_taken, "{what}");
+            assert_eq!(bench.json("web")["metadata"]["annotations"]["fake.io/id"], "lb-9", "{what}");
+            // It is its own from now on.
+            let before = bench.patches();
+            assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+            assert_eq!((bench.cloud.take_calls(), bench.patches()), (vec![], before), "{what}");
+            let events = bench.events().await;
+            let offers: Vec<_> = events.iter().filter(|event| event.contains("Adopted")).collect();
+            assert_eq!(offers.len(), usize::from(told.is_some()), "{what}: {events:?}");
+            if let Some(told) = told {
+                assert!(offers[0].starts_with(told) && offers[0].contains("wasm-ccm.io/orphan: fake"), "{offers:?}");
+            }
+            let mut bench = bench.restart();
+            assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+            assert_eq!(bench.cloud.take_calls(), [""; 0], "{what}");
+        }
+    }
+}
+
+/// Nothing is believed of a Service's own word: a manifest that is applied again and again brings the ID of the other one each time.
+#[tokio::test(start_paused = true)]
+async fn the_load_balancer_of_a_living_service_is_not_taken_however_often_it_is_asked_for() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.add(offering("web", WEB, "lb-1"));
+    bench.cloud.script("ensure", "web", vec![made("lb-9"); 3]);
+    for _ in 0..3 {
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["ensure web: n0 n1".to_owned()], None));
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-1" } } }));
+    }
+    bench.sync("web").await;
+    let events = bench.events().await;
+    assert_eq!(events.iter().filter(|event| event.contains("LoadBalancerNotAdopted")).count(), 1, "{events:?}");
+    // Until its owner gives it up, or its provider leaves that one to somebody else.
+    bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }));
+    bench.sync("other").await;
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-1" } } }));
+    bench.sync("web").await;
+    assert_eq!(seen(&bench, "web").as_deref(), Some("lb-1"));
+}
+
+/// Without a mark, whoever had the annotation first has the load balancer.
+#[tokio::test(start_paused = true)]
+async fn of_two_services_with_the_same_annotations_and_no_mark_the_first_one_has_the_load_balancer() {
+    let made_at = |draft: Draft, second: u32| {
+        draft.with("/metadata", "creationTimestamp", json!(format!("2026-01-01T00:00:0{second}Z")))
+    };
+    for (web, twin) in [(1, 2), (2, 1)] {
+        let mut bench = Bench::new();
+        bench.cloud.mark_with("lb-1", None);
+        bench.add(made_at(offering("web", WEB, "lb-1"), web));
+        bench.add(made_at(offering("twin", OTHER, "lb-1"), twin));
+        bench.sync("web").await;
+        bench.sync("twin").await;
+        let kept = [seen(&bench, "web").is_some(), seen(&bench, "twin").is_some()];
+        assert_eq!(kept, [web < twin, twin < web]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_goes_takes_along_what_is_its_own_or_nobodys_and_nothing_else() {
+    let rows = [(Some(WEB), true), (None, true), (Some(GONE), false), (Some(OTHER), false)];
+    for (mark, goes) in rows {
+        let mut bench = with_other(FakeBalancers::default()).await;
+        if mark != Some(OTHER) {
+            bench.cloud.mark_with("lb-3", mark);
+        }
+        let id = if mark == Some(OTHER) { "lb-1" } else { "lb-3" };
+        let deleting = json!("2026-01-01T00:00:00Z");
+        let draft = offering("web", WEB, id).with("/metadata", "finalizers", json!([FINALIZER]));
+        bench.add(draft.with("/metadata", "deletionTimestamp", deleting));
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{mark:?}");
+        assert_eq!((calls(&bench), seen(&bench, "web").is_some()), (vec!["delete web".to_owned()], goes), "{mark:?}");
+        assert_eq!(bench.api.service("web"), None);
+        let told = bench.reasons().await.contains(&"LoadBalancerNotDeleted".to_owned());
+        assert_eq!(told, !goes, "{mark:?}");
+    }
+}
+
+/// By force, or from a backup: the name is the same, and so is the load balancer.
+#[tokio::test(start_paused = true)]
+async fn a_service_in_the_place_of_another_one_of_its_name_has_the_load_balancer_of_that() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.api.destroy_service("other");
+    bench.add(offering("other", WEB, "lb-1"));
+    assert_eq!(bench.sync("other").await, Verdict::Done);
+    assert_eq!(calls(&bench), ["ensure other: n0 n1"]);
+    assert_eq!(seen(&bench, "other").as_deref(), Some("lb-1"));
+    // With another one the old one goes first, as ever.
+    bench.api.destroy_service("other");
+    bench.add(offering("other", GONE, "lb-7"));
+    assert_eq!(bench.sync("other").await, Verdict::Done);
+    assert_eq!(calls(&bench), ["delete other", "ensure other: n0 n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_cannot_tell_is_not_decided() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.add(offering("web", WEB, "lb-1"));
+    bench.cloud.fail("mark", "web", [failure(Reaction::Throttled, "slow down")]);
+    let Verdict::After(delay) = bench.sync("web").await else { panic!("decided") };
+    assert_eq!(
+        (calls(&bench), bench.json("web")["metadata"]["annotations"]["fake.io/id"].clone()),
+        (vec![], json!("lb-1"))
+    );
+    let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
+    assert!(told.contains("learn whose the load balancer is") && told.contains("slow down"), "{told}");
+    tokio::time::advance(delay).await;
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(seen(&bench, "web"), None);
+}
+
+/// Of another manager's, hundreds may come at once: they are looked at together, and a copy is not surveyed as if it were the first.
+#[tokio::test(start_paused = true)]
+async fn offers_are_decided_before_a_survey() {
+    let mut bench = with_other(FakeBalancers { surveys: true, ..FakeBalancers::default() }).await;
+    for (name, uid) in [("a", WEB), ("b", GONE), ("c", "99999999-0000-4abc-9def-000000000003")] {
+        bench.cloud.mark_with(name, Some(uid));
+        bench.add(offering(name, uid, name).with("/metadata", "finalizers", json!([FINALIZER])));
+    }
+    bench.cloud.fail("mark", "c", vec![failure(Reaction::Retry, "down"); 1]);
+    bench.survey().await;
+    let mut marks = bench.cloud.take_calls();
+    marks.sort();
+    // With `other`; what is not known is left out.
+    assert_eq!(marks, ["mark a", "mark b", "mark c", "survey 3"]);
+    assert_eq!(bench.scraped("ccm_load_balancer_verification_timestamp_seconds"), 0.0, "not all were compared");
+    let ensured = sync_all(&mut bench).await;
+    assert_eq!(ensured, ["ensure a: n0 n1", "ensure b: n0 n1", "mark c", "ensure c: n0 n1"]);
+}

@@ -1,0 +1,151 @@
+//! Services that come from a backup or an export, with the ID of a load balancer.
+
+use ccm_cluster::await_absent;
+use ccm_sim_digitalocean::{DigitalOcean, Endpoint};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::{Cloud, ID, await_balanced, is_served, members, start};
+use crate::look::await_event;
+use crate::service_look::{
+    annotated, await_service, change, delete, has_finalizer, ips, recorded, serve, services, the, told,
+};
+use crate::stage::{LIMIT, Stage};
+
+const NAME: &str = "service.beta.kubernetes.io/do-loadbalancer-name";
+
+/// What a backup has of a Service.
+async fn backup(client: &Client, name: &str) -> Value {
+    serde_json::to_value(the(client, name).await).unwrap()
+}
+
+/// As a backup tool makes it again: without what only a cluster knows, with finalizers and annotations, and with the status, of which
+/// nothing is left out.
+async fn restore(client: &Client, backup: &Value) -> Service {
+    let name = backup["metadata"]["name"].as_str().unwrap();
+    let mut service = backup.clone();
+    service["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|field, _| ["name", "annotations", "finalizers"].contains(&field.as_str()));
+    service["metadata"]["labels"] = json!({ "velero.io/restore-name": "restore-1" });
+    service["spec"].as_object_mut().unwrap().retain(|field, _| !field.starts_with("clusterIP"));
+    for port in service["spec"]["ports"].as_array_mut().unwrap() {
+        port.as_object_mut().unwrap().remove("nodePort");
+    }
+    let service: Service = serde_json::from_value(service).unwrap();
+    let service = services(client).create(&PostParams::default(), &service).await.unwrap();
+    let status = json!({ "status": backup["status"] });
+    services(client).patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    service
+}
+
+/// The cluster loses it, as with its etcd: nobody deletes anything.
+async fn lose(client: &Client, name: &str) {
+    change(client, name, &json!({ "metadata": { "finalizers": null } })).await;
+    drop(services(client).delete(name, &DeleteParams::default()).await.unwrap());
+    await_absent(&services(client), name, LIMIT).await.unwrap();
+}
+
+fn ids(cloud: &DigitalOcean) -> Vec<String> {
+    cloud.balancers().into_iter().map(|balancer| balancer.id).collect()
+}
+
+/// They once had new load balancers with new addresses, and the old ones were paid for for ever.
+#[tokio::test]
+async fn restored_services_have_their_load_balancers_and_addresses_again_by_the_mark_at_the_cloud() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[501]).await;
+    let mut host = start(&stage, &cloud, &[], &[]);
+    // One is marked by its default name, the other by a tag.
+    serve(client, "web", json!({})).await;
+    serve(client, "shop", annotated([(NAME, "shop")])).await;
+    let names = ["web", "shop"];
+    let mut before = vec![];
+    for name in names {
+        before.push(await_balanced(client, &cloud, name).await);
+    }
+    let balancers = ids(&cloud);
+    let backups = [backup(client, "web").await, backup(client, "shop").await];
+    host.signal("KILL").await.unwrap();
+    host.wait(LIMIT).await.unwrap();
+    for name in names {
+        lose(client, name).await;
+    }
+    for backup in &backups {
+        restore(client, backup).await;
+    }
+    let host = start(&stage, &cloud, &[], &[]);
+    for (name, (service, balancer)) in names.into_iter().zip(&before) {
+        let parts = [balancer.id.as_str(), ID, "wasm-ccm.io/orphan: digitalocean"];
+        await_event(client, name, "Normal", "LoadBalancerAdopted", &parts).await;
+        // What was restored looks as if it were served, but for whom.
+        let said = &recorded(service).unwrap().message;
+        let is_new = |now: &Service| recorded(now).is_some_and(|now| now.status == "True" && now.message != *said);
+        let is_own = |now: &Service| is_new(now) && is_served(now) && now.annotations().get(ID) == Some(&balancer.id);
+        let now = await_service(client, name, is_own).await;
+        assert_ne!(now.uid(), service.uid());
+        assert_eq!(ips(&now), ips(service), "{name}");
+    }
+    assert_eq!((ids(&cloud), cloud.done(Endpoint::CreateBalancer)), (balancers, 2));
+    // They are marked with the new UIDs, and go with their Services.
+    let of_web = the(client, "web").await.uid().unwrap().replace('-', "");
+    let renamed =
+        |cloud: &DigitalOcean| cloud.balancers().iter().any(|one| one.spec.name == format!("a{of_web}")[..32]);
+    cloud.until(LIMIT, renamed).await.unwrap();
+    for name in names {
+        delete(client, name).await;
+        await_absent(&services(client), name, LIMIT).await.unwrap();
+    }
+    assert_eq!(cloud.balancers(), []);
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+/// `kubectl get service web -o yaml`, another name, and all annotations stay: applied again and again, as GitOps does.
+#[tokio::test]
+async fn a_copy_with_the_id_of_a_living_services_load_balancer_has_one_of_its_own() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[502]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    let (web, of_web) = await_balanced(client, &cloud, "web").await;
+    let mut copy = backup(client, "web").await;
+    copy["metadata"]["name"] = json!("copy");
+    restore(client, &copy).await;
+    let parts = ["default/web", of_web.id.as_str(), ID, "wasm-ccm.io/orphan: digitalocean"];
+    await_event(client, "copy", "Warning", "LoadBalancerNotAdopted", &parts).await;
+    let is_own = |now: &Service| is_served(now) && now.annotations().get(ID).is_some_and(|id| *id != of_web.id);
+    let own = await_service(client, "copy", is_own).await;
+    for _ in 0..2 {
+        change(client, "copy", &annotated([(ID, &of_web.id)])).await;
+        let again = await_service(client, "copy", is_own).await;
+        assert_eq!((again.annotations().get(ID), ips(&again)), (own.annotations().get(ID), ips(&own)));
+    }
+    assert_eq!((cloud.balancers().len(), cloud.done(Endpoint::CreateBalancer)), (2, 2));
+    assert_eq!(ips(&the(client, "web").await), ips(&web));
+    host.events_written().await;
+    let told = told(client, "copy").await;
+    assert_eq!(told.iter().filter(|line| line.contains("LoadBalancerNotAdopted")).count(), 1, "{told:?}");
+
+    // Its owner gives it up, and then it is to be had.
+    change(client, "web", &annotated([("wasm-ccm.io/orphan", "digitalocean")])).await;
+    await_service(client, "web", |service| !has_finalizer(service)).await;
+    delete(client, "copy").await;
+    await_absent(&services(client), "copy", LIMIT).await.unwrap();
+    restore(client, &copy).await;
+    let has_it = |now: &Service| is_served(now) && now.annotations().get(ID) == Some(&of_web.id);
+    let now = await_service(client, "copy", has_it).await;
+    assert_eq!(ips(&now), ips(&web));
+    delete(client, "web").await;
+    await_absent(&services(client), "web", LIMIT).await.unwrap();
+    assert_eq!((ids(&cloud), cloud.done(Endpoint::CreateBalancer)), (vec![of_web.id], 2));
+    host.end().await;
+    cloud.check().unwrap();
+}
