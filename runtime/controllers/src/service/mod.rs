@@ -31,6 +31,7 @@ mod offer;
 pub(crate) mod ownership;
 pub(crate) mod predicates;
 pub(crate) mod record;
+mod step;
 mod sync;
 mod verify;
 pub(crate) mod view;

@@ -25,7 +25,8 @@ use super::metrics::ServiceMetrics;
 use super::ownership::{Stranded, Work};
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::record::Record;
-use super::view::{as_stored, ingress, told};
+use super::step::{Step, step};
+use super::view::{ingress, told};
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings};
 use crate::events::{EventRecorder, EventRequest, service_reference};
@@ -51,22 +52,6 @@ pub(crate) struct Syncer {
     pub(crate) memory: Memory,
     pub(crate) metrics: ServiceMetrics,
     pub(crate) settings: ServiceSettings,
-}
-
-/// What serving comes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// All is as it was ensured.
-    Nothing,
-    /// The cloud has it as the Service asks for; only the Service does not say so.
-    Adopt(Vec<ccm_cloud::Ingress>),
-    /// Nothing but the backends differs.
-    Update,
-    /// Anything differs, or nobody knows.
-    Ensure {
-        /// What was found in the cloud that should not be so.
-        drift: Option<String>,
-    },
 }
 
 /// A Service that wants a load balancer, as it is now.
@@ -463,40 +448,6 @@ impl Syncer {
         let action = "SyncLoadBalancer";
         let request = EventRequest { about, severity, reason: reason.into(), action, message, reporter: REPORTER };
         self.recorder.record(request).await;
-    }
-}
-
-/// What serving comes to. `ingress` is what the status says, as far as it was written here; `is_told` whether it says besides that
-/// all is well.
-fn step(
-    record: Option<&Record>,
-    doubt: Doubt,
-    target: Target,
-    standing: Option<Standing>,
-    ingress: &[ccm_cloud::Ingress],
-    is_told: bool,
-) -> Step {
-    let same_spec = doubt < Doubt::All && record.is_some_and(|record| record.spec == Some(target.spec));
-    let same_backends =
-        doubt < Doubt::Backends && record.is_some_and(|record| record.backends == Some(target.backends));
-    let unchanged = same_spec && same_backends;
-    let drift = |drift: String| Step::Ensure { drift: unchanged.then_some(drift) };
-    match standing {
-        Some(Standing::InStep(found)) if unchanged && as_stored(&found) == as_stored(ingress) => {}
-        Some(Standing::InStep(found)) if doubt == Doubt::None && !found.is_empty() => return Step::Adopt(found),
-        Some(Standing::Differs(what)) => {
-            return drift(format!("the cloud differs from the Service: {}", what.join("; ")));
-        }
-        Some(Standing::Missing) => return drift("the cloud has no such load balancer any more".into()),
-        Some(Standing::InStep(_) | Standing::Unknown(_)) | None => {}
-    }
-    match (same_spec, same_backends) {
-        // Whatever was ensured has an address: somebody took it out of the status, or wrote another one.
-        _ if ingress.is_empty() => Step::Ensure { drift: None },
-        (true, true) if is_told => Step::Nothing,
-        (true, true) => Step::Adopt(ingress.to_vec()),
-        (true, false) => Step::Update,
-        (false, _) => Step::Ensure { drift: None },
     }
 }
 
