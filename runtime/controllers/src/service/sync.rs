@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ccm_cloud::{Descriptor, Failure, LoadBalancers, Reaction, Severity, Standing};
+use ccm_cloud::{Descriptor, Failure, LoadBalancers, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
