@@ -106,7 +106,7 @@ fn case_248_each_flag_lands_in_its_setting() {
     assert_eq!((path(&args.tls_cert_file).as_str(), path(&args.tls_private_key_file).as_str()), ("/crt", "/key"));
 }
 
-/// What the width of the refresh is then, is [`case_249`](ccm_controllers) of the controller.
+/// What the width of the refresh is then, the controller's own tests say (case 249).
 #[test]
 fn case_252_which_widths_of_the_node_controller_can_be() {
     let widths = |flags: &[&str]| {

@@ -442,7 +442,6 @@ async fn case_261_a_lease_that_somebody_else_takes_ends_the_process_with_code_1(
     leases.patch("cloud-controller-manager", &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
     let ended = leader.wait(LIMIT).await.unwrap();
     assert_eq!(ended.code(), Some(1), "{}", leader.log_text());
-    let log = leader.log_text();
-    assert!(log.contains("error: leadership lost: ") && log.contains("held by somebody-else"), "{log}");
+    leader.await_log(LIMIT, &["error: leadership lost: ", "held by somebody-else"]).await.unwrap();
     assert_eq!(lease(arena.client()).await.holder_identity.as_deref(), Some("somebody-else"), "it is not taken back");
 }

@@ -80,7 +80,7 @@ async fn the_provider_that_serves_is_named_and_its_calls_are_counted_and_measure
         ("ccm_provider_info", &[&of_source, "name=\"cloudlycke\"", &version, &digest], 1.0),
         ("ccm_provider_info", &[], 1.0),
         ("ccm_provider_generation", &[&of_source], page.generation as f64),
-        ("ccm_provider_on_probation", &[&of_source], 0.0),
+        ("ccm_provider_on_probation", &[&of_source], f64::from(page.phase == "probation")),
         ("ccm_provider_loads_total", &[&of_source, "result=\"taken\""], 1.0),
         ("ccm_provider_loads_total", &["result=\"rejected\""], 0.0),
         ("ccm_provider_load_duration_seconds_count", &[&of_source, "result=\"taken\""], 1.0),
