@@ -38,6 +38,7 @@ demo *ARGS: _tools build-providers _control-plane
 test: _tools build-providers _guests _control-plane
     cargo build {{ dev }}
     env -u DIGITALOCEAN_FAULTS cargo test --workspace
+    @echo "requests to DigitalOcean's cloud fail at random: DIGITALOCEAN_FAULTS="{{ quote(seed) }}
     # These mostly wait.
     env DIGITALOCEAN_FAULTS={{ quote(seed) }} RUST_TEST_THREADS=4 cargo test --workspace --test system -- digitalocean::
     cd providers && cargo test --workspace --target "$(rustc -vV | sed -n 's/^host: //p')"

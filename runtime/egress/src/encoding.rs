@@ -143,11 +143,18 @@ mod tests {
 
     #[test]
     fn no_buffer_grows_while_it_is_filled() {
-        let worst = vec![1; 1000];
-        for (encoding, most) in
-            [(Encoding::JsonString, 6006), (Encoding::Url, 3003), (Encoding::Hex, 2002), (Encoding::Base64, 1336)]
-        {
-            assert_eq!(encoding.encode(&worst).unwrap().capacity(), most, "{encoding:?}");
+        // What needs the most room in each, so that a smaller buffer would have had to grow.
+        for (encoding, worst, length, room) in [
+            (Encoding::Plain, 1, 1000, 1000),
+            (Encoding::JsonString, 1, 6000, 6006),
+            (Encoding::Url, 1, 3000, 3003),
+            (Encoding::UrlLowerCase, 1, 3000, 3003),
+            (Encoding::Hex, 1, 2000, 2002),
+            (Encoding::Base64, 0xff, 1336, 1336),
+            (Encoding::Base64PercentEncoded, 0xff, 1333 * 3 + 1 + 2 * 3, 1337 * 3),
+        ] {
+            let text = encoding.encode(&[worst; 1000]).unwrap();
+            assert_eq!((text.len(), text.capacity()), (length, room), "{encoding:?}");
         }
     }
 }

@@ -163,9 +163,13 @@ mod tests {
 
     #[test]
     fn a_header_that_smuggles_is_refused_in_every_spelling() {
+        // Not the constant: what somebody takes out of it must fail here.
+        let names = "host connection keep-alive te trailer transfer-encoding upgrade content-length content-encoding expect \
+                     http2-settings accept-encoding user-agent cookie cookie2 via forwarded x-real-ip x-http-method \
+                     x-http-method-override x-method-override x-original-url x-rewrite-url range if-range request-range";
         let more = ["Host", "hOsT", "Content_Length", "transfer_encoding", "Proxy-Authorization", "proxy-connection"];
         let most = ["x-forwarded-for", "X-Forwarded-Host", "x_forwarded_proto", "sec-fetch-site", "Sec-WebSocket-Key"];
-        for name in REFUSED.into_iter().chain(more).chain(most) {
+        for name in names.split(' ').chain(more).chain(most) {
             for declared in [false, true] {
                 let error = check_request_header(name, b"x", declared).unwrap_err();
                 assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{name}");

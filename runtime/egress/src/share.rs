@@ -68,6 +68,8 @@ type Flight = Arc<OnceCell<Exchange>>;
 
 struct UnderWay {
     flight: Flight,
+    /// How many wait for it. The one who asks is among them.
+    waiting: usize,
     /// The longest share of those who wait.
     longest: Duration,
 }
@@ -129,9 +131,8 @@ impl Shared {
             Err(result) => return Answer { result, source: Source::Kept },
         };
         let mut source = Source::Joined;
-        let alone = Flight::default();
-        let flight = member.flight.as_ref().unwrap_or(&alone);
-        let result = flight
+        let result = member
+            .flight
             .get_or_init(async || {
                 source = Source::Asked;
                 let began = Instant::now();
@@ -151,8 +152,7 @@ impl Shared {
 
     /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
     fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, Exchange> {
-        let member =
-            |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Some(Arc::clone(flight)) };
+        let member = |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Arc::clone(flight) };
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);
@@ -162,12 +162,13 @@ impl Shared {
                 return Err(Arc::clone(&kept.result));
             }
             if let Some(newest) = under_way.get_mut(&(key, class)) {
+                newest.waiting = newest.waiting.saturating_add(1);
                 newest.longest = newest.longest.max(share);
                 return Ok(member(&newest.flight));
             }
         }
         let flight = Flight::default();
-        under_way.insert((key, class), UnderWay { flight: Arc::clone(&flight), longest: share });
+        under_way.insert((key, class), UnderWay { flight: Arc::clone(&flight), waiting: 1, longest: share });
         Ok(member(&flight))
     }
 }
@@ -194,22 +195,18 @@ struct Member<'a> {
     shared: &'a Shared,
     key: FlightKey,
     share: Duration,
-    /// There until this is dropped.
-    flight: Option<Flight>,
+    flight: Flight,
 }
 
 impl Member<'_> {
-    fn is_in(&self, flight: &Flight) -> bool {
-        self.flight.as_ref().is_some_and(|own| Arc::ptr_eq(own, flight))
-    }
-
     /// The exchange has ended: whoever comes from now on does not join it. In one step with keeping the answer, or
     /// someone who comes between the two would ask again.
     fn land(&self, began: Instant, result: &Exchange) {
         let may_be_kept = result.as_ref().as_ref().is_ok_and(may_be_kept);
         let mut state = self.shared.state.lock();
         let mut longest = self.share;
-        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| self.is_in(&newest.flight)) {
+        if let Some(newest) = state.under_way.get(&self.key).filter(|newest| Arc::ptr_eq(&newest.flight, &self.flight))
+        {
             longest = newest.longest;
             state.under_way.remove(&self.key);
         }
@@ -233,12 +230,13 @@ impl Member<'_> {
 impl Drop for Member<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        // In one step with counting: two that go away together would each see the other.
-        let own = self.flight.take();
-        let newest = state.under_way.get(&self.key).map(|newest| &newest.flight);
-        let is_newest = own.as_ref().zip(newest).is_some_and(|(own, newest)| Arc::ptr_eq(own, newest));
-        drop(own);
-        if is_newest && newest.is_some_and(|newest| Arc::strong_count(newest) == 1) {
+        // Another one may be the newest by now, or it has landed.
+        let Some(own) = state.under_way.get_mut(&self.key).filter(|newest| Arc::ptr_eq(&newest.flight, &self.flight))
+        else {
+            return;
+        };
+        own.waiting = own.waiting.saturating_sub(1);
+        if own.waiting == 0 {
             state.under_way.remove(&self.key);
         }
     }

@@ -1,5 +1,7 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+#[cfg(test)]
+mod cases;
 mod cluster;
 mod node_lifecycle;
 mod record;

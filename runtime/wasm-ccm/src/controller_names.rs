@@ -106,9 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_entry_that_names_a_controller_wins() {
+    fn case_251_256_the_first_entry_that_names_a_controller_wins_by_either_name() {
         use Controller::{Cluster, Node, NodeLifecycle, Route, Service};
-        let cases: [(&[&str], &[Controller]); 4] = [
+        let cases: [(&[&str], &[Controller]); 9] = [
+            (&["service", "-service", "cloud-node"], &[Node, Service]),
+            (&["service-lb-controller", "-service", "cloud-node"], &[Node, Service]),
+            (&["-service", "service-lb-controller", "cloud-node"], &[Node]),
+            (&["*", "-service"], &[Node, NodeLifecycle, Route, Cluster]),
+            (&["-node-route-controller", "cloud-node-lifecycle", "cloud-cluster"], &[NodeLifecycle, Cluster]),
             (&["*"], &[Node, NodeLifecycle, Service, Route, Cluster]),
             (&["cloud-node"], &[Node]),
             (&["*", "-service-lb-controller"], &[Node, NodeLifecycle, Route, Cluster]),
@@ -142,8 +147,28 @@ mod tests {
     }
 
     #[test]
-    fn names_that_upstream_does_not_know_are_refused() {
-        for name in ["service-controller", "route-controller", "-nodes", ""] {
+    fn case_253_names_are_whole_words_and_end_in_controller() {
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(|letter| letter.is_ascii_lowercase());
+        for controller in Controller::ALL {
+            let (name, alias) = (controller.name(), controller.alias());
+            assert!(name.ends_with("-controller") && name.split('-').all(is_word), "{name}");
+            assert!(!alias.ends_with("-controller") && alias.split('-').all(is_word), "{alias}");
+            for text in [name, alias] {
+                assert_eq!(Controller::named(text), Some(controller), "{text} is its own and nobody else's");
+            }
+        }
+        let upstream = [
+            "cloud-node-controller",
+            "cloud-node-lifecycle-controller",
+            "service-lb-controller",
+            "node-route-controller",
+        ];
+        assert_eq!(Controller::ALL.map(Controller::name)[..4], upstream);
+    }
+
+    #[test]
+    fn case_256_names_that_upstream_does_not_know_are_refused() {
+        for name in ["service-controller", "-service-controller", "route-controller", "-nodes", ""] {
             assert!(Selection::parse(&[name.into()]).unwrap_err().contains("cloud-node-controller"), "{name:?}");
         }
     }

@@ -135,3 +135,86 @@ impl ExchangeObserver for ExchangeMetrics {
         self.open.get_or_create(&labels).set(i64::from(left.open));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ccm_egress::http::TransportReason;
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn page(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn requests_are_counted_by_outcome_and_timed_where_there_was_an_answer() {
+        let mut registry = Registry::default();
+        let metrics = ExchangeMetrics::register(&mut registry);
+        let answers = [200, 204, 301, 404, 429, 500].map(Outcome::Status);
+        let failures = [TransportReason::Denied, TransportReason::Timeout].map(Outcome::Failed);
+        for outcome in answers.into_iter().chain(failures).chain([Outcome::Shared]) {
+            metrics.exchange_ended(Exchange {
+                provider: "p",
+                endpoint: "api",
+                operation: "GET /x",
+                outcome,
+                time: Duration::from_secs(2),
+                waited: Duration::from_secs(if outcome == Outcome::Status(429) { 3 } else { 0 }),
+            });
+        }
+        let text = page(&registry);
+        let of = "provider=\"p\",endpoint=\"api\"";
+        for (outcome, count) in
+            [("2xx", 2), ("3xx", 1), ("4xx", 1), ("429", 1), ("5xx", 1), ("denied", 1), ("timeout", 1), ("shared", 1)]
+        {
+            let line = format!("ccm_cloud_requests_total{{{of},operation=\"GET /x\",outcome=\"{outcome}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        for line in [
+            format!("ccm_cloud_request_duration_seconds_count{{{of},operation=\"GET /x\"}} 6\n"),
+            format!("ccm_cloud_request_duration_seconds_sum{{{of},operation=\"GET /x\"}} 12.0\n"),
+            format!("ccm_cloud_request_wait_seconds_count{{{of}}} 1\n"),
+            format!("ccm_cloud_request_wait_seconds_sum{{{of}}} 3.0\n"),
+        ] {
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    }
+
+    #[test]
+    fn each_gauge_tells_its_own_number_of_what_an_endpoint_has_left() {
+        let mut registry = Registry::default();
+        let metrics = ExchangeMetrics::register(&mut registry);
+        let left = |open, remaining, limit| BudgetLeft {
+            provider: "p",
+            endpoint: "api",
+            remaining,
+            limit,
+            open,
+            waiting: 11,
+            tokens: 12,
+            in_flight: 13,
+        };
+        let line = |name: &str, value: u64| format!("ccm_cloud_{name}{{provider=\"p\",endpoint=\"api\"}} {value}\n");
+        metrics.budget(left(true, None, None));
+        let text = page(&registry);
+        let now = [("requests_waiting", 11), ("requests_at_once", 12), ("requests_under_way", 13), ("circuit_open", 1)];
+        for (name, value) in now {
+            assert!(text.contains(&line(name, value)), "{name}: {text}");
+        }
+        for name in ["remaining", "limit"] {
+            assert!(!text.contains(&format!("ccm_cloud_requests_{name}{{")), "a cloud that says nothing: {text}");
+        }
+        metrics.budget(left(false, Some(14), Some(u64::MAX)));
+        let text = page(&registry);
+        for (name, value) in
+            [("requests_remaining", 14), ("requests_limit", i64::MAX.unsigned_abs()), ("circuit_open", 0)]
+        {
+            assert!(text.contains(&line(name, value)), "{name}: {text}");
+        }
+    }
+}

@@ -270,8 +270,20 @@ mod tests {
 
     #[test]
     fn the_places_of_credentials_are_understood_and_told_again() {
-        for text in ["file:/run/secrets/token", "env:DO_ACCESS_TOKEN", "secret:kube-system/digitalocean/access-token"] {
-            assert_eq!(text.parse::<CredentialPlace>().unwrap().to_string(), text);
+        let secret = CredentialPlace::Secret {
+            namespace: "kube-system".to_owned(),
+            name: "digitalocean".to_owned(),
+            key: "access-token".to_owned(),
+        };
+        for (text, place) in [
+            ("file:/run/secrets/token", CredentialPlace::File("/run/secrets/token".into())),
+            ("file:token", CredentialPlace::File("token".into())),
+            ("file:/a:b/c", CredentialPlace::File("/a:b/c".into())),
+            ("env:DO_ACCESS_TOKEN", CredentialPlace::Environment("DO_ACCESS_TOKEN".to_owned())),
+            ("secret:kube-system/digitalocean/access-token", secret),
+        ] {
+            assert_eq!(text.parse::<CredentialPlace>().as_ref(), Ok(&place), "{text}");
+            assert_eq!(place.to_string(), text);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Times and memory, for the benchmarks that look at themselves.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use tokio::time::Instant;
 
 /// Times in order.
@@ -40,6 +40,29 @@ pub fn micros(start: Instant) -> f64 {
 pub const fn count(number: usize) -> f64 {
     // Exact: far below 2^53.
     number as f64
+}
+
+/// Times that the work is done until memory has settled, at most.
+const ROUNDS: usize = 20;
+/// What memory may differ by from one round to the next when it has settled.
+const SETTLED: f64 = 65_536.0;
+
+/// Resident memory of this process in bytes, once `work` makes it grow no more: what is allocated for the first calls is no leak.
+///
+/// # Errors
+///
+/// Those of `work`, and when memory has not settled after many rounds.
+pub async fn settled_rss(mut work: impl AsyncFnMut() -> Result<()>) -> Result<f64> {
+    let mut last = rss()?;
+    for _ in 0..ROUNDS {
+        work().await?;
+        let now = rss()?;
+        if (now - last).abs() <= SETTLED {
+            return Ok(now);
+        }
+        last = now;
+    }
+    bail!("memory has not settled after {ROUNDS} rounds: {last} bytes")
 }
 
 /// Resident memory of this process in bytes.

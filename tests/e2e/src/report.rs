@@ -1,4 +1,5 @@
-//! What a benchmark found: a table for people, and one JSON line per figure for machines.
+//! What a benchmark found: a table for people, and one JSON line per figure for machines. Each says which commit it is about, with
+//! which arguments it was measured, and on what.
 //!
 //! ```text
 //! figure               value  unit   target
@@ -8,9 +9,10 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 /// Where a figure should be.
@@ -73,6 +75,45 @@ impl Figure {
     }
 }
 
+/// What figures hang on besides the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Circumstances {
+    /// Twelve digits, with a `+` when files differ from it; `unknown` outside of a repository.
+    commit: String,
+    /// Arguments of the benchmark.
+    flags: String,
+    /// Processor, cores, memory, kernel.
+    machine: String,
+}
+
+impl Circumstances {
+    fn now() -> Self {
+        let git = |args: &[&str]| {
+            let output = Command::new("git").args(args).current_dir(root()).output().ok()?;
+            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+        let is_changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|files| !files.is_empty());
+        let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+        let value = |file: &str, name: &str| {
+            let text = read(file);
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+            line.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
+        };
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        Self {
+            commit: if is_changed { format!("{commit}+") } else { commit },
+            flags: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+            machine: format!(
+                "{}, {cores} cores, {} of memory, Linux {}",
+                value("/proc/cpuinfo", "model name"),
+                value("/proc/meminfo", "MemTotal"),
+                read("/proc/sys/kernel/osrelease").trim()
+            ),
+        }
+    }
+}
+
 /// The figures of one run of one benchmark.
 #[derive(Debug)]
 pub struct Report {
@@ -114,28 +155,32 @@ impl Report {
         self
     }
 
-    /// Prints the table, writes the lines in place of those of the last run, and says whether all targets are met.
+    /// Prints the table, and writes the lines in place of those of the last run.
     ///
     /// # Errors
     ///
-    /// The lines cannot be written.
-    pub fn finish(self) -> Result<bool> {
-        let path = self.path();
-        let is_met = self.figures.iter().all(|figure| figure.is_met() != Some(false));
-        let end = if is_met { "all targets are met" } else { "NOT all targets are met" };
+    /// The lines cannot be written. A target is missed; both are written all the same.
+    pub fn finish(self) -> Result<()> {
+        let path = root().join("target/bench").join(format!("{}.jsonl", self.bench));
+        let run = Circumstances::now();
         let mut out = std::io::stdout().lock();
-        write!(out, "\n{}{end}; written to {}\n", self.table(), path.display())?;
-        write(&path, &self.lines()).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(is_met)
+        write!(out, "\n{}", self.table())?;
+        writeln!(out, "commit {}, flags {:?}, {}; written to {}", run.commit, run.flags, run.machine, path.display())?;
+        write(&path, &self.lines(&run)).with_context(|| format!("cannot write {}", path.display()))?;
+        self.verdict()
     }
 
-    fn path(&self) -> PathBuf {
-        // Without `..`, which nobody wants to read.
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or_else(|| Path::new("."));
-        root.join("target/bench").join(format!("{}.jsonl", self.bench))
+    /// # Errors
+    ///
+    /// Names the targets that are missed.
+    fn verdict(&self) -> Result<()> {
+        let missed = self.figures.iter().filter(|figure| figure.is_met() == Some(false));
+        let missed: Vec<&str> = missed.map(|figure| figure.metric.as_str()).collect();
+        ensure!(missed.is_empty(), "{}: the target is missed of {}", self.bench, missed.join(", "));
+        Ok(())
     }
 
-    fn lines(&self) -> String {
+    fn lines(&self, run: &Circumstances) -> String {
         let line = |figure: &Figure| {
             let mut object = json!({
                 "bench": self.bench,
@@ -144,6 +189,9 @@ impl Report {
                 "unit": figure.unit,
                 "target": figure.target.map(|target| number(target.number())),
                 "met": figure.is_met(),
+                "commit": run.commit,
+                "flags": run.flags,
+                "machine": run.machine,
             });
             if let (Some(name), Some(value), Some(members)) = (self.other, figure.other, object.as_object_mut()) {
                 members.insert(name.to_owned(), json!(value));
@@ -184,6 +232,11 @@ impl Report {
     }
 }
 
+/// Of the repository, without `..`, which nobody wants to read.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or_else(|| Path::new("."))
+}
+
 fn write(path: &Path, lines: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -214,6 +267,33 @@ mod tests {
         report
     }
 
+    fn run() -> Circumstances {
+        Circumstances { commit: "0123456789ab".into(), flags: "7 --v=4".into(), machine: "M".into() }
+    }
+
+    #[test]
+    fn a_target_that_is_missed_is_an_error_that_names_it_and_so_is_a_figure_that_is_no_number() {
+        let error = report().verdict().unwrap_err().to_string();
+        assert_eq!(error, "test: the target is missed of growth");
+        let mut good = Report::new("test");
+        good.figure("rate", f64::NAN, "1/s", None).figure("find_p50", 100.0, "µs", Some(Target::AtMost(100.0)));
+        assert!(good.verdict().is_ok());
+        good.figure("joined", f64::NAN, "s", Some(Target::AtMost(1.0)));
+        assert!(good.verdict().is_err_and(|error| error.to_string().contains("joined")));
+    }
+
+    #[test]
+    fn figures_say_what_was_measured_with_which_flags_and_on_what() {
+        let now = Circumstances::now();
+        assert!(now.commit == "unknown" || now.commit.trim_end_matches('+').len() == 12, "{now:?}");
+        assert!(now.machine.contains(" cores, ") && now.machine.contains(" kB of memory, Linux "), "{now:?}");
+        let first: Value = serde_json::from_str(report().lines(&run()).lines().next().unwrap()).unwrap();
+        assert_eq!(
+            (&first["commit"], &first["flags"], &first["machine"]),
+            (&json!("0123456789ab"), &json!("7 --v=4"), &json!("M"))
+        );
+    }
+
     #[test]
     fn the_table_aligns_and_shouts_what_is_missed() {
         assert_eq!(
@@ -235,13 +315,18 @@ mod tests {
              calls       7        ≤ 7     met  1001 to 2473\n\
              own         1\n"
         );
-        let first: Value = serde_json::from_str(report.lines().lines().next().unwrap()).unwrap();
+        let first: Value = serde_json::from_str(report.lines(&run()).lines().next().unwrap()).unwrap();
         assert_eq!(first["Go"], json!("1001 to 2473"));
     }
 
     #[test]
     fn each_figure_is_one_json_line_and_null_stands_for_no_target() {
-        let lines: Vec<Value> = report().lines().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let line = |text: &str| {
+            let mut line: Value = serde_json::from_str(text).unwrap();
+            line.as_object_mut().unwrap().retain(|name, _| !["commit", "flags", "machine"].contains(&name.as_str()));
+            line
+        };
+        let lines: Vec<Value> = report().lines(&run()).lines().map(line).collect();
         assert_eq!(
             lines,
             [

@@ -22,7 +22,7 @@ pub(crate) fn settings() -> Attributes {
     let seen = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
     vec![
         label("setting", seen(configured::get(SETTING))),
-        label("undeclared-setting", seen(configured::get("path"))),
+        label("undeclared-setting", seen(configured::get("PATH"))),
         label("file", seen(configured::file(FILE))),
         label("undeclared-file", seen(configured::file("/etc/passwd"))),
         label("cluster-name", configured::cluster_name()),

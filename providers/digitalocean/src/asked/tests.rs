@@ -296,23 +296,31 @@ fn do_113_114_118_to_124_the_health_check_of_the_annotations() {
     let mut two = service(&[]);
     two.ports = vec![udp(53, 30_053), port(80, 30_000), port(81, 30_001), port(636, 30_636)];
     for (case, annotations, expected) in [
-        (118, vec![on], ("tcp", 30_000, "")),
-        (119, vec![on, speaks("http")], ("tcp", 30_000, "")),
-        (119, vec![on, speaks("https"), certificate], ("tcp", 30_000, "")),
-        (119, vec![on, speaks("https"), pass], ("tcp", 30_000, "")),
-        (119, vec![on, speaks("http2"), certificate], ("tcp", 30_000, "")),
-        (119, vec![on, speaks("http2"), pass], ("tcp", 30_000, "")),
-        (119, vec![on, (names::TLS_PORTS, "80"), certificate], ("tcp", 30_000, "")),
-        (119, vec![on, (names::HTTP2_PORTS, "80"), pass], ("tcp", 30_000, "")),
-        (120, vec![on, http], ("http", 30_000, "")),
-        (120, vec![on, http, speaks("tcp")], ("http", 30_000, "")),
-        (120, vec![on, http, speaks("https"), certificate], ("http", 30_000, "")),
-        (120, vec![on, http, speaks("http2"), pass], ("http", 30_000, "")),
-        (121, vec![on, (names::HEALTH_PROTOCOL, "https")], ("https", 30_000, "")),
-        (122, vec![on, (names::HEALTH_PATH, "/health")], ("http", 30_000, "/health")),
-        (122, vec![on, (names::HEALTH_PATH, "/health"), (names::HEALTH_PROTOCOL, "tcp")], ("tcp", 30_000, "/health")),
-        (124, vec![on, (names::HEALTH_PORT, "636")], ("tcp", 30_636, "")),
-        (114, vec![on, http, (names::HEALTH_PORT, "81"), (names::HEALTH_PATH, "/test")], ("http", 30_001, "/test")),
+        ("do_118", vec![on], ("tcp", 30_000, "")),
+        ("do_119", vec![on, speaks("http")], ("tcp", 30_000, "")),
+        ("do_119", vec![on, speaks("https"), certificate], ("tcp", 30_000, "")),
+        ("do_119", vec![on, speaks("https"), pass], ("tcp", 30_000, "")),
+        ("do_119", vec![on, speaks("http2"), certificate], ("tcp", 30_000, "")),
+        ("do_119", vec![on, speaks("http2"), pass], ("tcp", 30_000, "")),
+        ("do_119", vec![on, (names::TLS_PORTS, "80"), certificate], ("tcp", 30_000, "")),
+        ("do_119", vec![on, (names::HTTP2_PORTS, "80"), pass], ("tcp", 30_000, "")),
+        ("do_120", vec![on, http], ("http", 30_000, "")),
+        ("do_120", vec![on, http, speaks("tcp")], ("http", 30_000, "")),
+        ("do_120", vec![on, http, speaks("https"), certificate], ("http", 30_000, "")),
+        ("do_120", vec![on, http, speaks("http2"), pass], ("http", 30_000, "")),
+        ("do_121", vec![on, (names::HEALTH_PROTOCOL, "https")], ("https", 30_000, "")),
+        ("do_122", vec![on, (names::HEALTH_PATH, "/health")], ("http", 30_000, "/health")),
+        (
+            "do_122",
+            vec![on, (names::HEALTH_PATH, "/health"), (names::HEALTH_PROTOCOL, "tcp")],
+            ("tcp", 30_000, "/health"),
+        ),
+        ("do_124", vec![on, (names::HEALTH_PORT, "636")], ("tcp", 30_636, "")),
+        (
+            "do_114",
+            vec![on, http, (names::HEALTH_PORT, "81"), (names::HEALTH_PATH, "/test")],
+            ("http", 30_001, "/test"),
+        ),
     ] {
         let mut service = Service { annotations: service(&annotations).annotations, ..two.clone() };
         // Traffic that stays on its node has a port for the automatic check alone.
@@ -320,7 +328,7 @@ fn do_113_114_118_to_124_the_health_check_of_the_annotations() {
             service.external_traffic_policy = policy;
             let health = Asked::of(&service).expect("it can be").health;
             let (protocol, port, path, proxy_protocol) = health.target.as_ref().expect("it can be").parts();
-            assert_eq!(((protocol, port, path), proxy_protocol), (expected, None), "do_{case}: {annotations:?}");
+            assert_eq!(((protocol, port, path), proxy_protocol), (expected, None), "{case}: {annotations:?}");
         }
     }
 }
@@ -352,31 +360,31 @@ fn do_099_other_protocols_and_reserved_ports_are_refused() {
 }
 
 #[test]
-fn do_174_to_180_282_who_is_let_in_and_who_is_kept_out() {
+fn do_174_to_179_282_who_is_let_in_and_who_is_kept_out() {
     let deny = (names::DENY_RULES, "cidr:1.2.0.0/16");
     let allow = (names::ALLOW_RULES, "ip:1.2.3.4,ip:1.2.3.5");
     let blanks = [(names::DENY_RULES, "  cidr:1.2.0.0/16  "), (names::ALLOW_RULES, " ip:1.2.3.5 , ip:1.2.3.4,")];
     let both = || (vec!["ip:1.2.3.4", "ip:1.2.3.5"], vec!["cidr:1.2.0.0/16"]);
     for (case, annotations, ranges, (allowed, denied)) in [
-        (174, vec![], vec![], (vec![], vec![])),
-        (174, vec![(names::DENY_RULES, ""), (names::ALLOW_RULES, "")], vec![], (vec![], vec![])),
-        (175, vec![deny, allow], vec![], both()),
-        (176, blanks.to_vec(), vec![], both()),
-        (177, vec![deny], vec![], (vec![], vec!["cidr:1.2.0.0/16"])),
-        (178, vec![], vec!["1.2.0.0/16"], (vec!["cidr:1.2.0.0/16"], vec![])),
+        ("do_174", vec![], vec![], (vec![], vec![])),
+        ("do_174", vec![(names::DENY_RULES, ""), (names::ALLOW_RULES, "")], vec![], (vec![], vec![])),
+        ("do_175", vec![deny, allow], vec![], both()),
+        ("do_176", blanks.to_vec(), vec![], both()),
+        ("do_177", vec![deny], vec![], (vec![], vec!["cidr:1.2.0.0/16"])),
+        ("do_178", vec![], vec!["1.2.0.0/16"], (vec!["cidr:1.2.0.0/16"], vec![])),
         (
-            179,
+            "do_179",
             vec![deny, allow],
             vec!["10.1.2.3/8", "10.0.0.0/8", "2001:db8::1/32", "1.1.1.1/32"],
             (vec!["cidr:1.1.1.1/32", "cidr:10.0.0.0/8", "cidr:2001:db8::/32"], vec!["cidr:1.2.0.0/16"]),
         ),
         (
-            282,
+            "do_282",
             vec![],
             vec!["1.1.1.1/32", "2001:db8::/32", "10.0.0.0/8"],
             (vec!["cidr:1.1.1.1/32", "cidr:10.0.0.0/8", "cidr:2001:db8::/32"], vec![]),
         ),
-        (178, vec![], vec!["0.0.0.0/0"], (vec!["cidr:0.0.0.0/0"], vec![])),
+        ("do_178", vec![], vec!["0.0.0.0/0"], (vec!["cidr:0.0.0.0/0"], vec![])),
     ] {
         let mut service = service(&annotations);
         service.source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
@@ -384,7 +392,7 @@ fn do_174_to_180_282_who_is_let_in_and_who_is_kept_out() {
         assert_eq!(
             (firewall.allow, firewall.deny),
             (allowed.iter().map(|r| (*r).to_owned()).collect(), denied.iter().map(|r| (*r).to_owned()).collect()),
-            "do_{case}"
+            "{case}"
         );
     }
 }

@@ -122,14 +122,14 @@ fn do_203_to_206_286_a_change_is_judged_for_the_load_balancer_it_is_about() {
     let on_new = (vec![change, id("lb-1")], vec![]);
     let other = (vec![change, id("lb-1")], vec![id("lb-0")]);
     for (case, (annotations, before), expected) in [
-        (203, new, vec![LIST, POST]),
-        (204, on_old, vec![GET, PUT]),
-        (205, on_new, vec![GET, PUT]),
-        (206, other, vec![GET, PUT]),
+        ("do_203", new, vec![LIST, POST]),
+        ("do_204", on_old, vec![GET, PUT]),
+        ("do_205", on_new, vec![GET, PUT]),
+        ("do_206", other, vec![GET, PUT]),
     ] {
         let cloud = empty().on(POST, Reply::status(204)).on(GET, one(&balancer("lb-1"))).on(PUT, Reply::status(204));
-        assert_eq!(judged(&with(&annotations), Some(&with(&before))), [], "do_{case}");
-        assert_eq!(routes(&cloud), expected, "do_{case}");
+        assert_eq!(judged(&with(&annotations), Some(&with(&before))), [], "{case}");
+        assert_eq!(routes(&cloud), expected, "{case}");
     }
     let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1"))).on(PUT, Reply::status(204));
     assert_eq!(judged(&with(&[id("lb-1")]), None), [], "do_286");

@@ -27,7 +27,7 @@ fn built(kind: Kind, annotations: &[(&str, &str)], ports: &[ServicePort]) -> Res
 }
 
 /// Number, annotations, ports, rules.
-type Case = (u16, Vec<(&'static str, &'static str)>, Vec<ServicePort>, Vec<&'static str>);
+type Case = (&'static str, Vec<(&'static str, &'static str)>, Vec<ServicePort>, Vec<&'static str>);
 
 #[test]
 fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
@@ -43,50 +43,60 @@ fn do_082_to_098_104_105_108_rules_of_regional_load_balancers() {
     let with_cookies = |more: &[(&'static str, &'static str)]| [&cookies[..], more].concat();
     let secured = ["http 80 http 30000", "https 443 http 30001 c-1"];
     let cases: Vec<Case> = vec![
-        (82, vec![], vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
-        (83, vec![http], vec![p80.clone()], vec!["http 80 http 30000"]),
-        (84, vec![http2, CERT], vec![p80.clone()], vec!["http2 80 http 30000 c-1"]),
-        (85, vec![http2, PASS], vec![p80.clone()], vec!["http2 80 http2 30000 pass"]),
-        (86, vec![(names::PROTOCOL, "tcp")], vec![p443.clone()], vec!["tcp 443 tcp 30001"]),
-        (87, vec![http], vec![p443.clone()], vec!["http 443 http 30001"]),
-        (88, vec![http, tls, CERT], both.clone(), secured.to_vec()),
-        (89, vec![http, tls, PASS], both.clone(), vec!["http 80 http 30000", "https 443 https 30001 pass"]),
-        (90, vec![CERT], both.clone(), vec!["tcp 80 tcp 30000", "https 443 http 30001 c-1"]),
-        (91, vec![PASS], both.clone(), vec!["tcp 80 tcp 30000", "https 443 https 30001 pass"]),
-        (92, vec![PASS, (names::HTTP2_PORTS, "443")], vec![p443.clone()], vec!["http2 443 http2 30001 pass"]),
+        ("do_082", vec![], vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
+        ("do_083", vec![http], vec![p80.clone()], vec!["http 80 http 30000"]),
+        ("do_084", vec![http2, CERT], vec![p80.clone()], vec!["http2 80 http 30000 c-1"]),
+        ("do_085", vec![http2, PASS], vec![p80.clone()], vec!["http2 80 http2 30000 pass"]),
+        ("do_086", vec![(names::PROTOCOL, "tcp")], vec![p443.clone()], vec!["tcp 443 tcp 30001"]),
+        ("do_087", vec![http], vec![p443.clone()], vec!["http 443 http 30001"]),
+        ("do_088", vec![http, tls, CERT], both.clone(), secured.to_vec()),
+        ("do_089", vec![http, tls, PASS], both.clone(), vec!["http 80 http 30000", "https 443 https 30001 pass"]),
+        ("do_090", vec![CERT], both.clone(), vec!["tcp 80 tcp 30000", "https 443 http 30001 c-1"]),
+        ("do_091", vec![PASS], both.clone(), vec!["tcp 80 tcp 30000", "https 443 https 30001 pass"]),
+        ("do_092", vec![PASS, (names::HTTP2_PORTS, "443")], vec![p443.clone()], vec!["http2 443 http2 30001 pass"]),
         (
-            93,
+            "do_093",
             vec![http, PASS, (names::HTTP2_PORTS, "886")],
             vec![p80.clone(), p443.clone(), p886.clone()],
             vec!["http 80 http 30000", "https 443 https 30001 pass", "http2 886 http2 30002 pass"],
         ),
         (
-            94,
+            "do_094",
             vec![(names::PROTOCOL, "tcp"), (names::HTTP_PORTS, "80"), PASS, (names::HTTP2_PORTS, "886")],
             vec![port(22, 30_022), p80.clone(), p443.clone(), p886],
             vec!["tcp 22 tcp 30022", "http 80 http 30000", "https 443 https 30001 pass", "http2 886 http2 30002 pass"],
         ),
         (
-            95,
+            "do_095",
             vec![http, PASS, (names::HTTP2_PORTS, "443")],
             vec![p443.clone(), p80.clone()],
             vec!["http2 443 http2 30001 pass", "http 80 http 30000"],
         ),
-        (96, cookies.to_vec(), vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
-        (97, with_cookies(&[http]), vec![p80.clone()], vec!["http 80 http 30000"]),
-        (98, with_cookies(&[http, tls, CERT]), both, secured.to_vec()),
-        (104, vec![tls, http3, CERT], vec![p443.clone()], vec!["https 443 http 30001 c-1", "http3 443 http 30001 c-1"]),
+        ("do_096", cookies.to_vec(), vec![p80.clone()], vec!["tcp 80 tcp 30000"]),
+        ("do_097", with_cookies(&[http]), vec![p80.clone()], vec!["http 80 http 30000"]),
+        ("do_098", with_cookies(&[http, tls, CERT]), both, secured.to_vec()),
         (
-            105,
+            "do_104",
+            vec![tls, http3, CERT],
+            vec![p443.clone()],
+            vec!["https 443 http 30001 c-1", "http3 443 http 30001 c-1"],
+        ),
+        (
+            "do_105",
             vec![(names::HTTP2_PORTS, "443"), http3, CERT],
             vec![p443],
             vec!["http2 443 http 30001 c-1", "http3 443 http 30001 c-1"],
         ),
-        (134, vec![http2, CERT], vec![udp(443, 30_001), p80], vec!["udp 443 udp 30001", "http2 80 http 30000 c-1"]),
+        (
+            "do_134",
+            vec![http2, CERT],
+            vec![udp(443, 30_001), p80],
+            vec!["udp 443 udp 30001", "http2 80 http 30000 c-1"],
+        ),
     ];
     for (case, annotations, ports, expected) in cases {
         let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
-        assert_eq!(built(Kind::Regional, &annotations, &ports), Ok(expected), "do_{case}");
+        assert_eq!(built(Kind::Regional, &annotations, &ports), Ok(expected), "{case}");
     }
 }
 
@@ -95,20 +105,20 @@ fn do_100_to_103_and_do_106_107_what_does_not_go_together_is_refused() {
     let ports = [port(80, 30_000), port(443, 30_001), port(8_080, 30_002)];
     let http3 = (names::HTTP3_PORT, "443");
     for (case, annotations, words) in [
-        (100, vec![CERT, PASS], "either certificate id should be set or tls pass through enabled, not both"),
-        (101, vec![(names::TLS_PORTS, "443")], "must set certificate id or enable tls pass through"),
-        (102, vec![(names::PROTOCOL, "http2")], "must set certificate id or enable tls pass through"),
+        ("do_100", vec![CERT, PASS], "either certificate id should be set or tls pass through enabled, not both"),
+        ("do_101", vec![(names::TLS_PORTS, "443")], "must set certificate id or enable tls pass through"),
+        ("do_102", vec![(names::PROTOCOL, "http2")], "must set certificate id or enable tls pass through"),
         (
-            103,
+            "do_103",
             vec![(names::HTTP_PORTS, "80,8080"), (names::HTTP2_PORTS, "443,8080")],
             "cannot be shared but found: 8080",
         ),
-        (103, vec![(names::HTTP_PORTS, "80,80")], "cannot be shared but found: 80"),
-        (106, vec![http3, PASS], "TLS passthrough is not allowed to be used in conjunction with HTTP3"),
-        (107, vec![http3], "certificate ID is required for HTTP3"),
+        ("do_103", vec![(names::HTTP_PORTS, "80,80")], "cannot be shared but found: 80"),
+        ("do_106", vec![http3, PASS], "TLS passthrough is not allowed to be used in conjunction with HTTP3"),
+        ("do_107", vec![http3], "certificate ID is required for HTTP3"),
     ] {
         let message = built(Kind::Regional, &annotations, &ports).expect_err("it cannot be");
-        assert!(message.contains(words), "do_{case}: {message}");
+        assert!(message.contains(words), "{case}: {message}");
     }
     // T33
     let strange = [(names::HTTP3_PORT, "444"), CERT];
@@ -146,36 +156,36 @@ fn decided(annotations: &[(&str, &str)], default: Kind, nodes: Option<&[&[&str]]
 }
 
 #[test]
-fn do_143_to_157_the_network_stack() {
+fn do_143_to_156_the_network_stack() {
     use Kind::{Network as Nlb, Regional};
     let internal = (names::NETWORK, "INTERNAL");
     let dual = (names::NETWORK_STACK, "DUALSTACK");
     let v4 = (names::NETWORK_STACK, "IPV4");
     let refused = "network stack configuration error";
     for (case, annotations, kind, nodes, expected) in [
-        (143, vec![], Nlb, Some(&[DUAL, DUAL][..]), Ok("DUALSTACK")),
-        (144, vec![], Nlb, Some(&[V4, V4]), Ok("IPV4")),
-        (145, vec![], Nlb, Some(&[V4, DUAL]), Ok("IPV4")),
-        (146, vec![], Regional, Some(&[V4]), Ok("DUALSTACK")),
-        (147, vec![v4], Regional, Some(&[DUAL]), Ok("IPV4")),
-        (147, vec![dual], Regional, Some(&[V4]), Ok("DUALSTACK")),
-        (148, vec![v4], Nlb, Some(&[DUAL]), Ok("IPV4")),
-        (149, vec![dual], Nlb, Some(&[DUAL]), Ok("DUALSTACK")),
-        (150, vec![dual], Nlb, Some(&[V4]), Err(refused)),
-        (150, vec![dual], Nlb, Some(&[V4, DUAL]), Err(refused)),
-        (151, vec![internal], Nlb, Some(&[DUAL]), Ok("IPV4")),
-        (151, vec![internal, dual], Regional, Some(&[DUAL]), Err(refused)),
-        (154, vec![internal], Nlb, None, Ok("IPV4")),
-        (154, vec![], Regional, None, Ok("DUALSTACK")),
-        (154, vec![], Nlb, None, Ok("IPV4")),
-        (155, vec![v4], Nlb, None, Ok("IPV4")),
-        (155, vec![dual], Nlb, None, Ok("DUALSTACK")),
-        (156, vec![internal, dual], Nlb, None, Err(refused)),
+        ("do_143", vec![], Nlb, Some(&[DUAL, DUAL][..]), Ok("DUALSTACK")),
+        ("do_144", vec![], Nlb, Some(&[V4, V4]), Ok("IPV4")),
+        ("do_145", vec![], Nlb, Some(&[V4, DUAL]), Ok("IPV4")),
+        ("do_146", vec![], Regional, Some(&[V4]), Ok("DUALSTACK")),
+        ("do_147", vec![v4], Regional, Some(&[DUAL]), Ok("IPV4")),
+        ("do_147", vec![dual], Regional, Some(&[V4]), Ok("DUALSTACK")),
+        ("do_148", vec![v4], Nlb, Some(&[DUAL]), Ok("IPV4")),
+        ("do_149", vec![dual], Nlb, Some(&[DUAL]), Ok("DUALSTACK")),
+        ("do_150", vec![dual], Nlb, Some(&[V4]), Err(refused)),
+        ("do_150", vec![dual], Nlb, Some(&[V4, DUAL]), Err(refused)),
+        ("do_151", vec![internal], Nlb, Some(&[DUAL]), Ok("IPV4")),
+        ("do_151", vec![internal, dual], Regional, Some(&[DUAL]), Err(refused)),
+        ("do_154", vec![internal], Nlb, None, Ok("IPV4")),
+        ("do_154", vec![], Regional, None, Ok("DUALSTACK")),
+        ("do_154", vec![], Nlb, None, Ok("IPV4")),
+        ("do_155", vec![v4], Nlb, None, Ok("IPV4")),
+        ("do_155", vec![dual], Nlb, None, Ok("DUALSTACK")),
+        ("do_156", vec![internal, dual], Nlb, None, Err(refused)),
     ] {
         match (decided(&annotations, kind, nodes), expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "do_{case}"),
-            (Err(message), Err(words)) => assert!(message.contains(words), "do_{case}: {message}"),
-            (found, expected) => panic!("do_{case}: {found:?}, not {expected:?}"),
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{case}"),
+            (Err(message), Err(words)) => assert!(message.contains(words), "{case}: {message}"),
+            (found, expected) => panic!("{case}: {found:?}, not {expected:?}"),
         }
     }
     let message = decided(&[dual], Nlb, Some(&[V4, V4, V4, V4])).expect_err("not dual-stack");

@@ -28,15 +28,21 @@ pub enum ProvidedIpError {
 
 /// The addresses that the Node should have; none when the cloud names none, and the Node keeps what it has.
 ///
-/// Names of the kubelet are kept when the cloud has none. The addresses of the annotation come first.
+/// Names of the kubelet are kept when the cloud has none. What is listed twice stands once. The addresses of the annotation come
+/// first.
 pub(crate) fn wanted(cloud: &[Address], node: &Node) -> Result<Option<Vec<Address>>, ProvidedIpError> {
     let provided = provided(node);
     if cloud.is_empty() {
         return Ok(None);
     }
-    let mut addresses = cloud.to_vec();
-    if !addresses.iter().any(|address| address.kind == AddressKind::Hostname) {
-        addresses.extend(current(node).into_iter().filter(|address| address.kind == AddressKind::Hostname));
+    let is_name = |address: &&Address| address.kind == AddressKind::Hostname;
+    let mut names = current(node);
+    names.retain(|address| is_name(&address) && !cloud.iter().any(|address| is_name(&address)));
+    let mut addresses: Vec<Address> = vec![];
+    for address in cloud.iter().chain(&names) {
+        if !addresses.contains(address) {
+            addresses.push(address.clone());
+        }
     }
     match provided {
         Some(provided) => filter(&addresses, provided).map(Some),

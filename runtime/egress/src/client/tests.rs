@@ -1,3 +1,4 @@
+mod idle;
 mod proxy;
 
 use std::net::{Ipv4Addr, SocketAddr};

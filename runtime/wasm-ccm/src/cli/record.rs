@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::{class, pair};
 use crate::grants::{GrantArgs, once_each};
@@ -17,7 +18,7 @@ use crate::trust::Trust;
 #[command(next_help_heading = "Provider")]
 pub(crate) struct ComponentArgs {
     /// The name that the component must give itself.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) cloud_provider: Option<String>,
     /// A limit, such as memory-bytes=64MiB (docs/operating.md has them all); may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]

@@ -144,9 +144,8 @@ mod tests {
 
     const ON: [&str; 2] = ["--webhooks=lb-service", "--webhook-cert-dir=/tls"];
 
-    /// Cases 247, 250 and 254 of upstream's framework.
     #[test]
-    fn a_webhook_is_served_when_it_is_asked_for_and_else_no_port_is_opened() {
+    fn case_250_254_a_webhook_is_served_when_it_is_asked_for_and_else_no_port_is_opened() {
         let cases: [(&[&str], bool); 10] = [
             (&[], false),
             (&["--webhook-secure-port=10260"], false),
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn without_more_flags_everything_has_its_default_and_each_flag_sets_its_own_value() {
+    fn case_247_248_without_more_flags_everything_has_its_default_and_each_flag_sets_its_own_value() {
         let set = settings(&ON).unwrap().unwrap();
         assert_eq!((set.address.to_string().as_str(), set.online), ("0.0.0.0:10260", false));
         assert_eq!((set.timeout, set.reload_period), (Duration::from_secs(8), Duration::from_secs(10)));
@@ -202,9 +201,8 @@ mod tests {
         assert_eq!(set, expected);
     }
 
-    /// Case 257 of upstream's framework.
     #[test]
-    fn what_cannot_be_is_refused_and_says_the_flag() {
+    fn case_257_what_cannot_be_is_refused_and_says_the_flag() {
         let cases: [(&[&str], &str); 9] = [
             (&["--webhooks=lb-service"], "--webhook-cert-dir"),
             (&["--webhooks=lb-service", "--webhook-bind-address="], "--webhook-cert-dir"),

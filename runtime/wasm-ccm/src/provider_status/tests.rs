@@ -105,7 +105,16 @@ fn providers_stand_one_below_the_other_by_their_source() {
 
 #[test]
 fn a_digest_is_shortened_only_where_it_is_long() {
-    assert_eq!(short(&version("1", "a").digest), "sha256:aaaaaaaaaaaa");
-    assert_eq!(short("sha256:aa"), "sha256:aa");
-    assert_eq!(milliseconds(Duration::from_micros(1500)), 1.5);
+    let long = format!("sha256:0123456789ab{}", "c".repeat(52));
+    assert_eq!(short(&long), "sha256:0123456789ab", "its first twelve digits");
+    for whole in ["sha256:0123456789ab", "sha256:0123456789a", "sha256:", ""] {
+        assert_eq!(short(whole), whole);
+    }
+}
+
+#[test]
+fn times_are_told_in_milliseconds_with_their_fractions() {
+    for (micros, told) in [(0, 0.0), (1, 0.001), (1_500, 1.5), (2_000_000, 2_000.0)] {
+        assert_eq!(milliseconds(Duration::from_micros(micros)), told);
+    }
 }

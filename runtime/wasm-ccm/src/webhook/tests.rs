@@ -49,9 +49,9 @@ fn endless() -> StreamBody<impl futures::Stream<Item = Result<Frame<Bytes>, std:
     StreamBody::new(futures::stream::pending())
 }
 
-/// Case 258. What has no answer of ours is for the `failurePolicy`.
+/// What has no answer of ours is for the `failurePolicy`.
 #[tokio::test]
-async fn what_is_no_review_has_a_status_and_a_review_has_an_answer_with_its_uid() {
+async fn case_258_what_is_no_review_has_a_status_and_a_review_has_an_answer_with_its_uid() {
     let webhook = webhook(|_| {});
     let other = |kind: &str| Request::post(PATH).header(CONTENT_TYPE, kind).body(Full::new(Bytes::from(review(""))));
     let rows = [

@@ -297,9 +297,19 @@ mod tests {
             serde_json::from_str(r#"{"of":{"of":"loadBalancers_create"},"when":"after","act":{"status":503}}"#)
                 .unwrap();
         assert_eq!(fault, Fault::new(Requests::Of(Endpoint::CreateBalancer), 1, When::After, Act::Status(503)));
-        for act in [r#""hold""#, r#""truncated""#, r#"{"too-many":null}"#, r#"{"html":502}"#, r#""unknown-enum""#] {
-            let text = format!(r#"{{"of":"writes","nth":3,"act":{act}}}"#);
-            assert!(serde_json::from_str::<Fault>(&text).is_ok(), "{text}");
+        for (text, act) in [
+            (r#""hold""#, Act::Hold),
+            (r#""hangup""#, Act::Hangup),
+            (r#""truncated""#, Act::Truncated),
+            (r#"{"too-many":null}"#, Act::TooMany(None)),
+            (r#"{"too-many":5}"#, Act::TooMany(Some(5))),
+            (r#"{"html":502}"#, Act::Html(502)),
+            (r#""unknown-enum""#, Act::UnknownEnum),
+            (r#""extra-fields""#, Act::ExtraFields),
+        ] {
+            let text = format!(r#"{{"of":"writes","nth":3,"act":{text}}}"#);
+            let fault = serde_json::from_str::<Fault>(&text).ok();
+            assert_eq!(fault, Some(Fault::new(Requests::Writes, 3, When::Before, act)), "{text}");
         }
     }
 }

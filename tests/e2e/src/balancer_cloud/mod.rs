@@ -278,6 +278,11 @@ impl BalancerCloud {
         planned
     }
 
+    /// Takes back what was planned and has not happened yet.
+    pub fn call_off(&self) {
+        self.shared.state.lock().faults.clear();
+    }
+
     /// Waits until the load balancers are as they should be; returns at the write that made them so.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ async fn run(begin: Begin, count: u32, report: &mut Report) -> Result<()> {
     report
         .figure(name("last_taint_gone"), untainted.as_secs_f64(), "s", target(4.0))
         .figure(name("api_writes_per_node"), per_node(after.writes - before.writes), "", Some(Target::AtMost(3.0)))
-        .figure(name("events_lost"), f64::from(count) - f64::from(events), "", Some(Target::AtMost(0.0)))
+        .figure(name("events_lost"), f64::from(count.saturating_sub(events)), "", Some(Target::AtMost(0.0)))
         .figure(name("provider_lookups"), lookups, "calls", None)
         .figure(name("host_cpu"), cpu.as_secs_f64(), "s", None)
         .figure(name("api_server_cpu"), after.cpu - before.cpu, "s", None);

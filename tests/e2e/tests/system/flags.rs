@@ -13,13 +13,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use kube::{Client, Config};
+use kube::{Client, Config, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::look::{addresses, await_untainted};
+use crate::look::{addresses, await_untainted, get, is_tainted, nodes};
 use crate::mistakes::KUBECONFIG;
 use crate::stage::{LIMIT, Stage, cloudlycke};
 
@@ -48,7 +48,7 @@ async fn a_provider_sees_what_the_flags_say_of_the_cluster_and_has_room_for_as_m
     host.end().await;
 }
 
-/// `--lookup-batch-linger`, `--lookup-batch-calls`
+/// `--lookup-batch-linger`, `--lookup-batch-calls`, `--provider-calls`
 #[tokio::test]
 async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     const BETWEEN: Duration = Duration::from_millis(500);
@@ -67,15 +67,27 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     host.end().await;
 
     let guest = format!("--provider={}", component("guests/hostile-wasi.wasm").unwrap().display());
-    let host = stage.start([&guest, "--lookup-batch-nodes=1", "--lookup-batch-calls=1"]);
+    for (number, flag) in ["--lookup-batch-calls=1", "--provider-calls=1"].into_iter().enumerate() {
+        let host = stage.start([&guest, "--lookup-batch-nodes=1", flag]);
+        host.ready().await;
+        // Its call takes two seconds.
+        let slow = NodeFixture::new("wasi-sleep").register(client).await.unwrap();
+        tokio::time::sleep(BETWEEN).await;
+        let begun = Instant::now();
+        let quick = format!("good-{number}");
+        NodeFixture::new(&quick).register(client).await.unwrap();
+        await_untainted(client, &quick).await;
+        assert!(begun.elapsed() > Duration::from_secs(1), "{flag}, {:?}: in a call beside the other", begun.elapsed());
+        host.end().await;
+        nodes(client).delete(&slow.name_any(), &Default::default()).await.unwrap();
+    }
+    // Otherwise it is: it is done while the other one's call goes on.
+    let host = stage.start([&guest, "--lookup-batch-nodes=1"]);
     host.ready().await;
-    // Its call takes two seconds.
     NodeFixture::new("wasi-sleep").register(client).await.unwrap();
-    tokio::time::sleep(BETWEEN).await;
-    let begun = Instant::now();
     NodeFixture::new("good").register(client).await.unwrap();
     await_untainted(client, "good").await;
-    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}: in a call beside the other", begun.elapsed());
+    assert!(is_tainted(&get(client, "wasi-sleep").await));
     host.end().await;
 }
 

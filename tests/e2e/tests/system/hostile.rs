@@ -50,6 +50,9 @@ async fn a_node_that_crashes_its_provider_does_not_stop_the_others() {
         let label = format!("outcome={outcome:?}");
         assert!(host.count("ccm_provider_calls_total", &[&label]).await.unwrap() >= 1.0, "{outcome}");
     }
+    // Until the limit of a call's CPU time, in steps of 10 ms.
+    let computed = host.count("ccm_provider_cpu_milliseconds_total", &["provider=\"hostile\""]).await.unwrap();
+    assert!(computed >= 100.0 && computed % 10.0 == 0.0, "{computed} ms");
     host.end().await;
 }
 

@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::process::Command;
@@ -94,6 +94,10 @@ fn named(name: &str) -> kube::core::ObjectMeta {
     kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() }
 }
 
+async fn lookups(host: &Host) -> f64 {
+    host.count("ccm_provider_calls_total", &["function=\"instances.find\""]).await.unwrap()
+}
+
 async fn lease(client: &Client) -> LeaseSpec {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
     leases.get("cloud-controller-manager").await.unwrap().spec.unwrap()
@@ -136,7 +140,7 @@ async fn await_standby(host: &Host) {
 }
 
 #[tokio::test]
-async fn of_two_hosts_one_writes_and_the_other_is_ready_and_writes_nothing() {
+async fn case_260_of_two_hosts_one_writes_and_the_other_is_ready_and_writes_nothing() {
     const COUNT: usize = 20;
     let arena = Arena::new().await;
     let client = arena.client();
@@ -167,6 +171,9 @@ async fn of_two_hosts_one_writes_and_the_other_is_ready_and_writes_nothing() {
         assert!(status == 200 && page.contains("[+]leaderElection ok"), "{page}");
     }
 
+    // It has loaded its provider, and asked no cloud.
+    assert_eq!(lookups(&standby).await, 0.0);
+    assert!(lookups(&leader).await >= 1.0);
     assert!(standby.terminate().await.unwrap().success());
     let log = standby.log_text();
     assert!(!log.contains("ERROR") && !log.contains("forbidden"), "{log}");
@@ -421,4 +428,20 @@ async fn a_host_whose_provider_is_refused_does_not_become_the_leader() {
     await_leader(&good, LIMIT).await;
     assert!(!leads(&broken).await);
     assert_eq!(arena.cluster.writes().unwrap().iter().filter(|write| write.user == first).count(), 0);
+}
+
+/// Another manager, or somebody with kubectl.
+#[tokio::test]
+async fn case_261_a_lease_that_somebody_else_takes_ends_the_process_with_code_1() {
+    let arena = Arena::new().await;
+    let [first, _] = arena.users();
+    let mut leader = arena.host(&first, &DEFAULT);
+    await_leader(&leader, LIMIT).await;
+    let taken = json!({ "spec": { "holderIdentity": "somebody-else" } });
+    let leases: Api<Lease> = Api::namespaced(arena.client().clone(), "kube-system");
+    leases.patch("cloud-controller-manager", &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
+    let ended = leader.wait(LIMIT).await.unwrap();
+    assert_eq!(ended.code(), Some(1), "{}", leader.log_text());
+    leader.await_log(LIMIT, &["error: leadership lost: ", "held by somebody-else"]).await.unwrap();
+    assert_eq!(lease(arena.client()).await.holder_identity.as_deref(), Some("somebody-else"), "it is not taken back");
 }

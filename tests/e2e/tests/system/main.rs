@@ -10,6 +10,7 @@
 //! | `refresh` | addresses ever after (2.10, 7.4, 7.6) |
 //! | `node_lifecycle` | Nodes whose machine is gone or switched off (3, 7.8, 7.9, A-18 to A-21) |
 //! | `services` | whose Services are served, what people are told, restarts that cost nothing (4) |
+//! | `classes` | load balancer classes that a provider serves |
 //! | `service_faults` | Services, clouds and API servers that change, fail and go in the middle of it |
 //! | `service_recovery` | load balancers that somebody breaks at the cloud |
 //! | `verification` | load balancers that are compared with the cloud |
@@ -41,6 +42,7 @@
 
 mod acceptance;
 mod bytes;
+mod classes;
 mod cloud;
 mod crash_points;
 mod credentials;

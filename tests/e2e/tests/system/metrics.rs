@@ -61,6 +61,43 @@ async fn metrics_have_the_names_of_upstream_and_say_what_was_done() {
     host.end().await;
 }
 
+/// `ccm_provider_*`: of the component that serves, and of what it costs.
+#[tokio::test]
+async fn the_provider_that_serves_is_named_and_its_calls_are_counted_and_measured() {
+    let stage = Stage::new().await;
+    let source = crate::stage::cloudlycke().display().to_string();
+    let host = stage.cloudlycke(&["--node-status-update-frequency=1h"]);
+    host.ready().await;
+    NodeFixture::new("n").internal_ip("10.0.0.1").register(stage.client()).await.unwrap();
+    await_event(stage.client(), "n", "Normal", "Synced", &[]).await;
+    let page = host.provider().await;
+    let of_source = format!("source={source:?}");
+    let (version, digest) =
+        (format!("version={:?}", page.serving.version), format!("digest={:?}", page.serving.digest));
+    assert!(!page.serving.version.is_empty() && page.serving.digest.starts_with("sha256:"), "{page:?}");
+    let find = ["provider=\"cloudlycke\"", "function=\"instances.find\""];
+    let exact: [(&str, &[&str], f64); 8] = [
+        ("ccm_provider_info", &[&of_source, "name=\"cloudlycke\"", &version, &digest], 1.0),
+        ("ccm_provider_info", &[], 1.0),
+        ("ccm_provider_generation", &[&of_source], page.generation as f64),
+        ("ccm_provider_on_probation", &[&of_source], f64::from(page.phase == "probation")),
+        ("ccm_provider_loads_total", &[&of_source, "result=\"taken\""], 1.0),
+        ("ccm_provider_loads_total", &["result=\"rejected\""], 0.0),
+        ("ccm_provider_load_duration_seconds_count", &[&of_source, "result=\"taken\""], 1.0),
+        ("ccm_provider_calls_total", &[find[0], find[1], "outcome=\"ok\""], host.lookups().await),
+    ];
+    for (name, labels, wanted) in exact {
+        assert_eq!(host.count(name, labels).await.unwrap(), wanted, "{name} {labels:?}");
+    }
+    assert!(host.lookups().await >= 1.0);
+    let measured = host.count("ccm_provider_call_duration_seconds_count", &find).await.unwrap();
+    assert_eq!(measured, host.lookups().await);
+    let peak = host.count("ccm_provider_memory_peak_bytes", &[find[0]]).await.unwrap();
+    assert!((65_536.0..64e6).contains(&peak), "{peak} bytes");
+    assert!(host.metric("ccm_provider_cpu_milliseconds_total").await.is_ok());
+    host.end().await;
+}
+
 /// The page once said so between the API server's first answer and the provider's first failure.
 #[tokio::test]
 async fn a_process_is_not_ready_for_a_moment_before_it_has_its_provider_and_all_nodes() {
@@ -80,7 +117,7 @@ async fn a_process_is_not_ready_for_a_moment_before_it_has_its_provider_and_all_
 }
 
 #[tokio::test]
-async fn pages_of_the_health_port() {
+async fn case_259_pages_of_the_health_port() {
     let stage = Stage::new().await;
     let host = stage.cloudlycke(&[]);
     host.ready().await;

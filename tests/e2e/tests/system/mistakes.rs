@@ -44,6 +44,22 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
             vec!["--provider=configmap:kube_system/cloud".into()],
             vec!["the namespace \"kube_system\"", "63"],
         ),
+        ("case_257 a name of nothing", vec![provider.clone(), "--cloud-provider=".into()], vec!["--cloud-provider"]),
+        (
+            "case_257 one port for two",
+            vec![provider.clone(), "--secure-port=10260".into()],
+            vec!["--webhook-secure-port and --secure-port are both 10260"],
+        ),
+        (
+            "case_257 an unknown webhook",
+            vec![provider.clone(), "--webhooks=*,no-such".into()],
+            vec!["--webhooks", "\"no-such\""],
+        ),
+        (
+            "case_257 an unknown gate",
+            vec![provider.clone(), "--feature-gates=NoSuch=true".into()],
+            vec!["--feature-gates"],
+        ),
         ("unknown flag", vec![provider.clone(), "--no-such-flag".into()], vec!["--no-such-flag"]),
         ("no syncs", vec![provider.clone(), "--concurrent-node-syncs=0".into()], vec!["--concurrent-node-syncs"]),
         (
@@ -114,7 +130,9 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
     ];
     for (name, flags, says) in cases {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-        let args = ["run", &kubeconfig, "--secure-port=0"].into_iter().chain(flags.iter().map(String::as_str));
+        let port =
+            if flags.iter().any(|flag| flag.starts_with("--secure-port=")) { None } else { Some("--secure-port=0") };
+        let args = ["run", &kubeconfig].into_iter().chain(port).chain(flags.iter().map(String::as_str));
         let (code, stdout, stderr) = run(&args.collect::<Vec<_>>());
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{name}: {stderr}");
         // About flags there is more to read: a hint, and the usage.

@@ -171,7 +171,7 @@ async fn a_kubelet_that_writes_all_the_time_does_not_keep_its_node() {
 }
 
 #[tokio::test]
-async fn nodes_of_other_clouds_or_without_provider_id_or_too_young_are_not_deleted() {
+async fn case_100_nodes_of_other_clouds_or_without_provider_id_or_too_young_are_not_deleted() {
     let stage = Stage::new().await;
     let client = stage.client();
     let without_id = || NodeFixture::new("without-id").initialized().not_ready().annotation(STATE, "deleted");

@@ -22,11 +22,11 @@ fn addresses_differ_when_any_entry_or_the_order_does() {
     let two = [(INTERNAL, "10.0.0.1"), (EXTERNAL, "132.143.154.163")];
     let three = [(INTERNAL, "10.0.0.1"), (EXTERNAL, "132.143.154.163"), (HOST, "h")];
     let cases: [(&str, &[Entry], &[Entry], bool); 8] = [
-        ("7.4/36 equal", &two, &two, false),
-        ("7.4/37 another external IP", &two, &[two[0], (EXTERNAL, "132.143.154.164")], true),
-        ("7.4/38 the old has a hostname more", &three, &two, true),
-        ("7.4/39 the new has a hostname more", &two, &three, true),
-        ("7.4/40 types swapped", &two, &[(EXTERNAL, "10.0.0.1"), (INTERNAL, "132.143.154.163")], true),
+        ("case_36 equal", &two, &two, false),
+        ("case_37 another external IP", &two, &[two[0], (EXTERNAL, "132.143.154.164")], true),
+        ("case_38 the old has a hostname more", &three, &two, true),
+        ("case_39 the new has a hostname more", &two, &three, true),
+        ("case_40 types swapped", &two, &[(EXTERNAL, "10.0.0.1"), (INTERNAL, "132.143.154.163")], true),
         (
             "QUIRK-03 two of one type, equal",
             &[(INTERNAL, "a"), (INTERNAL, "b")],
@@ -53,6 +53,39 @@ fn an_entry_of_a_kind_that_nobody_defines_counts_as_a_difference() {
     assert!(differ(&odd, &list(&[(INTERNAL, "10.0.0.1")])));
 }
 
+/// Upstream leaves it to each provider not to list an address twice, and has a helper for that.
+#[test]
+fn addresses_stand_in_the_order_of_the_cloud_and_each_once() {
+    let rows: [(&str, &[Entry], &[Entry], &[Entry]); 6] = [
+        ("case_59 nothing", &[], &[], &[]),
+        ("case_60 two different ones", &[], &[(EXTERNAL, "b"), (INTERNAL, "a")], &[(EXTERNAL, "b"), (INTERNAL, "a")]),
+        (
+            "case_60 alike but for the type",
+            &[],
+            &[(EXTERNAL, "a"), (INTERNAL, "a")],
+            &[(EXTERNAL, "a"), (INTERNAL, "a")],
+        ),
+        ("case_61 the same one twice", &[], &[(INTERNAL, "a"), (INTERNAL, "a")], &[(INTERNAL, "a")]),
+        (
+            "case_61 the same one twice, others between",
+            &[(HOST, "h"), (HOST, "h")],
+            &[(INTERNAL, "a"), (EXTERNAL, "b"), (INTERNAL, "a"), (INTERNAL, "c")],
+            &[(INTERNAL, "a"), (EXTERNAL, "b"), (INTERNAL, "c"), (HOST, "h")],
+        ),
+        (
+            "case_62 one that is known and one that is new",
+            &[(HOST, "h")],
+            &[(HOST, "h"), (INTERNAL, "a")],
+            &[(HOST, "h"), (INTERNAL, "a")],
+        ),
+    ];
+    for (name, kubelet, cloud, stand) in rows {
+        let node = kubelet.iter().fold(node("n"), |node, (kind, value)| node.address(kind.as_str(), value)).object();
+        let stand = Some(list(stand)).filter(|stand| !stand.is_empty());
+        assert_eq!(wanted(&list(cloud), &node), Ok(stand), "{name}");
+    }
+}
+
 #[test]
 fn every_hostname_of_the_kubelet_is_kept_at_the_end_when_the_cloud_has_none() {
     let node = node("n").address("Hostname", "a").address("InternalIP", "10.9.9.9").address("Hostname", "b").object();
@@ -69,15 +102,15 @@ fn the_filter_puts_provided_addresses_first_and_drops_others_of_their_kinds() {
     let many =
         [(INTERNAL, "10.0.0.1"), (INTERNAL, "10.0.0.2"), (INTERNAL, "fd00::1"), (INTERNAL, "fd00::2"), (HOST, "h")];
     let cases: [(&str, &[Entry], &str, &[Entry]); 16] = [
-        ("7.7/63", &[(INTERNAL, "10.1.1.1"), (HOST, "h")], "10.1.1.1", &[(INTERNAL, "10.1.1.1"), (HOST, "h")]),
+        ("case_63", &[(INTERNAL, "10.1.1.1"), (HOST, "h")], "10.1.1.1", &[(INTERNAL, "10.1.1.1"), (HOST, "h")]),
         (
-            "7.7/64",
+            "case_64",
             &[(INTERNAL, "10.1.1.1"), (EXTERNAL, "55.55.55.55"), (HOST, "h")],
             "55.55.55.55",
             &[(EXTERNAL, "55.55.55.55"), (INTERNAL, "10.1.1.1"), (HOST, "h")],
         ),
         (
-            "7.7/65",
+            "case_65",
             &[
                 (INTERNAL, "10.1.1.1"),
                 (EXTERNAL, "55.55.55.55"),
@@ -89,13 +122,13 @@ fn the_filter_puts_provided_addresses_first_and_drops_others_of_their_kinds() {
             &[(EXTERNAL, "55.55.55.55"), (INTERNAL, "55.55.55.55"), (HOST, "h")],
         ),
         (
-            "7.7/66",
+            "case_66",
             &[(INTERNAL, "10.1.1.1"), (EXTERNAL, "55.55.55.55"), (INTERNAL_DNS, "i"), (EXTERNAL_DNS, "e"), (HOST, "h")],
             "10.1.1.1",
             &[(INTERNAL, "10.1.1.1"), (EXTERNAL, "55.55.55.55"), (INTERNAL_DNS, "i"), (EXTERNAL_DNS, "e"), (HOST, "h")],
         ),
         (
-            "7.7/67",
+            "case_67",
             &[
                 (INTERNAL, "10.1.1.1"),
                 (INTERNAL, "10.2.2.2"),
@@ -107,22 +140,22 @@ fn the_filter_puts_provided_addresses_first_and_drops_others_of_their_kinds() {
             &[(INTERNAL, "10.1.1.1"), (EXTERNAL, "55.55.55.55"), (HOST, "h")],
         ),
         (
-            "7.7/69",
+            "case_69",
             &[(INTERNAL, "10.1.1.1"), (INTERNAL, "2600:1f14:1d4:d101::ba3d"), (HOST, "h")],
             "2600:1f14:1d4:d101:0:0:0:ba3d",
             &[(INTERNAL, "2600:1f14:1d4:d101::ba3d"), (HOST, "h")],
         ),
-        ("7.7/71", &dual, "10.0.0.1,fd00::1", &dual),
-        ("7.7/72", &dual_six_first, "10.0.0.1,fd00::1", &dual),
-        ("7.7/73", &many, "10.0.0.2,fd00::1", &[(INTERNAL, "10.0.0.2"), (INTERNAL, "fd00::1"), (HOST, "h")]),
+        ("case_71", &dual, "10.0.0.1,fd00::1", &dual),
+        ("case_72", &dual_six_first, "10.0.0.1,fd00::1", &dual),
+        ("case_73", &many, "10.0.0.2,fd00::1", &[(INTERNAL, "10.0.0.2"), (INTERNAL, "fd00::1"), (HOST, "h")]),
         (
-            "7.7/74",
+            "case_74",
             &[(INTERNAL, "10.0.0.1"), (INTERNAL, "fd00::1"), (EXTERNAL, "55.55.55.55"), (HOST, "h")],
             "10.0.0.1,fd00::1",
             &[(INTERNAL, "10.0.0.1"), (INTERNAL, "fd00::1"), (EXTERNAL, "55.55.55.55"), (HOST, "h")],
         ),
         (
-            "7.7/75",
+            "case_75",
             &[
                 (INTERNAL, "10.0.0.1"),
                 (EXTERNAL, "55.55.55.55"),
@@ -140,7 +173,7 @@ fn the_filter_puts_provided_addresses_first_and_drops_others_of_their_kinds() {
             ],
         ),
         (
-            "7.7/76",
+            "case_76",
             &[
                 (INTERNAL, "10.0.0.1"),
                 (EXTERNAL, "55.55.55.55"),
@@ -177,13 +210,17 @@ fn the_filter_refuses_what_it_cannot_satisfy() {
     let not_an_ip = |text: &str| ProvidedIpError::NotAnIp(text.into());
     let families = |text: &str| ProvidedIpError::Families(text.into());
     let cases = [
-        ("7.7/68 not listed", "10.2.2.2", ProvidedIpError::NotListed("10.2.2.2".parse().unwrap())),
-        ("7.7/70 two families, one listed", "10.1.1.1,fd00::1", ProvidedIpError::NotListed("fd00::1".parse().unwrap())),
-        ("7.7/77 a space after the comma", "10.1.1.1, fd00::1", not_an_ip("10.1.1.1, fd00::1")),
-        ("7.7/77 empty", "", not_an_ip("")),
-        ("7.7/77 three addresses", "10.1.1.1,fd00::1,10.1.1.1", families("10.1.1.1,fd00::1,10.1.1.1")),
-        ("7.7/77 one family", "10.1.1.1,10.1.1.2", families("10.1.1.1,10.1.1.2")),
-        ("7.7/77 both unspecified", "0.0.0.0,::", ProvidedIpError::Unspecified("0.0.0.0,::".into())),
+        ("case_68 not listed", "10.2.2.2", ProvidedIpError::NotListed("10.2.2.2".parse().unwrap())),
+        (
+            "case_70 two families, one listed",
+            "10.1.1.1,fd00::1",
+            ProvidedIpError::NotListed("fd00::1".parse().unwrap()),
+        ),
+        ("case_77 a space after the comma", "10.1.1.1, fd00::1", not_an_ip("10.1.1.1, fd00::1")),
+        ("case_77 empty", "", not_an_ip("")),
+        ("case_77 three addresses", "10.1.1.1,fd00::1,10.1.1.1", families("10.1.1.1,fd00::1,10.1.1.1")),
+        ("case_77 one family", "10.1.1.1,10.1.1.2", families("10.1.1.1,10.1.1.2")),
+        ("case_77 both unspecified", "0.0.0.0,::", ProvidedIpError::Unspecified("0.0.0.0,::".into())),
         ("2.8 one of two unspecified", "10.1.1.1,::", ProvidedIpError::Unspecified("10.1.1.1,::".into())),
         ("2.8 an octet too large", "10.1.1.256", not_an_ip("10.1.1.256")),
         ("2.8 an empty octet", "10..1.1", not_an_ip("10..1.1")),

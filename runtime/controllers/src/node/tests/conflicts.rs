@@ -22,7 +22,7 @@ fn labels(bench: &Bench) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_2_27_two_conflicts_are_three_patches_one_lookup_and_one_event() {
+async fn case_27_two_conflicts_are_three_patches_one_lookup_and_one_event() {
     let mut bench = bench();
     bench.api.refuse(OBJECT, 409, 2);
     assert_eq!(bench.sync("node0").await, Verdict::Done);
@@ -32,7 +32,7 @@ async fn case_7_2_27_two_conflicts_are_three_patches_one_lookup_and_one_event() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_2_28_a_refused_patch_is_one_patch_and_no_success() {
+async fn case_28_a_refused_patch_is_one_patch_and_no_success() {
     // A permission that is lacking may be there in a moment, when the API server has just started: the Node once waited for
     // a minute. What is wrong in itself is refused again.
     let slow = Verdict::After(Duration::from_secs(60));
@@ -55,7 +55,7 @@ async fn case_7_2_28_a_refused_patch_is_one_patch_and_no_success() {
 /// Deviation from case 7.2/29: upstream logs the failure of the address patch and has removed the taint before it. Here the
 /// taint stays and the whole sync is tried again.
 #[tokio::test(start_paused = true)]
-async fn case_7_2_29_addresses_that_cannot_be_written_keep_the_taint() {
+async fn case_29_addresses_that_cannot_be_written_keep_the_taint() {
     let mut bench = bench();
     bench.api.refuse(STATUS, 500, 1);
     assert_eq!(bench.sync("node0").await, Verdict::Backoff);

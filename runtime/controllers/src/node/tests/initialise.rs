@@ -85,35 +85,35 @@ fn cases() -> Vec<Case> {
     };
     vec![
         done(
-            "7.1/1 the cloud's hostname takes the place of the kubelet's",
+            "case_1 the cloud's hostname takes the place of the kubelet's",
             fresh(),
             found(|_| ()),
             full(),
             object(&json!({}), &untainted),
         ),
         done(
-            "7.1/2 the kubelet's hostname stays when the cloud has none, last",
+            "case_2 the kubelet's hostname stays when the cloud has none, last",
             fresh(),
             found(without_hostname),
             two_and("nodeoverriden"),
             object(&json!({}), &untainted),
         ),
         done(
-            "7.1/3 a provider ID is set",
+            "case_3_46 a provider ID is set",
             node("node0").tainted(),
             found(|_| ()),
             full(),
             object(&json!({}), &untainted),
         ),
         done(
-            "7.1/4, 7.2/16 a node without the taint is left alone",
+            "case_4_16 a node without the taint is left alone",
             node("node0").label("topology.kubernetes.io/zone", "z"),
             found(with_places),
             None,
             None,
         ),
         done(
-            "7.1/5 zone and region are four labels",
+            "case_5 zone and region are four labels",
             fresh(),
             found(|i| {
                 with_places(i);
@@ -123,27 +123,27 @@ fn cases() -> Vec<Case> {
             object(&places(), &json!({ "providerID": "aws://12345", "taints": null })),
         ),
         done(
-            "7.1/6 other taints and conditions stay",
+            "case_6 other taints and conditions stay",
             fresh().taint("ImproveCoverageTaint").with("/status", "conditions", condition),
             found(|_| ()),
             full(),
             object(&json!({}), &json!({ "providerID": "fake://12345", "taints": other })),
         ),
         done(
-            "7.1/7, 7.2/19 the provided address is there",
+            "case_7_19 the provided address is there",
             fresh().provided_ip("10.0.0.1"),
             found(without_hostname),
             two_and("nodeoverriden"),
             object(&json!({}), &untainted),
         ),
         failed(
-            "7.1/8 a provided address that is none",
+            "case_8 a provided address that is none",
             fresh().provided_ip("invalid-ip"),
             found(|_| ()),
             Verdict::Change,
         ),
         failed(
-            "7.1/9 a provided address that the cloud does not list",
+            "case_9 a provided address that the cloud does not list",
             fresh().provided_ip("10.0.0.2"),
             found(|_| ()),
             Verdict::Backoff,
@@ -155,36 +155,36 @@ fn cases() -> Vec<Case> {
             Verdict::Backoff,
         ),
         done(
-            "7.1/10 a provider ID that is there is kept",
+            "case_10 a provider ID that is there is kept",
             fresh().provider_id("test-provider-id"),
             found(|_| ()),
             full(),
             object(&json!({}), &kept),
         ),
         done(
-            "7.2/15 the node has a provider ID and the cloud tells none",
+            "case_15 the node has a provider ID and the cloud tells none",
             fresh().provider_id("fake://7"),
             found(|i| i.provider_id.clear()),
             full(),
             object(&json!({}), &kept),
         ),
-        done("7.2/17 provider ID and four labels", fresh(), found(with_places), full(), object(&places(), &untainted)),
+        done("case_17 provider ID and four labels", fresh(), found(with_places), full(), object(&places(), &untainted)),
         done(
-            "7.2/18 other taints stay",
+            "case_18 other taints stay",
             fresh().taint("ImproveCoverageTaint"),
             found(|_| ()),
             full(),
             object(&json!({}), &json!({ "providerID": "fake://12345", "taints": other })),
         ),
         done(
-            "7.2/20 additional labels are added",
+            "case_20 additional labels are added",
             fresh(),
             with_labels(&[("topology.k8s.cp/zone-id", "az1"), ("my.custom.label/foo", "bar")]),
             full(),
             places_and(json!({ "topology.k8s.cp/zone-id": "az1", "my.custom.label/foo": "bar" })),
         ),
         done(
-            "7.2/21 labels under names of Kubernetes are not",
+            "case_21 labels under names of Kubernetes are not",
             fresh(),
             with_labels(&[
                 ("topology.kubernetes.io/region", "us-other-west"),
@@ -196,24 +196,24 @@ fn cases() -> Vec<Case> {
             places_and(json!({})),
         ),
         done(
-            "7.2/22 a label that the node has is kept",
+            "case_22 a label that the node has is kept",
             fresh().label("my.custom.label/foo", "fizz"),
             with_labels(&[("my.custom.label/foo", "bar")]),
             full(),
             places_and(json!({})),
         ),
         done(
-            "7.2/23 names that only look like those of Kubernetes",
+            "case_23 names that only look like those of Kubernetes",
             fresh(),
             with_labels(&[("app.k8snio/bar", "foo"), ("k8snio/bar", "foo")]),
             full(),
             places_and(json!({ "app.k8snio/bar": "foo", "k8snio/bar": "foo" })),
         ),
-        failed("7.2/24 the cloud has no such machine (yet)", fresh(), Finding::Absent, Verdict::Backoff),
-        failed("7.2/25, 7.5/50 nobody has a provider ID", fresh(), found(|i| i.provider_id.clear()), Verdict::Backoff),
-        failed("7.2/26 the cloud is away", fresh(), unreachable(), Verdict::Backoff),
+        failed("case_12_24 the cloud has no such machine (yet)", fresh(), Finding::Absent, Verdict::Backoff),
+        failed("case_25_50 nobody has a provider ID", fresh(), found(|i| i.provider_id.clear()), Verdict::Backoff),
+        failed("case_26 the cloud is away", fresh(), unreachable(), Verdict::Backoff),
         done(
-            "7.5/51 type, and the node's own provider ID",
+            "case_51 type, and the node's own provider ID",
             fresh().provider_id("fake://12345"),
             found(|i| {
                 i.provider_id.clear();
@@ -290,7 +290,7 @@ async fn a_first_sync_writes_what_the_reference_says_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_1_4_a_node_without_the_taint_costs_no_lookup() {
+async fn case_4_a_node_without_the_taint_costs_no_lookup() {
     let mut bench = Bench::new();
     bench.add(node("node0").taint("other"));
     bench.sync("node0").await;
@@ -298,7 +298,7 @@ async fn case_7_1_4_a_node_without_the_taint_costs_no_lookup() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_1_6_the_condition_is_unchanged() {
+async fn case_6_the_condition_is_unchanged() {
     let mut bench = Bench::new();
     let condition = json!([{ "type": "Ready", "status": "Unknown" }]);
     bench.cloud.answer("node0", [found(|_| ())]);
@@ -320,7 +320,7 @@ async fn a_node_costs_one_lookup_three_writes_and_no_read_in_the_order_addresses
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_2_30_both_histograms_have_one_observation_of_the_nodes_age() {
+async fn case_30_both_histograms_have_one_observation_of_the_nodes_age() {
     let mut bench = Bench::new();
     bench.cloud.answer("node0", [found(|_| ())]);
     bench.add(node("node0").tainted());
@@ -332,7 +332,7 @@ async fn case_7_2_30_both_histograms_have_one_observation_of_the_nodes_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_5_49_metadata_with_a_provider_id_is_taken_as_it_is() {
+async fn case_49_metadata_with_a_provider_id_is_taken_as_it_is() {
     let mut bench = Bench::new();
     let finding = found(|instance| instance.provider_id = "fake://other".into());
     bench.cloud.answer("node0", [finding.clone()]);
@@ -342,7 +342,7 @@ async fn case_7_5_49_metadata_with_a_provider_id_is_taken_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_5_51_metadata_without_a_provider_id_gets_the_nodes_own() {
+async fn case_51_metadata_without_a_provider_id_gets_the_nodes_own() {
     let mut bench = Bench::new();
     let finding = |id: &str| {
         found(|instance| {
@@ -360,7 +360,7 @@ async fn case_7_5_51_metadata_without_a_provider_id_gets_the_nodes_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn upstreams_order_can_be_had_and_then_an_address_failure_is_only_logged() {
+async fn case_29_upstreams_order_can_be_had_and_then_an_address_failure_is_only_logged() {
     let settings = NodeSettings { untaint_before_addresses: true, ..NodeSettings::default() };
     for (status, initialised) in [(None, 1), (Some(500), 1)] {
         let mut bench = Bench::with(FakeCloud::default(), settings);
@@ -369,7 +369,7 @@ async fn upstreams_order_can_be_had_and_then_an_address_failure_is_only_logged()
         if let Some(status) = status {
             bench.api.refuse(STATUS, status, 1);
         }
-        assert_eq!(bench.sync("node0").await, Verdict::Done, "7.2/29 in upstream's order");
+        assert_eq!(bench.sync("node0").await, Verdict::Done, "in upstream's order");
         assert_eq!(bench.events().await.len(), initialised);
         assert_eq!(bench.api.lines(), [OBJECT, STATUS, EVENT]);
         assert!(bench.scraped(&format!("{SYNC_DELAY}_count")) == 1.0);
@@ -411,10 +411,10 @@ async fn taints_of_that_key_go_and_all_others_stay() {
     let taint = |key: &str, effect: &str| json!({ "key": key, "effect": effect });
     let ours = "node.cloudprovider.kubernetes.io/uninitialized";
     let cases = [
-        ("7.7/79 present alone", vec![taint(ours, "NoSchedule")], Some(Value::Null)),
-        ("7.7/80 another effect", vec![taint(ours, "NoExecute")], Some(Value::Null)),
+        ("case_79 present alone", vec![taint(ours, "NoSchedule")], Some(Value::Null)),
+        ("case_80 another effect", vec![taint(ours, "NoExecute")], Some(Value::Null)),
         (
-            "7.7/80 twice, others between",
+            "case_80 twice, others between",
             vec![
                 taint("a", "NoExecute"),
                 taint(ours, "NoExecute"),
@@ -423,8 +423,8 @@ async fn taints_of_that_key_go_and_all_others_stay() {
             ],
             Some(json!([taint("a", "NoExecute"), taint("b", "NoSchedule")])),
         ),
-        ("7.7/78 another key", vec![taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")], None),
-        ("7.7/79 an empty list", vec![], None),
+        ("case_78 another key", vec![taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")], None),
+        ("case_79 an empty list", vec![], None),
     ];
     for (name, taints, wanted) in cases {
         let mut bench = Bench::new();

@@ -25,11 +25,11 @@ async fn the_new_label_follows_the_old_one_in_one_patch_or_none() {
     let plain = || node("node0");
     let all = || Some(json!({ NEW[0]: right[0], NEW[1]: right[1], NEW[2]: right[2] }));
     let cases: [(&str, Draft, Option<Value>); 6] = [
-        ("7.3/31 only the old ones", labelled(plain(), OLD, right), all()),
-        ("7.3/32 all consistent", labelled(labelled(plain(), OLD, right), NEW, right), None),
-        ("7.3/33 the new ones are wrong", labelled(labelled(plain(), OLD, right), NEW, ["a", "b", "c"]), all()),
-        ("7.3/34 only the new ones", labelled(plain(), NEW, right), None),
-        ("7.3/35 no labels", plain(), None),
+        ("case_31 only the old ones", labelled(plain(), OLD, right), all()),
+        ("case_32 all consistent", labelled(labelled(plain(), OLD, right), NEW, right), None),
+        ("case_33 the new ones are wrong", labelled(labelled(plain(), OLD, right), NEW, ["a", "b", "c"]), all()),
+        ("case_34 only the new ones", labelled(plain(), NEW, right), None),
+        ("case_35 no labels", plain(), None),
         (
             "2.9 one pair of three",
             labelled(labelled(plain(), OLD, right), NEW, [right[0], "b", right[2]]),
@@ -51,7 +51,7 @@ async fn the_new_label_follows_the_old_one_in_one_patch_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_3_35_an_unknown_node_is_a_success_without_a_write() {
+async fn case_35_an_unknown_node_is_a_success_without_a_write() {
     let bench = Bench::new();
     assert_eq!(bench.sync("nobody").await, Verdict::Done);
     assert_eq!(bench.api.calls(), []);

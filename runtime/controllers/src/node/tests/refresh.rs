@@ -32,10 +32,10 @@ async fn addresses_of_one_node_are_written_when_they_differ() {
     let entry = |value: &str| json!({ "type": "InternalIP", "address": value });
     let plain = || node("node0").provider_id("fake://1");
     let cases = [
-        ("7.4/42 the taint is there", plain().tainted(), internal(&["a"]), None),
-        ("7.4/43 the cloud names none", plain().address("InternalIP", "a"), internal(&[]), None),
+        ("case_41_42 the taint is there", plain().tainted(), internal(&["a"]), None),
+        ("case_43 the cloud names none", plain().address("InternalIP", "a"), internal(&[]), None),
         (
-            "7.4/44 two of one type, unchanged",
+            "case_44 two of one type, unchanged",
             plain().address("InternalIP", "a").address("InternalIP", "b"),
             internal(&["a", "b"]),
             None,
@@ -47,14 +47,14 @@ async fn addresses_of_one_node_are_written_when_they_differ() {
             None,
         ),
         (
-            "7.4/45 one more",
+            "case_45 one more",
             plain().address("InternalIP", "a"),
             internal(&["a", "b"]),
             Some(json!([entry("a"), entry("b")])),
         ),
         ("2.7/1 none before", plain(), internal(&["a"]), Some(json!([entry("a")]))),
         ("2.7/4 the provided address is not listed", plain().provided_ip("10.0.0.9"), internal(&["10.0.0.1"]), None),
-        ("7.6/57 the machine is gone", plain().address("InternalIP", "a"), Finding::Absent, None),
+        ("case_57 the machine is gone", plain().address("InternalIP", "a"), Finding::Absent, None),
     ];
     for (name, draft, finding, wanted) in cases {
         let mut bench = Bench::new();
@@ -81,7 +81,7 @@ fn hundred(bench: &mut Bench) {
 /// width bounds writes only.
 #[tokio::test(start_paused = true)]
 async fn a_hundred_nodes_are_each_asked_about_once_whatever_the_width() {
-    for (name, width) in [("7.6/52", 1), ("7.6/53", 5), ("7.6/54", 10), ("7.6/55", 30)] {
+    for (name, width) in [("case_52", 1), ("case_53", 5), ("case_54", 10), ("case_55", 30)] {
         let settings = NodeSettings { concurrent_status_updates: width, ..NodeSettings::default() };
         let mut bench = Bench::with(FakeCloud::slow(Duration::from_millis(10)), settings);
         hundred(&mut bench);
@@ -95,7 +95,7 @@ async fn a_hundred_nodes_are_each_asked_about_once_whatever_the_width() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_the_refresh_are_as_many_at_a_time_as_set() {
+async fn case_249_writes_of_the_refresh_are_as_many_at_a_time_as_set() {
     for (updates, syncs, wanted) in [(3, 16, 3), (0, 4, 4)] {
         let concurrent_syncs = NonZeroUsize::new(syncs).unwrap();
         let settings = NodeSettings { concurrent_status_updates: updates, concurrent_syncs, ..NodeSettings::default() };
@@ -108,7 +108,7 @@ async fn writes_of_the_refresh_are_as_many_at_a_time_as_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_6_56_one_node_that_fails_does_not_keep_the_others() {
+async fn case_56_one_node_that_fails_does_not_keep_the_others() {
     let mut bench = Bench::new();
     hundred(&mut bench);
     bench.cloud.answer("n37", [Finding::Unknown(Failure::new(Reaction::Retry, "away"))]);
@@ -144,7 +144,7 @@ async fn a_refresh_is_a_success_when_the_cloud_had_an_answer_about_every_node() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_7_6_58_tainted_nodes_are_not_asked_about() {
+async fn case_58_tainted_nodes_are_not_asked_about() {
     let mut bench = Bench::new();
     bench.cloud.answer("plain", [internal(&["10.0.0.1"])]);
     bench.add(node("tainted").tainted());

@@ -205,3 +205,28 @@ async fn a_node_whose_cloud_answers_again_is_looked_at_at_once_and_others_when_i
     assert_eq!(cloud.asked(), ["absent", "down", "down", "running"]);
     assert!(api.has("down"), "one answer is not enough");
 }
+
+/// 95: one that cannot be deleted holds up no other, and neither does its back-off.
+#[tokio::test(start_paused = true)]
+async fn case_95_of_two_absent_machines_the_second_ones_node_goes_although_the_first_delete_never_succeeds() {
+    let (api, cloud) = (FakeApi::new(), Arc::new(FakeCloud::slow(Duration::from_millis(200))));
+    for i in 0..18 {
+        api.add(node(&format!("ready{i}")).aged(super::OLD).ready("True").provider_id("fake://1").0);
+    }
+    for name in ["first", "second"] {
+        cloud.answer(name, [Finding::Absent]);
+        api.add(lost(name).0);
+    }
+    api.refuse("DELETE /api/v1/nodes/first", 500, 1_000);
+    run(&api, &cloud, NodeLifecycleSettings::default(), Duration::from_secs(60)).await;
+    assert_eq!((api.has("first"), api.has("second")), (true, false));
+    assert!(api.count("DELETE /api/v1/nodes/first") > 1, "it is tried again");
+    let told = |name: &str| -> Vec<String> {
+        let about = api.raw_events().into_iter().filter(|event| event["regarding"]["name"] == name);
+        about.map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (told("first"), told("second")),
+        (vec!["DeletingNode".to_owned(), "DeletingNodeFailed".to_owned()], vec!["DeletingNode".to_owned()])
+    );
+}

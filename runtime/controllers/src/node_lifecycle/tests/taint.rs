@@ -79,7 +79,7 @@ async fn a_machine_that_runs_again_loses_the_taint_though_its_node_is_not_ready(
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_that_are_alike_are_other_taints() {
+async fn case_78_80_taints_that_are_alike_are_other_taints() {
     let alike = json!([{ "key": SHUTDOWN, "effect": "NoExecute" }, { "key": "shutdown", "effect": "NoSchedule" }]);
     let mut bench = Bench::new();
     bench.cloud.answer("node0", [with_state(InstanceState::Running), with_state(InstanceState::Stopped)]);

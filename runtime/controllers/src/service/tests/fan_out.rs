@@ -30,12 +30,12 @@ fn sorted(mut calls: Vec<String>) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn cases_130_to_136_every_served_service_is_updated_once_and_no_other() {
     let rows: [(&str, &[&str], usize); 6] = [
-        ("130", &[], 0),
-        ("131", &["ClusterIP", "NodePort"], 0),
-        ("132", &["LoadBalancer"], 1),
-        ("133", &["LoadBalancer", "LoadBalancer", "LoadBalancer"], 3),
-        ("134", &["LoadBalancer", "ClusterIP", "LoadBalancer", "NodePort"], 2),
-        ("136", &["LoadBalancer", "LoadBalancer", "LoadBalancer", "LoadBalancer"], 4),
+        ("case_130", &[], 0),
+        ("case_131", &["ClusterIP", "NodePort"], 0),
+        ("case_132", &["LoadBalancer"], 1),
+        ("case_133", &["LoadBalancer", "LoadBalancer", "LoadBalancer"], 3),
+        ("case_134", &["LoadBalancer", "ClusterIP", "LoadBalancer", "NodePort"], 2),
+        ("case_136", &["LoadBalancer", "LoadBalancer", "LoadBalancer", "LoadBalancer"], 4),
     ];
     for (case, types, updates) in rows {
         let mut bench = Bench::new();
@@ -80,29 +80,29 @@ async fn cases_137_to_152_which_sets_of_nodes_lead_to_a_call() {
     let excluded = |name: &str| node(name).label("node.kubernetes.io/exclude-from-external-load-balancers", "");
     let deleting = |name: &str| node(name).with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     let autoscaled = |name: &str| node(name).taint("ToBeDeletedByClusterAutoscaler");
-    let rows: Vec<(u32, Vec<Draft>, Option<&str>)> = vec![
-        (137, nodes(&["n0", "n1"]), None),
-        (137, nodes(&["n1", "n0"]), None),
-        (138, nodes(&["n0", "n1", "n2"]), Some("n0 n1 n2")),
-        (140, vec![ready("n0", "False"), node("n1"), node("n2")], None),
-        (141, vec![ready("n0", "True"), node("n1"), node("n2")], None),
-        (142, vec![autoscaled("n0"), node("n1"), node("n2")], Some("n1 n2")),
-        (143, vec![autoscaled("n0"), excluded("n1"), node("n2")], Some("n2")),
-        (144, vec![node("n0"), node("n1")], Some("n0 n1")),
-        (145, vec![deleting("n0"), node("n1")], Some("n1")),
-        (146, vec![deleting("n0"), node("n1").taint("unrelated")], None),
-        (150, vec![node("n1").provider_id("fake://1")], Some("n1")),
-        (150, vec![node("n1").provider_id("fake://2")], Some("n1")),
-        (151, vec![node("n1").provider_id("fake://2")], None),
-        (151, vec![node("n0"), node("n1").provider_id("fake://2")], Some("n0 n1")),
-        (151, vec![node("n0"), node("n1").provider_id("fake://2")], None),
-        (152, vec![node("n0"), node("n2")], Some("n0 n2")),
+    let rows: Vec<(&str, Vec<Draft>, Option<&str>)> = vec![
+        ("case_137", nodes(&["n0", "n1"]), None),
+        ("case_137", nodes(&["n1", "n0"]), None),
+        ("case_138", nodes(&["n0", "n1", "n2"]), Some("n0 n1 n2")),
+        ("case_140", vec![ready("n0", "False"), node("n1"), node("n2")], None),
+        ("case_141", vec![ready("n0", "True"), node("n1"), node("n2")], None),
+        ("case_142", vec![autoscaled("n0"), node("n1"), node("n2")], Some("n1 n2")),
+        ("case_143", vec![autoscaled("n0"), excluded("n1"), node("n2")], Some("n2")),
+        ("case_144", vec![node("n0"), node("n1")], Some("n0 n1")),
+        ("case_145", vec![deleting("n0"), node("n1")], Some("n1")),
+        ("case_146", vec![deleting("n0"), node("n1").taint("unrelated")], None),
+        ("case_150", vec![node("n1").provider_id("fake://1")], Some("n1")),
+        ("case_150", vec![node("n1").provider_id("fake://2")], Some("n1")),
+        ("case_151", vec![node("n1").provider_id("fake://2")], None),
+        ("case_151", vec![node("n0"), node("n1").provider_id("fake://2")], Some("n0 n1")),
+        ("case_151", vec![node("n0"), node("n1").provider_id("fake://2")], None),
+        ("case_152", vec![node("n0"), node("n2")], Some("n0 n2")),
     ];
     let mut bench = serving(&["web"]).await;
     for (step, (case, nodes, hosts)) in rows.into_iter().enumerate() {
         bench.pass(nodes).await;
         let wanted: Vec<String> = hosts.iter().map(|hosts| format!("update web: {hosts}")).collect();
-        assert_eq!(bench.cloud.take_calls(), wanted, "case {case}, step {step}");
+        assert_eq!(bench.cloud.take_calls(), wanted, "{case}, step {step}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! The whole controller: lists, passes, queue, calls, writes.
 
+mod nodes;
+
 use std::num::NonZeroUsize;
 
 use ccm_cloud::Reaction;

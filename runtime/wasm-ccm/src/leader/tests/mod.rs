@@ -276,7 +276,7 @@ async fn a_leader_that_wakes_after_its_deadline_asks_for_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_is_anothers_or_nobodys_stops_at_the_next_look() {
+async fn case_261_a_leader_whose_lease_is_anothers_or_nobodys_stops_at_the_next_look() {
     for (holder, told) in [("other", "held by other"), ("", "held by nobody")] {
         let api = FakeLeases::new();
         let mut one = Process::start(&api, "one");

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use ccm_cloud::{Address, AddressKind, Finding, Instances as _, Need, Node};
-use ccm_e2e::measure::{Distribution, count, micros, rss};
+use ccm_e2e::measure::{Distribution, count, micros, rss, settled_rss};
 use ccm_e2e::report::{Report, Target};
 use ccm_egress::Door;
 use ccm_egress::cache::Cache;
@@ -20,6 +20,7 @@ const WARM_UP: usize = 500;
 const CALLS_OF_ONE: usize = 5_000;
 const CALLS_OF_MANY: usize = 500;
 const MANY: usize = 500;
+const CALLS_TO_SETTLE: usize = 5_000;
 const CALLS_FOR_RSS: usize = 100_000;
 
 const FIND_ONE_P50: Target = Target::AtMost(100.0);
@@ -59,7 +60,13 @@ async fn bench() -> Result<()> {
 
     backends::bench(&sandbox, &mut report).await?;
 
-    let before = rss()?;
+    let before = settled_rss(async || {
+        for _ in 0..CALLS_TO_SETTLE {
+            find(&provider, nodes(1)).await?;
+        }
+        Ok(())
+    })
+    .await?;
     let start = Instant::now();
     for _ in 0..CALLS_FOR_RSS {
         find(&provider, nodes(1)).await?;

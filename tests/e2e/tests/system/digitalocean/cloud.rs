@@ -1,7 +1,7 @@
 //! The cloud of these tests, which fails at random when it is asked to.
 //!
-//! `DIGITALOCEAN_FAULTS=SEED cargo test -p ccm-e2e --test system -- digitalocean::` has them all come out the same while requests
-//! are lost, refused and answered with nonsense. A test that fails says the seed, and what struck its requests.
+//! `DIGITALOCEAN_FAULTS=SEED cargo test --workspace --test system -- digitalocean::` has them all come out the same while requests
+//! are lost, refused and answered with nonsense. A test that fails says the seed and how to repeat it, and what struck its requests.
 
 use std::io::Write as _;
 use std::ops::Deref;
@@ -9,6 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use ccm_sim_digitalocean::{DigitalOcean, Endpoint, RandomFaults, Settings};
+use serde_json::json;
+
+use super::{await_balanced, members, start};
+use crate::service_look::serve;
+use crate::stage::Stage;
 
 /// Seed of faults at random; without it nothing fails that a test has not planned.
 const SEED: &str = "DIGITALOCEAN_FAULTS";
@@ -22,6 +27,9 @@ const IMPATIENT: [&str; 6] = [
     "--limit=breaker-first-pause=50ms",
     "--limit=breaker-pause=200ms",
 ];
+
+/// Of so many requests at least one is struck, whatever the seed: that none is has a probability of 1 in 10^7.
+const STRUCK_OF: usize = 100;
 
 pub(crate) struct Cloud {
     cloud: DigitalOcean,
@@ -56,6 +64,11 @@ impl Cloud {
         done.filter(|exchange| exchange.endpoint == Some(endpoint)).count()
     }
 
+    /// How many requests something struck, planned or not.
+    fn struck(&self) -> usize {
+        self.exchanges().iter().filter(|exchange| exchange.fault.is_some()).count()
+    }
+
     /// What the host needs besides.
     pub(crate) fn flags(&self) -> impl Iterator<Item = String> + use<> {
         let flags: &[&str] = if self.is_calm() { &[] } else { &IMPATIENT };
@@ -78,9 +91,15 @@ impl Deref for Cloud {
 
 impl Drop for Cloud {
     fn drop(&mut self) {
-        let Some(seed) = self.seed.filter(|_| thread::panicking()) else { return };
+        let Some(seed) = self.seed else { return };
+        if !thread::panicking() {
+            let asked = self.exchanges().len();
+            assert!(asked < STRUCK_OF || self.struck() > 0, "{SEED}={seed}: nothing struck any of {asked} requests");
+            return;
+        }
         let mut told = std::io::stderr().lock();
-        writeln!(told, "again with {SEED}={seed} and the name {}; the cloud was asked:", test()).ok();
+        let again = format!("{SEED}={seed} cargo test --workspace --test system -- --exact {}", test());
+        writeln!(told, "again with: {again}\nthe cloud was asked:").ok();
         for exchange in self.cloud.exchanges() {
             let fault = exchange.fault.map(|fault| format!(": {:?} {:?}", fault.when, fault.act)).unwrap_or_default();
             let (method, uri, status) = (exchange.method, exchange.uri, exchange.status);
@@ -88,4 +107,26 @@ impl Drop for Cloud {
             writeln!(told, "{:>7} ms {method} {uri} {status:?}{effect}{fault}", exchange.at_ms).ok();
         }
     }
+}
+
+/// Without it nobody would notice that the pass with faults is one without.
+#[tokio::test]
+async fn faults_at_random_strike_where_they_are_asked_for_and_nowhere_else() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[101]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    for number in 0..50 {
+        let name = format!("web-{number}");
+        serve(client, &name, json!({})).await;
+        await_balanced(client, &cloud, &name).await;
+        if number >= 2 && (cloud.is_calm() || cloud.struck() > 0) {
+            break;
+        }
+    }
+    let (asked, struck) = (cloud.exchanges().len(), cloud.struck());
+    assert_eq!(struck == 0, cloud.is_calm(), "{struck} of {asked} requests are struck");
+    host.end().await;
+    cloud.check().unwrap();
 }

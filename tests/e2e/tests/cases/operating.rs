@@ -1,0 +1,144 @@
+//! What "At 3 a.m." of docs/operating.md says that the program says: people look for these words, so they must be there.
+
+use std::path::{Path, PathBuf};
+
+use super::{root, sources};
+
+/// Texts that the program puts together, and the literals that it does so with. Without any, it is the API server that says so.
+const COMPOSED: [(&str, &[&str]); 5] = [
+    ("forbidden", &[]),
+    ("is a loopback address", &["a loopback address, which --allow-loopback would grant"]),
+    ("is a link-local address", &["a link-local address"]),
+    ("leadership lost: the Lease was not renewed", &["leadership lost: #", "the Lease was not renewed within #"]),
+    ("cannot get the Lease", &["cannot # the Lease"]),
+];
+
+/// Stands for a number, a name, or whatever else a message is filled with.
+const FILLED: &str = "#";
+
+/// The texts in the first column of the table, each in the parts between `...`.
+fn texts(page: &str) -> Vec<String> {
+    let section = page.split("\n## ").find(|section| section.starts_with("At 3 a.m.")).unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let columns = rows.filter_map(|row| row.split(" | ").next());
+    let quoted = columns.flat_map(|column| column.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
+    let parts = quoted.flat_map(|text| text.split("...").map(|part| part.trim().to_owned()).collect::<Vec<_>>());
+    parts.filter(|part| part.chars().any(char::is_alphabetic)).collect()
+}
+
+/// Numbers, and what stands for a name.
+fn without_fillings(text: &str) -> String {
+    let word = |word: &str| {
+        let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+        let is_filled = bare.starts_with(|letter: char| letter.is_ascii_digit()) || bare == "NAME";
+        if is_filled { word.replacen(bare, FILLED, 1) } else { word.to_owned() }
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// All that stands in string literals of a source file outside of its tests, with [`FILLED`] for each `{…}`, one after another.
+fn literals(source: &str) -> String {
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let mut text = String::new();
+    let mut rest = source;
+    while let Some(start) = rest.find(['"', '/', '\'']) {
+        let (head, tail) = rest.split_at(start);
+        if tail.starts_with("//") {
+            rest = tail.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if tail.starts_with("'\"'") || tail.starts_with("'\\''") {
+            rest = tail.get(3..).unwrap_or_default();
+        } else if tail.starts_with('"') {
+            let hashes = head.len() - head.trim_end_matches('#').len();
+            let is_raw = head.trim_end_matches('#').ends_with('r');
+            rest = literal(&tail[1..], is_raw.then_some(hashes), &mut text);
+            text.push('\n');
+        } else {
+            rest = &tail[1..];
+        }
+    }
+    text
+}
+
+/// Reads to the end of a literal; returns what comes after it.
+fn literal<'a>(source: &'a str, raw: Option<usize>, text: &mut String) -> &'a str {
+    let end = format!("\"{}", "#".repeat(raw.unwrap_or(0)));
+    let mut depth = 0;
+    let mut letters = source.char_indices();
+    while let Some((place, letter)) = letters.next() {
+        if source[place..].starts_with(&end) {
+            return &source[place + end.len()..];
+        }
+        match letter {
+            '\\' if raw.is_none() => match letters.next() {
+                // The text goes on after the blanks of the next line.
+                Some((_, '\n')) => letters = after_blanks(source, place + 2),
+                Some((_, letter)) => text.push(letter),
+                None => {}
+            },
+            '{' => {
+                depth += 1;
+                text.push_str(if depth == 1 { FILLED } else { "" });
+            }
+            '}' => depth = (depth - 1).max(0),
+            letter if depth <= 0 => text.push(letter),
+            _ => {}
+        }
+    }
+    ""
+}
+
+fn after_blanks(source: &str, from: usize) -> std::str::CharIndices<'_> {
+    let mut letters = source.char_indices();
+    while letters.offset() < from || source[letters.offset()..].starts_with([' ', '\n']) {
+        letters.next();
+    }
+    letters
+}
+
+fn is_test(path: &Path) -> bool {
+    path.ends_with("tests.rs")
+        || path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "testing")
+}
+
+#[test]
+fn every_text_of_the_table_stands_in_the_program() {
+    let page = std::fs::read_to_string(root().join("docs/operating.md")).unwrap();
+    let texts = texts(&page);
+    assert!(texts.len() > 30, "{texts:?}");
+    let mut files: Vec<PathBuf> = vec![];
+    for room in ["runtime", "providers/sdk"] {
+        sources(&root().join(room), &mut files);
+    }
+    let read = |path: &PathBuf| literals(&std::fs::read_to_string(path).unwrap());
+    let said: String = files.iter().filter(|path| !is_test(path.strip_prefix(root()).unwrap())).map(read).collect();
+    let says = |text: &str| said.contains(text) || said.contains(&without_fillings(text));
+    let is_there = |text: &String| {
+        let composed = COMPOSED.iter().find(|(whole, _)| whole == text);
+        composed.map_or_else(|| says(text), |(_, parts)| parts.iter().all(|part| said.contains(part)))
+    };
+    let lost: Vec<&String> = texts.iter().filter(|text| !is_there(text)).collect();
+    assert!(lost.is_empty(), "docs/operating.md says that the program says what it does not: {lost:#?}");
+}
+
+#[test]
+fn the_words_of_a_table_and_of_a_source_are_found() {
+    let page = "# Page\n\n## At 3 a.m.\n\n| it says | it is | do |\n|---|---|---|\n\
+        | `less than 8 bytes`, `(limit NAME)` | `not this` | - |\n| status 401, `the host ... is gone` | x | y |\n\n## Next\n\n| `no` | x |\n";
+    assert_eq!(texts(page), ["less than 8 bytes", "(limit NAME)", "the host", "is gone"]);
+    assert_eq!(
+        without_fillings("less than 8 bytes (limit NAME) for 10 s, 5."),
+        "less than # bytes (limit #) for # s, #."
+    );
+    let source = r##"
+        // "a comment"
+        const A: &str = "first {name} and \"quoted\" \
+                         second {:?}";
+        let quote = '"';
+        let b = r#"raw "{x}" text"#;
+        #[cfg(test)]
+        mod tests_of_another_kind {}
+    "##;
+    let said = literals(source);
+    assert_eq!(said, "first # and \"quoted\" second #\nraw \"#\" text\n");
+    assert_eq!(literals("a(\"one\")\n#[cfg(test)]\nmod tests {\n    \"two\"\n}"), "one\n");
+}
