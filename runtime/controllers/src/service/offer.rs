@@ -5,7 +5,7 @@
 //! balancer of another Service: that shows by its mark at the cloud.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Descriptor, Failure, LoadBalancers, Mark, Severity};
@@ -102,18 +102,18 @@ impl Syncer {
         now.ok_or(Verdict::After(Duration::ZERO))
     }
 
-    /// The same for many, as far as the provider can tell. Returns whether all are decided.
-    pub(crate) async fn decide_all(&self, offers: Vec<(Key, Arc<Service>)>, member: usize) -> bool {
-        let all = AtomicBool::new(true);
+    /// The same for many, as far as the provider can tell. Returns how many stay undecided.
+    pub(crate) async fn decide_all(&self, offers: Vec<(Key, Arc<Service>)>, member: usize) -> usize {
+        let undecided = AtomicUsize::new(0);
         let decided =
             futures::stream::iter(offers).for_each_concurrent(self.settings.width(), async |(key, service)| {
                 if let Err(error) = self.decide(&key, &service, member).await {
                     tracing::debug!(object = %key.in_log(), %error, "not known whose the load balancer is");
-                    all.store(false, Ordering::Relaxed);
+                    undecided.fetch_add(1, Ordering::Relaxed);
                 }
             });
         decided.await;
-        all.into_inner()
+        undecided.into_inner()
     }
 
     async fn judge(

@@ -215,7 +215,10 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
     let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
     let offers = jobs(syncer, member).filter(|(_, job)| job.is_undecided);
     let offers = offers.map(|(key, job)| (key, job.service)).collect();
-    surveyed.is_complete = syncer.decide_all(offers, member).await;
+    // Whose load balancer is not known is not compared.
+    let undecided = syncer.decide_all(offers, member).await;
+    surveyed.compared.asked += undecided;
+    surveyed.compared.open += undecided;
     let is_asked = |job: &Job| asked(job) && !job.is_undecided && job.target.backends == backends.digest;
     let mut jobs: Vec<(Key, Job)> = jobs(syncer, member).filter(|(_, job)| is_asked(job)).collect();
     while !jobs.is_empty() {
