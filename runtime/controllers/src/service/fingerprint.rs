@@ -17,6 +17,9 @@ const VERSION: &str = "v1";
 /// In the place of a digest that is not known.
 const UNKNOWN: &str = "-";
 
+/// So many bits at the front are zero in the digest of backends that were chosen by labels.
+const MARK: u32 = 16;
+
 /// The first half of a SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Digest(u128);
@@ -27,6 +30,13 @@ impl Digest {
         let bytes = serde_json::to_vec(value).unwrap_or_default();
         let hash = Sha256::digest(bytes);
         Self(hash.iter().take(16).fold(0, |digest, byte| (digest << 8) | u128::from(*byte)))
+    }
+}
+
+impl Digest {
+    /// Whether backends were chosen by labels.
+    pub(crate) const fn is_chosen(self) -> bool {
+        self.0.leading_zeros() >= MARK
     }
 }
 
@@ -161,6 +171,14 @@ pub(crate) fn backends(backends: &[Backend]) -> Digest {
         (backend.name.clone(), backend.provider_id.clone(), addresses.collect::<Vec<_>>())
     };
     Digest::of(&backends.iter().map(backend).collect::<Vec<_>>())
+}
+
+/// The digest of backends among which the provider chose by labels: `chosen` are the names of those that each selector matches.
+/// It is marked, so that a process that does not know the selectors any more sees that there were some; one in 65,536 of the
+/// others looks so too, which costs a call.
+pub(crate) fn chosen<'a>(backends: Digest, chosen: impl Iterator<Item = (&'a str, Digest)>) -> Digest {
+    let chosen: Vec<_> = chosen.map(|(selector, names)| (selector, names.to_string())).collect();
+    Digest(Digest::of(&(backends.to_string(), chosen)).0 >> MARK)
 }
 
 #[cfg(test)]

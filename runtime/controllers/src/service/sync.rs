@@ -174,19 +174,23 @@ impl Syncer {
         let (doubt, standing, unsaid, has_failed) = self
             .memory
             .with(key, |entry| (entry.doubt, entry.standing.clone(), entry.unsaid.clone(), entry.has_failed()))?;
+        let selectors = self.memory.with(key, |entry| entry.selectors.clone()).flatten();
         let backends = self.backends.get();
         let asked = Asked::of(provider);
         let (view, wrong) = self.view(key, &service, &asked.descriptor);
         let spec = asked.spec(&view, wrong.as_ref().map(ToString::to_string).as_deref());
-        let target = Target { spec, backends: backends.digest };
+        let chosen = selectors.as_ref().map_or(backends.digest, |selectors| self.backends.target(&backends, selectors));
+        let target = Target { spec, backends: chosen };
         let record = Record::of(&service).filter(|record| record.provider == asked.descriptor.name);
+        let recorded = record.as_ref().and_then(|record| record.backends);
+        let is_open = selectors.is_none() && backends.may_be_chosen(recorded, provider.selects_nodes());
         let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
+        let standing = standing.filter(|standing| !is_open || !matches!(standing, Standing::InStep(_)));
         let is_told = Readiness::ensured().differs(&service) == Difference::None
             && record.as_ref().is_some_and(|record| record.addresses.is_some());
         let is_recorded = doubt == Doubt::None
-            && record
-                .as_ref()
-                .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(backends.digest)));
+            && record.as_ref().is_some_and(|record| record.spec == Some(spec))
+            && recorded == Some(target.backends);
         let is_known = standing.is_none() && unsaid.is_none();
         let step = match unsaid.filter(|unsaid| unsaid.target == target) {
             Some(unsaid) => Step::Adopt(unsaid.ingress),

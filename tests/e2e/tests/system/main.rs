@@ -12,6 +12,7 @@
 //! | `services` | whose Services are served, what people are told, restarts that cost nothing (4) |
 //! | `service_faults` | Services, clouds and API servers that change, fail and go in the middle of it |
 //! | `service_recovery` | load balancers that somebody breaks at the cloud |
+//! | `selection` | Nodes that are chosen by their labels, and Nodes that nobody knows |
 //! | `verification` | load balancers that are compared with the cloud |
 //! | `crash_points` | a process that is killed at every step of what it does for a Service |
 //! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
@@ -62,6 +63,7 @@ mod order;
 mod provided_ip;
 mod refresh;
 mod refused;
+mod selection;
 mod service_faults;
 mod service_look;
 mod service_recovery;
