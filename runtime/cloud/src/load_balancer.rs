@@ -1,5 +1,6 @@
 //! Load balancers for Services: the contract's `load-balancers` and `load-balancer-survey`.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ pub struct Outcome {
     /// Why it is not done. A provider that crashed or was not in time has failed with
     /// [`Reaction::Retry`](crate::Reaction::Retry): nobody knows what it had done before.
     pub failure: Option<Failure>,
+    /// Label selectors that the provider asked about, each with the names of the Nodes that it matched then, in order: with other
+    /// labels the outcome may be another one. Empty selectors, which match all Nodes, are left out.
+    pub selected: BTreeMap<String, Vec<String>>,
 }
 
 impl Outcome {
@@ -121,6 +125,10 @@ pub trait LoadBalancers: Send + Sync + 'static {
         before: Option<Service>,
         online: bool,
     ) -> Answer<'_, Result<Vec<Problem>, Failure>>;
+
+    /// Whether the provider, since it was loaded, asked which Nodes a label selector matches: then the labels of Nodes may decide
+    /// about load balancers.
+    fn selects_nodes(&self) -> bool;
 
     /// Whether many load balancers can be looked at in one call.
     fn surveys(&self) -> bool;

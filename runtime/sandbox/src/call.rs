@@ -1,5 +1,6 @@
 //! One call: a fresh store and instance, under all brakes, thrown away afterwards.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,8 @@ pub(crate) struct CallState {
     /// What the network may do for this call.
     pub(crate) scope: CallScope,
     pub(crate) changes: ChangeFlag,
+    pub(crate) selected: Option<Selected>,
+    pub(crate) selects_nodes: Arc<AtomicBool>,
     /// None: later than the clock can say.
     pub(crate) end: Option<Instant>,
     pub(crate) memory: MemoryMeter,
@@ -130,6 +133,31 @@ pub(crate) struct Subject {
     pub(crate) judges: bool,
     /// Set before the first request that may change the cloud.
     pub(crate) changes: ChangeFlag,
+    /// Which Nodes it was told by their labels, where that is of interest.
+    pub(crate) selected: Option<Selected>,
+}
+
+/// Label selectors of a call, each with the Nodes that it matched.
+#[derive(Clone, Default)]
+pub(crate) struct Selected(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
+
+impl Selected {
+    /// Most selectors of one call: the host looks after each of them from then on.
+    pub(crate) const MAX: usize = 16;
+
+    /// Keeps an answer, unless there are too many.
+    pub(crate) fn keep(&self, selector: &str, nodes: &[String]) -> bool {
+        let mut kept = self.0.lock();
+        if kept.len() >= Self::MAX && !kept.contains_key(selector) {
+            return false;
+        }
+        kept.insert(selector.to_owned(), nodes.to_vec());
+        true
+    }
+
+    pub(crate) fn take(&self) -> BTreeMap<String, Vec<String>> {
+        std::mem::take(&mut self.0.lock())
+    }
 }
 
 /// Whether a call has begun to change the cloud.
@@ -157,6 +185,7 @@ impl Subject {
             proof: false,
             judges: false,
             changes: ChangeFlag::default(),
+            selected: None,
         }
     }
 }
@@ -174,6 +203,8 @@ pub(crate) struct CallSettings {
     pub(crate) places: Arc<Semaphore>,
     pub(crate) probe: Probe,
     pub(crate) tally: Arc<Tally>,
+    /// Set when the provider asked which Nodes a label selector matches.
+    pub(crate) selects_nodes: Arc<AtomicBool>,
 }
 
 type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
@@ -236,6 +267,8 @@ fn fresh_store(
         events_emitted: 0,
         scope: scope(settings, &subject, start),
         changes: subject.changes,
+        selected: subject.selected,
+        selects_nodes: Arc::clone(&settings.selects_nodes),
         nodes: subject.nodes,
         services: subject.services,
         end: start.checked_add(limits.call_time),

@@ -71,6 +71,7 @@ impl Provider {
             proof: false,
             judges: false,
             changes,
+            selected: None,
         };
         let objects = Objects {
             nodes: nodes.iter().map(|node| node.name.clone()).collect(),

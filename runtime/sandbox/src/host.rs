@@ -2,13 +2,14 @@
 //! never trusted.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_cloud::{Severity, Subject};
 use ccm_egress::log::Level;
 
 use crate::bindings::ccm::cloud::{cache, clock, events, log, nodes, settings, types};
-use crate::call::{CallState, ServiceId};
+use crate::call::{CallState, Selected, ServiceId};
 
 /// The answer of a host function; the error would trap the guest.
 pub(crate) type Answer<T> = wasmtime::Result<T>;
@@ -157,7 +158,14 @@ impl nodes::Host for CallState {
     async fn matching(&mut self, label_selector: String) -> Answer<Result<Vec<String>, String>> {
         let door = Arc::clone(&self.door);
         let Some(nodes) = &door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
-        Ok(self.computed(|_| nodes.matching(&label_selector)))
+        let answer = self.computed(|_| nodes.matching(&label_selector));
+        if let (Ok(names), false) = (&answer, label_selector.trim().is_empty()) {
+            self.selects_nodes.store(true, Ordering::Relaxed);
+            if self.selected.as_ref().is_some_and(|selected| !selected.keep(&label_selector, names)) {
+                return Ok(Err(format!("a call has more than {} label selectors", Selected::MAX)));
+            }
+        }
+        Ok(answer)
     }
 
     async fn provider_ids(&mut self, most: u32) -> Answer<Result<Vec<String>, String>> {

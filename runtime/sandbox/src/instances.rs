@@ -42,6 +42,7 @@ impl Instances for Provider {
             proof: need == Need::Proof,
             judges: false,
             changes: ChangeFlag::default(),
+            selected: None,
         };
         let asked = nodes.len();
         let own_ids: Vec<Option<String>> = nodes.iter().map(|node| node.provider_id.clone()).collect();

@@ -1,6 +1,7 @@
 //! The contract's `load-balancers` and `load-balancer-survey`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ccm_cloud::{
     Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service, Standing,
@@ -9,7 +10,7 @@ use ccm_cloud::{
 use ccm_egress::budget::Class;
 
 use crate::bindings::exports::ccm::cloud::load_balancers;
-use crate::call::{ChangeFlag, ServiceId, Subject, call};
+use crate::call::{ChangeFlag, Selected, ServiceId, Subject, call};
 use crate::outcome::{self, Place};
 use crate::{CallError, Provider, convert};
 
@@ -27,6 +28,7 @@ fn writing(service: &Service) -> Subject {
         proof: false,
         judges: false,
         changes: ChangeFlag::default(),
+        selected: None,
     }
 }
 
@@ -92,7 +94,8 @@ impl Provider {
             Ok(exports) => exports,
             Err(failure) => return Ok(Outcome::failed(failure)),
         };
-        let subject = Subject { changes: changes.clone(), ..writing(&service) };
+        let selected = Selected::default();
+        let subject = Subject { changes: changes.clone(), selected: Some(selected.clone()), ..writing(&service) };
         let declared = &self.descriptor.annotations;
         let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
         let answer = call(
@@ -111,7 +114,7 @@ impl Provider {
             },
             |given| outcome::complaint(given, declared, Place::Needed),
         );
-        answer.await.map(convert::outcome)
+        answer.await.map(|given| Outcome { selected: selected.take(), ..convert::outcome(given) })
     }
 
     /// Deletes a load balancer, where it matters whether there was an answer.
@@ -280,6 +283,10 @@ impl LoadBalancers for Provider {
         })
     }
 
+    fn selects_nodes(&self) -> bool {
+        self.settings.selects_nodes.load(Ordering::Relaxed)
+    }
+
     fn surveys(&self) -> bool {
         self.code.optional.load_balancer_survey.is_some()
     }
@@ -299,6 +306,7 @@ impl LoadBalancers for Provider {
                 proof: false,
                 judges: false,
                 changes: ChangeFlag::default(),
+                selected: None,
             };
             let asked = wishes.len();
             let declared = &self.descriptor.annotations;

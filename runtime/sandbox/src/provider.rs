@@ -79,6 +79,7 @@ impl Component {
             places: Arc::clone(&self.code.places),
             probe: self.code.probe.clone(),
             tally: Arc::default(),
+            selects_nodes: Arc::default(),
         };
         Provider {
             configuration: settings.door.configuration(&self.descriptor),
@@ -178,6 +179,7 @@ impl Linked {
             places: Arc::clone(&code.places),
             probe: code.probe.clone(),
             tally: Arc::default(),
+            selects_nodes: Arc::default(),
         };
         let (meta, instances) = (Arc::clone(&code.meta), Arc::clone(&code.instances));
         let optional = Arc::clone(&code.optional);

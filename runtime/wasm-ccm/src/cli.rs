@@ -93,6 +93,9 @@ pub(crate) struct RunArgs {
     /// From the end of one refresh of addresses to the next.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period, help_heading = "Controllers")]
     pub(crate) node_status_update_frequency: Duration,
+    /// How long a Node without provider ID that no provider knows is left to other managers before an Event says so.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_period, help_heading = "Controllers")]
+    pub(crate) node_unclaimed_after: Duration,
     /// Remove the uninitialized taint before the addresses are written, as upstream does.
     #[arg(long, help_heading = "Controllers")]
     pub(crate) untaint_before_addresses: bool,

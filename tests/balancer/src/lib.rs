@@ -24,9 +24,9 @@ use ccm_sdk::meta::{
     self, Annotation, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, ValueKind,
 };
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
-use ccm_sdk::{cluster, settings};
+use ccm_sdk::{cluster, nodes, settings};
 
-use crate::wanted::{ID, IDLE, NETWORK};
+use crate::wanted::{ID, IDLE, NETWORK, NODES};
 
 /// On a Service: the firewall does not let it in, and says so.
 const REFUSE: &str = "balancer.example/refuse";
@@ -80,6 +80,7 @@ impl meta::Guest for Balancer {
                     false,
                 ),
                 annotation(NETWORK, "Services of one network are changed one after the other.", ValueKind::Text, false),
+                annotation(NODES, "A label selector: which Nodes take traffic.", ValueKind::Text, false),
                 annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, false),
             ],
             more: vec![],
@@ -111,8 +112,8 @@ fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Anno
 }
 
 impl instances::Guest for Balancer {
-    /// Every machine is there and runs, but for what its name says: `gone-…`, `stopped-…`. It speaks for itself: there are
-    /// no machines in its cloud.
+    /// Every machine is there and runs, but for what its name says: `gone-…`, `stopped-…`, `foreign-…`. It speaks for itself:
+    /// there are no machines in its cloud.
     fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
         Ok(nodes.iter().map(find).collect())
     }
@@ -121,6 +122,9 @@ impl instances::Guest for Balancer {
 fn find(node: &Node) -> Finding {
     if node.name.starts_with("gone-") {
         return Finding::Absent;
+    }
+    if node.name.starts_with("foreign-") {
+        return Finding::Unknown(Failure::elsewhere("it is no machine of this cloud"));
     }
     Finding::Found(Instance {
         provider_id: format!("{}://{}", wanted::SCHEME, node.name),
@@ -152,11 +156,12 @@ impl load_balancers::Guest for Balancer {
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
-        balancers::ensure(&service, &backends)
+        chosen(&service, backends).map_or_else(Outcome::failed, |backends| balancers::ensure(&service, &backends))
     }
 
     fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
-        balancers::update_backends(&service, &backends)
+        let backends = chosen(&service, backends);
+        backends.map_or_else(Outcome::failed, |backends| balancers::update_backends(&service, &backends))
     }
 
     fn delete(service: Service) -> Outcome {
@@ -170,8 +175,36 @@ impl load_balancers::Guest for Balancer {
 
 impl load_balancer_survey::Guest for Balancer {
     fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
-        balancers::survey(&backends, &wishes)
+        let choose = |wish: Wish| {
+            let own = wish.backends.iter().filter_map(|index| backends.get(usize::try_from(*index).ok()?).cloned());
+            let own = chosen(&wish.service, own.collect())?;
+            let is_own = |index: &u32| {
+                let backend = usize::try_from(*index).ok().and_then(|index| backends.get(index));
+                backend.is_none_or(|backend| own.iter().any(|own| own.name == backend.name))
+            };
+            Ok(Wish { backends: wish.backends.iter().copied().filter(is_own).collect(), ..wish })
+        };
+        let chosen: Vec<Result<Wish, Failure>> = wishes.into_iter().map(choose).collect();
+        let wishes: Vec<Wish> = chosen.iter().filter_map(|wish| wish.as_ref().ok().cloned()).collect();
+        let mut known = balancers::survey(&backends, &wishes)?.into_iter();
+        let unknown = || Standing::Unknown(Failure::retry("the survey has no standing for it"));
+        let standing = |wish: Result<Wish, Failure>| match wish {
+            Ok(_) => known.next().unwrap_or_else(unknown),
+            Err(failure) => Standing::Unknown(failure),
+        };
+        Ok(chosen.into_iter().map(standing).collect())
     }
+}
+
+/// The backends that a Service wants.
+fn chosen(service: &Service, mut backends: Vec<Backend>) -> Result<Vec<Backend>, Failure> {
+    let Some(selector) = service.annotation(NODES) else { return Ok(backends) };
+    let names = nodes::matching(selector).map_err(|why| Failure::invalid(why).annotation(NODES))?;
+    backends.retain(|backend| names.contains(&backend.name));
+    if backends.is_empty() {
+        return Err(Failure::invalid(format!("no Node matches {selector:?}")).annotation(NODES));
+    }
+    Ok(backends)
 }
 
 impl cluster::Guest for Balancer {

@@ -13,6 +13,9 @@ pub(crate) const IDLE: &str = "balancer.example/idle-seconds";
 /// Something that only one call at a time may change.
 pub(crate) const NETWORK: &str = "balancer.example/network";
 
+/// A label selector: which Nodes take traffic.
+pub(crate) const NODES: &str = "balancer.example/nodes";
+
 const DEFAULT_IDLE: u32 = 60;
 
 /// As upstream names balancers.

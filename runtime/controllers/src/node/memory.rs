@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
 
 use super::view::version;
 use crate::warnings::Warnings;
@@ -22,6 +23,8 @@ struct Entry {
     finished: Option<u64>,
     /// The taint was to be removed by us, and nobody knows whether it was.
     unanswered: bool,
+    /// Since when every provider says that it is not its own.
+    unclaimed: Option<Instant>,
 }
 
 /// By name of the Node.
@@ -79,6 +82,12 @@ impl Memory {
         {
             entry.unanswered = true;
         }
+    }
+
+    /// Every provider says that this Node is not its own. Returns for how long.
+    pub(crate) fn unclaimed(&self, name: &str) -> Duration {
+        let mut nodes = self.nodes.lock();
+        nodes.get_mut(name).map(|entry| entry.unclaimed.get_or_insert_with(Instant::now).elapsed()).unwrap_or_default()
     }
 
     /// Whether this Node, which has no taint any more, lost it by our write without an answer. Says so once.

@@ -15,7 +15,7 @@ mod addresses;
 mod labels;
 mod memory;
 mod refresh;
-mod selector;
+pub(crate) mod selector;
 mod sync;
 pub(crate) mod view;
 pub(crate) mod wake;
@@ -67,6 +67,9 @@ pub struct NodeSettings {
     pub slow_retry: Duration,
     /// When the same warning about the same Node is given again. Default 10 min.
     pub repeat_warning: Duration,
+    /// `--node-unclaimed-after`: how long a Node without provider ID, which every provider says is not its own, is left to other
+    /// managers before an Event says so, once. Default 1 min.
+    pub unclaimed_after: Duration,
     /// When keys run.
     pub queue: QueueSettings,
 }
@@ -81,6 +84,7 @@ impl Default for NodeSettings {
             lookup_timeout: Duration::from_secs(5 * 60),
             slow_retry: Duration::from_secs(60),
             repeat_warning: Duration::from_secs(10 * 60),
+            unclaimed_after: Duration::from_secs(60),
             queue: QueueSettings::default(),
         }
     }

@@ -50,7 +50,7 @@ impl NodeSelector for NodeLabels {
 
 /// All of them must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Selector(Vec<Requirement>);
+pub(crate) struct Selector(Vec<Requirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
@@ -76,7 +76,7 @@ const MAX_SELECTOR: usize = 8 << 10;
 const MAX_REQUIREMENTS: usize = 64;
 
 impl Selector {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SELECTOR {
             return Err(format!("the label selector has more than {MAX_SELECTOR} bytes"));
         }
@@ -87,7 +87,7 @@ impl Selector {
         Ok(Self(requirements.map_err(|why| format!("label selector {text:?}: {why}"))?))
     }
 
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
 }

@@ -1,6 +1,7 @@
 //! One Node, once: initialise it, or keep its pairs of labels consistent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloud::{Failure, Instance, Lookups, Need, Reaction, Severity};
 use jiff::Timestamp;
@@ -202,7 +203,30 @@ impl Syncer {
         }
     }
 
+    /// Nobody here takes care of a Node that does not say whose it is. Another manager may, which gives it a provider ID; else people
+    /// wait for a Node that will never be ready.
+    async fn unclaimed(&self, node: &Node) -> Verdict {
+        let name = node.name_any();
+        let left = self.settings.unclaimed_after.saturating_sub(self.memory.unclaimed(&name));
+        if !left.is_zero() {
+            return Verdict::After(left);
+        }
+        let message = format!(
+            "no provider of this process knows node {name}, which has no provider ID: if it is a machine of one of their \
+             clouds, give it the name that the machine has there, or set spec.providerID (kubelet --provider-id); if another \
+             manager takes care of it, that one has not done so yet"
+        );
+        if self.memory.is_news(&name, &message, Duration::MAX) {
+            tracing::warn!(node = name, "a Node without provider ID is not known to any provider");
+            self.record(node, Severity::Warning, "SyncNodeFailed", message).await;
+        }
+        Verdict::Change
+    }
+
     async fn failed(&self, node: &Node, error: &SyncError) -> Verdict {
+        if error.is_elsewhere() && provider_id(node).is_none() {
+            return self.unclaimed(node).await;
+        }
         let verdict = match error {
             SyncError::Lookup { failure, .. } => reaction::verdict(failure, self.settings.slow_retry),
             SyncError::Write(error) => self.after_write_error(error),

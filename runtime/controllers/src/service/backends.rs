@@ -5,18 +5,22 @@
 //! | added, deleted | yes |
 //! | the label that excludes it, provider ID, addresses | yes |
 //! | autoscaler's taint, deletion timestamp | no; the next pass sees them |
-//! | readiness, cordon, other labels and taints | no, and they do not matter |
+//! | other labels | only of the Services whose provider chose by labels, where it would choose others now |
+//! | readiness, cordon, taints | no, and they do not matter |
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use ccm_cloud::{Address, AddressKind, Backend};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 
 use super::fingerprint::{self, Digest};
 use super::predicates::{is_backend, is_included};
+use crate::node::selector::Selector;
 
 /// Backends in order of their names.
 #[derive(Debug)]
@@ -35,24 +39,80 @@ impl Backends {
 }
 
 /// The backends of the last pass.
-pub(crate) struct Current(Mutex<Arc<Backends>>);
+pub(crate) struct Current {
+    backends: Mutex<Arc<Backends>>,
+    nodes: Store<Node>,
+    /// Which of them each selector matches, by their labels at that time.
+    chosen: Mutex<HashMap<String, (Digest, Digest)>>,
+}
 
 impl Current {
-    pub(crate) fn new(backends: Backends) -> Self {
-        Self(Mutex::new(Arc::new(backends)))
+    /// `nodes` are asked for labels.
+    pub(crate) fn new(backends: Backends, nodes: Store<Node>) -> Self {
+        Self { backends: Mutex::new(Arc::new(backends)), nodes, chosen: Mutex::default() }
     }
 
     pub(crate) fn get(&self) -> Arc<Backends> {
-        Arc::clone(&self.0.lock())
+        Arc::clone(&self.backends.lock())
     }
 
-    /// Says whether they are others than before.
+    /// Says whether they are others than before. Labels are looked at anew.
     pub(crate) fn replace(&self, backends: Backends) -> bool {
-        let mut current = self.0.lock();
+        let mut current = self.backends.lock();
         let changed = current.digest != backends.digest;
         *current = Arc::new(backends);
+        self.chosen.lock().clear();
         changed
     }
+
+    /// What `backends` come to for a provider that chooses among them with these selectors.
+    pub(crate) fn target(&self, backends: &Backends, selectors: &BTreeSet<String>) -> Digest {
+        if selectors.is_empty() {
+            return backends.digest;
+        }
+        let names = selectors.iter().map(|selector| (selector.as_str(), self.matching(backends, selector)));
+        fingerprint::chosen(backends.digest, names)
+    }
+
+    fn matching(&self, backends: &Backends, selector: &str) -> Digest {
+        let mut chosen = self.chosen.lock();
+        if let Some((_, names)) = chosen.get(selector).filter(|(of, _)| *of == backends.digest) {
+            return *names;
+        }
+        // One that cannot be read matched nothing.
+        let parsed = Selector::parse(selector).ok();
+        let matches = |backend: &&Backend| {
+            let node = self.nodes.get(&ObjectRef::new(&backend.name));
+            node.zip(parsed.as_ref()).is_some_and(|(node, selector)| selector.matches(node.labels()))
+        };
+        let names = names(backends.list.iter().filter(matches));
+        chosen.insert(selector.to_owned(), (backends.digest, names));
+        names
+    }
+}
+
+impl Backends {
+    /// Whether the provider may have chosen among them by labels that nobody here remembers, for a load balancer that was last
+    /// `recorded` with these; `selects` is whether it chooses at all. Only a call tells by which labels.
+    pub(crate) fn may_be_chosen(&self, recorded: Option<Digest>, selects: bool) -> bool {
+        recorded.is_some_and(Digest::is_chosen) || (selects && recorded != Some(self.digest))
+    }
+
+    /// What they came to for a provider that was told these names of Nodes for its selectors.
+    pub(crate) fn told(&self, selected: &BTreeMap<String, Vec<String>>) -> Digest {
+        if selected.is_empty() {
+            return self.digest;
+        }
+        let told = selected.iter().map(|(selector, told)| {
+            let told: HashSet<&String> = told.iter().collect();
+            (selector.as_str(), names(self.list.iter().filter(|backend| told.contains(&backend.name))))
+        });
+        fingerprint::chosen(self.digest, told)
+    }
+}
+
+fn names<'a>(backends: impl Iterator<Item = &'a Backend>) -> Digest {
+    Digest::of(&backends.map(|backend| backend.name.as_str()).collect::<Vec<_>>())
 }
 
 fn backend(node: &Node) -> Backend {
@@ -70,23 +130,38 @@ fn addresses(node: &Node) -> Vec<Address> {
 
 /// What each Node was like when it was last looked at, as far as it is a reason for a pass.
 #[derive(Default)]
-pub(crate) struct Watched(HashMap<String, Digest>);
+pub(crate) struct Watched(HashMap<String, (Digest, u64)>);
+
+/// Why there is a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// Matters where a provider chooses by labels.
+    Labels,
+    /// Matters to all.
+    Backends,
+}
 
 impl Watched {
     pub(crate) fn new(nodes: &[Arc<Node>]) -> Self {
-        Self(nodes.iter().map(|node| (node.name_any(), reason(node))).collect())
+        Self(nodes.iter().map(|node| (node.name_any(), (reason(node), labels(node)))).collect())
     }
 
     /// Whether what became of the Node called `name` is a reason for a pass.
-    pub(crate) fn has_changed(&mut self, name: &str, node: Option<&Node>) -> bool {
-        match node {
-            Some(node) => {
-                let now = reason(node);
-                self.0.insert(name.to_owned(), now) != Some(now)
-            }
-            None => self.0.remove(name).is_some(),
+    pub(crate) fn change(&mut self, name: &str, node: Option<&Node>) -> Option<Reason> {
+        let Some(node) = node else { return self.0.remove(name).map(|_| Reason::Backends) };
+        let now = (reason(node), labels(node));
+        match self.0.insert(name.to_owned(), now) {
+            Some((reason, labels)) if reason == now.0 => (labels != now.1).then_some(Reason::Labels),
+            _ => Some(Reason::Backends),
         }
     }
+}
+
+/// A digest of the labels.
+fn labels(node: &Node) -> u64 {
+    let mut digest = DefaultHasher::new();
+    node.labels().hash(&mut digest);
+    digest.finish()
 }
 
 fn reason(node: &Node) -> Digest {

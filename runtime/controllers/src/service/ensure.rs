@@ -14,7 +14,7 @@ use super::annotations::{is_written, written, written_after};
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
-use super::memory::{Doubt, Key, Purpose, Unsaid};
+use super::memory::{Doubt, Entry, Key, Purpose, Unsaid};
 use super::offer::is_offered;
 use super::predicates::{class, has_finalizer};
 use super::record::Record;
@@ -51,9 +51,14 @@ impl Syncer {
             let why = "the provider says that it is done, and names no address";
             outcome.failure = Some(Failure::new(Reaction::Retry, why));
         }
+        self.chose(key, &mut job, &mut outcome);
         let purpose = job.purpose();
-        let refused = self.memory.with(key, |entry| entry.hosts_refused == Some(purpose)) == Some(true);
-        self.ended(key, job, if refused { Task::EnsureHosts } else { Task::Ensure }, outcome).await
+        let may_be_hosts = |entry: &mut Entry| {
+            entry.hosts_refused == Some(purpose)
+                || entry.selectors.as_ref().is_some_and(|selectors| !selectors.is_empty())
+        };
+        let may_be_hosts = self.memory.with(key, may_be_hosts) == Some(true);
+        self.ended(key, job, if may_be_hosts { Task::EnsureHosts } else { Task::Ensure }, outcome).await
     }
 
     /// Gives a load balancer the backends of now.
@@ -72,7 +77,8 @@ impl Syncer {
         let begun = Instant::now();
         let asked = provider.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
         let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
-        let outcome = outcome.unwrap_or_else(Outcome::failed);
+        let mut outcome = outcome.unwrap_or_else(Outcome::failed);
+        self.chose(key, &mut job, &mut outcome);
         let gone = match &outcome.failure {
             Some(failure) => self.is_gone(&job, failure).await,
             None => false,
@@ -84,6 +90,21 @@ impl Syncer {
             return Box::pin(self.ensure(key, job)).await;
         }
         self.ended(key, job, Task::Update, outcome).await
+    }
+
+    /// Remembers by which labels the provider chose among the Nodes, and what the backends came to.
+    fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
+        let selected = std::mem::take(&mut outcome.selected);
+        let has_failed = outcome.failure.is_some();
+        let selectors = self.memory.with(key, |entry| {
+            let known = entry.selectors.take().filter(|_| has_failed).unwrap_or_default();
+            entry.selectors.insert(known.into_iter().chain(selected.keys().cloned()).collect()).clone()
+        });
+        job.target.backends = match selectors {
+            // It may have failed before it had asked for all.
+            Some(selectors) if has_failed => self.backends.target(&job.backends, &selectors),
+            _ => job.backends.told(&selected),
+        };
     }
 
     /// Whether an update failed since there is nothing to update.
@@ -248,9 +269,12 @@ impl Syncer {
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
         let readiness = Some(Readiness::ensured());
         let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()) };
-        match self.writer.set(&job.service, &changes).await {
-            Ok(Written::Changed(written)) => drop(self.memory.wrote(key, *written)),
-            Ok(Written::Nothing) => {}
+        let is_news = match self.writer.set(&job.service, &changes).await {
+            Ok(Written::Changed(written)) => {
+                drop(self.memory.wrote(key, *written));
+                true
+            }
+            Ok(Written::Nothing) => false,
             Ok(Written::Gone) => return Verdict::Done,
             Err(error) => {
                 // Only the write is tried again.
@@ -259,7 +283,7 @@ impl Syncer {
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;
             }
-        }
+        };
         self.memory.recorded(key, record);
         self.memory.with(key, |entry| {
             entry.succeeded();
@@ -274,6 +298,8 @@ impl Syncer {
             self.metrics.address_delay.observe(wanted.elapsed().as_secs_f64());
         }
         match task {
+            // Asked for once more after a restart, and the same.
+            Task::Update if !is_news => {}
             Task::Update if job.backends.list.is_empty() => self.no_backends(key, &job.service).await,
             Task::Update => {
                 let message = "Updated load balancer with new hosts".into();

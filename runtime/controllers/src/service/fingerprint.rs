@@ -11,6 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::annotations::is_declared;
 
+/// So many bits at the front are zero in the digest of backends that were chosen by labels.
+const MARK: u32 = 16;
+
 /// The first half of a SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Digest(u128);
@@ -29,6 +32,13 @@ impl Digest {
             return None;
         }
         u128::from_str_radix(text, 16).map(Self).ok()
+    }
+}
+
+impl Digest {
+    /// Whether backends were chosen by labels.
+    pub(crate) const fn is_chosen(self) -> bool {
+        self.0.leading_zeros() >= MARK
     }
 }
 
@@ -84,6 +94,14 @@ pub(crate) fn backends(backends: &[Backend]) -> Digest {
         (backend.name.clone(), backend.provider_id.clone(), addresses.collect::<Vec<_>>())
     };
     Digest::of(&backends.iter().map(backend).collect::<Vec<_>>())
+}
+
+/// The digest of backends among which the provider chose by labels: `chosen` are the names of those that each selector matches.
+/// It is marked, so that a process that does not know the selectors any more sees that there were some; one in 65,536 of the
+/// others looks so too, which costs a call.
+pub(crate) fn chosen<'a>(backends: Digest, chosen: impl Iterator<Item = (&'a str, Digest)>) -> Digest {
+    let chosen: Vec<_> = chosen.map(|(selector, names)| (selector, names.to_string())).collect();
+    Digest(Digest::of(&(backends.to_string(), chosen)).0 >> MARK)
 }
 
 #[cfg(test)]

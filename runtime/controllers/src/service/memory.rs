@@ -1,7 +1,7 @@
 //! What the service controller remembers of Services that it takes care of. It forgets a Service when nothing of it is left
 //! in the cloud, so memory is bounded by the Services that exist. Whatever must outlive the process is in the Service itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +101,8 @@ pub(crate) struct Entry {
     pub(crate) repaired: Option<Instant>,
     /// The pass that waits for this Service.
     pub(crate) pass: Option<Arc<PassTimer>>,
+    /// Label selectors by which the provider chose among the Nodes. None: not known since the start.
+    pub(crate) selectors: Option<BTreeSet<String>>,
     /// An update for this was refused as invalid: it may be the hosts that are wrong.
     pub(crate) hosts_refused: Option<Purpose>,
     /// The provider said that somebody else takes care of it.
@@ -139,6 +141,7 @@ impl Entry {
             condition: None,
             repaired: None,
             pass: None,
+            selectors: None,
             hosts_refused: None,
             is_elsewhere: false,
             attempt: None,
@@ -408,6 +411,11 @@ impl Memory {
             Some(due) => all.insert(member, due),
             None => all.remove(&member),
         }
+    }
+
+    /// Whether the provider chose by labels for any Service.
+    pub(crate) fn has_selectors(&self) -> bool {
+        self.services.lock().values().any(|entry| entry.selectors.as_ref().is_some_and(|all| !all.is_empty()))
     }
 
     /// Services whose last try failed, and that wait for a time and not for a change. They need not wait any longer.

@@ -192,7 +192,7 @@ impl ServiceController {
         let syncer = Syncer {
             store: services,
             members,
-            backends: Current::new(Backends::select(&[])),
+            backends: Current::new(Backends::select(&[]), nodes.clone()),
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),

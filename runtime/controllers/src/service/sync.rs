@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ccm_cloud::{Descriptor, Failure, LoadBalancers, Reaction, Severity};
+use ccm_cloud::{Descriptor, Failure, LoadBalancers, Reaction, Severity, Standing};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
@@ -156,21 +156,26 @@ impl Syncer {
         let (doubt, standing, unsaid, recorded, has_failed) = self.memory.with(key, |entry| {
             (entry.doubt, entry.standing.clone(), entry.unsaid.clone(), entry.recorded.clone(), entry.has_failed())
         })?;
+        let selectors = self.memory.with(key, |entry| entry.selectors.clone()).flatten();
         let backends = self.backends.get();
         let asked = Asked::of(provider);
         let is_undecided = self.offer(key, &service, &asked.descriptor).is_none();
         let is_anothers = self.is_anothers(key, &service, &asked.descriptor);
         let (view, wrong) = self.view(key, &service, &asked.descriptor);
         let spec = asked.spec(&view, wrong.as_ref().map(ToString::to_string).as_deref());
-        let target = Target { spec, backends: backends.digest };
+        let chosen = selectors.as_ref().map_or(backends.digest, |selectors| self.backends.target(&backends, selectors));
+        let target = Target { spec, backends: chosen };
         let record = Record::of(&service).filter(|record| record.provider == asked.descriptor.name);
+        let hosts = record.as_ref().and_then(|record| record.backends);
+        let is_open = selectors.is_none() && backends.may_be_chosen(hosts, provider.selects_nodes());
         let standing = standing.filter(|(found_for, _)| *found_for == target).map(|(_, standing)| standing);
+        let standing = standing.filter(|standing| !is_open || !matches!(standing, Standing::InStep(_)));
         let is_told = Readiness::ensured().differs(&service) == Difference::None;
         let is_recorded = doubt == Doubt::None
             && recorded
                 .as_ref()
                 .or(record.as_ref())
-                .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(backends.digest)));
+                .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(target.backends)));
         // Somebody who may write the status has put another record there, or none; or somebody asks for it.
         let is_replaced = recorded.is_some() && recorded != record;
         let is_asked = annotation(&service, ENSURE).is_some();

@@ -4,6 +4,7 @@
 //! At the start this finds what happened while nobody watched, tells a provider what its Services already have before a new
 //! one is served, and spares load balancers of another manager, or of another version of the provider, a call each.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder, ExponentialBuilder};
@@ -219,13 +220,13 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
     let undecided = syncer.decide_all(offers, member).await;
     surveyed.compared.asked += undecided;
     surveyed.compared.open += undecided;
-    let is_asked = |job: &Job| asked(job) && !job.is_undecided && job.target.backends == backends.digest;
+    let is_asked = |job: &Job| asked(job) && !job.is_undecided && Arc::ptr_eq(&job.backends, &backends);
     let mut jobs: Vec<(Key, Job)> = jobs(syncer, member).filter(|(_, job)| is_asked(job)).collect();
     while !jobs.is_empty() {
         let some = jobs.split_off(jobs.len().saturating_sub(chunk));
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };
         let wishes: Vec<Wish> = some.iter().map(wish).collect();
-        let answer = provider.survey(std::sync::Arc::clone(&backends.list), wishes);
+        let answer = provider.survey(Arc::clone(&backends.list), wishes);
         let standings = syncer.call("survey", answer, |answer| answer.as_ref().err()).await;
         let standings = standings.and_then(|standings| standings).and_then(|standings| {
             let (asked, told) = (some.len(), standings.len());

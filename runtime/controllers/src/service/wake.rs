@@ -14,8 +14,8 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::backends::{Backends, Watched};
-use super::memory::Key;
+use super::backends::{Backends, Reason, Watched};
+use super::memory::{Entry, Key};
 use super::metrics::PassTimer;
 use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
@@ -92,7 +92,7 @@ impl Sources {
         let exchanges = std::mem::take(&mut self.exchanges).into_iter().map(|grows| changed(grows, Cause::Exchange));
         let mut others: FuturesUnordered<_> = recoveries.map(Box::pin).collect();
         others.extend(exchanges.map(Box::pin));
-        let mut pass: Option<Instant> = None;
+        let mut pass: Option<(Instant, Reason)> = None;
         loop {
             let keys = tokio::select! {
                 key = self.service_keys.recv() => match key {
@@ -102,15 +102,20 @@ impl Sources {
                 },
                 key = self.node_keys.recv() => {
                     let Some(key) = key else { return };
-                    if watched.has_changed(&key.name, self.nodes.get(&key).as_deref()) {
+                    let reason = watched.change(&key.name, self.nodes.get(&key).as_deref());
+                    if let Some(reason) = reason.filter(|reason| *reason > Reason::Labels || syncer.memory.has_selectors()) {
                         // From the first change on, so that Nodes that change all the time do not put it off for ever.
-                        pass.get_or_insert_with(|| Instant::now() + syncer.settings.node_debounce);
+                        let first = pass.unwrap_or_else(|| (Instant::now() + syncer.settings.node_debounce, reason));
+                        pass = Some((first.0, first.1.max(reason)));
                     }
                     continue;
                 }
-                () = tokio::time::sleep_until(pass.unwrap_or_else(Instant::now)), if pass.is_some() => {
-                    pass = None;
-                    fan_out(syncer, Backends::select(&self.nodes.state()))
+                () = tokio::time::sleep_until(pass.map_or_else(Instant::now, |(at, _)| at)), if pass.is_some() => {
+                    let backends = Backends::select(&self.nodes.state());
+                    match pass.take() {
+                        Some((_, Reason::Labels)) => relabelled(syncer, backends),
+                        _ => fan_out(syncer, backends),
+                    }
                 }
                 Some(changed_again) = others.next(), if !others.is_empty() => {
                     // None: whoever counts is gone.
@@ -134,14 +139,19 @@ impl Sources {
 
 /// One pass: takes the Nodes as they are for all Services, and returns those whose load balancers have others.
 pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
-    let (digest, hosts) = (backends.digest, backends.list.len());
+    let hosts = backends.list.len();
     let timer = PassTimer::start(&syncer.metrics, hosts);
     if !syncer.backends.replace(backends) {
-        return vec![];
+        return chosen_anew(syncer);
     }
+    let backends = syncer.backends.get();
     let has_others = |service: &&Arc<Service>| {
         is_load_balancer(service)
-            && Record::of(service).is_none_or(|record| record.backends != Some(digest))
+            && Record::of(service).is_none_or(|record| {
+                let target = |entry: &mut Entry| Some(syncer.backends.target(&backends, entry.selectors.as_ref()?));
+                let target = syncer.memory.with(&key(service), target).flatten();
+                record.backends != Some(target.unwrap_or(backends.digest))
+            })
             && matches!(syncer.work(&key(service), service), Work::Serve(_))
     };
     let keys: Vec<Key> = syncer.store.state().iter().filter(has_others).map(|service| key(service)).collect();
@@ -150,6 +160,43 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
         syncer.memory.with(key, |entry| entry.pass = Some(Arc::clone(&timer)));
     }
     tracing::debug!(hosts, services = keys.len(), "the hosts of load balancers have changed");
+    keys
+}
+
+/// Nodes have other labels: those Services whose provider would choose others among them now. Returns all that have other
+/// backends, should these be others too.
+pub(super) fn relabelled(syncer: &Syncer, backends: Backends) -> Vec<Key> {
+    if backends.digest != syncer.backends.get().digest {
+        return fan_out(syncer, backends);
+    }
+    syncer.backends.replace(backends);
+    chosen_anew(syncer)
+}
+
+/// Services whose provider chose among the Nodes by labels, and would choose others now.
+fn chosen_anew(syncer: &Syncer) -> Vec<Key> {
+    if !syncer.memory.has_selectors() {
+        return vec![];
+    }
+    let backends = syncer.backends.get();
+    let mut keys = vec![];
+    for service in syncer.store.state() {
+        let key = key(&service);
+        if !matches!(syncer.work(&key, &service), Work::Serve(_)) {
+            continue;
+        }
+        let recorded = Record::of(&syncer.memory.newest(&key, service)).and_then(|record| record.backends);
+        let chooses = |entry: &mut Entry| {
+            let selectors = entry.selectors.as_ref().filter(|selectors| !selectors.is_empty());
+            selectors.is_some_and(|selectors| recorded != Some(syncer.backends.target(&backends, selectors)))
+        };
+        if syncer.memory.with(&key, chooses) == Some(true) {
+            keys.push(key);
+        }
+    }
+    if !keys.is_empty() {
+        tracing::debug!(services = keys.len(), "Nodes have other labels, by which hosts of load balancers are chosen");
+    }
     keys
 }
 

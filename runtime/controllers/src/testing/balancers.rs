@@ -5,11 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction,
-    Service, Standing, ValueKind, Wish,
+    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, NodeSelector as _, Outcome, Problem,
+    Reaction, Service, Standing, ValueKind, Wish,
 };
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
+
+use crate::node::NodeLabels;
+use crate::store::FirstList;
+
+/// On a Service: which Nodes take traffic, by their labels.
+pub(crate) const NODES: &str = "fake.io/nodes";
 
 /// A load balancer.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +43,9 @@ pub(crate) struct State {
     /// What a survey says of it.
     hidden: BTreeMap<String, Failure>,
     marks: BTreeMap<String, Option<String>>,
+    nodes: Option<Store<Node>>,
+    /// It asked for Nodes by their labels.
+    selects: bool,
 }
 
 pub(crate) struct FakeBalancers {
@@ -92,6 +103,25 @@ impl FakeBalancers {
     /// The load balancer with this ID, which stands in `fake.io/id`, is marked with this UID from now on.
     pub(crate) fn mark_with(&self, id: &str, uid: Option<&str>) {
         self.state.lock().marks.insert(id.to_owned(), uid.map(str::to_owned));
+    }
+
+    /// The process that it runs in has these Nodes.
+    pub(crate) fn watch(&self, nodes: Store<Node>) {
+        let mut state = self.state.lock();
+        (state.nodes, state.selects) = (Some(nodes), false);
+    }
+
+    /// The backends that a Service has by its selector, the annotation [`NODES`], and what was asked for that.
+    fn chosen(&self, service: &Service, backends: &[Backend]) -> (Vec<String>, BTreeMap<String, Vec<String>>) {
+        let Some(selector) = service.annotations.get(NODES) else { return (names(backends), BTreeMap::new()) };
+        let nodes = {
+            let mut state = self.state.lock();
+            state.selects = true;
+            state.nodes.clone().unwrap()
+        };
+        let matching = NodeLabels::new(nodes, FirstList::there()).matching(selector).unwrap();
+        let hosts = names(backends).into_iter().filter(|name| matching.contains(name)).collect();
+        (hosts, BTreeMap::from([(selector.clone(), matching)]))
     }
 
     /// `ensure web: n0 n1`, without `locks`.
@@ -205,6 +235,7 @@ impl LoadBalancers for FakeBalancers {
             settings: vec![],
             annotations: vec![
                 annotation("fake.io/mode", false),
+                annotation(NODES, false),
                 annotation("fake.io/id", true),
                 annotation("fake.io/job-*", true),
             ],
@@ -253,32 +284,32 @@ impl LoadBalancers for FakeBalancers {
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
         Box::pin(async move {
-            let hosts = names(&backends);
+            let (hosts, selected) = self.chosen(&service, &backends);
             let _running = self.begin("ensure", &service, &hosts);
             tokio::time::sleep(self.delay).await;
             if let Some(outcome) = self.scripted("ensure", &service.name) {
-                return outcome;
+                return Outcome { selected, ..outcome };
             }
             // A process can end before this, and after.
             yield_now().await;
             let balancer = self.make(&service, hosts);
             yield_now().await;
-            Outcome { ingress: ingress(&balancer), ..Outcome::default() }
+            Outcome { ingress: ingress(&balancer), selected, ..Outcome::default() }
         })
     }
 
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
         Box::pin(async move {
-            let hosts = names(&backends);
+            let (hosts, selected) = self.chosen(&service, &backends);
             let _running = self.begin("update", &service, &hosts);
             tokio::time::sleep(self.delay).await;
             if let Some(outcome) = self.scripted("update", &service.name) {
-                return outcome;
+                return Outcome { selected, ..outcome };
             }
             match self.state.lock().balancers.get_mut(&key(&service)) {
                 Some(balancer) => {
                     balancer.hosts = hosts;
-                    Outcome { ingress: ingress(balancer), ..Outcome::default() }
+                    Outcome { ingress: ingress(balancer), selected, ..Outcome::default() }
                 }
                 None => Outcome::failed(Failure::new(Reaction::Conflict, "there is no such load balancer")),
             }
@@ -319,6 +350,10 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
+    fn selects_nodes(&self) -> bool {
+        self.state.lock().selects
+    }
+
     fn surveys(&self) -> bool {
         self.surveys
     }
@@ -334,7 +369,9 @@ impl LoadBalancers for FakeBalancers {
                 if let Some(why) = self.state.lock().hidden.get(&wish.service.name) {
                     return Standing::Unknown(why.clone());
                 }
-                let hosts = wish.backends.iter().map(|index| backends[*index as usize].name.clone()).collect();
+                let wished: Vec<Backend> =
+                    wish.backends.iter().map(|index| backends[*index as usize].clone()).collect();
+                let (hosts, _) = self.chosen(&wish.service, &wished);
                 match self.state.lock().balancers.get(&key(&wish.service)) {
                     None => Standing::Missing,
                     Some(found) if *found == wanted(&wish.service, hosts, found.ip.clone()) => {

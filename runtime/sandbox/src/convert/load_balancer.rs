@@ -1,5 +1,7 @@
 //! What load balancers have come to, on its way out of a guest. What is wrong was found before, in `outcome`.
 
+use std::collections::BTreeMap;
+
 use ccm_cloud::{
     Annotation, ClusterSubject, Failure, Ingress, IpMode, Mark, Outcome, PortStatus, Protocol, Standing, Wish,
 };
@@ -21,7 +23,8 @@ pub(crate) fn mark(mark: load_balancers::Mark) -> Mark {
 
 pub(crate) fn outcome(outcome: load_balancers::Outcome) -> Outcome {
     let load_balancers::Outcome { ingress: places, annotations, changes, failure: why, more: _ } = outcome;
-    Outcome { ingress: ingress(places), annotations, changes: sentences(changes), failure: why.map(failure) }
+    let (ingress, changes) = (ingress(places), sentences(changes));
+    Outcome { ingress, annotations, changes, failure: why.map(failure), selected: BTreeMap::new() }
 }
 
 /// At most [`MAX_PROBLEMS`] of them.

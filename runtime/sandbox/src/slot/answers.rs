@@ -284,6 +284,10 @@ impl LoadBalancers for Slot {
         )
     }
 
+    fn selects_nodes(&self) -> bool {
+        self.provider().selects_nodes()
+    }
+
     fn surveys(&self) -> bool {
         self.provider().surveys()
     }

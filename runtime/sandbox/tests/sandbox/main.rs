@@ -31,6 +31,7 @@ mod probe;
 mod requests;
 mod rig;
 mod rotation;
+mod selectors;
 mod server;
 mod sessions;
 mod setup;

@@ -25,6 +25,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>) {
             refresh_interval: args.node_status_update_frequency,
             untaint_before_addresses: args.untaint_before_addresses,
             lookup_timeout: shared.lookup_timeout,
+            unclaimed_after: args.node_unclaimed_after,
             ..NodeSettings::default()
         },
     });

@@ -13,6 +13,7 @@
 //! | `classes` | load balancer classes that a provider serves |
 //! | `service_faults` | Services, clouds and API servers that change, fail and go in the middle of it |
 //! | `service_recovery` | load balancers that somebody breaks at the cloud |
+//! | `selection` | Nodes that are chosen by their labels, and Nodes that nobody knows |
 //! | `verification` | load balancers that are compared with the cloud |
 //! | `crash_points` | a process that is killed at every step of what it does for a Service |
 //! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
@@ -65,6 +66,7 @@ mod provided_ip;
 mod records;
 mod refresh;
 mod refused;
+mod selection;
 mod service_faults;
 mod service_look;
 mod service_recovery;

@@ -38,7 +38,7 @@ async fn each_reaction_has_its_next_run_its_warning_and_its_count() {
     for (reaction, retry_after, verdict, told) in cases {
         let mut bench = Bench::new();
         bench.cloud.answer("node0", [unknown(reaction, retry_after)]);
-        bench.add(node("node0").tainted());
+        bench.add(node("node0").tainted().provider_id("fake://0"));
         let word = reaction.as_str();
         assert_eq!(bench.sync("node0").await, verdict, "{word}");
         let counted = (bench.api.calls().len(), bench.metrics.node.failures(reaction));
@@ -48,6 +48,31 @@ async fn each_reaction_has_its_next_run_its_warning_and_its_count() {
         });
         assert_eq!(bench.events().await, Vec::from_iter(warning), "{word}");
     }
+}
+
+/// Its kubelet has another name for it than the cloud, and nobody says so. Another manager's Nodes look the same for a moment.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_provider_id_that_no_provider_knows_says_so_in_one_event() {
+    let settings = NodeSettings { unclaimed_after: Duration::from_secs(90), ..NodeSettings::default() };
+    let mut bench = Bench::with(FakeCloud::default(), settings);
+    bench.cloud.answer("node0", vec![unknown(Reaction::Elsewhere, None); 8]);
+    bench.add(node("node0").tainted());
+    assert_eq!(bench.sync("node0").await, Verdict::After(Duration::from_secs(90)));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let verdict = bench.sync("node0").await;
+    assert!(matches!(verdict, Verdict::After(left) if left.as_secs_f64().round() == 30.0), "{verdict:?}");
+    assert_eq!(bench.metrics.events.waiting.get(), 0);
+    for _ in 0..4 {
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(bench.sync("node0").await, Verdict::Change);
+        tokio::time::advance(Duration::from_secs(12 * 60 * 60)).await;
+    }
+    assert_eq!(bench.metrics.node.failures(Reaction::Elsewhere), 0, "it may be somebody else's");
+    let events = bench.events().await;
+    assert!(
+        events.len() == 1 && events[0].starts_with("Warning SyncNodeFailed: no provider of this process knows"),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
 
 use super::*;
-use crate::service::backends::Watched;
+use crate::service::backends::{Reason, Watched};
 use crate::testing::Log;
 
 /// Services with these names, all ensured for `n0` and `n1`.
@@ -222,7 +222,8 @@ async fn do_259_a_new_address_of_a_node_reaches_the_load_balancers() {
     bench.pass(addressed("10.0.0.2")).await;
     assert_eq!(bench.cloud.count("update"), 2);
     let mut watched = Watched::new(&[Arc::new(node("n0").address("InternalIP", "10.0.0.1").object())]);
-    assert!(watched.has_changed("n0", Some(&node("n0").address("InternalIP", "10.0.0.2").object())));
+    let change = watched.change("n0", Some(&node("n0").address("InternalIP", "10.0.0.2").object()));
+    assert_eq!(change, Some(Reason::Backends));
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ mod processing;
 mod record;
 mod recovery;
 mod restart;
+mod selection;
 mod start;
 mod whole;
 
@@ -52,6 +53,7 @@ struct Bench {
     metrics: Metrics,
     registry: Registry,
     store: Writer<Service>,
+    nodes: Writer<Node>,
     events: Option<EventWriter>,
     settings: ServiceSettings,
 }
@@ -100,11 +102,13 @@ impl Bench {
         let (reader, mut store) = reflector::store::<Service>();
         store.apply_watcher_event(&Event::Init);
         store.apply_watcher_event(&Event::InitDone);
+        let (node_reader, nodes) = reflector::store::<Node>();
+        cloud.watch(node_reader.clone());
         let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let syncer = Arc::new(Syncer {
             store: reader,
             members,
-            backends: Current::new(backends([node("n0"), node("n1")])),
+            backends: Current::new(backends([node("n0"), node("n1")]), node_reader),
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
@@ -113,17 +117,47 @@ impl Bench {
             metrics: metrics.service.clone(),
             settings,
         });
-        let mut bench = Self { api, cloud, syncer, metrics, registry, store, events: Some(events), settings };
+        let mut bench = Self { api, cloud, syncer, metrics, registry, store, nodes, events: Some(events), settings };
+        bench.label(vec![node("n0"), node("n1")]);
         bench.catch_up();
         bench
     }
 
     /// The process ends and another one starts: the same cluster, the same cloud, the same Nodes, and nothing in memory.
     fn restart(self) -> Self {
-        let nodes = self.syncer.backends.get();
-        let bench = Self::start(self.api, self.cloud, self.settings);
-        bench.syncer.backends.replace(Backends { list: Arc::clone(&nodes.list), digest: nodes.digest });
+        let backends = self.syncer.backends.get();
+        let nodes = self.nodes.as_reader().state();
+        let mut bench = Self::start(self.api, self.cloud, self.settings);
+        bench.nodes.apply_watcher_event(&Event::Init);
+        for node in nodes {
+            bench.nodes.apply_watcher_event(&Event::InitApply(Node::clone(&node)));
+        }
+        bench.nodes.apply_watcher_event(&Event::InitDone);
+        bench.syncer.backends.replace(Backends { list: Arc::clone(&backends.list), digest: backends.digest });
         bench
+    }
+
+    /// The store has these Nodes now.
+    fn label(&mut self, nodes: Vec<Draft>) -> Backends {
+        self.nodes.apply_watcher_event(&Event::Init);
+        for node in nodes {
+            self.nodes.apply_watcher_event(&Event::InitApply(node.object()));
+        }
+        self.nodes.apply_watcher_event(&Event::InitDone);
+        Backends::select(&self.nodes.as_reader().state())
+    }
+
+    /// Nodes have other labels now: one pass, with the syncs that it leads to. Returns the calls.
+    async fn relabel(&mut self, nodes: Vec<Draft>) -> Vec<String> {
+        self.cloud.take_calls();
+        let backends = self.label(nodes);
+        for key in wake::relabelled(&self.syncer, backends) {
+            self.syncer.sync(&key).await;
+        }
+        self.catch_up();
+        let mut calls = self.cloud.take_calls();
+        calls.sort();
+        calls
     }
 
     /// Creates a Service, in the API server and in the store.
@@ -165,7 +199,8 @@ impl Bench {
 
     /// The Nodes are now these: one pass, with the syncs that it leads to. Returns their verdicts.
     async fn pass(&mut self, nodes: impl IntoIterator<Item = Draft>) -> Vec<Verdict> {
-        let keys = wake::fan_out(&self.syncer, backends(nodes));
+        let backends = self.label(nodes.into_iter().collect());
+        let keys = wake::fan_out(&self.syncer, backends);
         let mut verdicts = Vec::new();
         for key in keys {
             verdicts.push(self.syncer.sync(&key).await);

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use serde_json::json;
 
 use super::*;
-use crate::service::backends::Watched;
+use crate::service::backends::{Reason, Watched};
 use crate::service::fingerprint::{self, Digest};
 use crate::service::predicates::{is_backend, is_load_balancer, needs_cleanup};
 use crate::service::view::cloud_service;
@@ -203,9 +203,10 @@ fn cases_188_to_198_which_changes_of_a_node_are_a_reason_for_a_pass() {
     for (what, old, new, wanted) in rows {
         let mut watched = Watched::new(&[Arc::new(old.object())]);
         let new: Node = new.object();
-        assert_eq!(watched.has_changed("n0", Some(&new)), wanted, "{what}");
-        assert!(!watched.has_changed("n0", Some(&new)), "{what}: only once");
-        assert!(watched.has_changed("n0", None), "{what}: deleted");
-        assert!(watched.has_changed("n0", Some(&new)), "{what}: added");
+        let matters = Some(Reason::Backends);
+        assert_eq!(watched.change("n0", Some(&new)) == matters, wanted, "{what}");
+        assert_eq!(watched.change("n0", Some(&new)), None, "{what}: only once");
+        assert_eq!(watched.change("n0", None), matters, "{what}: deleted");
+        assert_eq!(watched.change("n0", Some(&new)), matters, "{what}: added");
     }
 }
