@@ -61,3 +61,11 @@ pub(crate) fn written_after(
     }
     Digest::of(&written)
 }
+
+/// Sets a value, or removes it.
+pub(crate) fn set(annotations: &mut ccm_cloud::Attributes, name: String, value: Option<String>) {
+    match value {
+        Some(value) => drop(annotations.insert(name, value)),
+        None => drop(annotations.remove(&name)),
+    }
+}

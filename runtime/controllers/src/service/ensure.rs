@@ -10,7 +10,7 @@ use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::annotations::{is_written, written, written_after};
+use super::annotations::{is_written, set, written, written_after};
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
@@ -18,7 +18,7 @@ use super::memory::{Doubt, Entry, Key, Purpose, Unsaid};
 use super::offer::is_offered;
 use super::predicates::{class, has_finalizer};
 use super::record::Record;
-use super::sync::{Job, NOT_SYNCED, Syncer, set};
+use super::sync::{Job, NOT_SYNCED, Syncer};
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
 use crate::write_gate::ApiError;

@@ -13,7 +13,7 @@ use kube::runtime::reflector::Store;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Duration, Instant, timeout};
 
-use super::annotations::{ENSURE, annotation};
+use super::annotations::{ENSURE, annotation, set};
 use super::asked::Asked;
 use super::backends::{Backends, Current};
 use super::condition::{self, Difference, Readiness};
@@ -22,6 +22,7 @@ use super::fingerprint::{self, Target};
 use super::locks::{Held, Locks};
 use super::memory::{Doubt, Entry, Key, Memory, Purpose};
 use super::metrics::ServiceMetrics;
+use super::offer::Offer;
 use super::ownership::{Stranded, Work};
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::record::Record;
@@ -159,7 +160,7 @@ impl Syncer {
         let selectors = self.memory.with(key, |entry| entry.selectors.clone()).flatten();
         let backends = self.backends.get();
         let asked = Asked::of(provider);
-        let is_undecided = self.offer(key, &service, &asked.descriptor).is_none();
+        let offer = self.offer(key, &service, &asked.descriptor);
         let is_anothers = self.is_anothers(key, &service, &asked.descriptor);
         let (view, wrong) = self.view(key, &service, &asked.descriptor);
         let spec = asked.spec(&view, wrong.as_ref().map(ToString::to_string).as_deref());
@@ -176,10 +177,13 @@ impl Syncer {
                 .as_ref()
                 .or(record.as_ref())
                 .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(target.backends)));
-        // Somebody who may write the status has put another record there, or none; or somebody asks for it.
+        // Somebody who may write the status has put another record there, or none; somebody asks for it; or it has the mark of
+        // another Service, whatever else is as it should be.
         let is_replaced = recorded.is_some() && recorded != record;
         let is_asked = annotation(&service, ENSURE).is_some();
-        let doubt = if is_replaced || is_asked { Doubt::All } else { doubt };
+        let is_marked = matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
+        let doubt = if is_replaced || is_asked || is_marked { Doubt::All } else { doubt };
+        let is_undecided = offer.is_none();
         let is_known = standing.is_none() && unsaid.is_none();
         let step = match unsaid.filter(|unsaid| unsaid.target == target) {
             Some(unsaid) => Step::Adopt(unsaid.ingress),
@@ -461,13 +465,5 @@ fn after(verdict: Verdict) -> String {
     match verdict {
         Verdict::After(delay) => format!(" in {:.0} s", delay.as_secs_f64().ceil()),
         _ => String::new(),
-    }
-}
-
-/// Sets a value, or removes it.
-pub(crate) fn set(annotations: &mut ccm_cloud::Attributes, name: String, value: Option<String>) {
-    match value {
-        Some(value) => drop(annotations.insert(name, value)),
-        None => drop(annotations.remove(&name)),
     }
 }

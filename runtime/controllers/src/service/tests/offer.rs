@@ -1,6 +1,6 @@
 //! What restored, copied and edited Services offer: a load balancer that nobody has is taken over, that of another Service is not.
 
-use ccm_cloud::{Ingress, Outcome, Reaction};
+use ccm_cloud::{Ingress, Outcome, Reaction, Standing};
 use serde_json::json;
 
 use super::restart::sync_all;
@@ -155,6 +155,24 @@ async fn a_service_that_goes_takes_along_what_is_its_own_or_nobodys_and_nothing_
         assert_eq!(bench.api.service("web"), None);
         let told = bench.reasons().await.contains(&"LoadBalancerNotDeleted".to_owned());
         assert_eq!(told, !goes, "{mark:?}");
+    }
+}
+
+/// Else it would keep the mark of a Service that is gone, and nobody would delete it.
+#[tokio::test(start_paused = true)]
+async fn what_has_the_mark_of_another_service_is_ensured_also_where_all_is_as_it_should_be() {
+    for (mark, ensured) in [(Some(GONE), vec!["ensure web: n0 n1"]), (None, vec![]), (Some(WEB), vec![])] {
+        let mut bench = with_other(FakeBalancers { surveys: true, ..FakeBalancers::default() }).await;
+        bench.cloud.mark_with("lb-3", mark);
+        bench.add(offering("web", WEB, "lb-3").with("/metadata", "finalizers", json!([FINALIZER])));
+        bench.survey().await;
+        bench.cloud.take_calls();
+        let target = bench.syncer.job(&key("web"), 0).unwrap().target;
+        let found = Standing::InStep(made("lb-3").ingress);
+        bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{mark:?}");
+        assert_eq!(bench.cloud.take_calls(), ensured, "{mark:?}");
+        assert!(bench.record("web").unwrap().spec.is_some(), "{mark:?}");
     }
 }
 
