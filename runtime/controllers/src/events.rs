@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,6 +103,8 @@ pub struct EventRequest {
     pub message: String,
     /// The controller that says so.
     pub reporter: &'static str,
+    /// For machines: annotations of the Event. They do not make it another one.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Takes Events. Cheap to clone.
@@ -210,8 +213,8 @@ impl EventSink for EventRecorder {
             },
         };
         let reason = if reason.is_empty() { "ProviderEvent".into() } else { reason };
-        let request =
-            EventRequest { about, severity, reason, action: "Provider", message, reporter: "wasm-ccm-provider" };
+        let (action, reporter, annotations) = ("Provider", "wasm-ccm-provider", BTreeMap::new());
+        let request = EventRequest { about, severity, reason, action, message, reporter, annotations };
         self.metrics.waiting.inc();
         if self.queue.try_send(request).is_err() {
             self.lost("the queue is full");
@@ -377,6 +380,7 @@ impl Publisher {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 namespace: Some(namespace.to_owned()),
+                annotations: (!request.annotations.is_empty()).then(|| request.annotations.clone()),
                 ..ObjectMeta::default()
             },
             action: Some(cut(request.action, MAX_WORD).to_owned()),

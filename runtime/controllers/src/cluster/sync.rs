@@ -204,6 +204,7 @@ impl Syncer {
                     action: "SyncCluster",
                     message,
                     reporter: REPORTER,
+                    annotations: Default::default(),
                 }));
             }
             still.insert(about);

@@ -30,6 +30,7 @@ fn request(name: &str, message: &str) -> EventRequest {
         action: "Initialize",
         message: message.into(),
         reporter: "cloud-node-controller",
+        annotations: Default::default(),
     }
 }
 

@@ -226,8 +226,8 @@ impl Syncer {
 
     async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {
         let about = node_reference(&node.name_any(), node.metadata.uid.as_deref().unwrap_or_default());
-        let request =
-            EventRequest { about, severity, reason: reason.into(), action: "Initialize", message, reporter: REPORTER };
+        let (reason, action, annotations) = (reason.into(), "Initialize", Default::default());
+        let request = EventRequest { about, severity, reason, action, message, reporter: REPORTER, annotations };
         self.recorder.record(request).await;
     }
 }
