@@ -299,12 +299,18 @@ impl Publisher {
                     }
                     tokio::time::sleep(delay).await;
                 }
-                // The namespace is gone, the Event is not one for the API server, or it is for another process to write.
-                (error @ (ApiError::NotFound | ApiError::Refused { .. } | ApiError::Closed), _) | (error, None) => {
-                    break Some(error);
-                }
+                // The namespace takes none, a quota or a webhook does not let it in, or it is for another process to write. What
+                // one namespace says must not hold up the Events of the others.
+                (
+                    error @ (ApiError::NamespaceEnding(_)
+                    | ApiError::NotFound
+                    | ApiError::Refused { .. }
+                    | ApiError::Closed),
+                    _,
+                )
+                | (error, None) => break Some(error),
                 // The name was taken: the next attempt has another one.
-                (ApiError::Conflict, Some(_)) => {}
+                (ApiError::AlreadyExists, Some(_)) => {}
                 (_, Some(delay)) => tokio::time::sleep(delay).await,
             }
         };
@@ -316,7 +322,13 @@ impl Publisher {
             }
             Some(error) => {
                 let (name, reason) = (request.about.name.as_deref(), &request.reason);
-                tracing::warn!(object = name, reason, %error, "Event was not written");
+                match error {
+                    // Nobody reads them there any more.
+                    ApiError::NamespaceEnding(_) => {
+                        tracing::debug!(object = name, reason, %error, "Event was not written")
+                    }
+                    error => tracing::warn!(object = name, reason, %error, "Event was not written"),
+                }
                 self.metrics.dropped.inc()
             }
         };
@@ -351,9 +363,9 @@ impl Publisher {
         match self.gate.write(CREATE, api.create(&params, &event)).await {
             Ok(_) => {}
             // The attempt before had its effect.
-            Err(ApiError::Conflict) if tried.is_some() => {}
+            Err(ApiError::AlreadyExists) if tried.is_some() => {}
             // Somebody else's name.
-            Err(ApiError::Conflict) => return Err(ApiError::Conflict),
+            Err(ApiError::AlreadyExists) => return Err(ApiError::AlreadyExists),
             Err(error) => {
                 *unanswered = Some(name);
                 return Err(error);

@@ -76,9 +76,7 @@ impl SyncError {
     /// Event either.
     fn deserves_warning(&self) -> bool {
         match self {
-            Self::Write(error) => {
-                error.api().is_none_or(|error| matches!(error, ApiError::Refused { .. } | ApiError::Conflict))
-            }
+            Self::Write(error) => error.api().is_none_or(ApiError::is_refusal),
             _ => !self.is_elsewhere(),
         }
     }
