@@ -20,6 +20,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::check::{self, CheckArgs};
+use crate::connection::Pings;
 use crate::duration::{parse, parse_period};
 use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
@@ -77,6 +78,12 @@ pub(crate) struct RunArgs {
     /// Longest wait for one answer of the API server to a write.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_write_timeout: Duration,
+    /// The API server is asked for a sign of life when a connection with watches has been silent for so long.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_period, help_heading = "Cluster")]
+    pub(crate) kube_api_ping_period: Duration,
+    /// How long it may take to give one; then the connection is replaced by another one.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period, help_heading = "Cluster")]
+    pub(crate) kube_api_ping_timeout: Duration,
 
     /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins. There are cloud-node, cloud-node-lifecycle,
     /// service and cloud-cluster.
@@ -146,6 +153,13 @@ pub(crate) struct RunArgs {
     /// Verbosity: from 4 on debug, from 6 on trace.
     #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
     pub(crate) v: u8,
+}
+
+impl RunArgs {
+    /// As connections take them.
+    pub(crate) const fn pings(&self) -> Pings {
+        Pings { period: self.kube_api_ping_period, timeout: self.kube_api_ping_timeout }
+    }
 }
 
 /// The provider, or the list of them.

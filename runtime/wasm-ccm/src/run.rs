@@ -9,7 +9,6 @@ use ccm_cloud::NodeSelector;
 use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
 use ccm_sandbox::{Pool, Sandbox};
 use futures::future::{join_all, try_join_all};
-use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
@@ -30,7 +29,7 @@ use crate::serve::{Pages, Readiness};
 use crate::start::{Reflectors, Shared};
 use crate::tasks::{EVENT_WRITER, Tasks};
 use crate::webhook::{self, Webhook};
-use crate::{api, https, load, logging, serve, start};
+use crate::{api, connection, https, load, logging, serve, start};
 
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
@@ -91,7 +90,9 @@ async fn assemble(
     let exchanges = ExchangeMetrics::register(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let config = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
-    let client = Client::try_from(config.clone()).context("the API server's address or credentials cannot be used")?;
+    let pings = args.pings();
+    let client =
+        connection::client(&config, pings).context("the API server's address or credentials cannot be used")?;
     let leader = Leader::new(election, &mut registry);
     let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
     let provider_metrics = ProviderMetrics::register(&mut registry);
@@ -122,7 +123,7 @@ async fn assemble(
     }
 
     let gate = WriteGate::new(
-        leader.client(&config)?,
+        leader.client(&config, pings)?,
         metrics.api.clone(),
         WriteGateSettings { request_timeout: args.kube_api_write_timeout },
     )
