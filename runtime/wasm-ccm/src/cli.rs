@@ -1,12 +1,15 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod arguments;
 mod cluster;
 mod node_lifecycle;
 mod record;
 mod service;
 mod swap;
+mod upstream;
 mod webhook;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -17,11 +20,12 @@ use std::time::Duration;
 use ccm_controllers::EventSettings;
 use ccm_sandbox::Pool;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::check::{self, CheckArgs};
 use crate::connection::Pings;
 use crate::duration::{parse, parse_period};
+use crate::https::MinTls;
 use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
@@ -34,9 +38,12 @@ pub(crate) use service::ServiceArgs;
 pub(crate) use swap::SwapArgs;
 pub(crate) use webhook::WebhookArgs;
 
+/// The command whose flags are upstream's.
+const RUN: &str = "run";
+
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
-#[command(name = "wasm-ccm", version, arg_required_else_help = true)]
+#[command(name = "wasm-ccm", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,6 +52,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the controllers.
+    #[command(args_override_self = true)]
     Run(Box<RunArgs>),
     /// Show what a provider's component is, offers and asks for.
     Inspect(InspectArgs),
@@ -144,6 +152,9 @@ pub(crate) struct RunArgs {
     /// Key of that certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file", help_heading = "Health and logs")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// The oldest version of TLS that this port takes.
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t, help_heading = "Health and logs")]
+    pub(crate) tls_min_version: MinTls,
     /// How logs are written.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
     pub(crate) logging_format: LogFormat,
@@ -245,8 +256,8 @@ fn cidr(text: &str) -> Result<String, String> {
 
 /// Runs the program. Exit code 1 for everything that cannot be: flags, local files, components to inspect.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (cli, ignored) = match parse_from(std::env::args_os()) {
+        Ok(parsed) => parsed,
         Err(error) => {
             let error = silenced(error);
             let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -256,7 +267,7 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Run(args) => run::run(*args),
+        Command::Run(args) => run::run(*args, arguments::told(&ignored)),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
@@ -270,6 +281,22 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line, and the flags of `run` that have no effect.
+fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'static upstream::Inert>), clap::Error> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let mut ignored = Vec::new();
+    let mut cli = Cli::command();
+    if words.get(1).is_some_and(|word| word == RUN)
+        && let Some(run) = cli.find_subcommand_mut(RUN)
+    {
+        let sorted = arguments::sort(run, words.split_off(2))
+            .map_err(|why| Cli::command().error(ErrorKind::InvalidValue, why))?;
+        words.extend(sorted.known);
+        ignored = sorted.ignored;
+    }
+    Ok((Cli::try_parse_from(words)?, ignored))
 }
 
 /// Without a word that stands where none belongs: it may be a secret whose flag was forgotten.
@@ -296,8 +323,6 @@ fn print_schema() -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -34,13 +34,16 @@ use crate::{api, connection, https, load, logging, serve, start};
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
 /// # Errors
 ///
 /// Flags and local configuration that cannot be, tasks that ended by themselves, and the loss of the leadership.
-pub(crate) fn run(args: RunArgs) -> Result<()> {
+pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
     logging::start(args.logging_format, args.v);
+    if let Some(ignored) = ignored {
+        tracing::warn!("{ignored}");
+    }
     let providers = configured(&args)?;
     let selection = Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
     let election = args.leader.settings()?;
@@ -106,7 +109,8 @@ async fn assemble(
             https::bind(SocketAddr::new(args.bind_address, args.secure_port), "--bind-address and --secure-port")
                 .await?;
         tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
-        let tls = serve::tls(args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref()))?;
+        let files = args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref());
+        let tls = serve::tls(files, args.tls_min_version)?;
         let pages = Pages {
             readiness: readiness.clone(),
             health: Health::new(leader.check()),
