@@ -28,7 +28,7 @@ pub use failure::{Failure, FindError, Problem, Reaction};
 pub use instance::{Finding, Instance, InstanceState, Instances, Need};
 pub use leadership::{Alone, Leadership};
 pub use load_balancer::{Answer, LoadBalancers, Mark, Outcome, Standing, Wish};
-pub use lookups::{Lookups, Member};
+pub use lookups::{Keeper, Lookups, Member};
 pub use node::{Address, AddressKind, Node};
 pub use selector::NodeSelector;
 pub use service::{

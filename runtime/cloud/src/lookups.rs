@@ -7,10 +7,21 @@ use crate::{Batcher, Failure, Instance, Need, Node, Reaction};
 
 /// A provider among others.
 pub struct Member {
+    /// Its name, for people and metrics.
+    pub name: String,
     /// Whether it takes care of provider IDs of this scheme, which is given without `://`.
     pub claims: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The way to it.
     pub batcher: Batcher,
+}
+
+/// Who takes care of a node. What is limited for each cloud by itself is counted by this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Keeper {
+    /// The provider at this place in the operator's order.
+    Provider(usize),
+    /// Any of several: a node without provider ID.
+    Any,
 }
 
 /// Asks all providers of this process. Cheap to clone.
@@ -35,12 +46,28 @@ impl Lookups {
         Self { members: members.into() }
     }
 
-    /// Whether a provider of this process takes care of machines with this provider ID: whether it declared the scheme. Also
-    /// where only one provider is configured: what it does not claim is not its to judge.
+    /// Who takes care of machines with this provider ID: the provider that declared the scheme, else nobody. Also where only
+    /// one provider is configured: what it does not claim is not its to judge.
     #[must_use]
-    pub fn takes_care_of(&self, provider_id: &str) -> bool {
-        let scheme = provider_id.split_once("://").map(|(scheme, _)| scheme);
-        scheme.is_some_and(|scheme| self.members.iter().any(|member| (member.claims)(scheme)))
+    pub fn keeper(&self, provider_id: Option<&str>) -> Option<Keeper> {
+        let Some(provider_id) = provider_id else {
+            return Some(if self.members.len() == 1 { Keeper::Provider(0) } else { Keeper::Any });
+        };
+        let (scheme, _) = provider_id.split_once("://")?;
+        self.members.iter().position(|member| (member.claims)(scheme)).map(Keeper::Provider)
+    }
+
+    /// All of them.
+    pub fn keepers(&self) -> impl Iterator<Item = Keeper> {
+        let any = (self.members.len() > 1).then_some(Keeper::Any);
+        (0..self.members.len()).map(Keeper::Provider).chain(any)
+    }
+
+    /// Name of the provider; empty for [`Keeper::Any`].
+    #[must_use]
+    pub fn name_of(&self, keeper: Keeper) -> &str {
+        let Keeper::Provider(place) = keeper else { return "" };
+        self.members.get(place).map_or("", |member| &member.name)
     }
 
     /// The instance behind one node; none when every provider that was asked says that it does not exist.
@@ -114,7 +141,7 @@ mod tests {
             let (batcher, running) = Batcher::new(Arc::new(Cloud(name)), BatchSettings::default());
             work.spawn(running);
             let name = *name;
-            Member { claims: Box::new(move |scheme| scheme == name), batcher }
+            Member { name: name.into(), claims: Box::new(move |scheme| scheme == name), batcher }
         };
         let lookups = Lookups::new(clouds.iter().map(member).collect());
         let node = Node { name: name.into(), provider_id: provider_id.map(Into::into), ..Node::default() };
@@ -151,21 +178,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_provider_takes_care_of_the_schemes_that_it_declared() {
-        let (batcher, _work) = Batcher::new(Arc::new(Cloud("red")), BatchSettings::default());
-        let claims = Box::new(|scheme: &str| ["red", "crimson"].contains(&scheme));
-        let lookups = Lookups::new(vec![Member { claims, batcher }]);
+        let member = |name: &'static str, schemes: &'static [&'static str]| {
+            let (batcher, _work) = Batcher::new(Arc::new(Cloud(name)), BatchSettings::default());
+            Member { name: name.into(), claims: Box::new(move |scheme| schemes.contains(&scheme)), batcher }
+        };
+        let alone = Lookups::new(vec![member("red", &["red", "crimson"])]);
+        let both = Lookups::new(vec![member("red", &["red", "crimson"]), member("blue", &["blue"])]);
+        let (red, blue) = (Some(Keeper::Provider(0)), Some(Keeper::Provider(1)));
         let cases = [
-            ("red://1", true),
-            ("crimson:///zone/1", true),
-            ("aws:///zone/i-1", false),
-            ("reddish://1", false),
-            ("red:1", false),
-            ("red", false),
-            ("", false),
+            (Some("red://1"), red, red),
+            (Some("crimson:///zone/1"), red, red),
+            (Some("blue://1"), None, blue),
+            (Some("aws:///zone/i-1"), None, None),
+            (Some("reddish://1"), None, None),
+            (Some("red:1"), None, None),
+            (Some("red"), None, None),
+            (Some(""), None, None),
+            (None, red, Some(Keeper::Any)),
         ];
-        for (provider_id, ours) in cases {
-            assert_eq!(lookups.takes_care_of(provider_id), ours, "{provider_id}");
+        for (provider_id, of_one, of_two) in cases {
+            assert_eq!((alone.keeper(provider_id), both.keeper(provider_id)), (of_one, of_two), "{provider_id:?}");
         }
+        assert_eq!(alone.keepers().map(|keeper| alone.name_of(keeper)).collect::<Vec<_>>(), ["red"]);
+        assert_eq!(both.keepers().map(|keeper| both.name_of(keeper)).collect::<Vec<_>>(), ["red", "blue", ""]);
     }
 
     #[tokio::test(start_paused = true)]

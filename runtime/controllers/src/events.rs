@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,6 +103,8 @@ pub struct EventRequest {
     pub message: String,
     /// The controller that says so.
     pub reporter: &'static str,
+    /// For machines: annotations of the Event. They do not make it another one.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Takes Events. Cheap to clone.
@@ -210,8 +213,8 @@ impl EventSink for EventRecorder {
             },
         };
         let reason = if reason.is_empty() { "ProviderEvent".into() } else { reason };
-        let request =
-            EventRequest { about, severity, reason, action: "Provider", message, reporter: "wasm-ccm-provider" };
+        let (action, reporter, annotations) = ("Provider", "wasm-ccm-provider", BTreeMap::new());
+        let request = EventRequest { about, severity, reason, action, message, reporter, annotations };
         self.metrics.waiting.inc();
         if self.queue.try_send(request).is_err() {
             self.lost("the queue is full");
@@ -296,12 +299,18 @@ impl Publisher {
                     }
                     tokio::time::sleep(delay).await;
                 }
-                // The namespace is gone, the Event is not one for the API server, or it is for another process to write.
-                (error @ (ApiError::NotFound | ApiError::Refused { .. } | ApiError::Closed), _) | (error, None) => {
-                    break Some(error);
-                }
+                // The namespace takes none, a quota or a webhook does not let it in, or it is for another process to write. What
+                // one namespace says must not hold up the Events of the others.
+                (
+                    error @ (ApiError::NamespaceEnding(_)
+                    | ApiError::NotFound
+                    | ApiError::Refused { .. }
+                    | ApiError::Closed),
+                    _,
+                )
+                | (error, None) => break Some(error),
                 // The name was taken: the next attempt has another one.
-                (ApiError::Conflict, Some(_)) => {}
+                (ApiError::AlreadyExists, Some(_)) => {}
                 (_, Some(delay)) => tokio::time::sleep(delay).await,
             }
         };
@@ -313,7 +322,13 @@ impl Publisher {
             }
             Some(error) => {
                 let (name, reason) = (request.about.name.as_deref(), &request.reason);
-                tracing::warn!(object = name, reason, %error, "Event was not written");
+                match error {
+                    // Nobody reads them there any more.
+                    ApiError::NamespaceEnding(_) => {
+                        tracing::debug!(object = name, reason, %error, "Event was not written")
+                    }
+                    error => tracing::warn!(object = name, reason, %error, "Event was not written"),
+                }
                 self.metrics.dropped.inc()
             }
         };
@@ -348,9 +363,9 @@ impl Publisher {
         match self.gate.write(CREATE, api.create(&params, &event)).await {
             Ok(_) => {}
             // The attempt before had its effect.
-            Err(ApiError::Conflict) if tried.is_some() => {}
+            Err(ApiError::AlreadyExists) if tried.is_some() => {}
             // Somebody else's name.
-            Err(ApiError::Conflict) => return Err(ApiError::Conflict),
+            Err(ApiError::AlreadyExists) => return Err(ApiError::AlreadyExists),
             Err(error) => {
                 *unanswered = Some(name);
                 return Err(error);
@@ -377,6 +392,7 @@ impl Publisher {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 namespace: Some(namespace.to_owned()),
+                annotations: (!request.annotations.is_empty()).then(|| request.annotations.clone()),
                 ..ObjectMeta::default()
             },
             action: Some(cut(request.action, MAX_WORD).to_owned()),

@@ -10,6 +10,7 @@
 //! [`EventWriter`].
 
 mod admission;
+mod api_status;
 mod cluster;
 mod events;
 mod in_log;
@@ -28,6 +29,7 @@ mod write_gate;
 mod testing;
 
 pub use admission::{AdmissionMetrics, Outcome as AdmissionOutcome, Ruling, ServiceAdmission};
+pub use api_status::{is_namespace_ending, lacks_right};
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };

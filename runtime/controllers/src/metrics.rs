@@ -345,6 +345,11 @@ pub(crate) struct AnswerLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ProviderLabel {
+    provider: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ResultLabel {
     result: &'static str,
 }
@@ -358,7 +363,7 @@ pub(crate) struct ChangeLabel {
 #[derive(Debug, Clone, Default)]
 pub struct NodeLifecycleMetrics {
     pub(crate) not_ready: Gauge,
-    pub(crate) held: Gauge,
+    held: Family<ProviderLabel, Gauge>,
     pub(crate) first_absent: Counter,
     looks: Family<AnswerLabel, Counter>,
     deletions: Family<ResultLabel, Counter>,
@@ -380,6 +385,11 @@ impl NodeLifecycleMetrics {
         registry.register("ccm_node_lifecycle_deletions", "Deletions of Nodes, by result", this.deletions.clone());
         registry.register("ccm_node_lifecycle_taints", "Writes of the shutdown taint", this.taints.clone());
         this
+    }
+
+    /// Nodes of this provider whose deletion is held; of any provider, when the name is empty.
+    pub(crate) fn held(&self, provider: &str) -> Gauge {
+        self.held.get_or_create_owned(&ProviderLabel { provider: provider.to_owned() })
     }
 
     /// `answer` is `running`, `stopped`, `other`, `absent` or a reaction of the contract.

@@ -85,6 +85,7 @@ mod tests {
             action: "Initialize",
             message: message.into(),
             reporter: "test",
+            annotations: Default::default(),
         })
     }
 

@@ -5,6 +5,8 @@
 //! nobody works yet. Objects that cannot be decoded are left out, or stay as they were when they could be: one odd object must not
 //! blind the process. What nobody reads is dropped before an object is stored.
 
+mod lists;
+
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::in_log::InLog as _;
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
+pub(crate) use lists::{Age, Lists};
 
 /// Objects per page of a list. A Node with its images decodes to about 30 KiB, so a page stays below 8 MiB.
 const PAGE_SIZE: u32 = 250;
@@ -34,6 +37,8 @@ const SUBSCRIBER_BOUND: usize = 1_024;
 /// Shortest and longest time between two attempts to watch.
 const MIN_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(30);
+/// What worked for so long is tried again at once when it fails.
+const LONG: Duration = Duration::from_secs(60);
 /// The copy that kubectl keeps of what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -74,24 +79,32 @@ fn trim_metadata(metadata: &mut kube::core::ObjectMeta) {
 ///
 /// `Store::wait_until_ready` must not be used where several tasks wait: it wakes only the one that asked last.
 #[derive(Debug, Clone)]
-pub struct FirstList(watch::Receiver<Result<(), String>>);
+pub struct FirstList {
+    state: watch::Receiver<Result<(), String>>,
+    lists: Lists,
+}
 
 impl FirstList {
     /// As if the list were there.
     #[cfg(test)]
     pub(crate) fn there() -> Self {
-        Self(watch::channel(Ok(())).1)
+        Self::of(watch::channel(Ok(())).1)
     }
 
     /// As a test says.
     #[cfg(test)]
     pub(crate) fn of(state: watch::Receiver<Result<(), String>>) -> Self {
-        Self(state)
+        Self { state, lists: Lists::default() }
+    }
+
+    /// For who compares states of objects.
+    pub(crate) fn lists(&self) -> Lists {
+        self.lists.clone()
     }
 
     /// Waits for the first complete list. False when the reflector ended before.
     pub async fn complete(mut self) -> bool {
-        self.0.wait_for(Result::is_ok).await.is_ok()
+        self.state.wait_for(Result::is_ok).await.is_ok()
     }
 
     /// How it stands now.
@@ -100,12 +113,12 @@ impl FirstList {
     ///
     /// The list is not complete: why, in words.
     pub fn state(&self) -> Result<(), String> {
-        self.0.borrow().clone()
+        self.state.borrow().clone()
     }
 
     /// Waits until the state is another one. False when the reflector ended before.
     pub async fn changed(&mut self) -> bool {
-        self.0.changed().await.is_ok()
+        self.state.changed().await.is_ok()
     }
 }
 
@@ -156,6 +169,7 @@ where
     writer: Writer<K>,
     reader: Store<K>,
     first_list: watch::Sender<Result<(), String>>,
+    lists: Lists,
     subscribers: Vec<mpsc::Sender<ObjectRef<K>>>,
     /// Who subscribes while it runs. Unbounded, as each controller comes once.
     newcomers: mpsc::UnboundedReceiver<mpsc::Sender<ObjectRef<K>>>,
@@ -181,6 +195,7 @@ where
             writer,
             reader,
             first_list: watch::Sender::new(Err("the first list is not complete".to_owned())),
+            lists: Lists::default(),
             subscribers: Vec::new(),
             newcomers,
             door,
@@ -199,7 +214,7 @@ where
     /// Tells when the store has been filled.
     #[must_use]
     pub fn first_list(&self) -> FirstList {
-        FirstList(self.first_list.subscribe())
+        FirstList { state: self.first_list.subscribe(), lists: self.lists.clone() }
     }
 
     /// For those who may subscribe while it runs.
@@ -219,10 +234,10 @@ where
 
     /// Watches until `shutdown`. Failures are waited out with back-off.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let config = watcher::Config::default().page_size(PAGE_SIZE);
-        let mut events = std::pin::pin!(watcher(self.api.clone(), config));
+        let mut events = watcher(self.api.clone(), config()).boxed();
         let mut delays = delays();
         let mut pause: Option<Instant> = None;
+        let mut failed: Option<Instant> = None;
         loop {
             let event = tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -243,15 +258,25 @@ where
                 Some(Ok(event)) => {
                     // Each attempt begins with `Init`, also one that will fail.
                     if !matches!(event, watcher::Event::Init) {
-                        delays = self::delays();
                         self.recovered();
+                    }
+                    // A list that can be had says nothing about the watch.
+                    if matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_)) {
+                        delays = self::delays();
                     }
                     self.take(event)
                 }
                 Some(Err(error)) => {
+                    let now = Instant::now();
+                    if failed.replace(now).is_some_and(|last| now.duration_since(last) > LONG) {
+                        delays = self::delays();
+                    }
                     let delay = delays.next().unwrap_or(MAX_DELAY);
                     self.failed(error, delay);
-                    pause = Some(Instant::now() + delay);
+                    pause = Some(now + delay);
+                    // With a list. A watch that goes on where it was hears nothing, when etcd was restored from a backup
+                    // meanwhile, before the resource versions have come that far again.
+                    events = watcher(self.api.clone(), config()).boxed();
                     continue;
                 }
                 None => return,
@@ -289,6 +314,7 @@ where
                 vec![key]
             }
             watcher::Event::Init => {
+                self.lists.begins();
                 self.writer.apply_watcher_event(&watcher::Event::Init);
                 vec![]
             }
@@ -302,6 +328,7 @@ where
             watcher::Event::InitDone => {
                 let mut keys: HashSet<_> = self.reader.state().iter().map(|object| key(&**object)).collect();
                 self.writer.apply_watcher_event(&watcher::Event::InitDone);
+                self.lists.is_stored();
                 drop(self.first_list.send_replace(Ok(())));
                 keys.extend(self.reader.state().iter().map(|object| key(&**object)));
                 keys.into_iter().collect()
@@ -387,6 +414,10 @@ where
         }
         self.subscribers.retain(|subscriber| !subscriber.is_closed());
     }
+}
+
+fn config() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE_SIZE)
 }
 
 /// Between two attempts to watch.

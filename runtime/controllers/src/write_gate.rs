@@ -14,6 +14,7 @@ use ccm_cloud::{Alone, Leadership};
 use kube::Client;
 use tokio::time::Instant;
 
+use crate::api_status;
 use crate::metrics::ApiMetrics;
 
 /// How requests leave.
@@ -43,9 +44,25 @@ pub enum ApiError {
     /// The object is another than the one that was read.
     #[error("the object was changed by somebody else at the same time")]
     Conflict,
+    /// An object of this name exists already.
+    #[error("an object of this name exists already")]
+    AlreadyExists,
     /// There is no such object.
     #[error("the object does not exist")]
     NotFound,
+    /// The namespace is being deleted and takes nothing new, or is gone.
+    #[error("the namespace is being deleted, or is gone: {0}")]
+    NamespaceEnding(String),
+    /// A right is lacking, or seems to: an API server that has just started says so before it has read the rules.
+    #[error("refused by the API server ({code} {reason}): {message}")]
+    Denied {
+        /// HTTP status.
+        code: u16,
+        /// The API server's word for it.
+        reason: String,
+        /// The API server's text.
+        message: String,
+    },
     /// The same request will be refused again.
     #[error("refused by the API server ({code} {reason}): {message}")]
     Refused {
@@ -77,10 +94,14 @@ impl ApiError {
         matches!(self, Self::TimedOut(_) | Self::Transport(_) | Self::Unavailable { .. })
     }
 
-    /// Whether a permission is lacking, or seems to: an API server that has just started says so before it has read the
-    /// rules.
+    /// Whether the API server is there, and said no.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Denied { .. } | Self::NamespaceEnding(_) | Self::Conflict)
+    }
+
+    /// Whether a right is lacking, or seems to.
     pub(crate) const fn is_denied(&self) -> bool {
-        matches!(self, Self::Refused { code: 401 | 403, .. })
+        matches!(self, Self::Denied { .. })
     }
 
     /// For metrics.
@@ -88,9 +109,9 @@ impl ApiError {
         match self {
             Self::Closed => "closed",
             Self::TimedOut(_) => "timeout",
-            Self::Conflict => "conflict",
+            Self::Conflict | Self::AlreadyExists => "conflict",
             Self::NotFound => "not_found",
-            Self::Refused { .. } => "refused",
+            Self::Refused { .. } | Self::Denied { .. } | Self::NamespaceEnding(_) => "refused",
             Self::Unavailable { .. } => "unavailable",
             Self::Transport(_) => "transport",
         }
@@ -100,18 +121,30 @@ impl ApiError {
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         let kube::Error::Api(status) = error else { return Self::Transport(error) };
+        let is_right = api_status::lacks_right(&status);
+        if api_status::is_object_missing(&status) {
+            return Self::NotFound;
+        }
+        if api_status::is_namespace_ending(&status) {
+            return Self::NamespaceEnding(status.message);
+        }
+        if status.is_already_exists() {
+            return Self::AlreadyExists;
+        }
         let (code, reason, message) = (status.code, status.reason, status.message);
         match code {
-            404 => Self::NotFound,
-            // A create answers 409 as well, when the name is taken.
             409 => Self::Conflict,
-            429 | 500.. => {
+            // A 404 that names no object is of something in between, or of an API server that does not serve this yet.
+            404 | 429 | 500.. => {
                 let seconds = status.details.map_or(0, |details| details.retry_after_seconds);
                 let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
                 Self::Unavailable { code, message, retry_after }
             }
+            401 => Self::Denied { code, reason, message },
             // Mostly an upgrade with the rights of the version before.
-            403 => Self::Refused { code, reason, message: message + "; manifests/base/rbac.yaml has the rights" },
+            _ if is_right => {
+                Self::Denied { code, reason, message: message + "; manifests/base/rbac.yaml has the rights" }
+            }
             _ => Self::Refused { code, reason, message },
         }
     }

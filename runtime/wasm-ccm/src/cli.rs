@@ -1,5 +1,6 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
+mod arguments;
 #[cfg(test)]
 mod cases;
 mod cluster;
@@ -7,8 +8,10 @@ mod node_lifecycle;
 mod record;
 mod service;
 mod swap;
+mod upstream;
 mod webhook;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -19,10 +22,12 @@ use std::time::Duration;
 use ccm_controllers::EventSettings;
 use ccm_sandbox::Pool;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::check::{self, CheckArgs};
+use crate::connection::Pings;
 use crate::duration::{parse, parse_period};
+use crate::https::MinTls;
 use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
 use crate::providers::Wasi;
@@ -35,9 +40,12 @@ pub(crate) use service::ServiceArgs;
 pub(crate) use swap::SwapArgs;
 pub(crate) use webhook::WebhookArgs;
 
+/// The command whose flags are upstream's.
+const RUN: &str = "run";
+
 /// A Kubernetes cloud controller manager whose providers are WebAssembly components.
 #[derive(Parser)]
-#[command(name = "wasm-ccm", version, arg_required_else_help = true)]
+#[command(name = "wasm-ccm", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +54,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the controllers.
+    #[command(args_override_self = true)]
     Run(Box<RunArgs>),
     /// Show what a provider's component is, offers and asks for.
     Inspect(InspectArgs),
@@ -79,6 +88,12 @@ pub(crate) struct RunArgs {
     /// Longest wait for one answer of the API server to a write.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_write_timeout: Duration,
+    /// The API server is asked for a sign of life when a connection with watches has been silent for so long.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_period, help_heading = "Cluster")]
+    pub(crate) kube_api_ping_period: Duration,
+    /// How long it may take to give one; then the connection is replaced by another one.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period, help_heading = "Cluster")]
+    pub(crate) kube_api_ping_timeout: Duration,
 
     /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins. There are cloud-node, cloud-node-lifecycle,
     /// service and cloud-cluster.
@@ -142,6 +157,9 @@ pub(crate) struct RunArgs {
     /// Key of that certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file", help_heading = "Health and logs")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// The oldest version of TLS that this port takes.
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t, help_heading = "Health and logs")]
+    pub(crate) tls_min_version: MinTls,
     /// How logs are written.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
     pub(crate) logging_format: LogFormat,
@@ -151,6 +169,13 @@ pub(crate) struct RunArgs {
     /// Verbosity: from 4 on debug, from 6 on trace.
     #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
     pub(crate) v: u8,
+}
+
+impl RunArgs {
+    /// As connections take them.
+    pub(crate) const fn pings(&self) -> Pings {
+        Pings { period: self.kube_api_ping_period, timeout: self.kube_api_ping_timeout }
+    }
 }
 
 /// The provider, or the list of them.
@@ -236,8 +261,8 @@ fn cidr(text: &str) -> Result<String, String> {
 
 /// Runs the program. Exit code 1 for everything that cannot be: flags, local files, components to inspect.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (cli, ignored) = match parse_from(std::env::args_os()) {
+        Ok(parsed) => parsed,
         Err(error) => {
             let error = silenced(error);
             let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -247,7 +272,7 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Run(args) => run::run(*args),
+        Command::Run(args) => run::run(*args, arguments::told(&ignored)),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
@@ -261,6 +286,22 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line, and the flags of `run` that have no effect.
+fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'static upstream::Inert>), clap::Error> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let mut ignored = Vec::new();
+    let mut cli = Cli::command();
+    if words.get(1).is_some_and(|word| word == RUN)
+        && let Some(run) = cli.find_subcommand_mut(RUN)
+    {
+        let sorted = arguments::sort(run, words.split_off(2))
+            .map_err(|why| Cli::command().error(ErrorKind::InvalidValue, why))?;
+        words.extend(sorted.known);
+        ignored = sorted.ignored;
+    }
+    Ok((Cli::try_parse_from(words)?, ignored))
 }
 
 /// Without a word that stands where none belongs: it may be a secret whose flag was forgotten.
@@ -287,8 +328,6 @@ fn print_schema() -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -23,6 +24,29 @@ use tokio_util::sync::CancellationToken;
 
 /// A client that has not finished its handshake by then is dropped.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The oldest version of TLS that a port takes, by upstream's names. There is none before 1.2.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MinTls {
+    /// 1.2.
+    #[default]
+    #[value(name = "VersionTLS12", aliases = ["VersionTLS10", "VersionTLS11"])]
+    V12,
+    /// 1.3.
+    #[value(name = "VersionTLS13")]
+    V13,
+}
+
+impl MinTls {
+    /// Begins the configuration of a port.
+    pub(crate) fn server(self) -> rustls::ConfigBuilder<rustls::ServerConfig, rustls::WantsVerifier> {
+        let newest = [&rustls::version::TLS13];
+        rustls::ServerConfig::builder_with_protocol_versions(match self {
+            Self::V12 => rustls::DEFAULT_VERSIONS,
+            Self::V13 => &newest,
+        })
+    }
+}
 
 /// A whole answer.
 pub(crate) type Page = Response<Full<Bytes>>;

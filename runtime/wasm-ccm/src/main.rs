@@ -5,6 +5,7 @@
 mod api;
 mod check;
 mod cli;
+mod connection;
 mod controller_names;
 mod door;
 mod duration;

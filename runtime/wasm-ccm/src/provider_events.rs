@@ -40,8 +40,9 @@ impl ProviderEvents {
             Source::Path(_) => self.pod.clone(),
         };
         let Some(about) = about else { return };
-        let (reason, action, reporter) = (reason.to_owned(), "LoadProvider", "wasm-ccm");
-        self.recorder.record(EventRequest { about, severity, reason, action, message, reporter }).await;
+        let (reason, action, reporter, annotations) =
+            (reason.to_owned(), "LoadProvider", "wasm-ccm", Default::default());
+        self.recorder.record(EventRequest { about, severity, reason, action, message, reporter, annotations }).await;
     }
 }
 

@@ -9,7 +9,6 @@ use ccm_cloud::NodeSelector;
 use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
 use ccm_sandbox::{Pool, Sandbox};
 use futures::future::{join_all, try_join_all};
-use kube::Client;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
@@ -30,18 +29,21 @@ use crate::serve::{Pages, Readiness};
 use crate::start::{Reflectors, Shared};
 use crate::tasks::{EVENT_WRITER, Tasks};
 use crate::webhook::{self, Webhook};
-use crate::{api, https, load, logging, serve, start};
+use crate::{api, connection, https, load, logging, serve, start};
 
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
 /// # Errors
 ///
 /// Flags and local configuration that cannot be, tasks that ended by themselves, and the loss of the leadership.
-pub(crate) fn run(args: RunArgs) -> Result<()> {
+pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
     logging::start(args.logging_format, args.v);
+    if let Some(ignored) = ignored {
+        tracing::warn!("{ignored}");
+    }
     let providers = configured(&args)?;
     let selection = Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
     let election = args.leader.settings()?;
@@ -91,7 +93,9 @@ async fn assemble(
     let exchanges = ExchangeMetrics::register(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let config = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
-    let client = Client::try_from(config.clone()).context("the API server's address or credentials cannot be used")?;
+    let pings = args.pings();
+    let client =
+        connection::client(&config, pings).context("the API server's address or credentials cannot be used")?;
     let leader = Leader::new(election, &mut registry);
     let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
     let provider_metrics = ProviderMetrics::register(&mut registry);
@@ -105,7 +109,8 @@ async fn assemble(
             https::bind(SocketAddr::new(args.bind_address, args.secure_port), "--bind-address and --secure-port")
                 .await?;
         tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
-        let tls = serve::tls(args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref()))?;
+        let files = args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref());
+        let tls = serve::tls(files, args.tls_min_version)?;
         let pages = Pages {
             readiness: readiness.clone(),
             health: Health::new(leader.check()),
@@ -122,7 +127,7 @@ async fn assemble(
     }
 
     let gate = WriteGate::new(
-        leader.client(&config)?,
+        leader.client(&config, pings)?,
         metrics.api.clone(),
         WriteGateSettings { request_timeout: args.kube_api_write_timeout },
     )

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use ccm_controllers::lacks_right;
 use ccm_egress::credentials::CredentialSource;
 use ccm_egress::secret::Secret;
 use futures::StreamExt as _;
@@ -31,7 +32,13 @@ pub(crate) async fn watched(client: &Client, namespace: &str, name: &str, key: &
     let first = tokio::time::timeout(FIRST_ANSWER, api.get_opt(name)).await;
     let first =
         first.map_err(|_elapsed| anyhow!("no answer of the API server within {FIRST_ANSWER:?}")).and_then(|answer| {
-            answer.map_err(|error| anyhow!("the API server did not give it: {}; {RIGHTS}", crate::api::tell(&error)))
+            answer.map_err(|error| {
+                let way_out = match &error {
+                    kube::Error::Api(status) if lacks_right(status) => format!("; {RIGHTS}"),
+                    _ => String::new(),
+                };
+                anyhow!("the API server did not give it: {}{way_out}", crate::api::tell(&error))
+            })
         });
     let first = first.with_context(|| shown.clone())?;
     let first = first.ok_or_else(|| {

@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
-use crate::https::{Page, Port, TEXT, page, read_pair};
+use crate::https::{MinTls, Page, Port, TEXT, page, read_pair};
 use crate::leader::Seen;
 use crate::metrics::ProcessMetrics;
 use crate::provider_status::ProviderStatuses;
@@ -122,7 +122,7 @@ impl Pages {
 /// # Errors
 ///
 /// Names the file that cannot be used.
-pub(crate) fn tls(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor> {
+pub(crate) fn tls(files: Option<(&Path, &Path)>, least: MinTls) -> Result<TlsAcceptor> {
     let (chain, key) = match files {
         Some((certificate, key)) => read_pair(("--tls-cert-file", certificate), ("--tls-private-key-file", key))?,
         None => {
@@ -132,7 +132,7 @@ pub(crate) fn tls(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor> {
             (vec![made.cert.der().clone()], key)
         }
     };
-    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
+    let mut config = least.server().with_no_client_auth().with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -202,6 +202,13 @@ mod tests {
 
     /// The port's side and a client that trusts it.
     fn trusted() -> (TlsAcceptor, TlsConnector) {
+        trusted_with(MinTls::default(), rustls::DEFAULT_VERSIONS)
+    }
+
+    fn trusted_with(
+        least: MinTls,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> (TlsAcceptor, TlsConnector) {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -210,12 +217,26 @@ mod tests {
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(made.cert.der().clone()).unwrap();
-        let client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        (tls(Some((&certificate, &key))).unwrap(), TlsConnector::from(Arc::new(client)))
+        let client = rustls::ClientConfig::builder_with_protocol_versions(versions);
+        let client = client.with_root_certificates(roots).with_no_client_auth();
+        (tls(Some((&certificate, &key)), least).unwrap(), TlsConnector::from(Arc::new(client)))
     }
 
     fn localhost() -> ServerName<'static> {
         ServerName::try_from("localhost").unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_older_tls_than_the_least_is_refused() {
+        let old = [&rustls::version::TLS12];
+        for (least, versions, is_taken) in
+            [(MinTls::V12, &old[..], true), (MinTls::V13, &old, false), (MinTls::V13, rustls::DEFAULT_VERSIONS, true)]
+        {
+            let (acceptor, connector) = trusted_with(least, versions);
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let (port, client) = tokio::join!(acceptor.accept(near), connector.connect(localhost(), far));
+            assert_eq!((port.is_ok(), client.is_ok()), (is_taken, is_taken), "{least:?}");
+        }
     }
 
     const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

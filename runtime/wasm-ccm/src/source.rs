@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use ccm_controllers::lacks_right;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use sha2::{Digest as _, Sha256};
@@ -82,7 +83,7 @@ pub(crate) enum SourceError {
     #[error(
         "the API server did not give the ConfigMap: {}; {}",
         tell(.0),
-        if self.is_passing() { "look at the API server, and at the network to it" } else { "the manager needs the right to get it (manifests/base/rbac.yaml)" }
+        self.way_out()
     )]
     Api(kube::Error),
     /// The API server did not answer.
@@ -102,6 +103,17 @@ pub(crate) enum SourceError {
 }
 
 impl SourceError {
+    /// For an answer of the API server.
+    fn way_out(&self) -> &'static str {
+        match self {
+            Self::Api(kube::Error::Api(status)) if lacks_right(status) => {
+                "the manager needs the right to get it (manifests/base/rbac.yaml)"
+            }
+            Self::Api(kube::Error::Api(status)) if status.code == 401 => "its credentials are wrong or have expired",
+            _ => "look at the API server, and at the network to it",
+        }
+    }
+
     /// Whether the API server is away or has too much to do, which says nothing about the source.
     pub(crate) const fn is_passing(&self) -> bool {
         match self {

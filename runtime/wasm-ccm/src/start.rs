@@ -178,10 +178,11 @@ impl<'a> Shared<'a> {
             tasks.spawn_background("node lookups", work);
             let followed = Arc::clone(slot);
             tasks.spawn_background("credentials and recoveries", async move { followed.follow().await });
+            let name = slot.provider().descriptor().name.clone();
             let slot = Arc::clone(slot);
             let claims =
                 move |scheme: &str| slot.provider().descriptor().provider_id_schemes.iter().any(|own| own == scheme);
-            Member { claims: Box::new(claims), batcher }
+            Member { name, claims: Box::new(claims), batcher }
         };
         let lookups = Lookups::new(providers.iter().map(member).collect());
         let call_time = providers.iter().map(|(slot, _)| slot.provider().call_time()).max().unwrap_or_default();

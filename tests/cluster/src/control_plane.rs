@@ -204,6 +204,35 @@ impl ControlPlane {
         ready
     }
 
+    /// Stops API server and etcd for a moment, and copies what etcd has, for [`restore`](Self::restore).
+    ///
+    /// # Errors
+    /// As those of [`stop_api_server`](Self::stop_api_server) and [`start_api_server`](Self::start_api_server); or the copy fails.
+    pub async fn backup(&self) -> Result<()> {
+        self.replace_data(flags::ETCD_DATA, "etcd-backup").await
+    }
+
+    /// Replaces what etcd has by the backup: everything since is undone, and resource versions go on from where they were then. API
+    /// server and etcd are away meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`backup`](Self::backup); or there is none.
+    pub async fn restore(&self) -> Result<()> {
+        self.replace_data("etcd-backup", flags::ETCD_DATA).await
+    }
+
+    async fn replace_data(&self, from: &str, to: &str) -> Result<()> {
+        self.stop_api_server().await?;
+        let etcd = self.components.lock().etcd.take();
+        tokio::task::spawn_blocking(move || drop(etcd)).await?;
+        let (from, to) = (self.folder().join(from), self.folder().join(to));
+        fs::remove_dir_all(&to).or_else(|error| if to.exists() { Err(error) } else { Ok(()) })?;
+        copy_folder(&from, &to)?;
+        let etcd = self.spawn("etcd", flags::etcd())?;
+        self.components.lock().etcd = Some(etcd);
+        self.start_api_server().await
+    }
+
     /// Says whether all components still run.
     ///
     /// # Errors
@@ -275,6 +304,20 @@ impl fmt::Debug for ControlPlane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControlPlane").field("url", &self.url()).field("folder", &self.folder).finish_non_exhaustive()
     }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 async fn read_kubeconfig(path: &Path) -> Result<Config> {

@@ -9,13 +9,16 @@ use crate::{Settings, audit};
 const ETCD: &str = "unix://etcd:0";
 const ETCD_PEER: &str = "unix://peer:0";
 
+/// The folder of its data.
+pub(crate) const ETCD_DATA: &str = "etcd-data";
+
 pub(crate) const KWOK_STAGES: &str = include_str!("kwok-stages.yaml");
 
 /// etcd on Unix sockets: no port to choose. Without fsync, since nothing here has to survive a power cut.
 pub(crate) fn etcd() -> Vec<String> {
     vec![
         "--unsafe-no-fsync".to_owned(),
-        "--data-dir=etcd-data".to_owned(),
+        format!("--data-dir={ETCD_DATA}"),
         format!("--listen-client-urls={ETCD}"),
         format!("--advertise-client-urls={ETCD}"),
         format!("--listen-peer-urls={ETCD_PEER}"),

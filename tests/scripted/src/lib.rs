@@ -1,7 +1,8 @@
 //! A provider that does what an annotation of its Node or Service says: requests, bindings, questions about credentials. What
 //! came of each step of a Node stands on the instance as a label, as JSON; `balancers` tells where that of a Service stands.
 //!
-//! Tests drive the host's imports with it through the contract, from inside a sandbox. Nodes without a script are found.
+//! Tests drive the host's imports with it through the contract, from inside a sandbox. Nodes without a script are found; with the
+//! script `HEAD PATH` they are absent when the cloud answers 404 to that.
 
 mod balancers;
 mod script;
@@ -11,7 +12,7 @@ use ccm_sdk::meta::{
     self, Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place,
     Setting, Source, TlsSources, ValueKind,
 };
-use ccm_sdk::types::{Failure, Node, Problem};
+use ccm_sdk::types::{Attributes, Failure, Node, Problem};
 
 /// The annotation with the script.
 const SCRIPT: &str = "scripted.example/script";
@@ -148,8 +149,16 @@ impl instances::Guest for Scripted {
 
 fn find(node: &Node) -> Result<Finding, Failure> {
     let script = node.annotations.iter().find(|(name, _)| name == SCRIPT);
+    if let Some(path) = script.and_then(|(_, script)| script.strip_prefix("HEAD ")) {
+        let machine = script::is_there(path)?;
+        return if machine { Ok(found(node, vec![])) } else { Ok(Finding::Absent) };
+    }
     let labels = script.map_or_else(|| Ok(vec![]), |(_, script)| script::run(script))?;
-    Ok(Finding::Found(Instance {
+    Ok(found(node, labels))
+}
+
+fn found(node: &Node, labels: Attributes) -> Finding {
+    Finding::Found(Instance {
         provider_id: format!("scripted://{}", node.name),
         instance_type: String::new(),
         addresses: vec![],
@@ -158,5 +167,5 @@ fn find(node: &Node) -> Result<Finding, Failure> {
         labels,
         state: State::Running,
         more: vec![],
-    }))
+    })
 }

@@ -110,11 +110,28 @@ pub(crate) fn run_steps(steps: Vec<Step>) -> Result<Attributes, Failure> {
 }
 
 fn plain(path: &str) -> String {
+    match http::send(&with_token(Method::Get, path)) {
+        Ok(response) => format!("{{\"status\":{}}}", response.status),
+        Err(error) => error.message,
+    }
+}
+
+/// Whether the cloud knows what is at this path: it says 404 when it does not.
+pub(crate) fn is_there(path: &str) -> Result<bool, Failure> {
+    match http::send(&with_token(Method::Head, path)) {
+        Ok(response) if response.status == 404 => Ok(false),
+        Ok(_) => Ok(true),
+        Err(error) => Err(Failure::retry(error.message)),
+    }
+}
+
+fn with_token(method: Method, path: &str) -> Request {
     let bytes = |text: &str| Part::Bytes(text.as_bytes().to_vec());
     let token = Part::Secret(Secret { credential: "token".to_owned(), encoding: Encoding::Plain });
-    let request = Request {
+    let operation = if matches!(method, Method::Head) { "HEAD " } else { "GET " };
+    Request {
         endpoint: api(),
-        method: Method::Get,
+        method,
         effect: Effect::Read,
         path: path.to_owned(),
         query: vec![],
@@ -123,13 +140,9 @@ fn plain(path: &str) -> String {
             ("accept".to_owned(), vec![bytes("application/json")]),
         ],
         body: vec![],
-        operation: ["GET ", path].concat(),
+        operation: [operation, path].concat(),
         share_ms: 0,
         capture: None,
-    };
-    match http::send(&request) {
-        Ok(response) => format!("{{\"status\":{}}}", response.status),
-        Err(error) => error.message,
     }
 }
 

@@ -206,6 +206,7 @@ impl Syncer {
                     action: "SyncCluster",
                     message,
                     reporter: REPORTER,
+                    annotations: Default::default(),
                 }));
             }
             still.insert(about);

@@ -1,4 +1,5 @@
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 
 use super::*;
 use crate::metrics::Metrics;
@@ -30,6 +31,7 @@ fn request(name: &str, message: &str) -> EventRequest {
         action: "Initialize",
         message: message.into(),
         reporter: "cloud-node-controller",
+        annotations: Default::default(),
     }
 }
 
@@ -298,4 +300,52 @@ async fn events_of_a_provider_about_itself_go_to_the_log_when_the_host_has_no_po
     recorder.emit(Subject::Provider, Severity::Normal, "R".into(), "m".into());
     beside(writer, async {}).await;
     assert_eq!((api.calls().len(), metrics.events.dropped.get()), (0, 0));
+}
+
+/// What makes the API server refuse an Event for good, in one namespace.
+fn refusals() -> [Value; 2] {
+    let message = "unable to create new content in namespace ending because it is being terminated";
+    let cause = json!({ "reason": "NamespaceTerminating", "message": "namespace ending is being terminated" });
+    let refusal = |message: &str, causes: Value| {
+        let details = json!({ "kind": "events", "causes": causes });
+        let message = format!("events.events.k8s.io \"x\" is forbidden: {message}");
+        json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": message, "details": details })
+    };
+    [refusal(message, json!([cause])), refusal("exceeded quota: small, requested: count/events=1", json!([]))]
+}
+
+/// Each was taken for a missing right: it was sent seven times in up to 13 s, and all other Events waited for that.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_takes_no_events_holds_up_nobody() {
+    for refusal in refusals() {
+        let Bench { api, recorder, writer, metrics } = bench(EventSettings { concurrency: 1, ..Default::default() });
+        beside(writer, async {
+            for i in 0..10 {
+                api.fail(EVENTS, refusal.clone());
+                recorder.record(request("node0", &i.to_string())).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                recorder.record(request("node1", &i.to_string())).await;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (10, 10), "{refusal}");
+        })
+        .await;
+        assert_eq!(api.count("POST"), 20, "each once: {refusal}");
+    }
+}
+
+/// An answer of this kind to a creation was taken for the proof that the attempt before it had worked.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_that_is_not_about_the_name_is_tried_again() {
+    let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
+    let quota = json!({ "kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "Operation cannot be fulfilled on resourcequotas" });
+    api.refuse(EVENTS, 503, 1);
+    beside(writer, async {
+        recorder.record(request("node0", "a")).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        api.fail(EVENTS, quota);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    })
+    .await;
+    assert_eq!((metrics.events.written.get(), api.events().len(), api.count("POST")), (1, 1, 3));
 }

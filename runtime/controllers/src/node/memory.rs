@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::view::version;
+use crate::store::{Age, Lists};
 use crate::warnings::Warnings;
 
 #[derive(Default)]
@@ -19,8 +19,8 @@ struct Entry {
     /// Whether it counts as uninitialised.
     waiting: bool,
     warnings: Warnings,
-    /// Resource version after our last write, which removed the taint.
-    finished: Option<u64>,
+    /// Age of the answer to our last write, which removed the taint.
+    finished: Option<Age>,
     /// The taint was to be removed by us, and nobody knows whether it was.
     unanswered: bool,
     /// Since when every provider says that it is not its own.
@@ -31,12 +31,13 @@ struct Entry {
 pub(crate) struct Memory {
     nodes: Mutex<HashMap<String, Entry>>,
     waiting: Gauge,
+    lists: Lists,
 }
 
 impl Memory {
-    /// Keeps the number of Nodes that wait in `waiting`.
-    pub(crate) fn new(waiting: Gauge) -> Self {
-        Self { nodes: Mutex::default(), waiting }
+    /// Keeps the number of Nodes that wait in `waiting`. `lists` are those of the store.
+    pub(crate) fn new(waiting: Gauge, lists: Lists) -> Self {
+        Self { nodes: Mutex::default(), waiting, lists }
     }
 
     /// A Node that carries the taint was seen. Says whether this is news: false while the store still shows a state from
@@ -49,8 +50,8 @@ impl Memory {
             // Another Node of the same name; it still waits, if the old one did.
             *entry = Entry { uid: uid.to_owned(), waiting: entry.waiting, ..Entry::default() };
         }
-        if let (Some(finished), Some(seen)) = (entry.finished, version(node))
-            && seen < finished
+        if let Some(finished) = entry.finished
+            && !self.lists.shown(&node.metadata).is_as_new_as(finished)
         {
             return false;
         }
@@ -67,7 +68,7 @@ impl Memory {
         if node.metadata.uid.as_deref() != Some(&entry.uid) {
             return;
         }
-        entry.finished = version(node);
+        entry.finished = Some(self.lists.answered(&node.metadata));
         entry.unanswered = false;
         entry.warnings = Warnings::default();
         if std::mem::take(&mut entry.waiting) {

@@ -156,7 +156,7 @@ impl NodeController {
             writer: NodeWriter::new(gate),
             writes: Semaphore::new(settings.sync_width()),
             recorder,
-            memory: Memory::new(metrics.uninitialized.clone()),
+            memory: Memory::new(metrics.uninitialized.clone(), first_list.lists()),
             metrics,
             settings,
         });

@@ -86,9 +86,7 @@ impl SyncError {
     /// Event either.
     fn deserves_warning(&self) -> bool {
         match self {
-            Self::Write(error) => {
-                error.api().is_none_or(|error| matches!(error, ApiError::Refused { .. } | ApiError::Conflict))
-            }
+            Self::Write(error) => error.api().is_none_or(ApiError::is_refusal),
             _ => !self.is_elsewhere(),
         }
     }
@@ -259,8 +257,8 @@ impl Syncer {
 
     async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {
         let about = node_reference(&node.name_any(), node.metadata.uid.as_deref().unwrap_or_default());
-        let request =
-            EventRequest { about, severity, reason: reason.into(), action: "Initialize", message, reporter: REPORTER };
+        let (reason, action, annotations) = (reason.into(), "Initialize", Default::default());
+        let request = EventRequest { about, severity, reason, action, message, reporter: REPORTER, annotations };
         self.recorder.record(request).await;
     }
 }

@@ -43,8 +43,3 @@ pub(crate) fn taints(node: &Node) -> &[Taint] {
 pub(crate) fn is_uninitialized(node: &Node) -> bool {
     taints(node).iter().any(|taint| taint.key == UNINITIALIZED)
 }
-
-/// Resource versions in order, as far as the API server's are numbers, which they are.
-pub(crate) fn version(node: &Node) -> Option<u64> {
-    node.metadata.resource_version.as_deref()?.parse().ok()
-}

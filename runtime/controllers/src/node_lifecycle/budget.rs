@@ -1,19 +1,23 @@
 //! How many Nodes may be deleted: a cloud that forgets its machines, or a provider that asks the wrong account, must not cost
-//! the cluster its Nodes before somebody looks.
+//! the cluster its Nodes before somebody looks. Each provider has a budget of its own, so that the Nodes of a large cloud do not
+//! pay for what goes wrong in a small one.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use ccm_cloud::Keeper;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How many Nodes may be deleted within a time. The larger of `percent` and `min` counts.
+use super::history::Past;
+
+/// How many Nodes of one provider may be deleted within a time. The larger of `percent` and `min` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletionBudget {
-    /// Share of the Nodes that the providers of this process take care of, in percent, rounded down; more than 100 counts
-    /// as 100. Default 10.
+    /// Share of the Nodes that the provider takes care of, in percent, rounded down; more than 100 counts as 100. Default 10.
     pub percent: u8,
-    /// Number of Nodes, for small clusters. Default 3. With 0 here and above each deletion has to be confirmed.
+    /// Number of Nodes, for small clusters, but never more than half of the provider's, rounded up. Default 3. With 0 here and
+    /// above each deletion has to be confirmed.
     pub min: usize,
     /// The time within which so many may be deleted. Default 10 min: what an autoscaler does stays below it, what an
     /// outage does does not.
@@ -30,7 +34,7 @@ impl DeletionBudget {
     /// The most deletions within the period, among `nodes`.
     pub(crate) fn limit(&self, nodes: usize) -> usize {
         let percent = usize::from(self.percent.min(100));
-        (nodes.saturating_mul(percent) / 100).max(self.min)
+        (nodes.saturating_mul(percent) / 100).max(self.min.min(nodes.div_ceil(2)))
     }
 }
 
@@ -40,12 +44,18 @@ pub(crate) struct Budget {
     state: Mutex<State>,
 }
 
+/// What one provider's Nodes cost so far.
 #[derive(Default)]
-struct State {
+struct Account {
     /// The deletions of the last period: when, and the UID of the Node.
     spent: VecDeque<(Instant, String)>,
     /// Deletions that are being decided.
     reserved: usize,
+}
+
+#[derive(Default)]
+struct State {
+    accounts: HashMap<Keeper, Account>,
     /// Names that were confirmed and not used yet.
     confirmed: BTreeSet<String>,
     /// UIDs of the Nodes that these were used for, at most one for each name. They never count.
@@ -55,16 +65,26 @@ struct State {
 /// The right to delete one Node. Given back when it is dropped.
 pub(crate) struct Grant<'b> {
     budget: &'b Budget,
+    keeper: Keeper,
     kind: Kind,
 }
 
 /// Why there is no right to delete one more Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// As many as this were deleted.
-    Spent(usize),
+    /// As many as may be were deleted.
+    Spent(Spent),
     /// Others are being decided, and may not be deleted after all.
     Busy,
+}
+
+/// A budget that is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// So many may be deleted.
+    pub(crate) limit: usize,
+    /// Of so many, those that were deleted in the period included.
+    pub(crate) nodes: usize,
 }
 
 /// What a deletion costs.
@@ -86,36 +106,48 @@ impl Budget {
         Self { settings, state: Mutex::new(State { confirmed, ..State::default() }) }
     }
 
-    /// The right to delete the Node called `name` with this UID, one of so many `nodes`.
-    pub(crate) fn reserve(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, Refusal> {
+    /// The right to delete the Node called `name` with this UID, one of `nodes`: the UIDs of all Nodes of its provider.
+    pub(crate) fn reserve<'n>(
+        &self,
+        keeper: Keeper,
+        name: &str,
+        uid: &str,
+        nodes: impl Iterator<Item = &'n str>,
+        now: Instant,
+    ) -> Result<Grant<'_>, Refusal> {
         let mut state = self.state.lock();
+        let granted = |kind| Ok(Grant { budget: self, keeper, kind });
         if let Some(name) = state.confirmed.take(name) {
-            return Ok(Grant { budget: self, kind: Kind::Confirmed { name, uid: uid.to_owned() } });
+            return granted(Kind::Confirmed { name, uid: uid.to_owned() });
         }
         if state.free.contains(uid) {
-            return Ok(Grant { budget: self, kind: Kind::Paid });
+            return granted(Kind::Paid);
         }
+        let account = state.accounts.entry(keeper).or_default();
         let period = self.settings.period;
-        while state.spent.front().is_some_and(|(then, _)| now.duration_since(*then) >= period) {
-            state.spent.pop_front();
+        while account.spent.front().is_some_and(|(then, _)| now.duration_since(*then) >= period) {
+            account.spent.pop_front();
         }
-        if state.spent.iter().any(|(_, paid)| paid == uid) {
-            return Ok(Grant { budget: self, kind: Kind::Paid });
+        // What went is counted in, else the limit would shrink with each deletion. Some of it may still be there.
+        let all: HashSet<&str> = account.spent.iter().map(|(_, uid)| uid.as_str()).collect();
+        if all.contains(uid) {
+            return granted(Kind::Paid);
         }
+        let nodes = all.len() + nodes.filter(|uid| !all.contains(uid)).count();
         let limit = self.settings.limit(nodes);
-        if state.spent.len() >= limit {
-            return Err(Refusal::Spent(limit));
+        if account.spent.len() >= limit {
+            return Err(Refusal::Spent(Spent { limit, nodes }));
         }
-        if state.spent.len().saturating_add(state.reserved) >= limit {
+        if account.spent.len().saturating_add(account.reserved) >= limit {
             return Err(Refusal::Busy);
         }
-        state.reserved = state.reserved.saturating_add(1);
-        Ok(Grant { budget: self, kind: Kind::Counted(uid.to_owned()) })
+        account.reserved = account.reserved.saturating_add(1);
+        granted(Kind::Counted(uid.to_owned()))
     }
 
-    /// Counts deletions from before the start, the oldest first.
-    pub(crate) fn recall(&self, deletions: Vec<(Instant, String)>) {
-        self.state.lock().spent.extend(deletions);
+    /// Counts a deletion from before the start. The oldest come first.
+    pub(crate) fn recall(&self, keeper: Keeper, past: &Past) {
+        self.state.lock().accounts.entry(keeper).or_default().spent.push_back((past.at, past.uid.clone()));
     }
 
     pub(crate) const fn settings(&self) -> &DeletionBudget {
@@ -129,8 +161,9 @@ impl Grant<'_> {
         let mut state = self.budget.state.lock();
         match std::mem::replace(&mut self.kind, Kind::Spent) {
             Kind::Counted(uid) => {
-                state.reserved = state.reserved.saturating_sub(1);
-                state.spent.push_back((now, uid));
+                let account = state.accounts.entry(self.keeper).or_default();
+                account.reserved = account.reserved.saturating_sub(1);
+                account.spent.push_back((now, uid));
             }
             Kind::Confirmed { uid, .. } => drop(state.free.insert(uid)),
             Kind::Paid | Kind::Spent => {}
@@ -142,7 +175,10 @@ impl Drop for Grant<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         match std::mem::replace(&mut self.kind, Kind::Spent) {
-            Kind::Counted(_) => state.reserved = state.reserved.saturating_sub(1),
+            Kind::Counted(_) => {
+                let account = state.accounts.entry(self.keeper).or_default();
+                account.reserved = account.reserved.saturating_sub(1);
+            }
             Kind::Confirmed { name, .. } => drop(state.confirmed.insert(name)),
             Kind::Paid | Kind::Spent => {}
         }
@@ -158,10 +194,39 @@ mod tests {
         Budget::new(settings, confirmed.iter().map(|&name| name.to_owned()).collect())
     }
 
+    const RED: Keeper = Keeper::Provider(0);
+    const BLUE: Keeper = Keeper::Provider(1);
+
+    impl Budget {
+        /// Of the first provider, which has so many Nodes beside those that were deleted.
+        fn ask(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, Refusal> {
+            self.ask_for(RED, name, uid, nodes, now)
+        }
+
+        fn ask_for(
+            &self,
+            keeper: Keeper,
+            name: &str,
+            uid: &str,
+            nodes: usize,
+            now: Instant,
+        ) -> Result<Grant<'_>, Refusal> {
+            let uids: Vec<String> = (0..nodes).map(|node| format!("{keeper:?}-{node}")).collect();
+            self.reserve(keeper, name, uid, uids.iter().map(String::as_str), now)
+        }
+    }
+
+    /// What a refusal says.
+    fn spent(limit: usize, nodes: usize) -> Option<Refusal> {
+        Some(Refusal::Spent(Spent { limit, nodes }))
+    }
+
     #[test]
-    fn the_larger_of_share_and_number_counts() {
-        let cases =
-            [(10, 3, 0, 3), (10, 3, 39, 3), (10, 3, 40, 4), (10, 3, 5_000, 500), (0, 0, 5_000, 0), (200, 0, 7, 7)];
+    fn the_larger_of_share_and_number_counts_and_the_number_is_half_of_the_nodes_at_most() {
+        let shares = [(10, 3, 39, 3), (10, 3, 40, 4), (10, 3, 5_000, 500), (0, 0, 5_000, 0), (200, 0, 7, 7)];
+        let halves =
+            [(10, 3, 0, 0), (10, 3, 1, 1), (10, 3, 2, 1), (10, 3, 3, 2), (10, 3, 5, 3), (10, 3, 6, 3), (60, 9, 5, 3)];
+        let cases = shares.into_iter().chain(halves);
         for (percent, min, nodes, limit) in cases {
             assert_eq!(DeletionBudget { percent, min, ..DeletionBudget::default() }.limit(nodes), limit, "{nodes}");
         }
@@ -171,37 +236,33 @@ mod tests {
     async fn a_deletion_counts_for_the_period_and_then_no_more() {
         let budget = budget(0, 2, &[]);
         for uid in ["u1", "u2"] {
-            budget.reserve("n", uid, 10, Instant::now()).ok().unwrap().spend(Instant::now());
+            budget.ask("n", uid, 10, Instant::now()).ok().unwrap().spend(Instant::now());
         }
         let period = DeletionBudget::default().period;
         tokio::time::advance(period - Duration::from_secs(1)).await;
-        assert_eq!(budget.reserve("n", "u3", 10, Instant::now()).err(), Some(Refusal::Spent(2)));
+        assert_eq!(budget.ask("n", "u3", 10, Instant::now()).err(), spent(2, 12));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(budget.reserve("n", "u3", 10, Instant::now()).is_ok());
+        assert!(budget.ask("n", "u3", 10, Instant::now()).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_being_decided_counts_and_is_given_back() {
         let budget = budget(0, 1, &[]);
         let now = Instant::now();
-        let grant = budget.reserve("a", "u-a", 10, now);
-        assert_eq!(budget.reserve("b", "u-b", 10, now).err(), Some(Refusal::Busy));
+        let grant = budget.ask("a", "u-a", 10, now);
+        assert_eq!(budget.ask("b", "u-b", 10, now).err(), Some(Refusal::Busy));
         drop(grant);
-        assert!(budget.reserve("b", "u-b", 10, now).is_ok());
+        assert!(budget.ask("b", "u-b", 10, now).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_confirmed_name_is_good_for_one_deletion_and_does_not_count() {
         let budget = budget(0, 1, &["a"]);
         let now = Instant::now();
-        drop(budget.reserve("a", "u1", 10, now));
-        budget.reserve("a", "u1", 10, now).ok().unwrap().spend(now);
-        budget.reserve("a", "u2", 10, now).ok().unwrap().spend(now);
-        assert_eq!(
-            budget.reserve("a", "u3", 10, now).err(),
-            Some(Refusal::Spent(1)),
-            "confirmed once, then one of the budget"
-        );
+        drop(budget.ask("a", "u1", 10, now));
+        budget.ask("a", "u1", 10, now).ok().unwrap().spend(now);
+        budget.ask("a", "u2", 10, now).ok().unwrap().spend(now);
+        assert_eq!(budget.ask("a", "u3", 10, now).err(), spent(1, 11), "confirmed once, then one of the budget");
     }
 
     /// It was held, although somebody had said that it may go.
@@ -209,17 +270,13 @@ mod tests {
     async fn a_confirmed_node_whose_deletion_had_no_answer_is_tried_again_and_does_not_count() {
         let budget = budget(0, 1, &["a"]);
         for _ in 0..10 {
-            budget.reserve("a", "u1", 10, Instant::now()).ok().unwrap().spend(Instant::now());
+            budget.ask("a", "u1", 10, Instant::now()).ok().unwrap().spend(Instant::now());
             tokio::time::advance(DeletionBudget::default().period / 5).await;
         }
         let now = Instant::now();
-        assert!(budget.reserve("b", "u-b", 10, now).is_ok(), "the limit is untouched");
-        budget.reserve("a", "u2", 10, now).ok().unwrap().spend(now);
-        assert_eq!(
-            budget.reserve("a", "u3", 10, now).err(),
-            Some(Refusal::Spent(1)),
-            "another Node of this name counts"
-        );
+        assert!(budget.ask("b", "u-b", 10, now).is_ok(), "the limit is untouched");
+        budget.ask("a", "u2", 10, now).ok().unwrap().spend(now);
+        assert_eq!(budget.ask("a", "u3", 10, now).err(), spent(1, 11), "another Node of this name counts");
     }
 
     /// An API server without answers once used up the whole budget with one Node.
@@ -228,9 +285,50 @@ mod tests {
         let budget = budget(0, 2, &[]);
         let now = Instant::now();
         for _ in 0..10 {
-            budget.reserve("a", "u-a", 10, now).ok().unwrap().spend(now);
+            budget.ask("a", "u-a", 10, now).ok().unwrap().spend(now);
         }
-        budget.reserve("b", "u-b", 10, now).ok().unwrap().spend(now);
-        assert_eq!(budget.reserve("c", "u-c", 10, now).err(), Some(Refusal::Spent(2)));
+        budget.ask("b", "u-b", 10, now).ok().unwrap().spend(now);
+        assert_eq!(budget.ask("c", "u-c", 10, now).err(), spent(2, 12));
+    }
+
+    /// With 100 Nodes here and 8 there, a wrong token for the 8 once cost all of them.
+    #[tokio::test(start_paused = true)]
+    async fn each_provider_has_a_budget_of_its_own() {
+        let budget = budget(10, 3, &[]);
+        let now = Instant::now();
+        for gone in 0..3 {
+            budget.ask_for(BLUE, "n", &format!("u{gone}"), 8 - gone, now).ok().unwrap().spend(now);
+        }
+        assert_eq!(budget.ask_for(BLUE, "n", "u3", 5, now).err(), spent(3, 8));
+        for gone in 0..10 {
+            budget.ask_for(RED, "n", &format!("r{gone}"), 100 - gone, now).ok().unwrap().spend(now);
+        }
+        assert_eq!(budget.ask_for(RED, "n", "r10", 90, now).err(), spent(10, 100));
+        assert_eq!(budget.ask_for(Keeper::Any, "n", "a", 0, now).err(), spent(0, 0));
+    }
+
+    /// It did, so that of three Nodes one could go, and of 5,000 not even a tenth.
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_does_not_shrink_with_the_nodes_that_go() {
+        for (nodes, limit) in [(3, 2), (40, 4), (5_000, 500)] {
+            let budget = budget(10, 3, &[]);
+            let now = Instant::now();
+            let uids: Vec<String> = (0..nodes).map(|node| format!("u{node}")).collect();
+            let gone = (0..nodes).take_while(|gone| {
+                let left = uids.iter().skip(*gone).map(String::as_str);
+                budget.reserve(RED, "n", &uids[*gone], left, now).map(|grant| grant.spend(now)).is_ok()
+            });
+            assert_eq!(gone.count(), limit, "{nodes}");
+        }
+    }
+
+    /// The store lags behind: what went may still be in it.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_deleted_and_still_in_the_store_counts_once() {
+        let budget = budget(0, 3, &[]);
+        let now = Instant::now();
+        let uids = ["a", "b"];
+        budget.reserve(RED, "a", "a", uids.into_iter(), now).ok().unwrap().spend(now);
+        assert_eq!(budget.reserve(RED, "b", "b", uids.into_iter(), now).err(), spent(1, 2));
     }
 }

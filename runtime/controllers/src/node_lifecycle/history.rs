@@ -16,15 +16,28 @@ use crate::write_gate::{ApiError, Purpose, WriteGate};
 /// Upstream's reason of the Event of each deletion.
 pub(crate) const DELETING: &str = "DeletingNode";
 
+/// Annotation of that Event: the provider ID that the Node had, empty when it had none. The Node is gone, and somebody has to know
+/// whose it was.
+pub(crate) const PROVIDER_ID: &str = "wasm-ccm.io/provider-id";
+
 const LIST: Purpose = Purpose { verb: "list", resource: "events" };
 
-/// When which Nodes were deleted within the last `period`, by UID, the oldest first. Confirmed ones are among them: the
-/// Event does not tell.
+/// A deletion of before the start.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Past {
+    pub(crate) at: Instant,
+    /// UID of the Node.
+    pub(crate) uid: String,
+    /// What [`PROVIDER_ID`] says; none in Events of versions that did not say it.
+    pub(crate) provider_id: Option<String>,
+}
+
+/// Which Nodes were deleted within the last `period`, the oldest first. Confirmed ones are among them: the Event does not tell.
 ///
 /// # Errors
 ///
 /// The Events cannot be read.
-pub(crate) async fn deletions(gate: &WriteGate, period: Duration) -> Result<Vec<(Instant, String)>, ApiError> {
+pub(crate) async fn deletions(gate: &WriteGate, period: Duration) -> Result<Vec<Past>, ApiError> {
     let api = Api::<Event>::namespaced(gate.client(), NODE_EVENTS);
     let params = ListParams::default().fields(&format!("reason={DELETING}"));
     let events = gate.read(LIST, api.list(&params)).await?;
@@ -33,7 +46,9 @@ pub(crate) async fn deletions(gate: &WriteGate, period: Duration) -> Result<Vec<
         let ours = event.reporting_controller.as_deref() == Some(REPORTER) && event.reason.as_deref() == Some(DELETING);
         // A time that lies ahead is one of a clock that differs: it counts as now.
         let age = Duration::try_from(clock.duration_since(event.event_time?.0)).unwrap_or_default();
-        (ours && age < period).then_some((now.checked_sub(age)?, event.regarding?.uid?))
+        let provider_id = event.metadata.annotations.and_then(|mut annotations| annotations.remove(PROVIDER_ID));
+        let past = Past { at: now.checked_sub(age)?, uid: event.regarding?.uid?, provider_id };
+        (ours && age < period).then_some(past)
     };
     let mut deletions: Vec<_> = events.items.into_iter().filter_map(deletion).collect();
     deletions.sort();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::NodeLifecycleSettings;
@@ -55,7 +56,8 @@ struct Entry {
     not_before: Instant,
     /// The last look had no answer: a cloud that is back is asked at once.
     is_unknown: bool,
-    is_held: bool,
+    /// Its deletion is held: the gauge that counts it.
+    held: Option<Gauge>,
     is_deleted: bool,
     told: HashMap<Topic, (&'static str, Instant)>,
 }
@@ -107,7 +109,7 @@ impl Memory {
                 next: now,
                 not_before: now,
                 is_unknown: false,
-                is_held: false,
+                held: None,
                 is_deleted: false,
                 told: HashMap::new(),
             }
@@ -134,7 +136,7 @@ impl Memory {
         self.answered(name, answer, now, |entry| {
             entry.first_absent = None;
             entry.not_before = now;
-            self.release(entry);
+            Self::release(entry);
         })
     }
 
@@ -145,7 +147,7 @@ impl Memory {
             entry.first_absent = None;
             entry.not_before = now + at_least;
             entry.is_unknown = true;
-            self.release(entry);
+            Self::release(entry);
         })
     }
 
@@ -184,13 +186,15 @@ impl Memory {
         entry.next.saturating_duration_since(now)
     }
 
-    /// Absent again, but too many were deleted before.
-    pub(crate) fn held(&self, name: &str, now: Instant) -> Duration {
+    /// Absent again, but too many of this provider's Nodes were deleted before.
+    pub(crate) fn held(&self, name: &str, provider: &str, now: Instant) -> Duration {
         self.answered(name, "absent", now, |entry| {
             entry.pause = self.max_period;
             entry.not_before = now;
-            if !std::mem::replace(&mut entry.is_held, true) {
-                self.metrics.held.inc();
+            if entry.held.is_none() {
+                let held = self.metrics.held(provider);
+                held.inc();
+                entry.held = Some(held);
             }
         })
     }
@@ -199,7 +203,7 @@ impl Memory {
     pub(crate) fn deleted(&self, name: &str) {
         if let Some(entry) = self.nodes.lock().get_mut(name) {
             entry.is_deleted = true;
-            self.release(entry);
+            Self::release(entry);
         }
     }
 
@@ -271,15 +275,15 @@ impl Memory {
         if tick > now { tick } else { tick + self.period }
     }
 
-    fn release(&self, entry: &mut Entry) {
-        if std::mem::take(&mut entry.is_held) {
-            self.metrics.held.dec();
+    fn release(entry: &mut Entry) {
+        if let Some(held) = entry.held.take() {
+            held.dec();
         }
     }
 
     fn removed(&self, entry: Option<Entry>) {
         if let Some(mut entry) = entry {
-            self.release(&mut entry);
+            Self::release(&mut entry);
             self.metrics.not_ready.dec();
         }
     }

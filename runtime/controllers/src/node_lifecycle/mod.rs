@@ -17,7 +17,7 @@
 //! | age | [`NodeLifecycleSettings::min_age`] |
 //! | provider ID | of a scheme that a provider of this process declared |
 //! | the cloud | said `absent` twice in a row, in calls [`NodeLifecycleSettings::second_look`] apart; the second was a proof |
-//! | budget | [`NodeLifecycleSettings::budget`], or the name was confirmed |
+//! | budget | of the Node's provider: [`NodeLifecycleSettings::budget`]; or the name was confirmed |
 //!
 //! Whatever goes wrong keeps the Node: an error, no answer, a trap, a restart of this process begin with a first look.
 
@@ -74,7 +74,8 @@ pub struct NodeLifecycleSettings {
     /// How long after the second answer the DELETE may still leave. Default 30 s: the attempts against other writers take
     /// 2 s; a process that was stopped in between must not act on what it once knew. Then the cloud is asked again.
     pub proof_validity: Duration,
-    /// `--node-deletion-percent`, `--node-deletion-min-budget`, `--node-deletion-period`: how many Nodes may be deleted.
+    /// `--node-deletion-percent`, `--node-deletion-min-budget`, `--node-deletion-period`: how many Nodes of one provider may be
+    /// deleted.
     pub budget: DeletionBudget,
     /// `--confirm-node-deletions`: Nodes that may be deleted beyond the budget, each once. Default none. They need the
     /// two answers like any other.
@@ -151,6 +152,10 @@ impl NodeLifecycleController {
     pub fn new(parts: NodeLifecycleParts) -> Self {
         let NodeLifecycleParts { gate, store, keys, lookups, recoveries, .. } = parts;
         let NodeLifecycleParts { recorder, metrics, queue_metrics, settings, .. } = parts;
+        for keeper in lookups.keepers() {
+            // A gauge that is not there until it is above zero is a trap for alerts.
+            metrics.held(lookups.name_of(keeper));
+        }
         let syncer = Arc::new(Syncer {
             store,
             lookups,

@@ -1,9 +1,10 @@
 //! One Node, once: ask the cloud about it, and draw the conclusions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Failure, Instance, InstanceState, Lookups, Need, Reaction, Severity};
+use ccm_cloud::{Failure, Instance, InstanceState, Keeper, Lookups, Need, Reaction, Severity};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -11,10 +12,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::NodeLifecycleSettings;
-use super::budget::{Budget, Grant, Refusal};
+use super::budget::{Budget, Grant, Refusal, Spent};
 use super::decision::{Identity, ShutdownTaint, Standing, age, corrected_taints, standing};
 use super::deletion::Deletion;
-use super::history::{self, DELETING};
+use super::history::{self, DELETING, PROVIDER_ID};
 use super::memory::{Memory, Step, Topic};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::metrics::NodeLifecycleMetrics;
@@ -49,11 +50,24 @@ impl Syncer {
     /// Counts what was deleted before the start.
     pub(crate) async fn recall(&self) {
         match history::deletions(&self.writer.gate, self.settings.budget.period).await {
-            Ok(deletions) => self.budget.recall(deletions),
+            Ok(deletions) => deletions.into_iter().for_each(|past| self.recall_one(&past)),
             Err(error) => tracing::warn!(
                 %error,
                 "deletions of Nodes from before the start cannot be read (list events in the namespace default): the budget begins untouched"
             ),
+        }
+    }
+
+    fn recall_one(&self, past: &history::Past) {
+        match &past.provider_id {
+            // Nobody knows whose it was: rather one too many than one budget twice.
+            None => self.lookups.keepers().for_each(|keeper| self.budget.recall(keeper, past)),
+            Some(id) => {
+                // Nobody's: of a provider that is not configured any more.
+                if let Some(keeper) = self.lookups.keeper(Some(id.as_str()).filter(|id| !id.is_empty())) {
+                    self.budget.recall(keeper, past);
+                }
+            }
         }
     }
 
@@ -111,9 +125,13 @@ impl Syncer {
     /// The cloud has said that the machine is absent. Only who may delete asks for a proof, which costs the cloud more.
     async fn look_again(&self, node: Arc<Node>) -> Verdict {
         let name = node.name_any();
-        let ours = self.store.state().iter().filter(|node| self.may_delete(node)).count();
-        let uid = node.metadata.uid.as_deref().unwrap_or_default();
-        match self.budget.reserve(&name, uid, ours, Instant::now()) {
+        let Some(keeper) = self.keeper(&node) else {
+            // Its provider was exchanged at this moment.
+            return after(self.memory.postponed(&name, Instant::now()));
+        };
+        let nodes = self.store.state();
+        let theirs = nodes.iter().filter(|node| self.keeper(node) == Some(keeper)).map(|node| uid(node));
+        match self.budget.reserve(keeper, &name, uid(&node), theirs, Instant::now()) {
             Ok(grant) => {
                 let answer = self.ask(&node, Need::Proof).await;
                 let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
@@ -123,12 +141,12 @@ impl Syncer {
                 }
             }
             Err(Refusal::Busy) => after(self.memory.postponed(&name, Instant::now())),
-            Err(Refusal::Spent(limit)) => {
+            Err(Refusal::Spent(spent)) => {
                 let answer = self.ask(&node, Need::Existence).await;
                 let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
                 match self.present(&node, answer).await {
                     Some(verdict) => verdict,
-                    None => self.hold(&node, limit, ours).await,
+                    None => self.hold(&node, keeper, spent).await,
                 }
             }
         }
@@ -209,7 +227,7 @@ impl Syncer {
     fn first_absent(&self, node: &Node) -> Verdict {
         let name = node.name_any();
         let now = Instant::now();
-        if !self.may_delete(node) {
+        if self.keeper(node).is_none() {
             if self.memory.is_news(&name, Topic::NoProviderId, "absent", now) {
                 tracing::info!(
                     node = name,
@@ -229,22 +247,28 @@ impl Syncer {
         after(wait)
     }
 
-    async fn hold(&self, node: &Node, limit: usize, ours: usize) -> Verdict {
+    async fn hold(&self, node: &Node, keeper: Keeper, Spent { limit, nodes }: Spent) -> Verdict {
         let name = node.name_any();
         let now = Instant::now();
-        let wait = self.memory.held(&name, now);
+        let provider = self.lookups.name_of(keeper);
+        let wait = self.memory.held(&name, provider, now);
         if self.memory.is_news(&name, Topic::Held, "held", now) {
             let period = self.budget.settings().period;
             tracing::warn!(
                 node = name,
+                provider,
                 limit,
-                nodes = ours,
+                nodes,
                 ?period,
                 "deletion held: the limit of deletions is reached"
             );
+            let whose = match keeper {
+                Keeper::Provider(_) => format!("of provider {provider}"),
+                Keeper::Any => "without provider ID".to_owned(),
+            };
             let message = format!(
-                "Node {name} is not deleted although it does not exist in the cloud provider: no more than {limit} of \
-                 {ours} nodes are deleted within {period:?}. Look whether the machines are really gone; then wait, or \
+                "Node {name} is not deleted although it does not exist in the cloud provider: no more than {limit} of the \
+                 {nodes} nodes {whose} are deleted within {period:?}. Look whether the machines are really gone; then wait, or \
                  restart with --confirm-node-deletions={name}"
             );
             self.record(node, Severity::Warning, "NodeDeletionHeld", message).await;
@@ -314,7 +338,8 @@ impl Syncer {
         let name = node.name_any();
         if self.memory.is_news(&name, Topic::Deleting, "deleting", now) {
             let message = format!("Deleting node {name} because it does not exist in the cloud provider");
-            self.record(node, Severity::Normal, DELETING, message).await;
+            let id = provider_id(node).unwrap_or_default().to_owned();
+            self.record_with(node, Severity::Normal, DELETING, message, [(PROVIDER_ID.to_owned(), id)].into()).await;
         }
     }
 
@@ -351,15 +376,16 @@ impl Syncer {
 
     /// Whether the scheme of its provider ID is one of ours. Without one, nobody else's either.
     fn is_ours(&self, node: &Node) -> bool {
-        provider_id(node).is_none_or(|id| self.lookups.takes_care_of(id))
+        self.lookups.keeper(provider_id(node)).is_some()
     }
 
-    /// Whether an absent machine is a reason to delete the Node.
-    fn may_delete(&self, node: &Node) -> bool {
-        match provider_id(node) {
-            Some(id) => self.lookups.takes_care_of(id),
-            None => self.settings.delete_without_provider_id,
+    /// Whose budget the deletion of the Node is of. Nobody's where an absent machine is no reason to delete it.
+    fn keeper(&self, node: &Node) -> Option<Keeper> {
+        let id = provider_id(node);
+        if id.is_none() && !self.settings.delete_without_provider_id {
+            return None;
         }
+        self.lookups.keeper(id)
     }
 
     /// How long the API server is left alone after an error at least.
@@ -373,11 +399,26 @@ impl Syncer {
     }
 
     async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {
-        let about = node_reference(&node.name_any(), node.metadata.uid.as_deref().unwrap_or_default());
-        let request =
-            EventRequest { about, severity, reason: reason.into(), action: "Delete", message, reporter: REPORTER };
+        self.record_with(node, severity, reason, message, BTreeMap::new()).await;
+    }
+
+    async fn record_with(
+        &self,
+        node: &Node,
+        severity: Severity,
+        reason: &str,
+        message: String,
+        annotations: BTreeMap<String, String>,
+    ) {
+        let about = node_reference(&node.name_any(), uid(node));
+        let (reason, action) = (reason.into(), "Delete");
+        let request = EventRequest { about, severity, reason, action, message, reporter: REPORTER, annotations };
         self.recorder.record(request).await;
     }
+}
+
+fn uid(node: &Node) -> &str {
+    node.metadata.uid.as_deref().unwrap_or_default()
 }
 
 fn after(wait: Duration) -> Verdict {

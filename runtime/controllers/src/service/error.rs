@@ -98,7 +98,7 @@ impl SyncError {
     pub(crate) const fn deserves_warning(&self) -> bool {
         match self {
             Self::Cloud { .. } => !self.is_pending(),
-            Self::Api { error, .. } => matches!(error, ApiError::Refused { .. } | ApiError::Conflict),
+            Self::Api { error, .. } => error.is_refusal(),
         }
     }
 }

@@ -18,11 +18,11 @@ use super::error::Task;
 use super::fingerprint::{Digest, Target};
 use super::metrics::{PassTimer, ReasonLabel, ServiceMetrics};
 use super::offer::Offer;
-use super::predicates::version;
 use super::record::Record;
 use super::view::ingress;
 use crate::metrics::now_seconds;
 use crate::queue::{QueueSettings, Verdict};
+use crate::store::{Age, Lists};
 use crate::warnings::Warnings;
 
 /// A Service by namespace and name.
@@ -78,6 +78,8 @@ struct Attempt {
 pub(crate) struct Entry {
     /// The newest state: that of the store, or that of our last write as long as the store does not have it yet.
     pub(crate) newest: Arc<Service>,
+    /// How old that is.
+    age: Age,
     /// Who has its load balancer, if anybody.
     pub(crate) member: usize,
     /// Whether there may be something in the cloud.
@@ -121,13 +123,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn new(newest: Arc<Service>, member: usize, owned: bool) -> Self {
+    fn new(newest: Arc<Service>, age: Age, member: usize, owned: bool) -> Self {
         // Whoever was served before has a finalizer, or an address.
         let is_first = !owned && ingress(&newest).is_empty();
         Self {
             wanted: is_first.then(Instant::now),
             not_ready: None,
             newest,
+            age,
             member,
             owned,
             doubt: Doubt::None,
@@ -259,9 +262,9 @@ impl Entry {
     }
 
     /// Takes a newer state of the same Service.
-    fn take(&mut self, service: Arc<Service>) {
-        if version(&service) >= version(&self.newest) {
-            self.newest = service;
+    fn take(&mut self, service: Arc<Service>, age: Age) {
+        if age.is_as_new_as(self.age) {
+            (self.newest, self.age) = (service, age.after(self.age));
         }
     }
 }
@@ -279,6 +282,7 @@ pub(crate) struct Memory {
     compared: Mutex<HashMap<usize, f64>>,
     /// Members whose comparison at the start was none.
     due: Mutex<HashMap<usize, Due>>,
+    lists: Lists,
 }
 
 /// When load balancers are compared next that were not at the start.
@@ -291,10 +295,11 @@ pub(crate) enum Due {
 }
 
 impl Memory {
-    pub(crate) fn new(metrics: &ServiceMetrics) -> Self {
+    /// `lists` are those of the store.
+    pub(crate) fn new(metrics: &ServiceMetrics, lists: Lists) -> Self {
         let (waiting, not_ready) = (metrics.pending.clone(), metrics.not_ready.clone());
         let (services, theirs, compared) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { services, theirs, waiting, not_ready, compared, due: Mutex::default() }
+        Self { services, theirs, waiting, not_ready, compared, due: Mutex::default(), lists }
     }
 
     /// Looks at an entry, or changes it; none when there is none.
@@ -309,7 +314,7 @@ impl Memory {
             if entry.newest.metadata.uid != seen.metadata.uid {
                 return None;
             }
-            entry.take(Arc::clone(&seen));
+            entry.take(Arc::clone(&seen), self.lists.shown(&seen.metadata));
             Some(Arc::clone(&entry.newest))
         });
         newest.flatten().unwrap_or(seen)
@@ -329,8 +334,9 @@ impl Memory {
     /// A Service is taken care of by `member`; `owned` says whether the Service itself says that it has a load balancer.
     pub(crate) fn enter(&self, key: &Key, service: &Arc<Service>, member: usize, owned: bool) {
         let mut services = self.services.lock();
-        let entry = services.entry(key.clone()).or_insert_with(|| Entry::new(Arc::clone(service), member, owned));
-        entry.take(Arc::clone(service));
+        let age = self.lists.shown(&service.metadata);
+        let entry = services.entry(key.clone()).or_insert_with(|| Entry::new(Arc::clone(service), age, member, owned));
+        entry.take(Arc::clone(service), age);
         entry.member = member;
         entry.owned |= owned;
     }
@@ -360,7 +366,8 @@ impl Memory {
     /// Our write of a Service was answered.
     pub(crate) fn wrote(&self, key: &Key, service: Service) -> Arc<Service> {
         let service = Arc::new(service);
-        self.with(key, |entry| entry.take(Arc::clone(&service)));
+        let age = self.lists.answered(&service.metadata);
+        self.with(key, |entry| entry.take(Arc::clone(&service), age));
         service
     }
 

@@ -197,7 +197,7 @@ impl ServiceController {
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
             recorder,
-            memory: Memory::new(&metrics),
+            memory: Memory::new(&metrics, services_listed.lists()),
             metrics,
             settings,
         };

@@ -46,11 +46,6 @@ pub(crate) fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (is_deleting(service) || !is_load_balancer(service))
 }
 
-/// Resource versions in order, as far as the API server's are numbers, which they are.
-pub(crate) fn version(service: &Service) -> Option<u64> {
-    service.metadata.resource_version.as_deref()?.parse().ok()
-}
-
 /// Not kept out by its label.
 pub(crate) fn is_included(node: &Node) -> bool {
     let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(EXCLUDE));

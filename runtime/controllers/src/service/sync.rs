@@ -454,8 +454,8 @@ impl Syncer {
         let metadata = &service.metadata;
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
         let about = service_reference(&part(&metadata.namespace), &service.name_any(), &part(&metadata.uid));
-        let action = "SyncLoadBalancer";
-        let request = EventRequest { about, severity, reason: reason.into(), action, message, reporter: REPORTER };
+        let (reason, action, annotations) = (reason.into(), "SyncLoadBalancer", Default::default());
+        let request = EventRequest { about, severity, reason, action, message, reporter: REPORTER, annotations };
         self.recorder.record(request).await;
     }
 }

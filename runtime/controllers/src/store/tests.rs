@@ -294,3 +294,37 @@ async fn nothing_is_lost_between_what_there_is_and_what_changes() {
     api.add(node("late").0);
     assert_eq!(keys.recv().await.unwrap().name, "late", "subscribed before the first list");
 }
+
+/// After etcd was restored from a backup, a watch that goes on from a resource version that is not there yet hears nothing.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_failed_begins_with_a_list_and_a_watch_that_always_fails_does_so_less_and_less_often() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    for (failures, least, most) in [(1, 2, 2), (usize::MAX, 8, 25)] {
+        let [lists, watches]: [Arc<AtomicUsize>; 2] = Default::default();
+        let (listed, watched) = (Arc::clone(&lists), Arc::clone(&watches));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+            let count = if is_watch { &watched } else { &listed };
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                if is_watch && number >= failures {
+                    std::future::pending::<()>().await;
+                }
+                let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [] });
+                let status = if is_watch { 500 } else { 200 };
+                let body = kube::client::Body::from(list.to_string().into_bytes());
+                Ok::<_, std::convert::Infallible>(http::Response::builder().status(status).body(body).unwrap())
+            }
+        });
+        let metrics = StoreMetrics::register(&mut Registry::default());
+        let nodes = Reflector::<Node>::new(Client::new(service, "default"), &metrics);
+        let mut task = JoinSet::new();
+        task.spawn(nodes.run(CancellationToken::new()));
+        tokio::time::sleep(Duration::from_secs(270)).await;
+        let lists = lists.load(Ordering::Relaxed);
+        assert!((least..=most).contains(&lists), "{lists} lists in 270 s");
+        assert_eq!(watches.load(Ordering::Relaxed), lists);
+    }
+}

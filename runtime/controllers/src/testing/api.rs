@@ -36,6 +36,7 @@ pub(crate) struct State {
     scripts: Vec<(String, Act)>,
     silent: Vec<String>,
     lost: Vec<String>,
+    failures: Vec<(String, Value)>,
 }
 
 impl State {
@@ -192,6 +193,11 @@ impl FakeApi {
         }
     }
 
+    /// Answers the next request whose line ends with `line` with this Status.
+    pub(crate) fn fail(&self, line: &str, status: Value) {
+        self.state.lock().failures.push((line.to_owned(), status));
+    }
+
     /// Never answers requests whose line contains `part`.
     pub(crate) fn silence(&self, part: &str) {
         self.state.lock().silent.push(part.to_owned());
@@ -248,6 +254,19 @@ impl FakeApi {
     }
 }
 
+/// The Status that goes with a code, for the commonest cause.
+fn failure(code: u16, verb: &str) -> Value {
+    let (reason, message) = match (code, verb) {
+        (403, _) => ("Forbidden", "no: User \"ccm\" cannot do this"),
+        (404, _) => ("NotFound", "no"),
+        (409, "POST") => ("AlreadyExists", "no"),
+        (409, _) => ("Conflict", "no"),
+        _ => ("Scripted", "no"),
+    };
+    let details = json!({ "name": "x", "kind": "things" });
+    json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, "details": details })
+}
+
 async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: Arc<Mutex<State>>) {
     let mut unanswered = Vec::new();
     while let Some((request, respond)) = handle.next_request().await {
@@ -268,16 +287,17 @@ async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: A
         }
         let place = state.scripts.iter().position(|(line, _)| call.line.ends_with(line));
         let forced = place.map(|place| state.scripts.remove(place)).and_then(|(_, act)| act(&mut state));
-        let (mut status, body) = forced.map_or_else(|| state.answer(&call), |status| (status, Value::Null));
+        let place = state.failures.iter().position(|(line, _)| call.line.ends_with(line));
+        let scripted = place.map(|place| state.failures.remove(place).1);
+        let code = scripted.as_ref().map(|failure| u16::try_from(failure["code"].as_u64().unwrap()).unwrap());
+        let (mut status, body) = forced.or(code).map_or_else(|| state.answer(&call), |status| (status, Value::Null));
         if let Some(place) = state.lost.iter().position(|line| call.line.ends_with(line)) {
             state.lost.remove(place);
             status = 504;
         }
         let body = match status {
             200..300 => body,
-            _ => {
-                json!({ "kind": "Status", "status": "Failure", "code": status, "reason": "Scripted", "message": "no" })
-            }
+            _ => scripted.unwrap_or_else(|| failure(status, parts.method.as_str())),
         };
         let body = Body::from(serde_json::to_vec(&body).unwrap());
         respond.send_response(Response::builder().status(status).body(body).unwrap());

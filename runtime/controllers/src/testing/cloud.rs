@@ -48,7 +48,8 @@ impl FakeCloud {
         let (batcher, work) = Batcher::new(Arc::clone(self), BatchSettings::default());
         let mut task = JoinSet::new();
         task.spawn(work);
-        (Lookups::new(vec![Member { claims: Box::new(|scheme| scheme == "fake"), batcher }]), task)
+        let claims = Box::new(|scheme: &str| scheme == "fake");
+        (Lookups::new(vec![Member { name: "fake".into(), claims, batcher }]), task)
     }
 }
 

@@ -23,11 +23,11 @@ pub(crate) struct NodeLifecycleArgs {
     /// From the cloud's first answer that a machine does not exist to the second question.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) node_deletion_second_look: Duration,
-    /// Most percent of the Nodes that are deleted within --node-deletion-period, or --node-deletion-min-budget, if that is
-    /// more.
+    /// Most percent of the Nodes of one provider that are deleted within --node-deletion-period, or
+    /// --node-deletion-min-budget, if that is more.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) node_deletion_percent: u8,
-    /// See there; with 0 for both each deletion has to be confirmed.
+    /// See there; at most half of the provider's Nodes, rounded up. With 0 for both each deletion has to be confirmed.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) node_deletion_min_budget: usize,
     /// See there.

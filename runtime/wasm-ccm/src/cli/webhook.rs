@@ -11,6 +11,7 @@ use bytesize::ByteSize;
 use clap::Args;
 
 use crate::duration::parse_period;
+use crate::https::MinTls;
 use crate::webhook::{Files, NAME, Settings};
 
 /// Whether and how the API server can ask about Services before it takes them.
@@ -35,6 +36,9 @@ pub(crate) struct WebhookArgs {
     /// Key of that certificate.
     #[arg(long, value_name = "FILE", requires = "webhook_tls_cert_file")]
     webhook_tls_private_key_file: Option<PathBuf>,
+    /// The oldest version of TLS that this port takes.
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
+    webhook_tls_min_version: MinTls,
     /// From one look at certificate and key to the next.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
     webhook_cert_reload_period: Duration,
@@ -106,6 +110,7 @@ impl WebhookArgs {
         Ok(Some(Settings {
             address: SocketAddr::new(address, port),
             files,
+            min_tls: self.webhook_tls_min_version,
             reload_period: self.webhook_cert_reload_period,
             timeout: self.webhook_timeout,
             request_bytes: usize::try_from(self.webhook_request_bytes.as_u64())?,
@@ -171,6 +176,9 @@ mod tests {
         assert_eq!((set.address.to_string().as_str(), set.online), ("0.0.0.0:10260", false));
         assert_eq!((set.timeout, set.reload_period), (Duration::from_secs(8), Duration::from_secs(10)));
         assert_eq!((set.request_bytes, set.reviews.get()), (2 << 20, 32));
+        assert_eq!(set.min_tls, MinTls::V12);
+        let newest = settings(&[&ON[..], &["--webhook-tls-min-version=VersionTLS13"]].concat()).unwrap().unwrap();
+        assert_eq!(newest.min_tls, MinTls::V13);
         assert_eq!(set.files.certificate, ("--webhook-cert-dir", "/tls/tls.crt".into()));
         assert_eq!(set.files.key, ("--webhook-cert-dir", "/tls/tls.key".into()));
         let more = [
@@ -192,6 +200,7 @@ mod tests {
         let expected = Settings {
             address: ([127, 0, 0, 1], 1).into(),
             files,
+            min_tls: MinTls::V12,
             reload_period: Duration::from_secs(1),
             timeout: Duration::from_secs(2),
             request_bytes: 3 << 10,

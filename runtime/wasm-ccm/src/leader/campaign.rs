@@ -152,6 +152,7 @@ async fn tell(recorder: &EventRecorder, election: &Election, message: String) {
         action: "LeaderElection",
         message,
         reporter: REPORTER,
+        annotations: Default::default(),
     };
     recorder.record(request).await;
 }

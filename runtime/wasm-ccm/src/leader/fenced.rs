@@ -22,16 +22,15 @@ use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::fence::Fence;
+use crate::connection::Pings;
 
 /// A client that sends nothing, not even a handshake, while the fence is closed.
 ///
 /// # Errors
 ///
 /// The configuration cannot be used.
-pub(super) fn client(config: &Config, fence: &Arc<Fence>) -> kube::Result<Client> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    let connector = Connector { tcp, fence: Arc::clone(fence) };
+pub(super) fn client(config: &Config, pings: Pings, fence: &Arc<Fence>) -> kube::Result<Client> {
+    let connector = Connector { tcp: pings.tcp(), fence: Arc::clone(fence) };
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
@@ -171,7 +170,8 @@ mod tests {
         let clock = Arc::new(Mutex::new(1_000 * second));
         let wall = Arc::clone(&clock);
         let fence = Arc::new(Fence::with_clock(timing, Box::new(move || *wall.lock())));
-        let client = client(&config, &fence).unwrap();
+        let pings = Pings { period: Duration::from_secs(30), timeout: Duration::from_secs(15) };
+        let client = client(&config, pings, &fence).unwrap();
         let ask = async || client.request_text(http::Request::get("/version").body(vec![]).unwrap()).await;
         for _ in 0..2 {
             let error = ccm_controllers::causes(&ask().await.unwrap_err());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_controllers::causes;
+use ccm_controllers::{causes, lacks_right};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -57,13 +57,19 @@ impl Leases {
             |why: String| LeaseError::Other(format!("cannot {verb} the Lease {}/{}: {why}", self.namespace, self.name));
         match tokio::time::timeout(self.timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => Err(match status.code {
-                404 if verb != "create" => LeaseError::NotFound,
-                // Of a create: it exists meanwhile.
-                409 => LeaseError::Conflict,
-                403 => failed(format!("{} (403); apply manifests/base/rbac.yaml", status.message)),
-                code => failed(format!("{} ({code})", status.message)),
-            }),
+            Ok(Err(kube::Error::Api(status))) => {
+                let told = format!("{} ({})", status.message, status.code);
+                Err(if status.is_not_found() && verb != "create" {
+                    LeaseError::NotFound
+                } else if status.is_conflict() || status.is_already_exists() {
+                    // Of a create: it exists meanwhile.
+                    LeaseError::Conflict
+                } else if lacks_right(&status) {
+                    failed(format!("{told}; apply manifests/base/rbac.yaml"))
+                } else {
+                    failed(told)
+                })
+            }
             Ok(Err(error)) => Err(failed(causes(&error))),
             Err(_elapsed) => Err(failed(format!("no answer within {:?}", self.timeout))),
         }

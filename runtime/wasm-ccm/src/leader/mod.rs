@@ -36,6 +36,7 @@ use tokio::sync::watch;
 pub(crate) use campaign::Campaign;
 pub(crate) use settings::{LeaderArgs, Settings};
 
+use crate::connection::Pings;
 use crate::health::Check;
 use campaign::Means;
 use election::Standing;
@@ -92,10 +93,10 @@ impl Leader {
     /// # Errors
     ///
     /// The API server's address or credentials cannot be used.
-    pub(crate) fn client(&self, config: &Config) -> Result<Client> {
+    pub(crate) fn client(&self, config: &Config, pings: Pings) -> Result<Client> {
         let client = match self {
             Self::Alone => Client::try_from(config.clone()),
-            Self::Candidate(candidate) => fenced::client(config, &candidate.fence),
+            Self::Candidate(candidate) => fenced::client(config, pings, &candidate.fence),
         };
         client.context("the API server's address or credentials cannot be used")
     }

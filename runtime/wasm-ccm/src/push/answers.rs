@@ -1,6 +1,8 @@
 //! What the API server says to `push`, and what to do about it.
 
+use ccm_controllers::{is_namespace_ending, lacks_right};
 use http::Uri;
+use kube::core::Status;
 
 use crate::api;
 
@@ -12,7 +14,7 @@ pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String
             let told = told.split_once("Error: ").map_or(&*told, |(_, rest)| rest);
             format!("the API server at {} does not answer: {told}; check --kubeconfig and --master", address(server))
         }
-        kube::Error::Api(status) => match way_out(status.code, &status.message, namespace) {
+        kube::Error::Api(status) => match way_out(status, namespace) {
             Some(way_out) => format!("{}; {way_out}", api::tell(error)),
             None => api::tell(error),
         },
@@ -20,16 +22,18 @@ pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String
     }
 }
 
-fn way_out(code: u16, message: &str, namespace: &str) -> Option<String> {
-    let fixed = match code {
+fn way_out(status: &Status, namespace: &str) -> Option<String> {
+    if lacks_right(status) {
+        let rights = "push needs the verbs get and patch for this ConfigMap, and create where there is none yet";
+        return Some(rights.to_owned());
+    }
+    let message = &status.message;
+    let fixed = match status.code {
         401 => {
             "the credentials of the kubeconfig (in a pod, of its service account) are wrong or have expired: renew them, or give another one with --kubeconfig"
         }
-        // Quotas and namespaces that are about to go are forbidden too, and say so.
-        403 if message.contains(" cannot ") => {
-            "push needs the verbs get and patch for this ConfigMap, and create where there is none yet"
-        }
-        404 if message.contains("namespaces ") => {
+        403 if is_namespace_ending(status) => "wait until it is gone and make it anew, or name another one",
+        404 if is_namespace_ending(status) => {
             return Some(format!("make it (kubectl create namespace {namespace}), or name another one"));
         }
         409 => "somebody else changed it meanwhile: push again",
@@ -48,7 +52,7 @@ fn address(server: &Uri) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -58,21 +62,48 @@ mod tests {
 
     #[test]
     fn each_answer_that_a_user_can_do_something_about_says_what() {
+        let ending = json!({ "kind": "configmaps", "causes": [{ "reason": "NamespaceTerminating" }] });
+        let none = Value::Null;
         let cases = [
-            (401, "Unauthorized", Some("credentials of the kubeconfig")),
-            (403, "configmaps \"x\" is forbidden: User \"u\" cannot patch resource", Some("get and patch")),
-            (403, "configmaps \"x\" is forbidden: exceeded quota: small", None),
-            (404, "namespaces \"clouds\" not found", Some("kubectl create namespace clouds")),
-            (404, "the server could not find the requested resource", None),
-            (409, "the object has been modified", Some("push again")),
-            (422, "data: Forbidden: field is immutable when `immutable` is set", Some("delete it and push again")),
-            (422, "data: Invalid value", None),
-            (500, "etcdserver: no leader", None),
+            (401, "Unauthorized", "Unauthorized", none.clone(), Some("credentials of the kubeconfig")),
+            (
+                403,
+                "Forbidden",
+                "configmaps \"x\" is forbidden: User \"u\" cannot patch resource",
+                none.clone(),
+                Some("get and patch"),
+            ),
+            (403, "Forbidden", "configmaps \"x\" is forbidden: exceeded quota: small", none.clone(), None),
+            (
+                403,
+                "Forbidden",
+                "configmaps \"x\" is forbidden: unable to create",
+                ending,
+                Some("wait until it is gone"),
+            ),
+            (
+                404,
+                "NotFound",
+                "namespaces \"clouds\" not found",
+                json!({ "kind": "namespaces" }),
+                Some("kubectl create namespace clouds"),
+            ),
+            (404, "NotFound", "the server could not find the requested resource", none.clone(), None),
+            (409, "Conflict", "the object has been modified", none.clone(), Some("push again")),
+            (
+                422,
+                "Invalid",
+                "data: Forbidden: field is immutable when `immutable` is set",
+                none.clone(),
+                Some("delete it and push again"),
+            ),
+            (422, "Invalid", "data: Invalid value", none.clone(), None),
+            (500, "InternalError", "etcdserver: no leader", none, None),
         ];
-        for (code, message, way_out) in cases {
-            let status = Status { code, message: message.to_owned(), reason: "Why".to_owned(), ..Status::default() };
-            let told = told(&kube::Error::Api(Box::new(status)));
-            let Some(rest) = told.strip_prefix(&format!("{message} ({code} Why)")) else { panic!("{told}") };
+        for (code, reason, message, details, way_out) in cases {
+            let status = json!({ "code": code, "reason": reason, "message": message, "details": details });
+            let told = told(&kube::Error::Api(serde_json::from_value(status).unwrap()));
+            let Some(rest) = told.strip_prefix(&format!("{message} ({code} {reason})")) else { panic!("{told}") };
             match way_out {
                 Some(part) => assert!(rest.starts_with("; ") && rest.contains(part), "{told}"),
                 None => assert_eq!(rest, "", "{told}"),

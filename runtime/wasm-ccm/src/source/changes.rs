@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
+use ccm_controllers::lacks_right;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
@@ -97,19 +98,18 @@ fn delays() -> watcher::ExponentialBackoff {
 }
 
 fn failure(error: &watcher::Error) -> String {
-    let (text, code) = match error {
+    let (text, is_right) = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => {
-            let code = if let kube::Error::Api(status) = error { status.code } else { 0 };
-            (tell(error), code)
+            (tell(error), matches!(error, kube::Error::Api(status) if lacks_right(status)))
         }
-        watcher::Error::WatchError(status) => (status.message.clone(), status.code),
-        watcher::Error::NoResourceVersion => (error.to_string(), 0),
+        watcher::Error::WatchError(status) => (status.message.clone(), lacks_right(status)),
+        watcher::Error::NoResourceVersion => (error.to_string(), false),
     };
     // An API server that is away is no reason to look for a right.
     let way_out = "; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)";
-    if code == 403 { text + way_out } else { text }
+    if is_right { text + way_out } else { text }
 }
 
 /// What the path, or each component and signature in the folder that it is, leads to.

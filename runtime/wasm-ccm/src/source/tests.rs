@@ -19,7 +19,10 @@ fn a_source_reads_back_as_it_was_written() {
 
 #[test]
 fn an_api_server_that_is_away_says_nothing_about_the_source() {
-    let api = |code| SourceError::Api(kube::Error::Api(Box::new(kube::core::Status { code, ..Default::default() })));
+    let api = |code| {
+        let message = if code == 403 { "User \"ccm\" cannot get it".to_owned() } else { String::new() };
+        SourceError::Api(kube::Error::Api(Box::new(kube::core::Status { code, message, ..Default::default() })))
+    };
     let away = SourceError::Api(kube::Error::Service(Box::new(std::io::Error::other("connection refused"))));
     for error in [api(500), api(503), api(429), away, SourceError::ApiTimeout] {
         assert!(error.is_passing(), "{error}");

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::WebhookMetrics;
-use crate::https::{Pair, read_pair};
+use crate::https::{MinTls, Pair, read_pair};
 
 /// Where the pair is, each file with the flag that said so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,10 +66,9 @@ impl Certificate {
     }
 
     /// Handshakes with the pair of the moment. Without one they fail, as if the port were closed.
-    pub(crate) fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        let mut config = rustls::ServerConfig::builder()
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
+    pub(crate) fn acceptor(self: &Arc<Self>, least: MinTls) -> TlsAcceptor {
+        let mut config =
+            least.server().with_no_client_auth().with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         TlsAcceptor::from(Arc::new(config))
     }

@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::duration;
-use crate::https::{Page, Port, TEXT, bind, page};
+use crate::https::{MinTls, Page, Port, TEXT, bind, page};
 use crate::tasks::Tasks;
 use certificate::Certificate;
 pub(crate) use certificate::Files;
@@ -56,6 +56,7 @@ const CONNECTIONS_PER_REVIEW: usize = 8;
 pub(crate) struct Settings {
     pub(crate) address: SocketAddr,
     pub(crate) files: Files,
+    pub(crate) min_tls: MinTls,
     pub(crate) reload_period: Duration,
     /// For a whole review.
     pub(crate) timeout: Duration,
@@ -98,7 +99,7 @@ impl Webhook {
 
     async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let certificate = Certificate::new(self.settings.files.clone(), self.metrics.clone());
-        let tls = certificate.acceptor();
+        let tls = certificate.acceptor(self.settings.min_tls);
         let following = certificate.follow(self.settings.reload_period, stop.clone());
         let connections =
             self.settings.reviews.get().saturating_mul(CONNECTIONS_PER_REVIEW).min(Semaphore::MAX_PERMITS);

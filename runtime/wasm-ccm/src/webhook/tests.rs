@@ -12,6 +12,7 @@ fn webhook(change: impl FnOnce(&mut Settings)) -> Arc<Webhook> {
     let mut settings = Settings {
         address: ([127, 0, 0, 1], 0).into(),
         files: Files { certificate: ("", "".into()), key: ("", "".into()) },
+        min_tls: Default::default(),
         reload_period: S,
         timeout: 8 * S,
         request_bytes: 1 << 20,

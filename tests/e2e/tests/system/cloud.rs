@@ -18,8 +18,8 @@ use crate::stage::{Actor, LIMIT, Stage};
 /// The annotation with a Node's script.
 const SCRIPT: &str = "scripted.example/script";
 
-/// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/`. Ends when it is
-/// dropped.
+/// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/` and below `/of/TOKEN/` to who
+/// has another token. Ends when it is dropped.
 pub(crate) struct Cloud {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -94,10 +94,14 @@ async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Re
         request.push(stream.read_u8().await?);
     }
     let request = String::from_utf8_lossy(&request).into_owned();
-    let status = if request.contains(" /absent/") { "404 Not Found" } else { "200 OK" };
+    let whose = request.split_once(" /of/").and_then(|(_, path)| path.split('/').next());
+    let is_foreign = whose.is_some_and(|token| !request.contains(&format!("authorization: Bearer {token}\r\n")));
+    let is_absent = is_foreign || request.contains(" /absent/");
+    let status = if is_absent { "404 Not Found" } else { "200 OK" };
     let length = request.len();
+    let body = if request.starts_with("HEAD ") { "" } else { &request };
     let answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nx-request-id: req-7\r\nconnection: close\r\n\r\n{request}"
+        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nx-request-id: req-7\r\nconnection: close\r\n\r\n{body}"
     );
     // Before the answer: who has that looks here.
     seen.lock().push(request);

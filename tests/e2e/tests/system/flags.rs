@@ -118,6 +118,51 @@ async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_
     host.end().await;
 }
 
+/// As Go managers are started: what has nothing to set here once kept the process from starting.
+#[tokio::test]
+async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_why() {
+    let stage = Stage::new().await;
+    let host = stage.cloudlycke(&[
+        "--allocate-node-cidrs=false",
+        "--authentication-kubeconfig=/etc/kubernetes/ccm.conf",
+        "--authorization-kubeconfig=/etc/kubernetes/ccm.conf",
+        "--client-ca-file=/etc/kubernetes/pki/ca.crt",
+        "--cluster-cidr=10.244.0.0/16",
+        "--configure-cloud-routes=true",
+        "--controllers=*,-cloud-node-lifecycle",
+        "--feature-gates=CloudControllerManagerWebhook=true",
+        "--kube-api-burst",
+        "30",
+        "--kube_api_qps=20",
+        "--leader-elect",
+        "--min-resync-period=12h0m0s",
+        "--profiling",
+        "--tls-min-version=VersionTLS13",
+        "--use-service-account-credentials",
+        "--v=2",
+        "--v=0",
+    ]);
+    host.ready().await;
+    NodeFixture::new("n1").internal_ip("10.0.0.1").register(stage.client()).await.unwrap();
+    await_untainted(stage.client(), "n1").await;
+    let log = host.log();
+    let lines: Vec<_> = log.iter().filter(|line| line.contains("flags without effect here")).collect();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    let told = [
+        "WARN",
+        "--authentication-kubeconfig, --authorization-kubeconfig, --client-ca-file (the health port asks nobody",
+        "--configure-cloud-routes (there is no route controller yet)",
+        "--kube-api-burst, --kube-api-qps (requests are not limited on this side",
+    ];
+    for part in told {
+        assert!(line.contains(part), "{line} does not say {part}");
+    }
+    for quiet in ["allocate-node-cidrs", "cluster-cidr", "leader-elect", "tls-min-version", "--v"] {
+        assert!(!line.contains(quiet), "{line} says {quiet}");
+    }
+    host.end().await;
+}
+
 /// `--tls-cert-file`, `--tls-private-key-file`
 #[tokio::test]
 async fn the_health_port_has_the_certificate_that_the_flags_name() {

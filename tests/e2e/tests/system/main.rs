@@ -20,6 +20,7 @@
 //! | `whole_cluster` | a firewall that follows Services and Nodes |
 //! | `webhook` | Services that are refused before they are there |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
+//! | `api_server` | one that refuses what belongs to a namespace, falls silent, or was restored from a backup |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
 //! | `swap` | providers that are exchanged while the host works, and those that are refused or rolled back |
@@ -42,6 +43,7 @@
 )]
 
 mod acceptance;
+mod api_server;
 mod bytes;
 mod classes;
 mod cloud;

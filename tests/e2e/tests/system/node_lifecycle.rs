@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use crate::look::{STATE, annotate, await_event, events_about, get, nodes, patch_status};
-use crate::stage::{Actor, LIMIT, Stage};
+use crate::cloud::Cloud;
+use crate::look::{STATE, annotate, await_event, create, events_about, get, nodes, patch_status};
+use crate::stage::{Actor, LIMIT, Stage, cloudlycke, scripted};
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// What the reference allows from a cause to its effect.
@@ -200,7 +201,8 @@ async fn case_100_nodes_of_other_clouds_or_without_provider_id_or_too_young_are_
     second.await_count("ccm_node_lifecycle_not_ready_nodes", &[], LIMIT, |nodes| nodes == 2.0).await.unwrap();
     assert_eq!(second.count("ccm_node_lifecycle_looks_total", &[]).await.unwrap(), 0.0);
     second.end().await;
-    let third = host(&stage, &[alone, old_way]);
+    // Of these few, no more than half go within ten minutes, and one went.
+    let third = host(&stage, &[alone, old_way, "--node-deletion-percent=100"]);
     await_absent(&nodes(client), "without-id", LIMIT).await.unwrap();
     assert_eq!(get(client, "foreign").await, kept[0]);
     third.end().await;
@@ -238,4 +240,62 @@ async fn deletions_beyond_the_limit_are_held_until_somebody_confirms_them_by_nam
     second.await_count("ccm_node_lifecycle_held_nodes", &[], LIMIT, |held| held == 2.0).await.unwrap();
     get(client, confirmed).await;
     second.end().await;
+}
+
+/// A tenth of the Nodes of a large cloud once was more than a small one had.
+#[tokio::test]
+async fn a_wrong_token_for_one_of_two_clouds_costs_no_more_nodes_than_the_budget_of_that_cloud() {
+    const LARGE: usize = 100;
+    const SMALL: usize = 8;
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    for i in 0..LARGE {
+        let name = format!("large{i}");
+        let node = NodeFixture::new(&name).initialized().provider_id(&format!("cloudlycke://{name}")).build();
+        create(client, &node).await;
+        patch_status(client, &name, &ready("True")).await;
+    }
+    for i in 0..SMALL {
+        let name = format!("small{i}");
+        let fixture = NodeFixture::new(&name).initialized().not_ready().provider_id(&format!("scripted://{name}"));
+        let asked = format!("HEAD /of/right-token/{name}");
+        fixture.annotation("scripted.example/script", &asked).register(client).await.unwrap();
+    }
+    let providers = json!([
+        { "source": cloudlycke() },
+        {
+            "source": scripted(),
+            "grants": { "endpoints": { "api": cloud.url() }, "allowHttp": true, "allowLoopback": true },
+            "credentials": { "token": format!("file:{}", stage.file("token", "wrong-token").display()) },
+        },
+    ]);
+    let providers = format!("--providers={}", stage.file("providers.yaml", providers.to_string()).display());
+    let flags =
+        [&QUICK[..], &["--controllers=cloud-node-lifecycle", "--node-monitor-max-period=5s", &providers]].concat();
+    let small = async || {
+        let nodes = nodes(client).list(&Default::default()).await.unwrap().items;
+        nodes.iter().filter(|node| node.name_any().starts_with("small")).count()
+    };
+    // The process after it knows whose the deletions of this one were.
+    for run in 0..2 {
+        let host = stage.start(flags.iter().copied());
+        let held = ["provider=\"scripted\""];
+        host.await_count("ccm_node_lifecycle_held_nodes", &held, LIMIT, |held| held == 5.0).await.unwrap();
+        // All of them were asked about once more, and none went.
+        let so_far = host.count("ccm_node_lifecycle_looks_total", &["answer=\"absent\""]).await.unwrap();
+        await_looks(&host, "absent", so_far + 5.0).await;
+        assert_eq!(small().await, SMALL - 3, "run {run}");
+
+        // The other cloud's budget is untouched.
+        let gone = format!("large{run}");
+        annotate(client, &gone, STATE, Some("deleted")).await;
+        patch_status(client, &gone, &ready("Unknown")).await;
+        await_absent(&nodes(client), &gone, LIMIT).await.unwrap();
+        host.end().await;
+    }
+    let left = nodes(client).list(&Default::default()).await.unwrap().items;
+    let kept = left.iter().find(|node| node.name_any().starts_with("small")).unwrap().name_any();
+    let parts = ["no more than 3 of the 8 nodes of provider scripted", "--confirm-node-deletions="];
+    await_event(client, &kept, "Warning", "NodeDeletionHeld", &parts).await;
 }

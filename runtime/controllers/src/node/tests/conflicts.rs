@@ -44,9 +44,12 @@ async fn case_28_a_refused_patch_is_one_patch_and_no_success() {
         bench.api.refuse(OBJECT, code, 1);
         assert_eq!(bench.sync("node0").await, verdict, "{code}");
         assert_eq!(bench.api.lines(), [STATUS, OBJECT], "{code}");
-        let way_out = if code == 403 { "; manifests/base/rbac.yaml has the rights" } else { "" };
+        let why = match code {
+            403 => "Forbidden): no: User \"ccm\" cannot do this; manifests/base/rbac.yaml has the rights",
+            _ => "Scripted): no",
+        };
         let warning = format!(
-            "Warning SyncNodeFailed: cannot write the Node: refused by the API server ({code} Scripted): no{way_out} (api): tried again {told}"
+            "Warning SyncNodeFailed: cannot write the Node: refused by the API server ({code} {why} (api): tried again {told}"
         );
         assert_eq!(bench.events().await, [warning], "{code}");
     }

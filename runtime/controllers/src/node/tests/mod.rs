@@ -121,7 +121,7 @@ fn syncer(
         writer: NodeWriter::new(gate),
         writes: Semaphore::new(settings.sync_width()),
         recorder,
-        memory: Memory::new(metrics.node.uninitialized.clone()),
+        memory: Memory::new(metrics.node.uninitialized.clone(), Default::default()),
         metrics: metrics.node.clone(),
         settings,
     }

@@ -8,6 +8,8 @@ use super::{Bench, lost};
 use crate::node_lifecycle::{DeletionBudget, NodeLifecycleSettings};
 use crate::testing::{found, node};
 
+const HELD: &str = "held_nodes{provider=\"fake\"}";
+
 fn bench(absent: usize, settings: NodeLifecycleSettings) -> Bench {
     let mut bench = Bench::with(settings);
     for i in 0..absent {
@@ -35,18 +37,18 @@ async fn no_more_nodes_are_deleted_in_ten_minutes_than_the_limit_and_the_others_
     let mut bench = bench(6, NodeLifecycleSettings::default());
     assert_eq!(all(&bench, 6, 0).await, 0);
     assert_eq!(all(&bench, 6, 5).await, 3);
-    assert_eq!(bench.scraped("held_nodes"), 3.0);
+    assert_eq!(bench.scraped(HELD), 3.0);
     let proofs = bench.cloud.needs().iter().filter(|need| **need == Need::Proof).count();
     assert_eq!(proofs, 3, "who may not delete needs no proof");
     for _ in 0..9 {
         assert_eq!(all(&bench, 6, 60).await, 3);
     }
     assert_eq!(all(&bench, 6, 60).await, 6);
-    assert_eq!(bench.scraped("held_nodes"), 0.0);
+    assert_eq!(bench.scraped(HELD), 0.0);
     let events = bench.events().await;
     let held = "Warning NodeDeletionHeld: Node n04 is not deleted although it does not exist in the cloud provider: no \
-                more than 3 of 6 nodes are deleted within 600s. Look whether the machines are really gone; then wait, or \
-                restart with --confirm-node-deletions=n04";
+                more than 3 of the 6 nodes of provider fake are deleted within 600s. Look whether the machines are really \
+                gone; then wait, or restart with --confirm-node-deletions=n04";
     assert_eq!(events.iter().filter(|event| *event == held).count(), 1, "{events:#?}");
     assert_eq!(events.iter().filter(|event| event.contains("NodeDeletionHeld")).count(), 3, "one each");
 }
@@ -65,12 +67,15 @@ async fn ten_percent_are_those_of_the_nodes_that_are_ours() {
 
 #[tokio::test(start_paused = true)]
 async fn a_held_node_whose_machine_is_found_again_is_free_and_begins_anew() {
-    let bench = bench(4, NodeLifecycleSettings::default());
+    let mut bench = bench(4, NodeLifecycleSettings::default());
+    for ready in ["r0", "r1"] {
+        bench.add(node(ready).ready("True").provider_id("fake://x"));
+    }
     all(&bench, 4, 0).await;
     assert_eq!(all(&bench, 4, 5).await, 3);
     bench.cloud.answer("n03", [found(|_| ()), Finding::Absent]);
     all(&bench, 4, 60).await;
-    assert_eq!(bench.scraped("held_nodes"), 0.0);
+    assert_eq!(bench.scraped(HELD), 0.0);
     // The limit is free again, but one look is not enough.
     assert_eq!(all(&bench, 4, 600).await, 3);
     assert_eq!(all(&bench, 4, 5).await, 4);
@@ -85,7 +90,7 @@ async fn a_confirmed_node_is_deleted_beyond_the_limit_but_not_without_two_absent
     assert_eq!(all(&bench, 4, 0).await, 0);
     assert_eq!(all(&bench, 4, 5).await, 1);
     assert!(!bench.api.has("n01"));
-    assert_eq!(bench.scraped("held_nodes"), 2.0, "n00 and n03; n02 is there");
+    assert_eq!(bench.scraped(HELD), 2.0, "n00 and n03; n02 is there");
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +101,7 @@ async fn a_confirmed_node_is_deleted_although_the_first_attempt_had_no_answer() 
     bench.api.refuse("DELETE /api/v1/nodes/n00", 503, 1);
     all(&bench, 1, 0).await;
     assert_eq!(all(&bench, 1, 5).await, 0, "no answer");
-    assert_eq!((all(&bench, 1, 60).await, bench.scraped("held_nodes")), (1, 0.0));
+    assert_eq!((all(&bench, 1, 60).await, bench.scraped(HELD)), (1, 0.0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +127,7 @@ async fn a_node_that_waits_for_the_decision_about_others_is_not_held() {
     tokio::join!(bench.sync("a"), bench.sync("b"));
     tokio::time::advance(Duration::from_secs(5)).await;
     tokio::join!(bench.sync("a"), bench.sync("b"));
-    assert_eq!((bench.cloud.calls().len(), bench.scraped("held_nodes")), (2, 0.0));
+    assert_eq!((bench.cloud.calls().len(), bench.scraped(HELD)), (2, 0.0));
     tokio::time::advance(Duration::from_secs(5)).await;
     bench.sync("b").await;
     assert_eq!((bench.api.has("a"), bench.api.has("b")), (true, false));

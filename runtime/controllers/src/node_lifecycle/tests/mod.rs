@@ -68,7 +68,7 @@ impl Bench {
             let (batcher, work) = ccm_cloud::Batcher::new(cloud, batches);
             bench._lookups.spawn(work);
             let scheme = scheme.to_owned();
-            Member { claims: Box::new(move |given| given == scheme), batcher }
+            Member { name: scheme.clone(), claims: Box::new(move |given| given == scheme), batcher }
         };
         let mut members = vec![member("fake", Arc::clone(&bench.cloud))];
         for i in 1..providers {
@@ -95,9 +95,14 @@ impl<C: Instances> Bench<C> {
         let (batcher, work) = ccm_cloud::Batcher::new(Arc::clone(&cloud), ccm_cloud::BatchSettings::default());
         let mut lookups = JoinSet::new();
         lookups.spawn(work);
+        metrics.node_lifecycle.held("fake");
         let syncer = Syncer {
             store: reader,
-            lookups: Lookups::new(vec![Member { claims: Box::new(|scheme| scheme == "fake"), batcher }]),
+            lookups: Lookups::new(vec![Member {
+                name: "fake".into(),
+                claims: Box::new(|scheme| scheme == "fake"),
+                batcher,
+            }]),
             writer: NodeWriter::named(gate, REPORTER),
             writes: Semaphore::new(settings.concurrent_writes.get()),
             budget: Budget::new(settings.budget, settings.confirmed.clone()),
@@ -179,5 +184,5 @@ fn after(seconds: u64) -> Verdict {
 
 /// A budget that is never reached.
 fn unlimited() -> DeletionBudget {
-    DeletionBudget { min: usize::MAX, ..DeletionBudget::default() }
+    DeletionBudget { percent: 100, ..DeletionBudget::default() }
 }

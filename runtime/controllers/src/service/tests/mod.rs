@@ -113,7 +113,7 @@ impl Bench {
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
             recorder,
-            memory: Memory::new(&metrics.service),
+            memory: Memory::new(&metrics.service, Default::default()),
             metrics: metrics.service.clone(),
             settings,
         });

@@ -121,7 +121,11 @@ impl FakeLeases {
         }
         let body = match status {
             200 => body,
-            _ => json!({ "kind": "Status", "status": "Failure", "message": "as told", "reason": "", "code": status }),
+            _ => {
+                let message =
+                    if status == 403 { "leases is forbidden: User \"ccm\" cannot get this" } else { "as told" };
+                json!({ "kind": "Status", "status": "Failure", "message": message, "reason": "", "code": status })
+            }
         };
         let body = Body::from(serde_json::to_vec(&body).unwrap());
         Some(Response::builder().status(status).body(body).unwrap())

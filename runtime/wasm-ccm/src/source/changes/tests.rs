@@ -179,7 +179,7 @@ async fn a_watch_that_is_refused_is_tried_again_later_and_later() {
     let refused = tower::service_fn(move |_request: http::Request<kube::client::Body>| {
         counter.fetch_add(1, Ordering::Relaxed);
         async {
-            let text = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "configmaps is forbidden", "reason": "Forbidden", "code": 403}"#;
+            let text = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "configmaps is forbidden: User \"ccm\" cannot list it", "reason": "Forbidden", "code": 403}"#;
             Ok::<_, Infallible>(
                 http::Response::builder().status(403).body(kube::client::Body::from(text.as_bytes().to_vec())).unwrap(),
             )
@@ -205,7 +205,12 @@ async fn a_watch_that_is_refused_is_tried_again_later_and_later() {
     }
     let Changes::ConfigMap { told, .. } = &changes else { panic!() };
     let told = told.as_deref().unwrap();
-    assert!(told.starts_with("configmaps is forbidden (403 Forbidden); the manager needs the rights"), "{told}");
+    assert!(
+        told.starts_with(
+            "configmaps is forbidden: User \"ccm\" cannot list it (403 Forbidden); the manager needs the rights"
+        ),
+        "{told}"
+    );
     let away = kube::Error::Service("connection refused".into());
     let told = failure(&watcher::Error::InitialListFailed(away));
     assert!(!told.contains("rights"), "{told}");
