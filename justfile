@@ -15,6 +15,9 @@ wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
 # What fails at random in `test`: another number, other faults.
 seed := env("DIGITALOCEAN_FAULTS", "1")
 
+# Tests at the same time, also on two cores: those of the system mostly wait.
+threads := if num_cpus() =~ '^[1-4]$' { "4" } else { num_cpus() }
+
 # What demo, tests and benchmarks build. Named together, so that cargo chooses one set of features for all of them, that of
 # `cargo test --workspace`, and builds each dependency once.
 dev := "-p wasm-ccm -p ccm-e2e -p ccm-test-features"
@@ -64,9 +67,9 @@ test: _tools build-providers _guests _control-plane
         fi
     }
     pass programs {{ quote(just_executable()) }} _programs
+    export RUST_TEST_THREADS={{ threads }}
     pass host env -u DIGITALOCEAN_FAULTS cargo test --workspace --no-fail-fast
-    # These mostly wait.
-    pass faults env DIGITALOCEAN_FAULTS={{ quote(seed) }} RUST_TEST_THREADS=4 cargo test --workspace --test system --no-fail-fast -- digitalocean:: --skip webhook::
+    pass faults env DIGITALOCEAN_FAULTS={{ quote(seed) }} cargo test --workspace --test system --no-fail-fast -- digitalocean:: --skip webhook::
     pass providers env --chdir=providers cargo test --workspace --no-fail-fast --target "$(rustc -vV | sed -n 's/^host: //p')"
     if [ ${#failures[@]} -gt 0 ]; then
         echo "${#failures[@]} failed; their output is in $logs:"
@@ -177,7 +180,7 @@ release-test: build build-providers _guests _control-plane _programs
     set -euo pipefail
     export WASM_CCM=$PWD/target/release/wasm-ccm
     if [ -n "${CARGO_TARGET_DIR:-}" ]; then export WASM_CCM=$CARGO_TARGET_DIR/release/wasm-ccm; fi
-    cargo test --workspace --test system --no-fail-fast -- {{ release_tests }}
+    RUST_TEST_THREADS={{ threads }} cargo test --workspace --test system --no-fail-fast -- {{ release_tests }}
     {{ quote(just_executable()) }} demo
     for overlay in manifests/overlays/*/; do
         {{ quote(just_executable()) }} overlay "$(basename "$overlay")"
