@@ -6,11 +6,17 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 # loaded. As .gz it has half of that.
 providers := "cloudlycke:210000 digitalocean:600000"
 cargo_deny := "0.20.2"
+cargo_cyclonedx := "0.5.7"
+# System tests that `release-test` runs: those in which size, speed and what the linker leaves out could make a difference.
+release_tests := "acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: leader:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
 cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
 # Where cargo puts what it builds in providers/.
 wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
 # What fails at random in `test`: another number, other faults.
 seed := env("DIGITALOCEAN_FAULTS", "1")
+
+# Tests at the same time, also on two cores: those of the system mostly wait.
+threads := if num_cpus() =~ '^[1-4]$' { "4" } else { num_cpus() }
 
 # What demo, tests and benchmarks build. Named together, so that cargo chooses one set of features for all of them, that of
 # `cargo test --workspace`, and builds each dependency once.
@@ -31,17 +37,46 @@ demo *ARGS: _tools build-providers _control-plane
     if [[ {{ quote(ARGS) }} == *swap* ]]; then
         {{ quote(just_executable()) }} _next _guests
     fi
-    cargo build {{ dev }}
+    {{ quote(just_executable()) }} _programs
     exec {{ quote(dev_programs) }}/demo {{ ARGS }}
 
-# All tests, in both workspaces; builds all that they need. Those of DigitalOcean once more while its cloud fails at random
+# All tests, in both workspaces; builds all that they need, runs all of them whatever fails, and names at the end what failed. Those
+# of DigitalOcean run once more while its cloud fails at random; those of its webhook plan all that fails.
 test: _tools build-providers _guests _control-plane
-    cargo build {{ dev }}
-    env -u DIGITALOCEAN_FAULTS cargo test --workspace
-    @echo "requests to DigitalOcean's cloud fail at random: DIGITALOCEAN_FAULTS="{{ quote(seed) }}
-    # These mostly wait.
-    env DIGITALOCEAN_FAULTS={{ quote(seed) }} RUST_TEST_THREADS=4 cargo test --workspace --test system -- digitalocean::
-    cd providers && cargo test --workspace --target "$(rustc -vV | sed -n 's/^host: //p')"
+    #!/usr/bin/env bash
+    set -uo pipefail
+    logs=target/test
+    rm -rf "$logs" && mkdir -p "$logs"
+    failures=()
+    pass() { # name command...
+        local name=$1 start=$SECONDS code
+        shift
+        echo "==> $name: $*"
+        "$@" 2>&1 | tee "$logs/$name.log"
+        code=${PIPESTATUS[0]}
+        echo "==> $name: $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
+        [ "$code" -eq 0 ] && return
+        # cargo lists them after the word, after what they printed.
+        local names
+        names=$(awk '/^failures:$/ { listed = 1; next } listed && /^    [^ ]/ { sub(/^ +/, ""); print; next }
+            NF { listed = 0 } /didn.t exit successfully.*\(signal/ { print }' "$logs/$name.log" | sort -u)
+        if [ -z "$names" ]; then
+            failures+=("$name: it ended with code $code before it named a test")
+        else
+            while read -r test; do failures+=("$name: $test"); done <<<"$names"
+        fi
+    }
+    pass programs {{ quote(just_executable()) }} _programs
+    export RUST_TEST_THREADS={{ threads }}
+    pass host env -u DIGITALOCEAN_FAULTS cargo test --workspace --no-fail-fast
+    echo "requests to DigitalOcean's cloud fail at random: DIGITALOCEAN_FAULTS="{{ quote(seed) }}
+    pass faults env DIGITALOCEAN_FAULTS={{ quote(seed) }} cargo test --workspace --test system --no-fail-fast -- digitalocean:: --skip webhook::
+    pass providers env --chdir=providers cargo test --workspace --no-fail-fast --target "$(rustc -vV | sed -n 's/^host: //p')"
+    if [ ${#failures[@]} -gt 0 ]; then
+        echo "${#failures[@]} failed; their output is in $logs:"
+        printf '    %s\n' "${failures[@]}"
+        exit 1
+    fi
 
 # Format, clippy, docs, shell syntax, lengths of files
 lint: _tools _lint-files
@@ -89,7 +124,7 @@ build-providers: _tools
     for entry in {{ providers }}; do
         provider=${entry%%:*} limit=${entry##*:}
         component=target/providers/$provider.wasm
-        cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/$provider.wasm "$component"
+        cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/$provider.{wasm,d} target/providers/
         size=$(wc -c <"$component")
         packed=$(gzip -9c "$component" | wc -c)
         echo "$component: $size bytes, $packed as .gz"
@@ -117,6 +152,67 @@ overlay NAME: build-providers
     gzip -9nc "target/providers/$name.wasm" >"$overlay/$name.wasm.gz"
     echo "Say in $overlay/kustomization.yaml where the image is (newName, newTag), then"
     echo "    kubectl apply --server-side -k $overlay"
+
+# What takes too long for every change: a hundred exchanges of a provider under load
+nightly: build-providers _guests _control-plane _programs
+    SWAP_EXCHANGES=100 cargo test --workspace --test system -- exchanges_under_load
+
+# The image of the host, as an OCI layout: target/image/oci. Every tool for images takes it: `podman pull oci:target/image/oci:wasm-ccm`,
+# `skopeo copy oci:target/image/oci:wasm-ccm docker://REGISTRY/wasm-ccm:TAG`. Optimised, and linked to the glibc of this machine.
+image: build
+    image/build "${CARGO_TARGET_DIR:-target}/release/wasm-ccm" target/image
+
+# The image as a pod of the Deployment has it, non-root and read-only, against a real API server (root, umoci and runc)
+image-test: image build-providers _control-plane _programs
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{ quote(just_executable()) }} _install umoci:umoci runc:runc
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "error: a container for a user of its own is made by root" >&2
+        exit 1
+    fi
+    rm -rf target/image/bundle
+    umoci unpack --image target/image/oci:wasm-ccm target/image/bundle
+    WASM_CCM_BUNDLE=$PWD/target/image/bundle cargo test --workspace --test system -- --ignored image::
+
+# System tests, demo and overlays with the optimised host, which is what the image has
+release-test: build build-providers _guests _control-plane _programs
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export WASM_CCM=$PWD/target/release/wasm-ccm
+    if [ -n "${CARGO_TARGET_DIR:-}" ]; then export WASM_CCM=$CARGO_TARGET_DIR/release/wasm-ccm; fi
+    RUST_TEST_THREADS={{ threads }} cargo test --workspace --test system --no-fail-fast -- {{ release_tests }}
+    {{ quote(just_executable()) }} demo
+    for overlay in manifests/overlays/*/; do
+        {{ quote(just_executable()) }} overlay "$(basename "$overlay")"
+    done
+
+# Type check for another processor: aarch64. Debian's cross compiler makes what is in C
+check-arm: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{ quote(just_executable()) }} _install aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu+libc6-dev-arm64-cross
+    target=aarch64-unknown-linux-gnu
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+        rustup target add "$target"
+    fi
+    cargo check --locked -p wasm-ccm --target "$target"
+
+# What the host is made of: CycloneDX, target/image/wasm-ccm.cdx.json (the first run installs cargo-cyclonedx)
+sbom: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    tool={{ quote(cache) }}/cargo-cyclonedx-{{ cargo_cyclonedx }}
+    if [ ! -x "$tool/bin/cargo-cyclonedx" ]; then
+        echo "installing cargo-cyclonedx {{ cargo_cyclonedx }} into $tool (once)" >&2
+        cargo install cargo-cyclonedx --quiet --locked --version {{ cargo_cyclonedx }} --root "$tool"
+    fi
+    mkdir -p target/image
+    # It writes one for each crate of the workspace, beside its Cargo.toml, and where that is.
+    "$tool/bin/cargo-cyclonedx" cyclonedx --format json --spec-version 1.5 --no-build-deps --override-filename sbom.cdx
+    sed "s|$PWD|.|g" runtime/wasm-ccm/sbom.cdx.json >target/image/wasm-ccm.cdx.json
+    find runtime tests -name sbom.cdx.json -delete
+    echo "target/image/wasm-ccm.cdx.json: $(grep -c '"purl"' target/image/wasm-ccm.cdx.json) components"
 
 # One benchmark (nodes, services, digitalocean, swap, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
@@ -146,7 +242,7 @@ clean:
 _next: _tools
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p cloudlycke --features next
     mkdir -p target/providers
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/cloudlycke.wasm target/providers/cloudlycke-next.wasm
+    for kind in wasm d; do cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/cloudlycke.$kind target/providers/cloudlycke-next.$kind; done
 
 # Both builds of successor have the same name: one after the other.
 _guests: _tools
@@ -154,14 +250,14 @@ _guests: _tools
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p scripted -p session -p balancer
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p successor --features bare
     mkdir -p target/guests
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/successor.wasm target/guests/successor-bare.wasm
+    for kind in wasm d; do cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/successor.$kind target/guests/successor-bare.$kind; done
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p successor
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/successor.wasm target/guests/successor.wasm
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/hostile.wasm target/guests/hostile.wasm
-    cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.wasm target/guests/hostile-wasi.wasm
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/scripted.wasm target/guests/scripted.wasm
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/session.wasm target/guests/session.wasm
-    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/balancer.wasm target/guests/balancer.wasm
+    cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/{successor,hostile,scripted,session,balancer}.{wasm,d} target/guests/
+    for kind in wasm d; do cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.$kind target/guests/hostile-wasi.$kind; done
+
+# What tests, demo and benchmarks run, beside components.
+_programs: _tools
+    cargo build {{ dev }}
 
 _control-plane: _tools
     @tests/cluster/control-plane/build >/dev/null
@@ -173,19 +269,14 @@ _lint-files:
     sources() { git ls-files --cached --others --exclude-standard "$@"; }
     while read -r file; do
         bash -n "$file" || failed=1
-    done < <(sources just .ci/run tests/cluster/control-plane/build '*.sh')
+    done < <(sources just .ci/run image/build tests/cluster/control-plane/build '*.sh')
     while read -r file; do
         lines=$(wc -l <"$file")
         if [ "$lines" -gt 500 ]; then
             echo "error: $file has $lines lines, the limit is 500" >&2
             failed=1
         fi
-    done < <(sources '*.rs' '*.sh' '*.go' just .ci/run)
-    toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
-    if ! grep -q "^FROM docker.io/library/rust:$toolchain-" Containerfile; then
-        echo "error: Containerfile does not build with Rust $toolchain, which rust-toolchain.toml names" >&2
-        failed=1
-    fi
+    done < <(sources '*.rs' '*.sh' '*.go' just .ci/run image/build)
     exit "$failed"
 
 # Installs what is missing and can be installed; says what to do about the rest.
@@ -200,18 +291,9 @@ _tools:
     }
     toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 
-    if ! command -v cc >/dev/null; then
-        missing "a C compiler (linker, and the cryptography of TLS)" "Debian, Ubuntu: apt-get install gcc libc6-dev. Fedora: dnf install gcc"
-    fi
-    if ! command -v make >/dev/null; then
-        missing "make (builds the host's allocator)" "Debian, Ubuntu: apt-get install make. Fedora: dnf install make"
-    fi
-    if ! command -v git >/dev/null; then
-        missing "git" "Debian, Ubuntu: apt-get install git"
-    fi
-    if ! command -v flock >/dev/null; then
-        missing "flock" "Debian, Ubuntu: apt-get install util-linux"
-    fi
+    # A C compiler for the linker and the cryptography of TLS, make for the allocator; the rest is what tests call.
+    {{ quote(just_executable()) }} _install cc:gcc+libc6-dev make:make git:git gzip:gzip flock:util-linux taskset:util-linux \
+        chrt:util-linux kill:procps openssl:openssl || missing=1
 
     # Not every rustup installs the tool chain of rust-toolchain.toml by itself.
     if ! cargo --version >/dev/null 2>&1 && command -v rustup >/dev/null; then
@@ -245,3 +327,25 @@ _tools:
         missing "Go 1.26, which builds the control plane of the tests, and runs clients of vendors" "install it (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok"
     fi
     exit "$missing"
+
+# Installs what is not there, each given as COMMAND:PACKAGE+PACKAGE of Debian; where it cannot, it says what to do.
+_install +COMMANDS:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    packages() { # of commands that are not there
+        for entry in {{ COMMANDS }}; do
+            type -P "${entry%%:*}" >/dev/null || tr '+' '\n' <<<"${entry#*:}"
+        done | sort -u | xargs
+    }
+    wanted=$(packages)
+    [ -z "$wanted" ] && exit 0
+    if [ "$(id -u)" -eq 0 ] && type -P apt-get >/dev/null; then
+        echo "installing $wanted" >&2
+        apt-get update -qq >/dev/null || true
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $wanted >/dev/null || true
+        wanted=$(packages)
+        [ -z "$wanted" ] && exit 0
+    fi
+    echo "missing: $wanted" >&2
+    echo "    Debian, Ubuntu: apt-get install $wanted. Fedora has most of them under the same names" >&2
+    exit 1

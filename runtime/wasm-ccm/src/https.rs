@@ -214,8 +214,9 @@ mod tests {
             }
         };
         // Cuts the one that does not end.
-        let grace = Duration::from_millis(500);
-        let port = Port { name: "test", listener, tls, connections: 4, head_timeout: LIMIT, stop: stop.clone(), grace };
+        let grace = 10 * LIMIT;
+        let port =
+            Port { name: "test", listener, tls, connections: 4, head_timeout: 2 * grace, stop: stop.clone(), grace };
         let mut tasks = JoinSet::new();
         tasks.spawn(port.serve(answer));
         let connect = async || {
@@ -234,6 +235,9 @@ mod tests {
         drop(tokio::time::timeout(LIMIT, asks.read_to_end(&mut said)).await.unwrap());
         let said = String::from_utf8(said).unwrap();
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("done"), "{said}");
+        tokio::time::pause();
+        tokio::time::advance(grace).await;
+        tokio::time::resume();
         tokio::time::timeout(LIMIT / 2, tasks.join_next()).await.unwrap().unwrap().unwrap();
         assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
     }

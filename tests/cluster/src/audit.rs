@@ -75,9 +75,15 @@ struct Status {
     code: u16,
 }
 
-/// All writes so far, in the order in which they were received.
-pub(crate) fn read(folder: &Path) -> Result<Vec<Write>> {
+/// How long the log is; 0 where there is none.
+pub(crate) fn length(folder: &Path) -> usize {
+    std::fs::metadata(folder.join(LOG_FILE)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(usize::MAX))
+}
+
+/// All writes after the first `from` bytes, in the order in which they were received.
+pub(crate) fn read(folder: &Path, from: usize) -> Result<Vec<Write>> {
     let text = std::fs::read_to_string(folder.join(LOG_FILE)).context("there is no audit log: Settings::audit")?;
+    let text = text.get(from..).unwrap_or_default();
     // The last line may not be complete yet.
     let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
     let mut writes = complete.lines().map(parse).collect::<Result<Vec<Write>>>()?;

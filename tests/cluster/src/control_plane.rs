@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
@@ -28,6 +28,7 @@ use crate::{
     credentials::{self, ADMIN, KUBECONFIG},
     flags,
     janitor::Janitor,
+    reset::Origin,
 };
 
 /// Ready takes 2.5 s on an idle machine; two cores that compile and run several control planes at once need far more.
@@ -53,6 +54,10 @@ pub struct ControlPlane {
     client: Client,
     kubeconfigs: BTreeMap<String, PathBuf>,
     ready_after: Duration,
+    /// What there was after the start, for [`reset`](Self::reset).
+    origin: Option<Origin>,
+    /// Where in the audit log the time after the last reset begins.
+    audited: usize,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +117,8 @@ impl ControlPlane {
             client,
             kubeconfigs,
             ready_after: Duration::ZERO,
+            origin: None,
+            audited: 0,
         };
         let etcd = this.spawn("etcd", flags::etcd())?;
         this.components.lock().etcd = Some(etcd);
@@ -158,12 +165,35 @@ impl ControlPlane {
         self.folder.path()
     }
 
-    /// All writes that were answered so far, in the order in which the API server received them.
+    /// Remembers what there is now: what [`reset`](Self::reset) returns to.
+    ///
+    /// # Errors
+    /// etcd does not answer.
+    pub async fn remember(&mut self) -> Result<()> {
+        self.origin = Some(Origin::now(self.folder.path().join("etcd:0")).await?);
+        Ok(())
+    }
+
+    /// Takes back all that was written since [`remember`](Self::remember), below the API; the API server goes on and knows it.
+    /// Clients belong to a runtime of tokio: [`client`](Self::client) is another one afterwards, of the runtime that is here now.
+    ///
+    /// # Errors
+    /// It does not run, nothing was remembered, or there is something that cannot be taken back: begin with another one.
+    pub async fn reset(&mut self) -> Result<()> {
+        self.check()?;
+        ensure!(self.components.lock().api_server.is_some(), "the API server does not run");
+        self.client = Client::try_from(read_kubeconfig(&self.kubeconfig()).await?)?;
+        self.origin.as_mut().context("nothing was remembered")?.restore(&self.client).await?;
+        self.audited = audit::length(self.folder.path());
+        Ok(())
+    }
+
+    /// All writes that were answered since the start or the last [`reset`](Self::reset), in the order in which the API server received them.
     ///
     /// # Errors
     /// [`Settings::audit`] is not set.
     pub fn writes(&self) -> Result<Vec<Write>> {
-        audit::read(self.folder.path())
+        audit::read(self.folder.path(), self.audited)
     }
 
     /// From the begin of [`start`](Self::start) to readiness, without building.

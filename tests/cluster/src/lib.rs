@@ -23,6 +23,7 @@ mod credentials;
 mod flags;
 mod janitor;
 mod node;
+mod reset;
 mod settings;
 mod wait;
 

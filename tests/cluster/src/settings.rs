@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// What to start. The default is etcd and kube-apiserver alone: ready in two to three seconds, and no other writer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// kube-scheduler: binds pods to nodes.
     pub scheduler: bool,

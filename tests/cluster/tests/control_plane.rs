@@ -18,13 +18,14 @@ use ccm_cluster::{
 };
 use futures::FutureExt as _;
 use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingWebhookConfiguration,
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Node, Pod},
+    core::v1::{ConfigMap, Node, Pod, Service},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::watcher,
 };
 use serde_json::json;
@@ -116,6 +117,47 @@ async fn a_restarted_api_server_has_its_data_and_its_address() {
     };
     let (late, ()) = futures::join!(waiting, restart);
     assert_eq!(late.unwrap().data, config_map("late").data);
+}
+
+#[tokio::test]
+async fn a_reset_leaves_what_was_there_after_the_start_and_nothing_else() {
+    let mut cluster = ControlPlane::start(Settings { audit: true, ..Settings::default() }).await.unwrap();
+    assert!(cluster.reset().await.is_err(), "nothing was remembered");
+    cluster.remember().await.unwrap();
+    let client = &cluster.client().clone();
+    let (maps, nodes) = (Api::<ConfigMap>::default_namespaced(client.clone()), Api::<Node>::all(client.clone()));
+    let services = Api::<Service>::default_namespaced(client.clone());
+    let before = services.get("kubernetes").await.unwrap();
+    for round in 0..3 {
+        register_nodes(client, (0..150).map(|i| NodeFixture::new(format!("n{i}")))).await.unwrap();
+        // One that nobody could delete through the API.
+        let mut held = config_map("held");
+        held.metadata.finalizers = Some(vec!["example.com/held".to_owned()]);
+        maps.create(&PostParams::default(), &held).await.unwrap();
+        let spec =
+            json!({ "type": "NodePort", "ports": [{ "port": 80, "nodePort": 30080 }], "clusterIP": "10.96.0.80" });
+        let web = json!({ "metadata": { "name": "web" }, "spec": spec });
+        services.create(&PostParams::default(), &serde_json::from_value(web).unwrap()).await.unwrap();
+        let label = json!({ "metadata": { "labels": { "a": "b" } } });
+        services.patch("kubernetes", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+        grant(client, json!([{ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get"] }])).await;
+        assert!(cluster.writes().unwrap().len() >= 150);
+
+        cluster.reset().await.unwrap();
+        assert_eq!(cluster.writes().unwrap(), [], "round {round}");
+        assert_eq!(nodes.list(&ListParams::default().match_any()).await.unwrap().items.len(), 0, "round {round}");
+        assert!(maps.get_opt("held").await.unwrap().is_none() && services.get_opt("web").await.unwrap().is_none());
+        let after = services.get("kubernetes").await.unwrap();
+        assert_eq!(
+            (after.metadata.uid, after.metadata.labels),
+            (before.metadata.uid.clone(), before.metadata.labels.clone())
+        );
+    }
+    let webhook = json!({ "metadata": { "name": "unknown" } });
+    let webhooks = Api::<ValidatingWebhookConfiguration>::all(client.clone());
+    webhooks.create(&PostParams::default(), &serde_json::from_value(webhook).unwrap()).await.unwrap();
+    let error = cluster.reset().await.unwrap_err().to_string();
+    assert!(error.contains("validatingwebhookconfigurations/unknown cannot be taken back"), "{error}");
 }
 
 #[tokio::test]

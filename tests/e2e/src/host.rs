@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+pub use ccm_built::{component, program};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
@@ -20,12 +22,39 @@ use crate::provider_page::ProviderPage;
 /// The service account that `manifests/base` makes.
 pub const SERVICE_ACCOUNT: (&str, &str) = ("kube-system", "wasm-ccm");
 
+/// A port on loopback that is given to a program which listens there. It is bound, so that nobody gets it who asks for any port;
+/// whoever asks for this one, as servers do (`SO_REUSEADDR`), listens there while this value does not.
+pub struct Port {
+    number: u16,
+    _bound: TcpSocket,
+}
+
+impl Port {
+    /// Takes one.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn take() -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let number = socket.local_addr()?.port();
+        Ok(Self { number, _bound: socket })
+    }
+
+    /// Its number.
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
+}
+
 /// A running `wasm-ccm run`. Dropping it kills the process.
 pub struct Host {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
-    port: u16,
-    _readers: JoinSet<()>,
+    port: Port,
+    readers: JoinSet<()>,
 }
 
 impl Host {
@@ -78,12 +107,11 @@ impl Host {
     }
 
     fn spawn(mut command: Command, kubeconfig: &Path) -> Result<Self> {
-        // Free now; nobody else on this machine asks for one in this moment.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = Port::take()?;
         let mut child = command
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .arg(format!("--secure-port={port}"))
+            .arg(format!("--secure-port={}", port.number()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -100,7 +128,7 @@ impl Host {
                 kept.lock().push(line);
             }
         });
-        Ok(Self { child, log, port, _readers: readers })
+        Ok(Self { child, log, port, readers })
     }
 
     /// Process ID.
@@ -114,7 +142,7 @@ impl Host {
 
     /// The health port.
     pub const fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Lines of the log so far.
@@ -145,7 +173,7 @@ impl Host {
     ///
     /// The port does not answer.
     pub async fn page(&self, path: &str) -> Result<(u16, String)> {
-        let mut config = Config::new(format!("https://127.0.0.1:{}", self.port).parse()?);
+        let mut config = Config::new(format!("https://127.0.0.1:{}", self.port()).parse()?);
         config.accept_invalid_certs = true;
         config.default_retry = false;
         let client = Client::try_from(config)?;
@@ -315,7 +343,12 @@ impl Host {
     /// It did not end within `limit`.
     pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         match tokio::time::timeout(limit, self.child.wait()).await {
-            Ok(ended) => Ok(ended?),
+            Ok(ended) => {
+                let ended = ended?;
+                // What it said last is still on its way.
+                tokio::time::timeout(limit, self.readers.join_next()).await.ok();
+                Ok(ended)
+            }
             Err(_) => bail!("the host runs on after {limit:?}; its log:\n{}", self.log_text()),
         }
     }
@@ -336,31 +369,4 @@ pub async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> Result<bool>
         Ok(())
     };
     tokio::time::timeout(limit, waiting).await.with_context(|| format!("waited in vain for {limit:?}"))?
-}
-
-/// The program that was built together with this one, or the one that the environment variable `WASM_CCM` names.
-///
-/// # Errors
-///
-/// It was not.
-pub fn program() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("WASM_CCM") {
-        return Ok(path.into());
-    }
-    let this = std::env::current_exe()?;
-    // Tests lie one folder deeper than programs.
-    let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("wasm-ccm")).find(|path| path.is_file());
-    beside
-        .with_context(|| format!("there is no wasm-ccm beside {}: run `cargo build -p wasm-ccm` first", this.display()))
-}
-
-/// A component that the recipes built: `providers/cloudlycke.wasm`, `guests/hostile.wasm`.
-///
-/// # Errors
-///
-/// It was not built.
-pub fn component(name: &str) -> Result<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
-    ensure!(path.is_file(), "{} is not built: run `./just build-providers`, for guests `./just test`", path.display());
-    Ok(path.canonicalize()?)
 }

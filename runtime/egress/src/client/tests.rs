@@ -16,7 +16,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -397,11 +397,13 @@ async fn an_error_says_what_is_certain_and_tells_neither_url_nor_query() {
     let many = Server::plain(many).await;
     let client = client(TlsOptions::default(), GRANTED, home());
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+    // Bound, so that nobody else gets the port.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let cases = [
         (many.address, TransportReason::TooLarge, true),
         (silent.local_addr().unwrap(), TransportReason::Timeout, true),
-        (closed, TransportReason::Connect, false),
+        (closed.local_addr().unwrap(), TransportReason::Connect, false),
     ];
     for (address, reason, maybe_sent) in cases {
         let url = format!("http://api.test:{}/v2/x?token=hush", address.port());

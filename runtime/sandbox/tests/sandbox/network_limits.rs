@@ -119,9 +119,7 @@ async fn an_answer_is_counted_while_it_is_read_and_after_it_was_unpacked() {
     }
     cloud.take();
     for large in ["/large", "/endless", "/bomb", "/failed"] {
-        let start = Instant::now();
         too_large(&guest.send(json!({ "path": large })).await, "limit response-bytes", true);
-        assert!(start.elapsed() < Duration::from_secs(5), "{large}: {:?}", start.elapsed());
         assert_eq!(cloud.take().len(), 1, "{large} is not asked for again");
     }
 }
@@ -227,8 +225,7 @@ async fn an_exchange_has_its_time_also_when_bytes_drip() {
         let start = Instant::now();
         let error = guest.send(json!({ "path": path })).await;
         assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("timeout"), &json!(true)), "{path}: {error}");
-        let time = start.elapsed();
-        assert!((Duration::from_millis(200)..Duration::from_secs(5)).contains(&time), "{path}: {time:?}");
+        assert!(start.elapsed() >= Duration::from_millis(200), "{path}: {:?}", start.elapsed());
     }
 }
 
@@ -257,11 +254,13 @@ async fn a_credential_that_could_not_be_hidden_is_not_used() {
     assert_eq!(guest.run(steps).await[1], true);
 }
 
-/// Takes its time, as some selectors do for many Nodes.
-struct Slow;
+/// Takes its time, as some selectors do for many Nodes. Counts how often.
+#[derive(Default)]
+struct Slow(AtomicUsize);
 
 impl NodeSelector for Slow {
     fn matching(&self, _: &str) -> Result<Vec<String>, String> {
+        self.0.fetch_add(1, Ordering::SeqCst);
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(50) {
             std::hint::spin_loop();
@@ -278,22 +277,25 @@ impl NodeSelector for Slow {
 async fn what_the_host_computes_for_a_guest_is_the_guests_computing_time() {
     let limits = Limits { call_cpu: Duration::from_millis(500), ..Limits::default() };
     let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), limits, true).await.unwrap();
-    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Slow)), ..Door::closed() };
+    let slow = Arc::new(Slow::default());
+    let nodes = Some(Arc::clone(&slow) as Arc<dyn NodeSelector>);
+    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes, ..Door::closed() };
     let provider = component.into_provider(door, None, None);
     let steps = json!(vec![json!({ "matching": "a" }); 40]).to_string();
     let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
-    let start = Instant::now();
     // One tick for each of them would be no more than 400 ms.
     let error = provider.find(vec![node], Need::Metadata).await.unwrap_err().to_string();
     assert!(error.contains("call-cpu"), "{error}");
-    assert!(start.elapsed() < Duration::from_millis(1900), "{:?}", start.elapsed());
+    let asked = slow.0.load(Ordering::SeqCst);
+    assert!(asked <= 11, "{asked}, where ten take all the time that there is");
 }
 
 #[tokio::test]
 async fn a_provider_is_told_of_provider_ids_of_its_own_schemes_only() {
     let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), Limits::default(), true).await.unwrap();
     let schemes = component.descriptor().provider_id_schemes.clone();
-    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Slow)), ..Door::closed() };
+    let door =
+        Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Slow::default())), ..Door::closed() };
     let provider = component.into_provider(door, None, None);
     let steps = json!([{ "provider-ids": 10 }]).to_string();
     let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };

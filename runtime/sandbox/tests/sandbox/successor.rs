@@ -12,7 +12,7 @@ use ccm_egress::Door;
 use ccm_egress::cache::Cache;
 use ccm_sandbox::{Limits, Phase, ProbationSettings, Provider, Sandbox, Slot};
 
-use crate::rig::{CLOUDLYCKE, component, node};
+use crate::rig::{CLOUDLYCKE, Record, component, node};
 
 const SUCCESSOR: &str = "guests/successor.wasm";
 /// Of a provider that computes without an end.
@@ -28,9 +28,15 @@ impl Works {
 
     /// A version of the same provider. `tests/successor` lists the behaviours.
     pub(crate) async fn version(&self, version: &str, behaviour: &str) -> Arc<Provider> {
+        self.watched(version, behaviour, None).await
+    }
+
+    /// The same with somebody who is told of the end of each call.
+    pub(crate) async fn watched(&self, version: &str, behaviour: &str, observer: Option<Arc<Record>>) -> Arc<Provider> {
         let fields = [("version", version), ("behaviour", behaviour)];
         let bytes = fill::fill(component(SUCCESSOR), &fields).unwrap();
-        let provider = self.provider(bytes, if behaviour == "loop" { CPU } else { Limits::default().call_cpu }).await;
+        let cpu = if behaviour == "loop" { CPU } else { Limits::default().call_cpu };
+        let provider = self.provider(bytes, cpu, observer).await;
         // As the gate does; nothing of it counts in a probation.
         assert_eq!(provider.check(true).await.unwrap(), Ok(vec![]));
         provider.offers().await.unwrap().unwrap();
@@ -38,14 +44,14 @@ impl Works {
     }
 
     pub(crate) async fn cloudlycke(&self) -> Arc<Provider> {
-        self.provider(component(CLOUDLYCKE), Limits::default().call_cpu).await
+        self.provider(component(CLOUDLYCKE), Limits::default().call_cpu, None).await
     }
 
-    async fn provider(&self, bytes: Vec<u8>, call_cpu: Duration) -> Arc<Provider> {
+    async fn provider(&self, bytes: Vec<u8>, call_cpu: Duration, observer: Option<Arc<Record>>) -> Arc<Provider> {
         let limits = Limits { call_cpu, ..Limits::default() };
         let component = self.0.load(bytes, limits, false).await.unwrap();
         let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), ..Door::closed() };
-        Arc::new(component.into_provider(door, None, None))
+        Arc::new(component.into_provider(door, None, observer.map(|observer| observer as _)))
     }
 
     /// A slot in which version 1 serves, which is proven, and version 2 is on probation.

@@ -31,6 +31,7 @@ impl Cloud {
         Self::start_at("127.0.0.1:0".parse().unwrap()).await
     }
 
+    /// Where nobody listens, or a port is taken for it.
     pub(crate) async fn start_at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -52,7 +53,12 @@ impl Cloud {
 
     /// The grants that it needs.
     pub(crate) fn flags(&self) -> [String; 3] {
-        [format!("--endpoint=api={}", self.url()), "--allow-http".to_owned(), "--allow-loopback".to_owned()]
+        Self::flags_of(self.address)
+    }
+
+    /// The same for one that will be there.
+    pub(crate) fn flags_of(address: SocketAddr) -> [String; 3] {
+        [format!("--endpoint=api=http://{address}"), "--allow-http".to_owned(), "--allow-loopback".to_owned()]
     }
 
     /// Requests so far: first line and headers.

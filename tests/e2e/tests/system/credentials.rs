@@ -138,7 +138,7 @@ async fn the_host_may_read_the_secret_of_the_optional_role_and_no_other() {
 async fn credentials_come_from_files_which_may_change_and_from_variables() {
     let stage = Stage::new().await;
     let cloud = Cloud::start().await;
-    let path = stage.cluster.folder().join("token");
+    let path = stage.folder().join("token");
     let from_file = format!("--credential=token=file:{}", path.display());
     let flags = cloud.flags();
     let mut host = stage.scripted(&[], &[&strs(&flags)[..], &[&from_file]].concat());

@@ -1,5 +1,6 @@
 //! What an operator grants: what works, what is refused, and how that is said.
 
+use ccm_e2e::host::Port;
 use serde_json::json;
 
 use crate::cloud::{Cloud, ask, send};
@@ -311,9 +312,9 @@ async fn each_exchange_is_one_line_of_the_trace_and_one_more_in_the_metrics() {
 #[tokio::test]
 async fn a_cloud_that_is_away_is_asked_only_now_and_then_and_taken_back_when_it_answers() {
     let stage = Stage::new().await;
-    let cloud = Cloud::start().await;
-    let (address, flags) = (cloud.address, cloud.flags());
-    drop(cloud);
+    let port = Port::take().unwrap();
+    let address = ([127, 0, 0, 1], port.number()).into();
+    let flags = Cloud::flags_of(address);
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.extend(["--credential=token=env:SCRIPTED_TOKEN", "--trace-http", "--limit=breaker-pause=2s"]);
     let host = stage.scripted(&[TOKEN], &flags);

@@ -1,5 +1,6 @@
 //! What `manifests/` has: the real API server takes it, the real host starts as it says, and it may do what it does and no more.
 
+mod image;
 mod overlay;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -38,7 +38,7 @@ async fn a_provider_that_cannot_be_taken_is_named_with_the_way_out_and_read_agai
     let stage = Stage::new().await;
     let client = stage.client();
     let before = NodeFixture::new("n0").internal_ip("10.0.0.1").register(client).await.unwrap();
-    let folder = stage.cluster.folder().join("providers");
+    let folder = stage.folder().join("providers");
     let config = |text: &str| stage.file("config.yaml", text);
     let mut cases: Vec<Bad> = bad_files().into_iter().chain(bad_in_cluster()).collect();
     cases.push(Bad {
@@ -84,7 +84,7 @@ async fn a_config_map_that_comes_late_and_is_wrong_at_first_needs_no_restart() {
     let source = "configmap:kube-system/late";
     let host = stage.start([format!("--provider={source}")]);
     is_refused(&host, "absent", source, &["does not exist"]).await;
-    let put = async |place: Place| place.put(stage.cluster.folder(), Some(client), "late").await;
+    let put = async |place: Place| place.put(stage.folder(), Some(client), "late").await;
     put(Place::Map(vec![("p.wasm.gz", b"no gzip".to_vec())])).await;
     host.await_log(LIMIT, &[REFUSED, source, "not a WebAssembly component"]).await.unwrap();
     await_event(client, "late", "Warning", "ProviderRejected", &["step source", "nothing serves"]).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cluster::{Settings, await_absent};
+use ccm_cluster::await_absent;
 use ccm_e2e::balancer_cloud::{Act, Balancer, BalancerCloud, Fault, Kind, Requests, When};
 use ccm_e2e::host::component;
 use k8s_openapi::api::core::v1::Service;
@@ -199,7 +199,7 @@ impl Before {
 
 #[tokio::test]
 async fn a_restart_with_nothing_changed_writes_nothing_and_does_not_hold_up_a_new_service() {
-    let stage = Stage::with(Settings { audit: true, ..Settings::default() }).await;
+    let stage = Stage::new().await;
     let client = stage.client();
     two_nodes(client).await;
     let cloud = cloud(Duration::ZERO).await;

@@ -26,7 +26,7 @@ async fn a_provider_comes_from_a_file_a_folder_or_a_config_map_in_any_of_its_thr
         ("map-key", Place::Key("a.wasm.gz", two())),
     ];
     for (name, place) in cases {
-        let source = place.put(&stage.cluster.folder().join("sources"), Some(client), name).await;
+        let source = place.put(&stage.folder().join("sources"), Some(client), name).await;
         let host = stage.start(["--cloud-provider=cloudlycke", &format!("--provider={source}")]);
         NodeFixture::new(name).internal_ip("10.0.0.1").register(client).await.unwrap();
         let node = await_untainted(client, name).await;
@@ -41,7 +41,7 @@ async fn a_provider_comes_from_a_file_a_folder_or_a_config_map_in_any_of_its_thr
 #[tokio::test]
 async fn a_mounted_config_map_is_a_folder_with_one_component() {
     let stage = Stage::new().await;
-    let mount = stage.cluster.folder().join("mount");
+    let mount = stage.folder().join("mount");
     let data = mount.join("..2026_01_01");
     std::fs::create_dir_all(&data).unwrap();
     std::fs::write(data.join("p.wasm.gz"), gzip(&cloudlycke())).unwrap();

@@ -11,24 +11,83 @@ use ccm_cluster::{ControlPlane, Settings, User};
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
 use ccm_e2e::manifest;
 use kube::Client;
+use parking_lot::Mutex;
+use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// For everything that takes a second; other builds and tests may share the machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// Clusters at the same time: each takes 300 MB, and a core while it starts. More where more tests are asked for at once.
+/// Clusters at the same time: each takes 300 MB. Tests mostly wait.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
-    Semaphore::new(threads.unwrap_or(2).clamp(2, 8))
+    Semaphore::new(threads.unwrap_or(4).clamp(2, 8))
 });
+
+/// Clusters that no test uses now, as the last one left them. They end with this process.
+static IDLE: Mutex<Vec<(Settings, ControlPlane)>> = Mutex::new(vec![]);
+
+/// A user that a test may give rights to.
+pub(crate) const RIVAL: &str = "rival";
 
 /// Lines of the host's log that a failed test shows.
 const LOG_TAIL: usize = 40;
 
+/// A cluster that goes back when its test has passed.
+pub(crate) struct Lent {
+    settings: Settings,
+    cluster: Option<ControlPlane>,
+}
+
+impl Lent {
+    /// One that another test had, without anything that was done there; else a new one.
+    async fn take(settings: Settings) -> Self {
+        loop {
+            let idle = {
+                let mut idle = IDLE.lock();
+                let place = idle.iter().position(|(of, _)| *of == settings);
+                place.map(|place| idle.swap_remove(place).1)
+            };
+            let Some(mut cluster) = idle else { break };
+            match cluster.reset().await {
+                Ok(()) => return Self { settings, cluster: Some(cluster) },
+                // Nothing is wrong with a test that leaves what cannot be taken back.
+                Err(error) => writeln!(std::io::stderr(), "a cluster is not used again: {error:#}").unwrap(),
+            }
+        }
+        let mut cluster = ControlPlane::start(settings.clone()).await.unwrap();
+        cluster.remember().await.unwrap();
+        Self { settings, cluster: Some(cluster) }
+    }
+}
+
+impl Deref for Lent {
+    type Target = ControlPlane;
+
+    fn deref(&self) -> &ControlPlane {
+        self.cluster.as_ref().unwrap()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // Etcd and API server alone write nothing but what they are asked to. Others are of use for this test only.
+        let Settings { scheduler, controller_manager, kwok, logs, api_server_flags, .. } = &self.settings;
+        let is_quiet = !(*scheduler || *controller_manager || *kwok) && logs.is_none() && api_server_flags.is_empty();
+        if let Some(cluster) = self.cluster.take()
+            && is_quiet
+            && !std::thread::panicking()
+        {
+            IDLE.lock().push((self.settings.clone(), cluster));
+        }
+    }
+}
+
 /// A cluster for one test.
 pub(crate) struct Stage {
-    pub(crate) cluster: ControlPlane,
+    pub(crate) cluster: Lent,
     user: String,
+    folder: TempDir,
     _place: SemaphorePermit<'static>,
 }
 
@@ -50,8 +109,10 @@ impl Stage {
         let (namespace, account) = SERVICE_ACCOUNT;
         let user = User::service_account(namespace, account);
         let name = user.name.clone();
-        let cluster = ControlPlane::start(settings.user(user)).await.unwrap();
-        Self { cluster, user: name, _place: place }
+        // All of them, so that more tests can have the same one.
+        let settings = Settings { audit: true, ..settings.user(user).user(User::new(RIVAL)) };
+        let cluster = Lent::take(settings).await;
+        Self { cluster, user: name, folder: tempfile::tempdir().unwrap(), _place: place }
     }
 
     /// The administrator's.
@@ -68,9 +129,14 @@ impl Stage {
         self.cluster.kubeconfig_of(&self.user).unwrap()
     }
 
-    /// Writes a file that goes with the cluster.
+    /// For files of the test.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a file there.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.cluster.folder().join(name);
+        let path = self.folder().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         path

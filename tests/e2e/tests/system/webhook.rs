@@ -2,9 +2,9 @@
 
 mod digitalocean;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use ccm_e2e::host::Port;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhookConfiguration, WebhookClientConfig};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -40,16 +40,14 @@ impl Authority {
 struct Webhook {
     client: Client,
     folder: PathBuf,
-    port: u16,
+    port: Port,
 }
 
 impl Webhook {
     /// Writes a certificate of this CA.
     fn new(stage: &Stage, ca: &Authority) -> Self {
-        // Free now; nobody else on this machine asks for one in this moment.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = stage.file("webhook/tls.crt", "").parent().unwrap().to_owned();
-        let this = Self { client: stage.client().clone(), folder, port };
+        let this = Self { client: stage.client().clone(), folder, port: Port::take().unwrap() };
         this.write(&ca.issue());
         this
     }
@@ -63,7 +61,7 @@ impl Webhook {
         vec![
             "--webhooks=lb-service".to_owned(),
             "--webhook-bind-address=127.0.0.1".to_owned(),
-            format!("--webhook-secure-port={}", self.port),
+            format!("--webhook-secure-port={}", self.port.number()),
             format!("--webhook-cert-dir={}", self.folder.display()),
             "--webhook-cert-reload-period=100ms".to_owned(),
         ]
@@ -80,7 +78,7 @@ impl Webhook {
             webhook.client_config = WebhookClientConfig {
                 ca_bundle: Some(ByteString(ca.0.pem().into_bytes())),
                 service: None,
-                url: Some(format!("https://127.0.0.1:{}{}", self.port, service.path.unwrap())),
+                url: Some(format!("https://127.0.0.1:{}{}", self.port.number(), service.path.unwrap())),
             };
             webhook.failure_policy = Some("Fail".to_owned());
         }
@@ -112,7 +110,7 @@ impl Webhook {
     async fn is_of(&self, ca: &Authority) -> bool {
         let root = reqwest::Certificate::from_pem(ca.0.pem().as_bytes()).unwrap();
         let client = reqwest::Client::builder().tls_certs_only([root]).no_proxy().build().unwrap();
-        let answer = client.get(format!("https://127.0.0.1:{}/lb-service", self.port)).send().await;
+        let answer = client.get(format!("https://127.0.0.1:{}/lb-service", self.port.number())).send().await;
         answer.is_ok_and(|answer| answer.status() == 405)
     }
 }

@@ -1,5 +1,7 @@
 //! What belongs to a call: its proofs, its sessions, its room and time, and what it shares with others.
 
+use tokio::sync::Notify;
+
 use super::*;
 
 fn session(pointer: &str) -> Option<Capture> {
@@ -161,7 +163,7 @@ async fn bodies_take_from_what_their_call_has_left_while_they_are_read() {
     // One of them at a time fits; those that fail make room for others.
     assert!(large >= 3, "{reasons:?}");
     assert!(answers.iter().any(|answer| answer.as_ref().unwrap_err().message.contains("limit call-response-bytes")));
-    assert!(start.elapsed() < 5 * S);
+    assert!(start.elapsed() < 30 * S);
     let fits = Request { share: 60 * S, ..get("/fits") };
     assert_eq!(rig.network.send(fits.clone(), &call).await.unwrap().status, 200, "what was not used is there again");
     let error = rig.network.send(fits.clone(), &call).await.unwrap_err();
@@ -175,11 +177,16 @@ async fn bodies_take_from_what_their_call_has_left_while_they_are_read() {
 
 #[tokio::test]
 async fn a_late_answer_does_not_show_a_value_that_was_replaced_meanwhile() {
-    let echo = |asked: &Asked| {
+    let arrived = Arc::new(Notify::new());
+    let arrives = Arc::clone(&arrived);
+    let echo = move |asked: &Asked| {
+        arrives.notify_one();
         let body = format!("{:?}", asked.header("x-session"));
-        Reply::Late(200 * MS, Box::new(move || reply("200 OK", "", body)))
+        Reply::Late(1_000 * MS, Box::new(move || reply("200 OK", "", body)))
     };
-    let rig = Rig::new(echo);
+    let rig = Rig::with(Cloud::start(echo), Arc::default(), Arc::new(Alone), |settings| {
+        settings.limits.request_time = 60 * S;
+    });
     let store = |number: usize| {
         let value = Secret::new(format!("session-Ohwae6ie-{number}").into_bytes());
         rig.network.credentials().captured().store("session", value, None).unwrap();
@@ -188,7 +195,7 @@ async fn a_late_answer_does_not_show_a_value_that_was_replaced_meanwhile() {
     let value = vec![Part::Secret { credential: "session".to_owned(), encoding: Encoding::Plain }];
     let used = Request { headers: vec![("x-session".to_owned(), value)], ..post(Effect::Read) };
     let change = async {
-        tokio::time::sleep(100 * MS).await;
+        arrived.notified().await;
         // More than are remembered; the old value is the beginning of some.
         (10..20).for_each(store);
     };
@@ -240,15 +247,16 @@ async fn what_a_cloud_echoes_does_not_become_a_credential_of_other_places() {
 
 #[tokio::test]
 async fn who_joins_does_not_fail_because_of_the_time_and_the_room_of_who_asked() {
-    let late = |_: &Asked| Reply::Late(300 * MS, Box::new(|| reply("200 OK", "", " ".repeat(1000))));
-    let soon = Some(Instant::now() + 100 * MS);
+    let late = |_: &Asked| Reply::Late(1_500 * MS, Box::new(|| reply("200 OK", "", " ".repeat(1000))));
+    let soon = Some(Instant::now() + 500 * MS);
     let narrow = CallScope::new(Class::Write, false, false, None, 100, 500);
     for (asker, reason) in [
         (CallScope::new(Class::Write, false, false, soon, 100, 1 << 20), TransportReason::Timeout),
         (narrow, TransportReason::TooLarge),
     ] {
-        let rig =
-            Rig::with(Cloud::start(late), Arc::default(), Arc::new(Alone), |settings| settings.retry.attempts = 1);
+        let rig = Rig::with(Cloud::start(late), Arc::default(), Arc::new(Alone), |settings| {
+            (settings.retry.attempts, settings.limits.request_time) = (1, 60 * S);
+        });
         let get = || Request { share: 60 * S, ..request(Method::Get, Effect::Read) };
         let others: Vec<_> = (0..5).map(|_| call()).collect();
         let joined = futures::future::join_all(others.iter().map(|call| rig.network.send(get(), call)));
@@ -293,20 +301,26 @@ async fn what_is_too_large_for_everybody_is_asked_once() {
 
 #[tokio::test]
 async fn who_gets_no_turn_has_waited_all_the_same() {
-    let answer = |_: &Asked| Reply::Late(500 * MS, Box::new(|| reply("200 OK", "", "{}")));
+    let arrived = Arc::new(Notify::new());
+    let arrives = Arc::clone(&arrived);
+    let answer = move |_: &Asked| {
+        arrives.notify_one();
+        Reply::Late(2_000 * MS, Box::new(|| reply("200 OK", "", "{}")))
+    };
     let rig = Rig::with(Cloud::start(answer), Arc::default(), Arc::new(Alone), |settings| {
+        settings.limits.request_time = 60 * S;
         (settings.budget.concurrency, settings.budget.max_wait) = (NonZeroUsize::MIN, 100 * MS);
         (settings.budget.per_second, settings.budget.burst) = (0.001, NonZeroU32::MIN.saturating_add(6));
     });
     let second = async {
-        tokio::time::sleep(50 * MS).await;
+        arrived.notified().await;
         let error = rig.send(post(Effect::Once)).await.unwrap_err();
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Throttled, false), "{error}");
         (*rig.ends.waited.lock(), *rig.ends.left.lock())
     };
     let (first, (waited, left)) = join(rig.send(post(Effect::Once)), second).await;
     assert_eq!(first.unwrap().status, 200);
-    assert!((100 * MS..400 * MS).contains(&waited), "{waited:?}");
+    assert!(waited >= 100 * MS, "{waited:?}");
     assert_eq!(left, (1, 6));
     assert_eq!(*rig.ends.left.lock(), (0, 6));
 }

@@ -11,7 +11,9 @@ use kube::Config;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::super::campaign::{Campaign, Means};
 use super::super::election::Standing;
@@ -23,6 +25,8 @@ use crate::run::retire;
 use crate::tasks::Tasks;
 
 const MS: Duration = Duration::from_millis(1);
+/// For what takes a moment; other builds and tests may share the machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the API server has: the Lease, notes of Events, and how many renewals it saw.
 #[derive(Default)]
@@ -117,19 +121,20 @@ fn start(config: Config, timing: Timing) -> (Campaign, Arc<Fence>) {
     (campaign.unwrap(), fence)
 }
 
-/// The runtime of everything else hangs for twice the renew deadline.
+/// The runtime of everything else hangs for three renewals.
 #[tokio::test]
 async fn whatever_hangs_elsewhere_the_lease_is_renewed_and_the_end_is_told_and_hands_it_on() {
     let (config, stored) = api_server();
-    let timing = Timing::try_new(1_000 * MS, 500 * MS, 50 * MS).unwrap();
+    let timing = Timing::try_new(120_000 * MS, 60_000 * MS, 50 * MS).unwrap();
     let (mut campaign, fence) = start(config, timing);
-    tokio::time::timeout(10_000 * MS, campaign.elected()).await.unwrap().unwrap();
-    let before = stored.lock().renewals;
-    #[expect(clippy::disallowed_methods, reason = "hanging is what this is about")]
-    std::thread::sleep(1_000 * MS);
+    tokio::time::timeout(LIMIT, campaign.elected()).await.unwrap().unwrap();
+    let (before, begun) = (stored.lock().renewals, Instant::now());
+    while stored.lock().renewals < before + 3 {
+        #[expect(clippy::disallowed_methods, reason = "hanging is what this is about")]
+        std::thread::sleep(10 * MS);
+        assert!(begun.elapsed() < LIMIT, "no renewal while everything else hangs");
+    }
     assert!(fence.may_write());
-    let renewals = stored.lock().renewals - before;
-    assert!(renewals >= 3, "{renewals}");
 
     campaign.end().await;
     assert!(!fence.may_write() && !fence.is_open());
@@ -144,7 +149,7 @@ async fn a_leader_that_gave_work_up_leaves_its_lease_to_end_by_itself() {
     for (ended, holder) in [(Ok(()), ""), (Err(GivenUp { queue: "service", runs: 1 }), "one")] {
         let (config, stored) = api_server();
         let (mut campaign, _) = start(config, Timing::try_new(15_000 * MS, 10_000 * MS, 2_000 * MS).unwrap());
-        tokio::time::timeout(10_000 * MS, campaign.elected()).await.unwrap().unwrap();
+        tokio::time::timeout(LIMIT, campaign.elected()).await.unwrap().unwrap();
         let mut tasks = Tasks::default();
         let is_well = ended.is_ok();
         tasks.spawn_controller("service controller", async { ended });
@@ -156,11 +161,13 @@ async fn a_leader_that_gave_work_up_leaves_its_lease_to_end_by_itself() {
 /// Nothing listens there: it stands by, and ends at once when it is told to.
 #[tokio::test]
 async fn without_an_api_server_a_candidate_waits_and_its_end_takes_no_longer_than_a_look() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
-    drop(listener);
-    let timing = Timing::try_new(15_000 * MS, 10_000 * MS, 2_000 * MS).unwrap();
+    // Bound, so that nobody else gets the port.
+    let port = TcpSocket::new_v4().unwrap();
+    port.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let config = Config::new(format!("http://{}", port.local_addr().unwrap()).parse().unwrap());
+    // Its next try is far away.
+    let timing = Timing::try_new(900_000 * MS, 800_000 * MS, 600_000 * MS).unwrap();
     let (mut campaign, _) = start(config, timing);
     assert!(tokio::time::timeout(100 * MS, campaign.elected()).await.is_err());
-    tokio::time::timeout(5_000 * MS, campaign.end()).await.unwrap();
+    tokio::time::timeout(LIMIT, campaign.end()).await.unwrap();
 }

@@ -32,6 +32,8 @@ async fn a_token_that_is_revoked_stops_everything_and_a_new_one_in_the_file_goes
     serve(client, "first", json!({})).await;
     await_balanced(client, &cloud, "first").await;
 
+    // Whoever is refused is tried again a minute later, were it not for the other token.
+    let revoked = Instant::now();
     assert!(cloud.revoke(TOKEN));
     cloud.put_droplet(Droplet::new(102, "n102"));
     NodeFixture::new("n102").register(client).await.unwrap();
@@ -43,13 +45,9 @@ async fn a_token_that_is_revoked_stops_everything_and_a_new_one_in_the_file_goes
 
     cloud.allow(NEW);
     stage.file("do-token", NEW);
-    // Both wait a minute, were it not for the other token.
-    let rotated = Instant::now();
     await_untainted(client, "n102").await;
     await_balanced(client, &cloud, "second").await;
-    if cloud.is_calm() {
-        assert!(rotated.elapsed() < Duration::from_secs(20), "they waited as if nothing had changed");
-    }
+    assert!(revoked.elapsed() < Duration::from_secs(60), "they waited as if nothing had changed");
     let log = host.log_text();
     for secret in [TOKEN, NEW] {
         assert!(!log.contains(secret), "a token is in the log");
@@ -150,7 +148,7 @@ async fn three_thousand_droplets_of_others_cost_a_small_cluster_nothing() {
     const FOREIGN: u64 = 3_000;
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = Cloud::start().await;
+    let cloud = Cloud::calm().await;
     for id in 1..=FOREIGN {
         cloud.put_droplet(Droplet::new(10_000 + id, &format!("foreign-{id}")));
     }
@@ -164,24 +162,20 @@ async fn three_thousand_droplets_of_others_cost_a_small_cluster_nothing() {
     await_all_untainted(client, 10).await;
     // The look of the check, the first page, and each by name.
     let asked = cloud.counters().reads;
-    if cloud.is_calm() {
-        assert!(asked <= 2 + 1 + 10, "{asked} requests, where a listing has {pages} pages: {:?}", cloud.counters());
-    }
+    assert!(asked <= 2 + 1 + 10, "{asked} requests, where a listing has {pages} pages: {:?}", cloud.counters());
 
     // Whoever comes alone is asked for alone.
     cloud.put_droplet(Droplet::new(20_011, "own-11"));
     let before = cloud.counters().reads;
     NodeFixture::new("own-11").register(client).await.unwrap();
     await_untainted(client, "own-11").await;
-    if cloud.is_calm() {
-        assert_eq!(cloud.counters().reads - before, 1);
+    assert_eq!(cloud.counters().reads - before, 1);
 
-        // A refresh looks at the first page, then asks for each.
-        let before = cloud.counters().reads;
-        host.await_count("ccm_node_refreshes_total", &[], LIMIT, |refreshed| refreshed >= 11.0).await.unwrap();
-        let asked = cloud.counters().reads - before;
-        assert!(asked <= 1 + 11, "{asked} requests");
-    }
+    // A refresh looks at the first page, then asks for each.
+    let before = cloud.counters().reads;
+    host.await_count("ccm_node_refreshes_total", &[], LIMIT, |refreshed| refreshed >= 11.0).await.unwrap();
+    let asked = cloud.counters().reads - before;
+    assert!(asked <= 1 + 11, "{asked} requests");
     host.end().await;
     cloud.check().unwrap();
 }

@@ -42,20 +42,24 @@ impl Cloud {
         Self::start_with(Settings::default()).await
     }
 
+    /// The same that never fails at random: where requests are counted, or the first thing that is told is the only one. What a
+    /// cluster and its cloud end up with does not hang on faults.
+    pub(crate) async fn calm() -> Self {
+        Self::launch(Settings::default(), None).await
+    }
+
     pub(crate) async fn start_with(settings: Settings) -> Self {
         let seed = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap_or_else(|_| panic!("{SEED}={seed}")));
+        Self::launch(settings, seed).await
+    }
+
+    async fn launch(settings: Settings, seed: Option<u64>) -> Self {
         // Each test has others.
         let faults = seed.map(|seed| {
             RandomFaults::new(test().bytes().fold(seed, |mixed, byte| mixed.rotate_left(7) ^ u64::from(byte)))
         });
         let settings = Settings { provisioning: Duration::ZERO, faults, ..settings };
         Self { cloud: DigitalOcean::start(settings).await.unwrap(), seed }
-    }
-
-    /// Whether nothing fails but what the test plans: only then can requests be counted, and is the first thing that is told the
-    /// only one. What a cluster and its cloud end up with does not hang on it.
-    pub(crate) const fn is_calm(&self) -> bool {
-        self.seed.is_none()
     }
 
     /// How often something was done, whether anybody heard of it or not.
@@ -71,7 +75,7 @@ impl Cloud {
 
     /// What the host needs besides.
     pub(crate) fn flags(&self) -> impl Iterator<Item = String> + use<> {
-        let flags: &[&str] = if self.is_calm() { &[] } else { &IMPATIENT };
+        let flags: &[&str] = if self.seed.is_none() { &[] } else { &IMPATIENT };
         flags.iter().map(|flag| (*flag).to_owned())
     }
 }

@@ -100,12 +100,29 @@ pub(crate) fn deployment(objects: &[DynamicObject]) -> Value {
     serde_json::to_value(objects.iter().find(is_ours).unwrap()).unwrap()
 }
 
+/// What a kubelet makes of the applied Deployment.
+pub(crate) struct Pod {
+    /// Where each volume of the container is here, by where the container has it.
+    pub(crate) mounts: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) arguments: Vec<String>,
+    /// A token of its service account.
+    pub(crate) token: String,
+}
+
 /// Starts what the applied Deployment describes, as its service account, with these flags besides.
 pub(crate) async fn start(stage: &Stage, more: &[&str]) -> Actor {
+    let Pod { mounts, environment, arguments, token } = pod(stage).await;
+    let here = |argument: String| mounts.iter().fold(argument, |text, (path, here)| text.replace(path, here));
+    let arguments = arguments.into_iter().map(here).chain(more.iter().map(|flag| (*flag).to_owned()));
+    Host::start_pod(&kubeconfig(stage, &token), environment, arguments).unwrap().into()
+}
+
+pub(crate) async fn pod(stage: &Stage) -> Pod {
     let deployments: Api<Deployment> = Api::namespaced(stage.client().clone(), NAMESPACE);
     let deployment = deployments.get(NAME).await.unwrap();
     let spec = deployment.spec.unwrap().template.spec.unwrap();
-    let root = stage.cluster.folder().join("pod");
+    let root = stage.folder().join("pod");
     let mounts = volumes(stage, &spec, &root).await;
     let container = &spec.containers[0];
     let mut environment = BTreeMap::new();
@@ -115,10 +132,9 @@ pub(crate) async fn start(stage: &Stage, more: &[&str]) -> Actor {
     }
     assert!(container.command.is_none(), "nobody here plays that part of a kubelet");
     environment.extend(container.env.iter().flatten().map(downward));
-    let here = |argument: &String| mounts.iter().fold(argument.clone(), |text, (path, here)| text.replace(path, here));
-    let arguments = container.args.iter().flatten().map(here).chain(more.iter().map(|flag| (*flag).to_owned()));
-    let kubeconfig = kubeconfig(stage, spec.service_account_name.as_ref().unwrap()).await;
-    Host::start_pod(&kubeconfig, environment, arguments).unwrap().into()
+    let arguments = container.args.iter().flatten().cloned().collect();
+    let token = token(stage, spec.service_account_name.as_ref().unwrap()).await;
+    Pod { mounts, environment, arguments, token }
 }
 
 /// What a pod is told about itself.
@@ -176,12 +192,16 @@ async fn config_map(stage: &Stage, name: &str) -> ConfigMap {
     Api::namespaced(stage.client().clone(), NAMESPACE).get(name).await.unwrap()
 }
 
-/// A kubeconfig with a token of the service account, as a pod of it gets.
-async fn kubeconfig(stage: &Stage, account: &str) -> PathBuf {
+/// A token of the service account, as a pod of it gets.
+async fn token(stage: &Stage, account: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(stage.client().clone(), NAMESPACE);
     assert_eq!(accounts.get(account).await.unwrap().name_any(), account);
     let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
+    answer.status.unwrap().token
+}
+
+fn kubeconfig(stage: &Stage, token: &str) -> PathBuf {
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -191,7 +211,7 @@ async fn kubeconfig(stage: &Stage, account: &str) -> PathBuf {
             "server": stage.cluster.url(),
             "certificate-authority": stage.cluster.folder().join("ca.crt"),
         } }],
-        "users": [{ "name": "pod", "user": { "token": answer.status.unwrap().token } }],
+        "users": [{ "name": "pod", "user": { "token": token } }],
     });
     stage.file("pod.kubeconfig", config.to_string())
 }

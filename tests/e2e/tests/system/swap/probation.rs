@@ -20,7 +20,7 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     let good = version("1");
     put(client, good.clone()).await;
     let source = format!("--provider={SOURCE}");
-    let state = stage.cluster.folder().join("state");
+    let state = stage.folder().join("state");
     let state = format!("--state-dir={}", state.display());
     // The first one is proven at once.
     let proving = [&source, &state, "--provider-probation=0s", "--provider-probation-calls=1"];
@@ -79,7 +79,7 @@ async fn the_last_good_component_serves_after_a_restart_whose_source_is_gone_or_
     let stage = Stage::new().await;
     let client = stage.client();
     let (path, flag) = file(&stage, &version("1"));
-    let state = format!("--state-dir={}", stage.cluster.folder().join("state").display());
+    let state = format!("--state-dir={}", stage.folder().join("state").display());
     let flags =
         [flag.as_str(), &state, "--provider-poll=100ms", "--provider-probation=0s", "--provider-probation-calls=1"];
     let host = stage.start(flags);
@@ -111,7 +111,7 @@ async fn a_first_component_that_returns_is_kept_when_it_is_proven() {
     let stage = Stage::new().await;
     let client = stage.client();
     let (path, flag) = file(&stage, &version("1"));
-    let state = format!("--state-dir={}", stage.cluster.folder().join("state").display());
+    let state = format!("--state-dir={}", stage.folder().join("state").display());
     let mut flags = vec![flag.as_str(), &state, "--provider-poll=100ms", "--provider-settle=50ms"];
     flags.extend(["--provider-probation=0s", "--provider-probation-calls=4", "--provider-probation-faults=1"]);
     let host = stage.start(flags.iter().copied());
@@ -141,7 +141,7 @@ async fn the_last_good_component_waits_for_what_it_needs() {
     let (path, flag) = file(&stage, &component(&[("version", "1"), ("secret", "password")]));
     let secret = stage.file("password", "correct-horse-battery");
     let credential = format!("--credential=password=file:{}", secret.display());
-    let state = format!("--state-dir={}", stage.cluster.folder().join("state").display());
+    let state = format!("--state-dir={}", stage.folder().join("state").display());
     let quick = ["--provider-poll=100ms", "--provider-probation=0s", "--provider-probation-calls=1"];
     let flags = || [flag.as_str(), &state, &credential].into_iter().chain(quick);
     let host = stage.start(flags());

@@ -47,7 +47,7 @@ async fn an_update_of_a_config_map_is_taken_through_the_watch_and_its_deletion_k
 async fn the_switch_of_a_mounted_config_map_is_seen_through_its_links() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let mount = stage.cluster.folder().join("mount");
+    let mount = stage.folder().join("mount");
     let publish = |number: &str| {
         let data = format!("..2026_{number}");
         std::fs::create_dir_all(mount.join(&data)).unwrap();

@@ -247,7 +247,7 @@ async fn push_puts_the_good_component_over_a_bad_one_that_exports_more() {
 async fn only_what_is_signed_or_known_is_run_where_the_operator_says_so() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let folder = stage.cluster.folder().to_owned();
+    let folder = stage.folder().to_owned();
     let openssl = |arguments: &[&str]| {
         let told = Command::new("openssl").args(arguments).current_dir(&folder).output().unwrap();
         assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
