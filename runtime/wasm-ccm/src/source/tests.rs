@@ -20,8 +20,9 @@ fn a_source_reads_back_as_it_was_written() {
 #[test]
 fn an_api_server_that_is_away_says_nothing_about_the_source() {
     let api = |code| {
-        let message = if code == 403 { "User \"ccm\" cannot get it".to_owned() } else { String::new() };
-        SourceError::Api(kube::Error::Api(Box::new(kube::core::Status { code, message, ..Default::default() })))
+        let (reason, message) = if code == 403 { ("Forbidden", "User \"ccm\" cannot get it") } else { ("", "") };
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        SourceError::Api(kube::Error::Api(Box::new(kube::core::Status { code, reason, message, ..Default::default() })))
     };
     let away = SourceError::Api(kube::Error::Service(Box::new(std::io::Error::other("connection refused"))));
     for error in [api(500), api(503), api(429), away, SourceError::ApiTimeout] {

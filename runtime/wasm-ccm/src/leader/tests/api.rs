@@ -122,9 +122,14 @@ impl FakeLeases {
         let body = match status {
             200 => body,
             _ => {
-                let message =
-                    if status == 403 { "leases is forbidden: User \"ccm\" cannot get this" } else { "as told" };
-                json!({ "kind": "Status", "status": "Failure", "message": message, "reason": "", "code": status })
+                let (reason, message) = match (status, verb.as_str()) {
+                    (403, _) => ("Forbidden", "leases is forbidden: User \"ccm\" cannot get this"),
+                    (404, _) => ("NotFound", "as told"),
+                    (409, "POST") => ("AlreadyExists", "as told"),
+                    (409, _) => ("Conflict", "as told"),
+                    _ => ("", "as told"),
+                };
+                json!({ "kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": status })
             }
         };
         let body = Body::from(serde_json::to_vec(&body).unwrap());
