@@ -112,7 +112,8 @@ fn case_252_which_widths_of_the_node_controller_can_be() {
     let widths = |flags: &[&str]| {
         parsed(flags).ok().map(|args| (args.concurrent_node_syncs.get(), args.concurrent_node_status_updates))
     };
-    let rows: [(&[&str], Option<(usize, usize)>); 6] = [
+    type Row<'a> = (&'a [&'a str], Option<(usize, usize)>);
+    let rows: [Row<'_>; 6] = [
         (&["--concurrent-node-syncs=-5"], None),
         (&["--concurrent-node-syncs=0"], None),
         (&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=0"], Some((5, 0))),

@@ -47,10 +47,10 @@ fn literals(source: &str) -> String {
             rest = tail.split_once('\n').map_or("", |(_, rest)| rest);
         } else if tail.starts_with("'\"'") || tail.starts_with("'\\''") {
             rest = tail.get(3..).unwrap_or_default();
-        } else if tail.starts_with('"') {
+        } else if let Some(tail) = tail.strip_prefix('"') {
             let hashes = head.len() - head.trim_end_matches('#').len();
             let is_raw = head.trim_end_matches('#').ends_with('r');
-            rest = literal(&tail[1..], is_raw.then_some(hashes), &mut text);
+            rest = literal(tail, is_raw.then_some(hashes), &mut text);
             text.push('\n');
         } else {
             rest = &tail[1..];

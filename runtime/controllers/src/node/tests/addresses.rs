@@ -56,7 +56,9 @@ fn an_entry_of_a_kind_that_nobody_defines_counts_as_a_difference() {
 /// Upstream leaves it to each provider not to list an address twice, and has a helper for that.
 #[test]
 fn addresses_stand_in_the_order_of_the_cloud_and_each_once() {
-    let rows: [(&str, &[Entry], &[Entry], &[Entry]); 6] = [
+    // What the kubelet says, what the cloud does, and what stands on the Node.
+    type Row<'a> = (&'a str, &'a [Entry], &'a [Entry], &'a [Entry]);
+    let rows: [Row<'_>; 6] = [
         ("case_59 nothing", &[], &[], &[]),
         ("case_60 two different ones", &[], &[(EXTERNAL, "b"), (INTERNAL, "a")], &[(EXTERNAL, "b"), (INTERNAL, "a")]),
         (
