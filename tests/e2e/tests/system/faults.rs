@@ -137,7 +137,7 @@ async fn a_node_that_comes_again_under_its_name_is_initialised_again() {
 
 #[tokio::test]
 async fn the_signal_to_stop_ends_the_process_in_order_while_it_works() {
-    const COUNT: usize = 60;
+    const COUNT: usize = 100;
     let stage = Stage::new().await;
     let client = stage.client();
     register_nodes(client, fixtures(COUNT)).await.unwrap();
