@@ -153,6 +153,7 @@ async fn the_signal_to_stop_ends_the_process_in_order_while_it_works() {
     assert_eq!(synced(client).await, once_each(&done), "whoever was initialised has the Event of it");
 
     let host = stage.cloudlycke(&[]);
+    host.ready().await;
     await_all_untainted(client, COUNT).await;
     host.end().await;
 }
