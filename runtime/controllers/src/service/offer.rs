@@ -94,9 +94,9 @@ impl Syncer {
     /// # Errors
     ///
     /// It is not to be done, or not now.
-    pub(crate) async fn decided(&self, key: &Key, job: Job) -> Result<Job, Verdict> {
+    pub(crate) async fn decided(&self, key: &Key, job: &Job) -> Result<Job, Verdict> {
         if let Err(error) = self.decide(key, &job.service, job.member).await {
-            return Err(self.not_served(key, &job, error).await);
+            return Err(self.not_served(key, job, error).await);
         }
         let now = self.job(key, job.member).filter(|now| !now.is_undecided);
         now.ok_or(Verdict::After(Duration::ZERO))

@@ -226,7 +226,8 @@ impl Syncer {
             return wait;
         }
         if job.is_undecided {
-            job = match Box::pin(self.decided(key, job)).await {
+            let decided = Box::pin(self.decided(key, &job)).await;
+            job = match decided {
                 Ok(job) => job,
                 Err(verdict) => return verdict,
             };

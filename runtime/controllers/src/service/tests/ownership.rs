@@ -336,7 +336,7 @@ async fn an_annotation_chooses_no_provider() {
     let mut bench = start(FakeApi::new());
     bench.add(service("web"));
     bench.sync("web").await;
-    let uid = format!("{}", crate::service::fingerprint::Digest::of(&Some("uid-web")));
+    let uid = crate::service::fingerprint::Digest::of(&Some("uid-web")).to_string();
     for provider in ["blue", "gone"] {
         let planted = format!("v1:{provider}:{uid}:-:-");
         bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/ensured": planted } } }));
