@@ -188,6 +188,9 @@ async fn assemble(
             let work = look.run(Arc::clone(slot), stores.nodes.first_list());
             tasks.spawn_background("second look at the configuration", work);
         }
+        if let Some(work) = keeper.optimise() {
+            tasks.spawn_background("compiler of the first provider", work.run());
+        }
         tasks.spawn_background("keeper of a provider", keeper.run(Arc::clone(slot), tasks.drain.clone()));
     }
     let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
