@@ -3,7 +3,7 @@
 use ccm_cloud::{AddressKind, Failure, Finding, Need, Reaction};
 use serde_json::{Value, json};
 
-use super::{Bench, EVENT, OBJECT, STATUS, SYNC_DELAY, TAINT_DELAY};
+use super::{Bench, EVENT, OBJECT, STATUS, SYNC_DELAY, TAINT_DELAY, status_body};
 use crate::node::NodeSettings;
 use crate::queue::Verdict;
 use crate::testing::{Draft, FakeCloud, address, found, node};
@@ -257,8 +257,7 @@ fn expected(case: &Case) -> Vec<(String, Value)> {
     let mut calls = Vec::new();
     let mut version = 101;
     if let Some(addresses) = &case.addresses {
-        let body = json!({ "metadata": { "resourceVersion": "101" }, "status": { "addresses": addresses } });
-        calls.push((STATUS.to_owned(), body));
+        calls.push((STATUS.to_owned(), status_body(addresses)));
         version += 1;
     }
     if let Some(object) = &case.object {
@@ -316,7 +315,7 @@ async fn a_node_costs_one_lookup_three_writes_and_no_read_in_the_order_addresses
     bench.events().await;
     assert_eq!((bench.cloud.calls().len(), bench.api.lines()), (1, vec![STATUS.into(), OBJECT.into(), EVENT.into()]));
     let types: Vec<String> = bench.api.calls().into_iter().take(2).map(|call| call.content_type).collect();
-    assert_eq!(types, ["application/merge-patch+json"; 2]);
+    assert_eq!(types, ["application/strategic-merge-patch+json"; 2]);
 }
 
 #[tokio::test(start_paused = true)]
