@@ -1,5 +1,7 @@
 //! 7.1, 7.2 and 7.5: what the first sync of a Node writes.
 
+use std::sync::Arc;
+
 use ccm_cloud::{AddressKind, Failure, Finding, Need, Reaction};
 use serde_json::{Value, json};
 
@@ -336,7 +338,7 @@ async fn case_7_5_49_metadata_with_a_provider_id_is_taken_as_it_is() {
     let finding = found(|instance| instance.provider_id = "fake://other".into());
     bench.cloud.answer("node0", [finding.clone()]);
     bench.add(node("node0").provider_id("fake://12345"));
-    let node = bench.api.node("node0");
+    let node = Arc::new(bench.api.node("node0"));
     assert_eq!(bench.syncer.find(&node, Need::Metadata).await.unwrap().map(Finding::Found), Some(finding));
 }
 
@@ -351,7 +353,7 @@ async fn case_7_5_51_metadata_without_a_provider_id_gets_the_nodes_own() {
     };
     bench.cloud.answer("node0", [finding("")]);
     bench.add(node("node0").provider_id("fake://12345"));
-    let node = bench.api.node("node0");
+    let node = Arc::new(bench.api.node("node0"));
     assert_eq!(
         bench.syncer.find(&node, Need::Metadata).await.unwrap().map(Finding::Found),
         Some(finding("fake://12345"))
