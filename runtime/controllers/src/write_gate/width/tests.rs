@@ -66,8 +66,9 @@ async fn a_small_api_server_is_not_flooded() {
     assert_eq!(now(&width), 16);
     crowd(&width, &server, 400, 20).await;
     assert_eq!(now(&width), 8);
-    // The window in which the crowd came was mostly quiet: it grows once.
-    assert_eq!(server.most.load(Ordering::SeqCst), 20);
+    // The window in which the crowd came was mostly quiet: it may grow before it shrinks.
+    let most = server.most.load(Ordering::SeqCst);
+    assert!(most <= 25, "{most}");
 }
 
 #[tokio::test(start_paused = true)]
