@@ -16,8 +16,9 @@ use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, until};
 use ccm_e2e::manifest;
 use ccm_e2e::report::{Report, Target};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Event, Node, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -132,20 +133,21 @@ async fn initialise(client: &Client, node: Node) -> Result<()> {
         "spec": { "providerID": format!("cloudlycke://{name}"), "taints": null },
     });
     api.patch_metadata(&name, &params, &Patch::Strategic(&body)).await?;
-    let now = Some(Time(Timestamp::now()));
     let event = Event {
         metadata: ObjectMeta { name: Some(format!("{name}.1")), ..ObjectMeta::default() },
-        involved_object: ObjectReference {
+        regarding: Some(ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(name),
             uid: node.metadata.uid,
             ..ObjectReference::default()
-        },
+        }),
+        action: Some("Initialize".to_owned()),
+        event_time: Some(MicroTime(Timestamp::now())),
+        note: Some("Node synced successfully".to_owned()),
         reason: Some("Synced".to_owned()),
-        message: Some("Node synced successfully".to_owned()),
+        reporting_controller: Some("plain-loop".to_owned()),
+        reporting_instance: Some("plain-loop".to_owned()),
         type_: Some("Normal".to_owned()),
-        first_timestamp: now.clone(),
-        last_timestamp: now,
         ..Event::default()
     };
     Api::<Event>::namespaced(client.clone(), "default").create(&PostParams::default(), &event).await?;
