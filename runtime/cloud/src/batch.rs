@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::{Failure, FindError, Finding, Instance, Instances, Need, Node, Reaction};
+use crate::{Described, Failure, FindError, Finding, Instance, Instances, Need, Reaction};
 
 /// How lookups are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Default for BatchSettings {
 const MAX_SPLITS: usize = 24;
 
 struct Lookup {
-    node: Node,
+    node: Arc<dyn Described>,
     need: Need,
     answer: oneshot::Sender<Result<Found, Failure>>,
 }
@@ -67,7 +67,12 @@ impl Batcher {
     /// # Errors
     ///
     /// The failure for this node, or for the whole call that it was part of.
-    pub async fn find(&self, node: Node, need: Need) -> Result<Found, Failure> {
+    pub async fn find(&self, node: impl Described + 'static, need: Need) -> Result<Found, Failure> {
+        self.ask(Arc::new(node), need).await
+    }
+
+    /// The same for a node that is shared.
+    pub(crate) async fn ask(&self, node: Arc<dyn Described>, need: Need) -> Result<Found, Failure> {
         let (answer, answered) = oneshot::channel();
         let stopped = || Failure::new(Reaction::Retry, "the lookup ended without an answer");
         if self.queue.send(Lookup { node, need, answer }).await.is_err() {
@@ -130,7 +135,7 @@ async fn call<I: Instances>(instances: Arc<I>, batch: Vec<Lookup>) {
         // Whoever stopped waiting needs no answer.
         batch.retain(|lookup| !lookup.answer.is_closed());
         let Some(need) = batch.first().map(|lookup| lookup.need) else { continue };
-        let nodes = batch.iter().map(|lookup| lookup.node.clone()).collect();
+        let nodes = batch.iter().map(|lookup| lookup.node.describe()).collect();
         match instances.find(nodes, need).await {
             Ok(findings) => hand_out(batch, findings),
             Err(FindError::Crashed(failure)) if batch.len() > 1 && splits < MAX_SPLITS => {
@@ -184,7 +189,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::InstanceState;
+    use crate::{InstanceState, Node};
 
     /// Takes 50 ms; crashes on nodes whose name begins with `poison`.
     #[derive(Default)]

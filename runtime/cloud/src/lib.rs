@@ -29,7 +29,7 @@ pub use instance::{Finding, Instance, InstanceState, Instances, Need};
 pub use leadership::{Alone, Leadership};
 pub use load_balancer::{Answer, LoadBalancers, Mark, Outcome, Standing, Wish};
 pub use lookups::{Keeper, Lookups, Member};
-pub use node::{Address, AddressKind, Node};
+pub use node::{Address, AddressKind, Described, Node};
 pub use selector::NodeSelector;
 pub use service::{
     Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,

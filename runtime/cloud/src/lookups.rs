@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{Batcher, Failure, Instance, Need, Node, Reaction};
+use crate::{Batcher, Described, Failure, Instance, Need, Reaction};
 
 /// A provider among others.
 pub struct Member {
@@ -75,20 +75,22 @@ impl Lookups {
     /// # Errors
     ///
     /// The failure of the first provider that cannot answer.
-    pub async fn find(&self, node: Node, need: Need) -> Result<Option<Box<Instance>>, Failure> {
+    pub async fn find(&self, node: impl Described + 'static, need: Need) -> Result<Option<Box<Instance>>, Failure> {
+        let node: Arc<dyn Described> = Arc::new(node);
         if let [only] = &*self.members {
-            return only.batcher.find(node, need).await;
+            return only.batcher.ask(node, need).await;
         }
-        if node.provider_id.is_some() {
-            let own = |member: &&Member| node.scheme().is_some_and(|scheme| (member.claims)(scheme));
+        if let Some(id) = node.provider_id() {
+            let scheme = id.split_once("://").map(|(scheme, _)| scheme);
+            let own = |member: &&Member| scheme.is_some_and(|scheme| (member.claims)(scheme));
             let Some(member) = self.members.iter().find(own) else {
                 return Err(foreign("no configured provider takes care of this provider ID"));
             };
-            return member.batcher.find(node, need).await;
+            return member.batcher.ask(node, need).await;
         }
         let mut absent = false;
         for member in self.members.iter() {
-            match member.batcher.find(node.clone(), need).await {
+            match member.batcher.ask(Arc::clone(&node), need).await {
                 Ok(None) => absent = true,
                 Err(failure) if failure.reaction == Reaction::Elsewhere => {}
                 answer => return answer,
@@ -107,7 +109,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::{BatchSettings, FindError, Finding, InstanceState, Instances};
+    use crate::{BatchSettings, FindError, Finding, InstanceState, Instances, Node};
 
     /// Knows the machines whose name begins with its own name, and cannot tell about those that have `down` and its name in it.
     struct Cloud(&'static str);

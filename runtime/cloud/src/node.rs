@@ -95,3 +95,23 @@ impl Node {
         self.provider_id.as_deref()?.split_once("://").map(|(scheme, _)| scheme)
     }
 }
+
+/// Something that a [`Node`] can be made from. Thousands can wait for their lookup: what the cloud is told of each is made when
+/// its batch leaves.
+pub trait Described: Send + Sync {
+    /// As [`Node::provider_id`].
+    fn provider_id(&self) -> Option<&str>;
+
+    /// What the cloud is told.
+    fn describe(&self) -> Node;
+}
+
+impl Described for Node {
+    fn provider_id(&self) -> Option<&str> {
+        self.provider_id.as_deref()
+    }
+
+    fn describe(&self) -> Node {
+        self.clone()
+    }
+}

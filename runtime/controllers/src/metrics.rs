@@ -223,16 +223,20 @@ pub(crate) struct OutcomeLabels {
 pub struct ApiMetrics {
     requests: Family<OutcomeLabels, Counter>,
     duration: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    pub(crate) width: Gauge,
 }
 
 impl ApiMetrics {
     /// Registers the metrics of the write gate.
     pub fn register(registry: &mut Registry) -> Self {
         let duration: fn() -> Histogram = || Histogram::new(REQUEST_BUCKETS);
-        let this = Self { requests: Family::default(), duration: Family::new_with_constructor(duration) };
+        let duration = Family::new_with_constructor(duration);
+        let this = Self { requests: Family::default(), duration, width: Gauge::default() };
         registry.register("ccm_api_requests", "Requests to the API server by outcome", this.requests.clone());
         let help = "How long the API server took to answer";
         registry.register("ccm_api_request_duration_seconds", help, this.duration.clone());
+        let help = "How many writes may be under way at the same time, by how fast the API server answers";
+        registry.register("ccm_api_write_width", help, this.width.clone());
         this
     }
 

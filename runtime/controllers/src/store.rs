@@ -5,6 +5,7 @@
 //! nobody works yet. Objects that cannot be decoded are left out, or stay as they were when they could be: one odd object must not
 //! blind the process. What nobody reads is dropped before an object is stored.
 
+mod decode;
 mod lists;
 
 #[cfg(test)]
@@ -16,18 +17,18 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Service};
-use kube::core::DeserializeGuard;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Service};
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::in_log::InLog as _;
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
+use decode::DeserializeGuard;
+pub use decode::Stored;
 pub(crate) use lists::{Age, Lists};
 
 /// Objects per page of a list. A Node with its images decodes to about 30 KiB, so a page stays below 8 MiB.
@@ -51,13 +52,26 @@ pub trait Trim {
 impl Trim for Node {
     fn trim(&mut self) {
         trim_metadata(&mut self.metadata);
-        if let Some(status) = &mut self.status {
-            status.images = None;
-            status.volumes_in_use = None;
-            status.volumes_attached = None;
-            status.allocatable = None;
-            status.config = None;
-            status.runtime_handlers = None;
+        if let Some(spec) = &mut self.spec {
+            *spec =
+                NodeSpec { provider_id: spec.provider_id.take(), taints: spec.taints.take(), ..NodeSpec::default() };
+        }
+        if let Some(status) = self.status.take() {
+            let ready = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+            let ready =
+                ready.map(|one| NodeCondition { type_: one.type_, status: one.status, ..NodeCondition::default() });
+            let mut capacity = status.capacity;
+            if let Some(capacity) = &mut capacity {
+                capacity.retain(|name, _| matches!(name.as_str(), "cpu" | "memory"));
+            }
+            let uuid = |info: NodeSystemInfo| NodeSystemInfo { system_uuid: info.system_uuid, ..Default::default() };
+            self.status = Some(NodeStatus {
+                addresses: status.addresses,
+                capacity,
+                conditions: ready.map(|ready| vec![ready]),
+                node_info: status.node_info.map(uuid),
+                ..NodeStatus::default()
+            });
         }
     }
 }
@@ -182,7 +196,7 @@ where
 
 impl<K> Reflector<K>
 where
-    K: Resource<DynamicType = ()> + Trim + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Resource<DynamicType = ()> + Trim + Stored + Clone + Debug + Send + Sync + 'static,
 {
     /// A reflector of all objects of a kind, in all namespaces. Nothing is read before [`run`](Self::run).
     #[must_use]

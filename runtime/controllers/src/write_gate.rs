@@ -6,16 +6,20 @@
 
 #[cfg(test)]
 mod tests;
+mod width;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Alone, Leadership};
 use kube::Client;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use crate::api_status;
 use crate::metrics::ApiMetrics;
+use width::Width;
 
 /// How requests leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +27,14 @@ pub struct WriteGateSettings {
     /// How long the API server may take for one answer. Default 10 s: ten times what a busy API server needs. A write has
     /// less when the leadership ends before ([`Leadership::time_left`]).
     pub request_timeout: Duration,
+    /// `--kube-api-concurrent-writes`: most writes under way at the same time. Default 128. How many there are below that follows
+    /// how fast the API server answers; the others wait.
+    pub concurrent_writes: NonZeroUsize,
 }
 
 impl Default for WriteGateSettings {
     fn default() -> Self {
-        Self { request_timeout: Duration::from_secs(10) }
+        Self { request_timeout: Duration::from_secs(10), concurrent_writes: NonZeroUsize::MIN.saturating_add(127) }
     }
 }
 
@@ -164,19 +171,23 @@ pub struct WriteGate {
     settings: WriteGateSettings,
     metrics: ApiMetrics,
     leadership: Arc<dyn Leadership>,
+    width: Arc<Width>,
 }
 
 impl WriteGate {
     /// A gate that is always open.
     #[must_use]
     pub fn new(client: Client, metrics: ApiMetrics, settings: WriteGateSettings) -> Self {
-        Self { client, settings, metrics, leadership: Arc::new(Alone) }
+        let width = Arc::new(Width::new(settings.concurrent_writes, Gauge::default()));
+        Self { client, settings, metrics, leadership: Arc::new(Alone), width }
     }
 
-    /// The same gate, open only while `leadership` says so. It is asked before each write and must answer at once.
+    /// The same gate, open only while `leadership` says so. It is asked before each write and must answer at once. This is the
+    /// gate of the controllers, whose width is among the metrics.
     #[must_use]
     pub fn led_by(mut self, leadership: Arc<dyn Leadership>) -> Self {
         self.leadership = leadership;
+        self.width = Arc::new(Width::new(self.settings.concurrent_writes, self.metrics.width.clone()));
         self
     }
 
@@ -186,7 +197,7 @@ impl WriteGate {
         self.client.clone()
     }
 
-    /// Sends one write.
+    /// Sends one write, as soon as the API server has room for it.
     ///
     /// # Cancel safety
     ///
@@ -196,11 +207,20 @@ impl WriteGate {
         purpose: Purpose,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ApiError> {
-        if !self.leadership.may_write() {
+        // Looked at before and after: what may not be written does not wait, and what has waited may no longer be written.
+        let place = match self.leadership.may_write() {
+            true => Some(self.width.place().await).filter(|_| self.leadership.may_write()),
+            false => None,
+        };
+        if place.is_none() {
             self.metrics.ended(purpose.verb, purpose.resource, ApiError::Closed.outcome(), Duration::ZERO);
             return Err(ApiError::Closed);
         }
-        self.send(purpose, self.settings.request_timeout.min(self.leadership.time_left()), request).await
+        let begun = Instant::now();
+        let limit = self.settings.request_timeout.min(self.leadership.time_left());
+        let answer = self.send(purpose, limit, request).await;
+        self.width.answered(purpose, begun.elapsed(), answer.as_ref().err());
+        answer
     }
 
     /// Sends one request that changes nothing: allowed while the gate is closed.

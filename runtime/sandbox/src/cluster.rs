@@ -61,7 +61,8 @@ impl Provider {
         changes: ChangeFlag,
     ) -> Result<Vec<(ClusterSubject, Failure)>, Failure> {
         const FUNCTION: &str = "cluster.reconcile";
-        let exports = self.code.optional.cluster.clone();
+        let code = self.code();
+        let exports = code.optional.cluster.clone();
         let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "cluster"))?;
         let subject = Subject {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
@@ -82,7 +83,7 @@ impl Provider {
         let services: Vec<_> = services.into_iter().map(|service| convert::service(service, declared)).collect();
         let answer = call(
             &self.settings,
-            &self.code.pre,
+            &code.pre,
             FUNCTION,
             subject,
             move |store, instance| {

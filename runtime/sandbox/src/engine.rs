@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime::{Config, Engine, InstanceAllocationStrategy};
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, RegallocAlgorithm};
 
 use crate::bindings::ccm::cloud;
 use crate::call::CallState;
 use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::provider::Linked;
-use crate::{Component, EngineError, Limits, LoadError, Outline, wasi};
+use crate::{Component, EngineError, Limits, LoadError, Outline, Provider, wasi};
 
 /// How often a computing guest is looked at. Calls yield to others on every tick.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -23,19 +23,65 @@ const WASM_STACK: usize = 512 << 10;
 /// Stack of a call, guest and host functions together, in bytes.
 const CALL_STACK: usize = 1 << 20;
 
-/// One engine for all providers of the process. Cheap to clone.
+/// How much the compiler thinks about a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// As little as it can, on all cores: somebody waits for it.
+    Quick,
+    /// Fast code, on one core: others work meanwhile.
+    Full,
+}
+
+/// An engine, and what it offers to components.
+struct Machine {
+    engine: Engine,
+    effort: Effort,
+    /// Offers the contract and nothing else.
+    plain: Linker<CallState>,
+    /// Offers the deny-all WASI as well.
+    with_wasi: Linker<CallState>,
+}
+
+/// The engines of all providers of the process. Cheap to clone.
 #[derive(Clone)]
 pub struct Sandbox {
-    engine: Engine,
-    /// Offers the contract and nothing else.
-    plain: Arc<Linker<CallState>>,
-    /// Offers the deny-all WASI as well.
-    with_wasi: Arc<Linker<CallState>>,
-    /// Compiling takes all of a core and tens of megabytes: one at a time.
+    machine: Arc<Machine>,
+    /// For engines that live as long as the code that was made in a hurry.
+    pool: Pool,
+    /// Compiling takes tens of megabytes, and one or all of the cores: one at a time.
     compiling: Arc<Semaphore>,
     /// As many as [`Pool::calls`].
     places: Arc<Semaphore>,
     probe: Probe,
+}
+
+impl Machine {
+    fn start(pool: Pool, probe: &Probe, effort: Effort) -> wasmtime::Result<Self> {
+        let mut config = Config::new();
+        probe.prepare(&mut config);
+        config.epoch_interruption(true);
+        config.max_wasm_stack(WASM_STACK);
+        config.async_stack_size(CALL_STACK);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool.config()));
+        config.parallel_compilation(effort == Effort::Quick);
+        if effort == Effort::Quick {
+            config.cranelift_opt_level(OptLevel::None);
+            config.cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
+        }
+        let engine = Engine::new(&config)?;
+        tick(&engine)?;
+        let plain = contract(&engine)?;
+        let mut with_wasi = contract(&engine)?;
+        wasi::add_to_linker(&mut with_wasi)?;
+        Ok(Self { engine, effort, plain, with_wasi })
+    }
+
+    fn compile(&self, bytes: &[u8], outline: &Outline, sandbox: &Sandbox) -> Result<Linked, LoadError> {
+        let compiled = wasmtime::component::Component::new(&self.engine, bytes).map_err(LoadError::Compile)?;
+        let linker = if outline.needs_wasi() { &self.with_wasi } else { &self.plain };
+        let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
+        Linked::try_new(pre, &outline.exports, self.effort, Arc::clone(&sandbox.places), sandbox.probe.clone())
+    }
 }
 
 impl Sandbox {
@@ -68,21 +114,9 @@ impl Sandbox {
     }
 
     fn start(pool: Pool, probe: Probe) -> wasmtime::Result<Self> {
-        let mut config = Config::new();
-        probe.prepare(&mut config);
-        config.epoch_interruption(true);
-        config.max_wasm_stack(WASM_STACK);
-        config.async_stack_size(CALL_STACK);
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool.config()));
-        let engine = Engine::new(&config)?;
-        tick(&engine)?;
-        let plain = contract(&engine)?;
-        let mut with_wasi = contract(&engine)?;
-        wasi::add_to_linker(&mut with_wasi)?;
         Ok(Self {
-            engine,
-            plain: Arc::new(plain),
-            with_wasi: Arc::new(with_wasi),
+            machine: Arc::new(Machine::start(pool, &probe, Effort::Full)?),
+            pool,
             compiling: Arc::new(Semaphore::new(1)),
             places: Arc::new(Semaphore::new(usize::try_from(pool.calls.get()).unwrap_or(Semaphore::MAX_PERMITS))),
             probe,
@@ -96,6 +130,37 @@ impl Sandbox {
     ///
     /// [`LoadError`]: nothing of the component stays.
     pub async fn load(&self, bytes: Vec<u8>, limits: Limits, wasi: bool) -> Result<Component, LoadError> {
+        self.load_with(bytes, limits, wasi, Effort::Full).await
+    }
+
+    /// The same several times sooner, with code that is several times slower: for a provider that is waited for.
+    /// [`optimise`](Self::optimise) makes up for it later.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub async fn load_in_a_hurry(&self, bytes: Vec<u8>, limits: Limits, wasi: bool) -> Result<Component, LoadError> {
+        self.load_with(bytes, limits, wasi, Effort::Quick).await
+    }
+
+    /// Compiles the component of a provider that was [loaded in a hurry](Self::load_in_a_hurry) again. The provider runs the
+    /// better code from its next call on; for everybody else it stays what it is.
+    ///
+    /// # Errors
+    ///
+    /// It goes on with the code that it has.
+    pub async fn optimise(&self, provider: &Provider, bytes: Vec<u8>, wasi: bool) -> Result<(), LoadError> {
+        let component = self.load_with(bytes, provider.settings.limits, wasi, Effort::Full).await?;
+        provider.run_code_of(component)
+    }
+
+    async fn load_with(
+        &self,
+        bytes: Vec<u8>,
+        limits: Limits,
+        wasi: bool,
+        effort: Effort,
+    ) -> Result<Component, LoadError> {
         // Closed never: this struct holds it.
         let turn = Arc::clone(&self.compiling).acquire_owned().await;
         let sandbox = self.clone();
@@ -104,10 +169,13 @@ impl Sandbox {
             let _turn = turn;
             let outline = Outline::read(&bytes, &limits, wasi)?;
             let start = Instant::now();
-            let compiled = wasmtime::component::Component::new(&sandbox.engine, &bytes).map_err(LoadError::Compile)?;
-            let linker = if outline.needs_wasi() { &sandbox.with_wasi } else { &sandbox.plain };
-            let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
-            let linked = Linked::try_new(pre, &outline.exports, sandbox.places, sandbox.probe)?;
+            // An engine of its own, which ends with the code: a second one for good would cost memory for nothing.
+            let machine = match effort {
+                Effort::Quick => Machine::start(sandbox.pool, &sandbox.probe, effort).map(Arc::new).ok(),
+                Effort::Full => None,
+            };
+            let machine = machine.unwrap_or_else(|| Arc::clone(&sandbox.machine));
+            let linked = machine.compile(&bytes, &outline, &sandbox)?;
             Ok((outline, linked, start.elapsed()))
         };
         let compiled = tokio::task::spawn_blocking(work).await;

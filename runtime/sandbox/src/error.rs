@@ -70,6 +70,9 @@ pub enum LoadError {
     /// An interface that every provider must offer is absent.
     #[error("it does not offer {}, which every provider of {CONTRACT} must export", .0.join(", "))]
     MissingExports(Vec<String>),
+    /// Compiled again, and not the same.
+    #[error("it is another component than the one that runs; load it as a new one")]
+    Another,
     /// The names fit, the types do not.
     #[error("its types differ from those of {CONTRACT}: {0:#}; rebuild it against the contract of this host")]
     Types(wasmtime::Error),

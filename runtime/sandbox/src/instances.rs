@@ -49,10 +49,11 @@ impl Instances for Provider {
         let declared = &self.descriptor.annotations;
         let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
         let need = convert::need(need);
-        let exports = Arc::clone(&self.code.instances);
+        let code = self.code();
+        let exports = Arc::clone(&code.instances);
         let answer = call(
             &self.settings,
-            &self.code.pre,
+            &code.pre,
             "instances.find",
             subject,
             move |store, instance| {

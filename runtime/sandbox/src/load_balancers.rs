@@ -12,6 +12,7 @@ use ccm_egress::budget::Class;
 use crate::bindings::exports::ccm::cloud::load_balancers;
 use crate::call::{ChangeFlag, Selected, ServiceId, Subject, call};
 use crate::outcome::{self, Place};
+use crate::provider::Code;
 use crate::{CallError, Provider, convert};
 
 /// Most locks of one Service.
@@ -53,8 +54,8 @@ pub(crate) fn unanswered_deletion(error: CallError) -> Outcome {
 }
 
 impl Provider {
-    fn balancers(&self) -> Result<Arc<load_balancers::GuestIndices>, Failure> {
-        let exports = self.code.optional.load_balancers.as_ref();
+    fn balancers(&self, code: &Code) -> Result<Arc<load_balancers::GuestIndices>, Failure> {
+        let exports = code.optional.load_balancers.as_ref();
         exports.cloned().ok_or_else(|| not_exported(&self.descriptor, "load-balancers"))
     }
 }
@@ -90,7 +91,8 @@ impl Provider {
         changes: &ChangeFlag,
     ) -> Result<Outcome, CallError> {
         let function = extent.function();
-        let exports = match self.balancers() {
+        let code = self.code();
+        let exports = match self.balancers(&code) {
             Ok(exports) => exports,
             Err(failure) => return Ok(Outcome::failed(failure)),
         };
@@ -100,7 +102,7 @@ impl Provider {
         let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
         let answer = call(
             &self.settings,
-            &self.code.pre,
+            &code.pre,
             function,
             subject,
             move |store, instance| {
@@ -119,7 +121,8 @@ impl Provider {
 
     /// Deletes a load balancer, where it matters whether there was an answer.
     pub(crate) async fn take_away(&self, service: Service) -> Result<Outcome, CallError> {
-        let exports = match self.balancers() {
+        let code = self.code();
+        let exports = match self.balancers(&code) {
             Ok(exports) => exports,
             Err(failure) => return Ok(Outcome::failed(failure)),
         };
@@ -128,7 +131,7 @@ impl Provider {
         let service = convert::service(service, declared);
         let answer = call(
             &self.settings,
-            &self.code.pre,
+            &code.pre,
             DELETE,
             subject,
             move |store, instance| {
@@ -152,12 +155,13 @@ impl LoadBalancers for Provider {
     fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
         const FUNCTION: &str = "load-balancers.name";
         Box::pin(async move {
-            let exports = self.balancers()?;
+            let code = self.code();
+            let exports = self.balancers(&code)?;
             let subject = looking(&service);
             let service = convert::service(service, &self.descriptor.annotations);
             let answer = call(
                 &self.settings,
-                &self.code.pre,
+                &code.pre,
                 FUNCTION,
                 subject,
                 move |store, instance| {
@@ -172,12 +176,13 @@ impl LoadBalancers for Provider {
     fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
         const FUNCTION: &str = "load-balancers.locks";
         Box::pin(async move {
-            let exports = self.balancers()?;
+            let code = self.code();
+            let exports = self.balancers(&code)?;
             let subject = looking(&service);
             let service = convert::service(service, &self.descriptor.annotations);
             let answer = call(
                 &self.settings,
-                &self.code.pre,
+                &code.pre,
                 FUNCTION,
                 subject,
                 move |store, instance| {
@@ -195,12 +200,13 @@ impl LoadBalancers for Provider {
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
         const FUNCTION: &str = "load-balancers.get";
         Box::pin(async move {
-            let exports = self.balancers()?;
+            let code = self.code();
+            let exports = self.balancers(&code)?;
             let subject = looking(&service);
             let service = convert::service(service, &self.descriptor.annotations);
             let answer = call(
                 &self.settings,
-                &self.code.pre,
+                &code.pre,
                 FUNCTION,
                 subject,
                 move |store, instance| {
@@ -260,14 +266,15 @@ impl LoadBalancers for Provider {
     ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
         const FUNCTION: &str = "load-balancers.validate";
         Box::pin(async move {
-            let exports = self.balancers()?;
+            let code = self.code();
+            let exports = self.balancers(&code)?;
             let subject = Subject { judges: online, ..looking(&service) };
             let declared = &self.descriptor.annotations;
             let service = convert::service(service, declared);
             let before = before.map(|before| convert::service(before, declared));
             let answer = call(
                 &self.settings,
-                &self.code.pre,
+                &code.pre,
                 FUNCTION,
                 subject,
                 move |store, instance| {
@@ -288,13 +295,14 @@ impl LoadBalancers for Provider {
     }
 
     fn surveys(&self) -> bool {
-        self.code.optional.load_balancer_survey.is_some()
+        self.code().optional.load_balancer_survey.is_some()
     }
 
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
         const FUNCTION: &str = "load-balancer-survey.survey";
         Box::pin(async move {
-            let exports = self.code.optional.load_balancer_survey.clone();
+            let code = self.code();
+            let exports = code.optional.load_balancer_survey.clone();
             let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-survey"))?;
             let services: Vec<ServiceId> = wishes.iter().map(|wish| (&wish.service).into()).collect();
             // Nobody waits for it.
@@ -314,7 +322,7 @@ impl LoadBalancers for Provider {
             let wishes: Vec<_> = wishes.into_iter().map(|wish| convert::wish(wish, declared)).collect();
             let answer = call(
                 &self.settings,
-                &self.code.pre,
+                &code.pre,
                 FUNCTION,
                 subject,
                 move |store, instance| {

@@ -14,6 +14,7 @@ use wasmtime::component::{Instance, InstancePre};
 use crate::bindings::exports::ccm::cloud::{cluster, instances, load_balancer_survey, load_balancers, meta, routes};
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
 use crate::descriptor::check_descriptor;
+use crate::engine::Effort;
 use crate::outline::full_name;
 use crate::probe::Probe;
 use crate::{CallError, Limits, LoadError, Outline, convert};
@@ -34,7 +35,8 @@ pub(crate) struct Code {
     pub(crate) meta: Arc<meta::GuestIndices>,
     pub(crate) instances: Arc<instances::GuestIndices>,
     pub(crate) optional: Arc<Optional>,
-    /// Of the engine, for the calls of all providers.
+    pub(crate) effort: Effort,
+    /// Of the sandbox, for the calls of all providers.
     places: Arc<Semaphore>,
     probe: Probe,
 }
@@ -87,7 +89,7 @@ impl Component {
             exports: self.outline.exports,
             offered: Mutex::default(),
             settings,
-            code: self.code,
+            code: Mutex::new(self.code),
         }
     }
 }
@@ -150,6 +152,7 @@ impl Linked {
     pub(crate) fn try_new(
         pre: InstancePre<CallState>,
         exports: &[String],
+        effort: Effort,
         places: Arc<Semaphore>,
         probe: Probe,
     ) -> Result<Self, LoadError> {
@@ -157,7 +160,7 @@ impl Linked {
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
         let (meta, instances, optional) = (Arc::new(meta), Arc::new(instances), Arc::new(optional));
-        Ok(Self(Code { pre, meta, instances, optional, places, probe }))
+        Ok(Self(Code { pre, meta, instances, optional, effort, places, probe }))
     }
 
     /// Asks for the description, with nothing granted.
@@ -219,10 +222,34 @@ pub struct Provider {
     offered: Mutex<Vec<Capability>>,
     pub(crate) configuration: String,
     pub(crate) settings: CallSettings,
-    pub(crate) code: Code,
+    code: Mutex<Code>,
 }
 
 impl Provider {
+    /// The code of the moment. A call takes it once: what the exports of one are is not what they are in another.
+    pub(crate) fn code(&self) -> Code {
+        self.code.lock().clone()
+    }
+
+    /// Whether it is what the compiler makes in a hurry.
+    #[must_use]
+    pub fn is_unoptimised(&self) -> bool {
+        self.code.lock().effort == Effort::Quick
+    }
+
+    /// Runs the code of `component`, which is the same one compiled again, from the next call on.
+    ///
+    /// # Errors
+    ///
+    /// It is another one.
+    pub(crate) fn run_code_of(&self, component: Component) -> Result<(), LoadError> {
+        if component.descriptor != *self.descriptor || component.outline.exports != self.exports {
+            return Err(LoadError::Another);
+        }
+        *self.code.lock() = component.code;
+        Ok(())
+    }
+
     /// Who it is and what it asks for.
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
@@ -273,10 +300,11 @@ impl Provider {
     ///
     /// The outer one when there is no answer, the inner one when the provider cannot tell.
     pub async fn check(&self, online: bool) -> Result<Result<Vec<Problem>, Failure>, CallError> {
-        let exports = Arc::clone(&self.code.meta);
+        let code = self.code();
+        let exports = Arc::clone(&code.meta);
         let answer = call(
             &self.settings,
-            &self.code.pre,
+            &code.pre,
             "meta.check",
             Subject::provider(),
             move |store, instance| {
@@ -294,10 +322,11 @@ impl Provider {
     ///
     /// The outer one when there is no answer, the inner one when the provider cannot tell.
     pub async fn offers(&self) -> Result<Result<Vec<Capability>, Failure>, CallError> {
-        let exports = Arc::clone(&self.code.meta);
+        let code = self.code();
+        let exports = Arc::clone(&code.meta);
         let answer = call(
             &self.settings,
-            &self.code.pre,
+            &code.pre,
             "meta.offers",
             Subject::provider(),
             move |store, instance| {

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use crate::cli::{ComponentArgs, ConfigArgs};
 use crate::door::{self, Walls};
 use crate::exchange_metrics::ExchangeMetrics;
-use crate::gate::{self, Rejected, Step, Unpacked, WAY_OUT};
+use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
 use crate::kept::Kept;
 use crate::load::tell;
 use crate::output;
@@ -54,7 +54,7 @@ pub(crate) async fn component(config: &ProviderConfig) -> Result<Checked, Reject
     let source = config.source.fetch(None, config.limits.source_bytes).await?;
     let packed = source.bytes.clone();
     let unpacked = gate::unpacked(config, source).await?;
-    let component = gate::load(&sandbox, config, &unpacked).await?;
+    let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
     let exports = &component.outline().exports;
     gate::identity(config, component.descriptor(), exports, None, |_| None)
         .map_err(|error| Rejected::at(Step::Identity, error))?;
@@ -77,7 +77,7 @@ pub(crate) async fn aimed(config: &ProviderConfig, new: &Component, there: Unpac
     if config.allow_provider_change {
         return Ok(());
     }
-    let Ok(there) = gate::load(&sandbox(config)?, config, &there).await else { return Ok(()) };
+    let Ok(there) = gate::load(&sandbox(config)?, config, &there, Haste::Waiting).await else { return Ok(()) };
     is_same_provider(new.descriptor(), there.descriptor()).map_err(|error| Rejected::at(Step::Identity, error))
 }
 

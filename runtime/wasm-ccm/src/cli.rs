@@ -94,13 +94,16 @@ pub(crate) struct RunArgs {
     /// How long it may take to give one; then the connection is replaced by another one.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_ping_timeout: Duration,
+    /// Most writes to the API server that are under way at the same time; below that their number follows how fast it answers.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Cluster")]
+    pub(crate) kube_api_concurrent_writes: NonZeroUsize,
 
     /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins. There are cloud-node, cloud-node-lifecycle,
     /// service and cloud-cluster.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
     pub(crate) controllers: Vec<String>,
     /// Most Nodes that are written at the same time.
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31), help_heading = "Controllers")]
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Controllers")]
     pub(crate) concurrent_node_syncs: NonZeroUsize,
     /// The same for the refresh of addresses; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Controllers")]

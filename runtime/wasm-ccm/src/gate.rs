@@ -147,6 +147,15 @@ pub(crate) async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<
     admitted.map_err(|panic| Rejected::at(Step::Container, anyhow!(panic).context("unpacking it failed")))?
 }
 
+/// Whether anybody waits for the compiler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Nobody: another provider serves.
+    None,
+    /// The whole cluster, or a person.
+    Waiting,
+}
+
 /// The steps that need nothing but the bytes: to a component that said who it is.
 ///
 /// # Errors
@@ -156,10 +165,15 @@ pub(crate) async fn load(
     sandbox: &Sandbox,
     config: &ProviderConfig,
     unpacked: &Unpacked,
+    haste: Haste,
 ) -> Result<Component, Rejected> {
     let Unpacked { bytes, digest, .. } = unpacked;
     let wasi = config.wasi == Wasi::DenyAll;
-    let loaded = sandbox.load(bytes.clone(), config.limits.sandbox, wasi).await;
+    let (bytes, limits) = (bytes.clone(), config.limits.sandbox);
+    let loaded = match haste {
+        Haste::Waiting => sandbox.load_in_a_hurry(bytes, limits, wasi).await,
+        Haste::None => sandbox.load(bytes, limits, wasi).await,
+    };
     loaded.map_err(|error| Rejected::from(error).of(digest))
 }
 

@@ -8,7 +8,7 @@ use ccm_sandbox::{CONTRACT, Outline, Pool, Sandbox};
 use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
-use crate::gate::{self, Rejected};
+use crate::gate::{self, Haste, Rejected};
 use crate::limits::LimitSettings;
 use crate::output;
 use crate::providers::ProviderRecord;
@@ -44,7 +44,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         .block_on(async {
             let packed = config.source.fetch(None, config.limits.source_bytes).await?;
             let unpacked = gate::unpacked(&config, packed).await?;
-            Ok((gate::load(&sandbox, &config, &unpacked).await?, unpacked.digest))
+            Ok((gate::load(&sandbox, &config, &unpacked, Haste::Waiting).await?, unpacked.digest))
         })
         .map_err(|rejected: Rejected| rejected.error.context(format!("provider {}", config.source)))?;
     let inspection = Inspection {

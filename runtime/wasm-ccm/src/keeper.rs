@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::last_good::{LastGood, Remembered};
-use crate::load::{LookAgain, Surroundings, Taken};
+use crate::load::{LookAgain, Optimise, Surroundings, Taken};
 use crate::provider_events::ProviderEvents;
 use crate::provider_metrics::ProviderMetrics;
 use crate::provider_status::{Times, Version, milliseconds};
@@ -84,6 +84,8 @@ pub(crate) struct Keeper {
     uid: Option<String>,
     /// What is still to be asked of the first one.
     look: Option<LookAgain>,
+    /// What is still to be done for the code of the first one.
+    optimise: Option<Optimise>,
     /// Optional interfaces of the first one: controllers were started for these.
     offered: Vec<Capability>,
     /// How often in a row something failed that may pass later.
@@ -129,6 +131,7 @@ impl Keeper {
             broken: None,
             uid: None,
             look: None,
+            optimise: None,
             offered: vec![],
             tries: 0,
             retry: None,
@@ -139,6 +142,11 @@ impl Keeper {
     /// What is still to be asked of the first provider.
     pub(crate) const fn look_again(&mut self) -> Option<LookAgain> {
         self.look.take()
+    }
+
+    /// What is still to be done for the code of the first provider.
+    pub(crate) const fn optimise(&mut self) -> Option<Optimise> {
+        self.optimise.take()
     }
 
     /// Another component serves.

@@ -1,7 +1,7 @@
 //! From a provider's record to a provider that runs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -14,14 +14,16 @@ use tokio::time::Instant;
 
 use crate::api::backoff;
 use crate::door::{self, Walls};
-use crate::gate::{self, Rejected, Step, Unpacked};
+use crate::gate::{self, Haste, Rejected, Step, Unpacked};
 use crate::kept::Kept;
 use crate::provider_status::ProviderStatuses;
-use crate::providers::ProviderConfig;
+use crate::providers::{ProviderConfig, Wasi};
 use crate::serve::Readiness;
 
 /// Longest wait between two tries.
 const MAX_DELAY: Duration = Duration::from_secs(60);
+/// Before the first component is compiled again: Nodes that waited for the process go first.
+const OPTIMISE_AFTER: Duration = Duration::from_secs(15);
 
 /// What all providers of the process share.
 pub(crate) struct Surroundings {
@@ -97,7 +99,8 @@ impl Surroundings {
         before: Option<&Provider>,
     ) -> Result<Taken, Refusal> {
         let start = Instant::now();
-        let component = gate::load(&self.sandbox, config, &unpacked).await?;
+        let haste = if before.is_some() { Haste::None } else { Haste::Waiting };
+        let component = gate::load(&self.sandbox, config, &unpacked, haste).await?;
         let Unpacked { bytes, digest, signature } = unpacked;
         let compiling = component.compiling();
         let rejected = |step: Step| {
@@ -208,6 +211,48 @@ impl LookAgain {
                 tokio::time::sleep(delays.next().unwrap_or(MAX_DELAY)).await;
             }
         }
+        std::future::pending().await
+    }
+}
+
+/// The first provider was compiled in a hurry, and is to be compiled well once the work that waited is done.
+pub(crate) struct Optimise {
+    sandbox: Sandbox,
+    provider: Weak<Provider>,
+    bytes: Vec<u8>,
+    wasi: bool,
+}
+
+impl Optimise {
+    /// None when it runs good code already.
+    pub(crate) fn of(
+        sandbox: &Sandbox,
+        provider: &Arc<Provider>,
+        bytes: &[u8],
+        config: &ProviderConfig,
+    ) -> Option<Self> {
+        provider.is_unoptimised().then(|| Self {
+            sandbox: sandbox.clone(),
+            provider: Arc::downgrade(provider),
+            bytes: bytes.to_vec(),
+            wasi: config.wasi == Wasi::DenyAll,
+        })
+    }
+
+    /// Does it, if the provider is still there then. Never ends, as tasks of the process do not.
+    pub(crate) async fn run(self) {
+        tokio::time::sleep(OPTIMISE_AFTER).await;
+        let Self { sandbox, provider, bytes, wasi } = self;
+        if let Some(provider) = provider.upgrade() {
+            let name = &provider.descriptor().name;
+            let begun = Instant::now();
+            match sandbox.optimise(&provider, bytes, wasi).await {
+                Ok(()) => tracing::info!(name, took = ?begun.elapsed(), "provider compiled with all optimisations"),
+                // It goes on with the code that it has.
+                Err(error) => tracing::warn!(name, %error, "provider not compiled with all optimisations"),
+            }
+        }
+        drop(sandbox);
         std::future::pending().await
     }
 }

@@ -126,22 +126,17 @@ async fn assemble(
         webhook.start(&mut tasks).await?;
     }
 
-    let gate = WriteGate::new(
-        leader.client(&config, pings)?,
-        metrics.api.clone(),
-        WriteGateSettings { request_timeout: args.kube_api_write_timeout },
-    )
-    .led_by(leader.leadership());
+    let writes = WriteGateSettings {
+        request_timeout: args.kube_api_write_timeout,
+        concurrent_writes: args.kube_api_concurrent_writes,
+    };
+    let gate = WriteGate::new(leader.client(&config, pings)?, metrics.api.clone(), writes).led_by(leader.leadership());
     let pod = host_pod(|name| std::env::var(name).ok());
     let instance = pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_else(|| "wasm-ccm".to_owned());
     let events =
         EventSettings { queue: args.event_queue, instance, provider_subject: pod.clone(), ..EventSettings::default() };
     // What a provider is, and why it is not taken, is told by every replica: a standby has loaded its own.
-    let open = WriteGate::new(
-        client.clone(),
-        metrics.api.clone(),
-        WriteGateSettings { request_timeout: args.kube_api_write_timeout },
-    );
+    let open = WriteGate::new(client.clone(), metrics.api.clone(), writes);
     let (host_recorder, host_writer) = EventRecorder::new(open, metrics.events.clone(), events.clone());
     tasks.spawn_background("event writer of providers", host_writer.run(tasks.drain.clone()));
     for provider in &providers {
@@ -192,6 +187,9 @@ async fn assemble(
         if let Some(look) = keeper.look_again() {
             let work = look.run(Arc::clone(slot), stores.nodes.first_list());
             tasks.spawn_background("second look at the configuration", work);
+        }
+        if let Some(work) = keeper.optimise() {
+            tasks.spawn_background("compiler of the first provider", work.run());
         }
         tasks.spawn_background("keeper of a provider", keeper.run(Arc::clone(slot), tasks.drain.clone()));
     }

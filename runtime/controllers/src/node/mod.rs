@@ -50,8 +50,9 @@ use write::{NodeWriter, Order};
 /// How the node controller works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// `--concurrent-node-syncs`: most Nodes that are written at the same time. Default 32, beyond which the API server only queues; upstream's default of 1 makes
-    /// each Node wait for all before it.
+    /// `--concurrent-node-syncs`: most Nodes that are written at the same time. Default 128: how many of these writes are under way
+    /// follows the API server ([`WriteGateSettings`](crate::WriteGateSettings)), and Events take turns with the others. Upstream's
+    /// default of 1 makes each Node wait for all before it.
     pub concurrent_syncs: NonZeroUsize,
     /// `--concurrent-node-status-updates`: the same for the refresh. Default 0: as `concurrent_syncs`.
     pub concurrent_status_updates: usize,
@@ -77,7 +78,7 @@ pub struct NodeSettings {
 impl Default for NodeSettings {
     fn default() -> Self {
         Self {
-            concurrent_syncs: NonZeroUsize::MIN.saturating_add(31),
+            concurrent_syncs: NonZeroUsize::MIN.saturating_add(127),
             concurrent_status_updates: 0,
             refresh_interval: Duration::from_secs(5 * 60),
             untaint_before_addresses: false,

@@ -14,7 +14,7 @@ use super::NodeSettings;
 use super::addresses::ProvidedIpError;
 use super::labels;
 use super::memory::Memory;
-use super::view::{cloud_node, is_uninitialized, provider_id};
+use super::view::{Waiting, is_uninitialized, provider_id};
 use super::write::{NodeWriter, Order, WriteError, Written};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::metrics::NodeMetrics;
@@ -118,10 +118,10 @@ impl Syncer {
     }
 
     /// The machine behind a Node, with a provider ID; none when the cloud has none.
-    pub(crate) async fn find(&self, node: &Node, need: Need) -> Result<Option<Box<Instance>>, SyncError> {
+    pub(crate) async fn find(&self, node: &Arc<Node>, need: Need) -> Result<Option<Box<Instance>>, SyncError> {
         let name = node.name_any();
         let limit = self.settings.lookup_timeout;
-        let asked = self.lookups.find(cloud_node(node), need);
+        let asked = self.lookups.find(Waiting(Arc::clone(node)), need);
         let found = tokio::time::timeout(limit, asked)
             .await
             .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))

@@ -1,6 +1,8 @@
 //! A Kubernetes Node as the cloud side sees it, and what the node controller looks at in it.
 
-use ccm_cloud::Attributes;
+use std::sync::Arc;
+
+use ccm_cloud::{Attributes, Described};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 use super::addresses;
@@ -27,6 +29,19 @@ pub(crate) fn cloud_node(node: &Node) -> ccm_cloud::Node {
         annotations: metadata.annotations.clone().unwrap_or_default(),
         capacity: ["cpu", "memory"].into_iter().filter_map(quantity).collect::<Attributes>(),
         taints: taints(node).iter().map(|taint| taint.key.clone()).collect(),
+    }
+}
+
+/// A Node as the store has it, for a lookup that waits.
+pub(crate) struct Waiting(pub(crate) Arc<Node>);
+
+impl Described for Waiting {
+    fn provider_id(&self) -> Option<&str> {
+        provider_id(&self.0)
+    }
+
+    fn describe(&self) -> ccm_cloud::Node {
+        cloud_node(&self.0)
     }
 }
 

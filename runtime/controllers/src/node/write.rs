@@ -1,8 +1,9 @@
 //! Writes of the node controller: what is written in which order, and what happens when somebody else writes too.
 //!
-//! All patches are JSON merge patches: lists are replaced as a whole. Whatever is decided from the state of a Node is bound
-//! to its `resourceVersion`; on a conflict the Node is read again from the API server and everything is decided anew. The
-//! cloud is not asked again.
+//! All patches are strategic merge patches, which cost the API server less than JSON merge patches
+//! (docs/decisions/0003-three-writes-per-node.md), save where they would change the order of addresses. Lists are replaced as a
+//! whole: taints since their type says so, addresses since the patch does. Whatever is decided from the state of a Node is bound to its `resourceVersion`; on a conflict the Node is read
+//! again from the API server and everything is decided anew. The cloud is not asked again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,9 +172,17 @@ impl NodeWriter {
         let entry =
             |address: &Address| NodeAddress { type_: address.kind.as_str().into(), address: address.value.clone() };
         let wanted: Vec<NodeAddress> = wanted.iter().map(entry).collect();
-        let body =
-            json!({ "metadata": { "resourceVersion": node.resource_version() }, "status": { "addresses": wanted } });
-        let answer = self.patch(PATCH_STATUS, &node.name_any(), &body).await?;
+        let body = |addresses: Value| {
+            json!({
+                "metadata": { "resourceVersion": node.resource_version() },
+                "status": { "addresses": addresses },
+            })
+        };
+        let patch = match whole_list(&wanted) {
+            Some(list) => Patch::Strategic(body(list)),
+            None => Patch::Merge(body(json!(wanted))),
+        };
+        let answer = self.send(PATCH_STATUS, &node.name_any(), &patch).await?;
         let mut changed = node.clone();
         changed.metadata.resource_version = answer.metadata.resource_version;
         changed.status.get_or_insert_default().addresses = Some(wanted);
@@ -195,7 +204,7 @@ impl NodeWriter {
         Ok(changed)
     }
 
-    /// Sends a merge patch. Only the metadata comes back: what else the Node has afterwards is known, since the patch holds
+    /// Sends a strategic merge patch. Only the metadata comes back: what else the Node has afterwards is known, since the patch holds
     /// for the resource version that was read, and the API server need not write out the whole Node.
     pub(crate) async fn patch(
         &self,
@@ -203,12 +212,20 @@ impl NodeWriter {
         name: &str,
         body: &Value,
     ) -> Result<PartialObjectMeta<Node>, ApiError> {
+        self.send(purpose, name, &Patch::Strategic(body.clone())).await
+    }
+
+    async fn send(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        patch: &Patch<Value>,
+    ) -> Result<PartialObjectMeta<Node>, ApiError> {
         let request = Request::new(self.api.resource_url());
-        let patch = Patch::Merge(body);
         let params = PatchParams { field_manager: Some(self.manager.into()), ..PatchParams::default() };
         let request = match purpose.resource.split_once('/') {
-            Some((_, subresource)) => request.patch_subresource(subresource, name, &params, &patch),
-            None => request.patch_metadata(name, &params, &patch),
+            Some((_, subresource)) => request.patch_subresource(subresource, name, &params, patch),
+            None => request.patch_metadata(name, &params, patch),
         };
         let sent = async {
             let mut request = request.map_err(kube::Error::BuildRequest)?;
@@ -263,6 +280,22 @@ fn provided_ip(node: &Node, reason: ProvidedIpError) -> WriteError {
 fn initial_addresses(node: &Node, found: &Instance) -> Result<Option<Vec<Address>>, WriteError> {
     let check = addresses::provided(node).map_or(Ok(()), |ip| addresses::filter(&found.addresses, ip).map(drop));
     check.and_then(|()| addresses::wanted(&found.addresses, node)).map_err(|reason| provided_ip(node, reason))
+}
+
+/// A list of addresses in a strategic merge patch that takes the place of the one that is there. Without the first entry, addresses
+/// would be merged by type, and those of one type that has several would be lost. None when addresses of one type do not stand
+/// together: with such a patch the API server would bring them together, and they would be written again at each refresh.
+fn whole_list(wanted: &[NodeAddress]) -> Option<Value> {
+    let mut seen = Vec::new();
+    for address in wanted {
+        if seen.last() != Some(&address.type_.as_str()) {
+            if seen.contains(&address.type_.as_str()) {
+                return None;
+            }
+            seen.push(&address.type_);
+        }
+    }
+    Some(std::iter::once(json!({ "$patch": "replace" })).chain(wanted.iter().map(|address| json!(address))).collect())
 }
 
 /// The body of [`NodeWriter::patch_initial`].

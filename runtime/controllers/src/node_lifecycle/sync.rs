@@ -19,7 +19,7 @@ use super::history::{self, DELETING, PROVIDER_ID};
 use super::memory::{Memory, Step, Topic};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::metrics::NodeLifecycleMetrics;
-use crate::node::view::{cloud_node, provider_id};
+use crate::node::view::{Waiting, provider_id};
 use crate::node::write::{NodeWriter, WriteError};
 use crate::queue::Verdict;
 use crate::reaction;
@@ -164,9 +164,9 @@ impl Syncer {
         newest
     }
 
-    async fn ask(&self, node: &Node, need: Need) -> Result<Option<Box<Instance>>, Failure> {
+    async fn ask(&self, node: &Arc<Node>, need: Need) -> Result<Option<Box<Instance>>, Failure> {
         let limit = self.settings.lookup_timeout;
-        let asked = self.lookups.find(cloud_node(node), need);
+        let asked = self.lookups.find(Waiting(Arc::clone(node)), need);
         tokio::time::timeout(limit, asked)
             .await
             .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))))

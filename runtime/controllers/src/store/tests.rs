@@ -123,19 +123,23 @@ async fn what_is_stored_is_trimmed() {
     assert_eq!(images(&bench), None);
 }
 
-#[test]
-fn what_nobody_reads_is_dropped() {
-    let mut full: Node = serde_json::from_value(json!({
+fn full() -> Value {
+    json!({
         "metadata": {
             "name": "a",
             "annotations": { LAST_APPLIED: "{}", "kept": "yes" },
             "managedFields": [{ "manager": "kubelet" }],
         },
-        "spec": { "providerID": "fake://1" },
+        "spec": { "providerID": "fake://1", "podCIDR": "10.0.0.0/24", "taints": [{ "key": "k", "effect": "NoExecute" }] },
         "status": {
             "addresses": [{ "type": "Hostname", "address": "h" }],
-            "capacity": { "cpu": "4" },
-            "conditions": [{ "type": "Ready", "status": "True" }],
+            "capacity": { "cpu": "4", "memory": "1Ki", "pods": "110" },
+            "conditions": [{ "type": "MemoryPressure", "status": "False" }, { "type": "Ready", "status": "True", "reason": "r", "message": "m" }],
+            "nodeInfo": {
+                "architecture": "a", "bootID": "b", "containerRuntimeVersion": "c", "kernelVersion": "k", "kubeProxyVersion": "p",
+                "kubeletVersion": "l", "machineID": "m", "operatingSystem": "o", "osImage": "i", "systemUUID": "uuid",
+            },
+            "phase": "Running",
             "images": [{ "names": ["i"] }],
             "volumesInUse": ["v"],
             "volumesAttached": [{ "name": "v", "devicePath": "d" }],
@@ -143,21 +147,47 @@ fn what_nobody_reads_is_dropped() {
             "config": {},
             "runtimeHandlers": [{ "name": "r" }],
         },
-    }))
-    .unwrap();
+    })
+}
+
+#[test]
+fn what_nobody_reads_is_dropped() {
+    let mut full: Node = serde_json::from_value(full()).unwrap();
     full.trim();
     let kept = json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": { "name": "a", "annotations": { "kept": "yes" } },
-        "spec": { "providerID": "fake://1" },
+        "spec": { "providerID": "fake://1", "taints": [{ "key": "k", "effect": "NoExecute" }] },
         "status": {
             "addresses": [{ "type": "Hostname", "address": "h" }],
-            "capacity": { "cpu": "4" },
+            "capacity": { "cpu": "4", "memory": "1Ki" },
             "conditions": [{ "type": "Ready", "status": "True" }],
+            "nodeInfo": {
+                "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
+                "kubeletVersion": "", "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": "uuid",
+            },
         },
     });
     assert_eq!(serde_json::to_value(full).unwrap(), kept);
+}
+
+#[test]
+fn what_is_read_of_the_text_is_what_is_kept() {
+    let mut read = guard(full()).0.unwrap();
+    read.trim();
+    let mut whole: Node = serde_json::from_value(full()).unwrap();
+    whole.trim();
+    assert_eq!(read, whole);
+}
+
+#[test]
+fn an_object_that_cannot_be_decoded_says_who_it_is_and_why() {
+    let text = r#"{ "metadata": { "name": "a", "uid": "u", "labels": { "x": "y" } }, "spec": { "taints": 7 } }"#;
+    let guard: DeserializeGuard<Node> = serde_json::from_str(text).unwrap();
+    let invalid = guard.0.unwrap_err();
+    assert_eq!((invalid.metadata.name.as_deref(), invalid.metadata.uid.as_deref()), (Some("a"), Some("u")));
+    assert!(invalid.error.contains("invalid type: integer `7`"), "{}", invalid.error);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Nodes and Events behind `tower_test::mock`: merge patches, resource versions, conflicts, and answers by script.
+//! Nodes and Events behind `tower_test::mock`: strategic merge patches, resource versions, conflicts, and answers by script.
 
 mod services;
 
@@ -90,6 +90,11 @@ impl State {
                 }
                 // A subresource changes its part only.
                 patch.as_object_mut().unwrap().retain(|key, _| (key == "status") == (rest == ["status"]));
+                if call.content_type == "application/strategic-merge-patch+json"
+                    && let Some(addresses) = patch.pointer_mut("/status/addresses").and_then(Value::as_array_mut)
+                {
+                    replace_addresses(addresses);
+                }
                 merge(&mut node, &patch);
                 (200, self.store(name, node))
             }
@@ -131,6 +136,13 @@ impl State {
             _ => panic!("unexpected request {}", call.line),
         }
     }
+}
+
+/// As the real one does: without the first entry it would merge them by type, and it brings those of one type together.
+fn replace_addresses(addresses: &mut Vec<Value>) {
+    assert_eq!(addresses.remove(0), json!({ "$patch": "replace" }));
+    let types: Vec<Value> = addresses.iter().map(|address| address["type"].clone()).collect();
+    addresses.sort_by_key(|address| types.iter().position(|one| *one == address["type"]));
 }
 
 /// RFC 7396.

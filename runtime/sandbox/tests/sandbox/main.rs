@@ -21,6 +21,7 @@ mod configuration;
 mod denials;
 mod exchange;
 mod hostile;
+mod hurry;
 mod limits;
 mod load;
 mod network_limits;

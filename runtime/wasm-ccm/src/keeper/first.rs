@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::look::without_request_ids;
 use super::{Keeper, check, version};
 use crate::gate::{self, Rejected, Step};
-use crate::load::{Refusal, Taken};
+use crate::load::{Optimise, Refusal, Taken};
 use crate::provider_status::{Times, milliseconds};
 
 impl Keeper {
@@ -116,6 +116,7 @@ impl Keeper {
         let version = version(&taken);
         let Taken { provider, bytes, signature, look, took, compiling, .. } = taken;
         self.look = look;
+        self.optimise = Optimise::of(&self.surroundings.sandbox, &provider, &bytes, &self.config);
         let slot = Arc::new(Slot::new(provider, probation));
         self.offered =
             [Capability::LoadBalancers, Capability::Cluster].into_iter().filter(|one| slot.has(*one)).collect();

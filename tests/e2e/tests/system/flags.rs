@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cluster::{NodeFixture, await_node};
+use ccm_cluster::{NodeFixture, await_node, register_nodes};
+use ccm_e2e::crowd::await_initialised;
 use ccm_e2e::host::{Host, component};
 use http::header::{AUTHORIZATION, HOST, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode};
@@ -88,6 +89,19 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     NodeFixture::new("good").register(client).await.unwrap();
     await_untainted(client, "good").await;
     assert!(is_tainted(&get(client, "wasi-sleep").await));
+    host.end().await;
+}
+
+/// `--kube-api-concurrent-writes`
+#[tokio::test]
+async fn no_more_writes_are_under_way_than_the_flag_allows() {
+    let stage = Stage::new().await;
+    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let host = stage.cloudlycke(&[&format!("--master={}", way.url), "--kube-api-concurrent-writes=3"]);
+    let nodes = (0..30).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
+    register_nodes(stage.client(), nodes).await.unwrap();
+    await_initialised(stage.client(), LIMIT).await.unwrap();
+    assert_eq!(way.load.lock().most, 3, "writes at the same time");
     host.end().await;
 }
 

@@ -1,9 +1,11 @@
 //! 7.1, 7.2 and 7.5: what the first sync of a Node writes.
 
+use std::sync::Arc;
+
 use ccm_cloud::{AddressKind, Failure, Finding, Need, Reaction};
 use serde_json::{Value, json};
 
-use super::{Bench, EVENT, OBJECT, STATUS, SYNC_DELAY, TAINT_DELAY};
+use super::{Bench, EVENT, OBJECT, STATUS, SYNC_DELAY, TAINT_DELAY, status_body};
 use crate::node::NodeSettings;
 use crate::queue::Verdict;
 use crate::testing::{Draft, FakeCloud, address, found, node};
@@ -257,8 +259,7 @@ fn expected(case: &Case) -> Vec<(String, Value)> {
     let mut calls = Vec::new();
     let mut version = 101;
     if let Some(addresses) = &case.addresses {
-        let body = json!({ "metadata": { "resourceVersion": "101" }, "status": { "addresses": addresses } });
-        calls.push((STATUS.to_owned(), body));
+        calls.push((STATUS.to_owned(), status_body(addresses)));
         version += 1;
     }
     if let Some(object) = &case.object {
@@ -316,7 +317,7 @@ async fn a_node_costs_one_lookup_three_writes_and_no_read_in_the_order_addresses
     bench.events().await;
     assert_eq!((bench.cloud.calls().len(), bench.api.lines()), (1, vec![STATUS.into(), OBJECT.into(), EVENT.into()]));
     let types: Vec<String> = bench.api.calls().into_iter().take(2).map(|call| call.content_type).collect();
-    assert_eq!(types, ["application/merge-patch+json"; 2]);
+    assert_eq!(types, ["application/strategic-merge-patch+json"; 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,7 +338,7 @@ async fn case_49_metadata_with_a_provider_id_is_taken_as_it_is() {
     let finding = found(|instance| instance.provider_id = "fake://other".into());
     bench.cloud.answer("node0", [finding.clone()]);
     bench.add(node("node0").provider_id("fake://12345"));
-    let node = bench.api.node("node0");
+    let node = Arc::new(bench.api.node("node0"));
     assert_eq!(bench.syncer.find(&node, Need::Metadata).await.unwrap().map(Finding::Found), Some(finding));
 }
 
@@ -352,7 +353,7 @@ async fn case_51_metadata_without_a_provider_id_gets_the_nodes_own() {
     };
     bench.cloud.answer("node0", [finding("")]);
     bench.add(node("node0").provider_id("fake://12345"));
-    let node = bench.api.node("node0");
+    let node = Arc::new(bench.api.node("node0"));
     assert_eq!(
         bench.syncer.find(&node, Need::Metadata).await.unwrap().map(Finding::Found),
         Some(finding("fake://12345"))

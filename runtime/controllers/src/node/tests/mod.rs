@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -134,3 +134,15 @@ const STATUS: &str = "PATCH /api/v1/nodes/node0/status";
 const OBJECT: &str = "PATCH /api/v1/nodes/node0";
 const GET: &str = "GET /api/v1/nodes/node0";
 const EVENT: &str = "POST /apis/events.k8s.io/v1/namespaces/default/events";
+
+/// The body of the patch that gives a Node these addresses, read at version 101. Only where those of one type stand together it
+/// is a strategic one.
+fn status_body(addresses: &Value) -> Value {
+    let addresses = addresses.as_array().unwrap();
+    let mut types: Vec<&Value> = addresses.iter().map(|address| &address["type"]).collect();
+    types.dedup();
+    let is_together = types.iter().all(|one| types.iter().filter(|other| *other == one).count() == 1);
+    let replace = json!({ "$patch": "replace" });
+    let list: Vec<&Value> = is_together.then_some(&replace).into_iter().chain(addresses).collect();
+    json!({ "metadata": { "resourceVersion": "101" }, "status": { "addresses": list } })
+}

@@ -7,7 +7,7 @@ use ccm_cloud::{AddressKind, Failure, Finding, Reaction};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Bench, GET, STATUS};
+use super::{Bench, GET, STATUS, status_body};
 use crate::node::NodeSettings;
 use crate::store::FirstList;
 use crate::testing::{FakeCloud, Log, address, found, node};
@@ -62,9 +62,7 @@ async fn addresses_of_one_node_are_written_when_they_differ() {
         bench.add(draft);
         bench.refresh().await;
         let calls: Vec<_> = bench.api.calls().into_iter().map(|call| (call.line, call.body)).collect();
-        let body =
-            |addresses| json!({ "metadata": { "resourceVersion": "101" }, "status": { "addresses": addresses } });
-        let wanted: Vec<_> = wanted.into_iter().map(|addresses| (STATUS.to_owned(), body(addresses))).collect();
+        let wanted: Vec<_> = wanted.into_iter().map(|addresses| (STATUS.to_owned(), status_body(&addresses))).collect();
         assert_eq!(calls, wanted, "{name}");
     }
 }

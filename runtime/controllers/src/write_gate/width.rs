@@ -1,0 +1,193 @@
+//! How many writes are under way at the same time: as many as the API server takes without letting each of them wait longer.
+//!
+//! A fixed number is wrong somewhere: 32 is little for three API servers of 16 cores, and on a small one all above 10 only wait
+//! there, in front of the requests of others. So the width is found: at the end of each [`WINDOW`] it grows by a quarter when
+//! answers take as long as they did when there was little to do, stays when they take a little longer, and shrinks when they take
+//! much longer or when the API server says that it has too much to do. Who finds no place waits here, in order.
+
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use super::{ApiError, Purpose};
+
+/// Before anything is known of the API server.
+const FIRST: usize = 16;
+/// Less is never needed: this many writes do no harm.
+const LEAST: usize = 8;
+/// Between two changes of the width, at least; and at least as many answers as the width and [`LEAST`].
+const WINDOW: Duration = Duration::from_millis(200);
+/// So many times the usual time of an answer are as good as it.
+const HOLDS: f64 = 1.5;
+/// So many times the usual time of an answer are too much.
+const GROWS: f64 = 2.5;
+/// What is usual follows what is, for an API server that has become slower for good: it doubles in five minutes of work.
+const DRIFT: f64 = 1.0005;
+
+/// The places for writes.
+pub(super) struct Width {
+    permits: Semaphore,
+    most: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    width: usize,
+    /// Places that are taken and no longer there.
+    surplus: usize,
+    kinds: Vec<Kind>,
+    begun: Option<Instant>,
+    answers: usize,
+    /// Somebody found no place.
+    was_full: bool,
+    /// The API server could not take something.
+    was_overloaded: bool,
+    gauge: Gauge,
+}
+
+/// Writes of one kind: each takes the API server another time.
+struct Kind {
+    verb: &'static str,
+    resource: &'static str,
+    /// Seconds, of the answers in this window.
+    sum: f64,
+    count: u32,
+    /// Seconds that an answer takes when there is little to do.
+    usual: Option<f64>,
+}
+
+/// A place. It is free again when this is dropped.
+pub(super) struct Place<'a> {
+    width: &'a Width,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Width {
+    /// Places for `most` writes at most, shown in `gauge`.
+    pub(super) fn new(most: NonZeroUsize, gauge: Gauge) -> Self {
+        let most = most.get().min(Semaphore::MAX_PERMITS);
+        let width = FIRST.min(most);
+        gauge.set(i64::try_from(width).unwrap_or(i64::MAX));
+        let state = State {
+            width,
+            surplus: 0,
+            kinds: vec![],
+            begun: None,
+            answers: 0,
+            was_full: false,
+            was_overloaded: false,
+            gauge,
+        };
+        Self { permits: Semaphore::new(width), most, state: Mutex::new(state) }
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Cancel safety
+    ///
+    /// Whoever gives up loses the place in the queue, and nothing else.
+    pub(super) async fn place(&self) -> Place<'_> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => {
+                self.state.lock().was_full = true;
+                // An error means that the semaphore is closed, which nobody does.
+                self.permits.acquire().await.ok()
+            }
+        };
+        Place { width: self, permit }
+    }
+
+    /// An answer came, or did not.
+    pub(super) fn answered(&self, purpose: Purpose, took: Duration, error: Option<&ApiError>) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let begun = *state.begun.get_or_insert(now);
+        state.answers += 1;
+        match error {
+            Some(ApiError::Closed) => {}
+            Some(ApiError::TimedOut(_) | ApiError::Transport(_) | ApiError::Unavailable { .. }) => {
+                state.was_overloaded = true;
+            }
+            _ => state.took(purpose, took),
+        }
+        if now - begun >= WINDOW && state.answers >= state.width.max(LEAST) {
+            let wanted = state.next(self.most);
+            self.resize(&mut state, wanted);
+        }
+    }
+
+    fn resize(&self, state: &mut State, wanted: usize) {
+        let before = std::mem::replace(&mut state.width, wanted);
+        if wanted > before {
+            let grown = wanted - before;
+            let kept = grown.min(state.surplus);
+            state.surplus -= kept;
+            self.permits.add_permits(grown - kept);
+        } else {
+            let shrunk = before - wanted;
+            state.surplus += shrunk - self.permits.forget_permits(shrunk);
+        }
+        state.gauge.set(i64::try_from(wanted).unwrap_or(i64::MAX));
+    }
+}
+
+impl State {
+    fn took(&mut self, purpose: Purpose, took: Duration) {
+        let Purpose { verb, resource } = purpose;
+        let found = self.kinds.iter().position(|kind| kind.verb == verb && kind.resource == resource);
+        let place = found.unwrap_or_else(|| {
+            self.kinds.push(Kind { verb, resource, sum: 0.0, count: 0, usual: None });
+            self.kinds.len() - 1
+        });
+        if let Some(kind) = self.kinds.get_mut(place) {
+            kind.sum += took.as_secs_f64();
+            kind.count += 1;
+        }
+    }
+
+    /// Ends the window. Returns the width of the next one.
+    fn next(&mut self, most: usize) -> usize {
+        let (mut times, mut count) = (0.0, 0.0);
+        for kind in self.kinds.iter_mut().filter(|kind| kind.count > 0) {
+            let answers = f64::from(std::mem::take(&mut kind.count));
+            let mean = std::mem::take(&mut kind.sum) / answers;
+            let usual = kind.usual.map_or(mean, |usual| (usual * DRIFT).min(mean)).max(f64::EPSILON);
+            kind.usual = Some(usual);
+            times += answers * mean / usual;
+            count += answers;
+        }
+        let times = if count > 0.0 { times / count } else { 1.0 };
+        let was_full = std::mem::take(&mut self.was_full);
+        let was_overloaded = std::mem::take(&mut self.was_overloaded);
+        (self.begun, self.answers) = (None, 0);
+        let wanted = if was_overloaded {
+            self.width / 2
+        } else if times > GROWS {
+            self.width - self.width / 8
+        } else if times <= HOLDS && was_full {
+            self.width + (self.width / 4).max(1)
+        } else {
+            self.width
+        };
+        wanted.clamp(LEAST.min(most), most)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        let mut state = self.width.state.lock();
+        if state.surplus > 0 {
+            state.surplus -= 1;
+            permit.forget();
+        }
+    }
+}
