@@ -225,12 +225,13 @@ impl LoadBalancers for Provider {
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
         const FUNCTION: &str = "load-balancers.get-mark";
         Box::pin(async move {
-            let exports = self.balancers()?;
+            let code = self.code();
+            let exports = self.balancers(&code)?;
             let subject = looking(&service);
             let service = convert::service(service, &self.descriptor.annotations);
             let answer = call(
                 &self.settings,
-                &self.code.pre,
+                &code.pre,
                 FUNCTION,
                 subject,
                 move |store, instance| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, NodeSelector as _, Outcome, Problem,
-    Reaction, Service, Standing, ValueKind, Wish,
+    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, NodeSelector as _, Outcome,
+    Problem, Reaction, Service, Standing, ValueKind, Wish,
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::Store;

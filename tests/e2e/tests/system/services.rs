@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::look::await_event;
 use crate::service_look::{
-    FINALIZER, QUICK, annotated, assert_one_each, await_reason, await_served, await_service, balancing, change, cloud, delete, has_finalizer, ips, is_bare, is_served, owned, readiness, serve, services, the, told, two_nodes,
+    FINALIZER, QUICK, annotated, assert_one_each, await_reason, await_served, await_service, balancing, change, cloud,
+    delete, has_finalizer, ips, is_bare, is_served, owned, readiness, serve, services, the, told, two_nodes,
 };
 use crate::stage::{Actor, LIMIT, Stage, cloudlycke};
 
