@@ -32,7 +32,11 @@ async fn what_was_not_surveyed_in_time_is_surveyed_next() {
         let cloud = FakeBalancers { surveys: true, ..slow(7_000) };
         let mut world = World::new(cloud).service(service("web")).service(service("fine"));
         world.settings.verify_period = period;
-        world.run(async |world: &mut World| drop(world.addressed(&["web".into(), "fine".into()]).await)).await;
+        world
+            .run(async |world: &mut World| {
+                world.addressed(&["web".into(), "fine".into()]).await;
+            })
+            .await;
         world.cloud.lose("web");
         world.cloud.take_calls();
         let metrics = world
@@ -56,7 +60,11 @@ async fn a_survey_that_failed_at_the_start_is_made_again_soon_and_then_less_and_
     let cloud = FakeBalancers { surveys: true, ..FakeBalancers::default() };
     let mut world = World::new(cloud).service(service("web"));
     world.settings.verify_period = Duration::from_secs(3_600);
-    world.run(async |world: &mut World| drop(world.addressed(&["web".into()]).await)).await;
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+        })
+        .await;
     world.cloud.take_calls();
     world.cloud.fail("survey", "", vec![failure(Reaction::Retry, "down"); 3]);
     world
