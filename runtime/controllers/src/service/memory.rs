@@ -173,7 +173,9 @@ impl Entry {
 
     /// There is news about the cloud: what waits for a change is tried again. What waits for a time has its turn soon.
     pub(crate) fn has_news(&mut self) {
-        drop(self.attempt.take_if(|attempt| attempt.until_change));
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.until_change) {
+            self.attempt = None;
+        }
     }
 
     /// When the status was put right less than `pause` ago: how long that lasts. Another writer that does not give in must not

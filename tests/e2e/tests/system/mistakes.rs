@@ -55,11 +55,6 @@ fn a_flag_or_a_local_file_that_cannot_be_ends_the_process_with_code_1_and_a_line
             vec![provider.clone(), "--webhooks=*,no-such".into()],
             vec!["--webhooks", "\"no-such\""],
         ),
-        (
-            "case_257 an unknown gate",
-            vec![provider.clone(), "--feature-gates=NoSuch=true".into()],
-            vec!["--feature-gates"],
-        ),
         ("unknown flag", vec![provider.clone(), "--no-such-flag".into()], vec!["--no-such-flag"]),
         ("no syncs", vec![provider.clone(), "--concurrent-node-syncs=0".into()], vec!["--concurrent-node-syncs"]),
         (
