@@ -12,8 +12,10 @@
 mod account;
 mod lookup;
 mod owner;
+mod size;
 #[cfg(test)]
 pub(crate) mod tests;
+mod untold;
 
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use crate::region;
 use crate::wanted::{self, Fixed, Parts};
 
 pub(crate) use self::account::ProviderIds;
-pub(crate) use self::lookup::{among, find, id_of};
+pub(crate) use self::lookup::{among, find, id_of, of_services};
 pub(crate) use self::owner::tags_of_new;
 
 /// When to look again at one that is being made. All that are share one listing, and the host looks less often at what takes long.
@@ -40,6 +42,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// When to look again at one that could not be made: a person has to act.
 const ERRORED: Duration = Duration::from_secs(300);
+
+/// When to look again for an address that may never be told.
+const UNTOLD_ADDRESS: Duration = Duration::from_secs(60);
 
 /// What a call came to, and what people should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -255,12 +260,14 @@ impl Work<'_> {
         }
         let certificate = certificate::of_existing(&self.asked.certificate, balancer)?;
         done.warnings.extend(certificate.remark.map(|remark| (IGNORED, remark.message)));
-        wanted::spec(&Parts {
+        let mut spec = wanted::spec(&Parts {
             asked: self.asked,
             fixed: &fixed,
             nodes: Some(&chosen),
             certificate: certificate.id.as_deref(),
-        })
+        })?;
+        wanted::keep(&mut spec, self.asked, balancer);
+        Ok(spec)
     }
 
     fn change(
@@ -270,13 +277,22 @@ impl Work<'_> {
         differences: impl Fn(&Balancer, &Spec) -> Vec<String>,
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Failure> {
-        let differences = differences(balancer, plan);
-        if balancer.status != "active" || differences.is_empty() {
+        if balancer.status != "active" || differences(balancer, plan).is_empty() {
             return settled(balancer, self.asked, done);
         }
-        let replaced = balancers::replace(&balancer.id, plan);
-        lookup::written(&balancer.id);
-        let Some(changed) = replaced? else {
+        let waits_for = |failure: &Failure| {
+            // Who follows the Nodes asks for no other size.
+            let counts = differences(balancer, plan).iter().any(|part| part == wanted::SIZE);
+            counts.then(|| failure.clone())
+        };
+        let (possible, waits) = size::possible(balancer, plan);
+        if differences(balancer, &possible).is_empty() {
+            let ingress = settled(balancer, self.asked, done)?;
+            return waits.map_or(Ok(ingress), Err);
+        }
+        let size::Written { answer, parts, waits: refused } = size::write(balancer, &possible, &differences)?;
+        let waits = waits.or(refused).and_then(|failure| waits_for(&failure));
+        let Some(changed) = balancers::replaced(answer)? else {
             // A 404 may be about the certificate.
             return Err(match balancers::get(&balancer.id)? {
                 Some(_) => {
@@ -286,10 +302,11 @@ impl Work<'_> {
                 None => Failure::conflict(format!("load balancer {} is gone", balancer.id)),
             });
         };
-        done.outcome.changes.push(format!("changed {}: {}", balancer.id, differences.join(", ")));
+        done.outcome.changes.push(format!("changed {}: {}", balancer.id, parts.join(", ")));
         // The droplets do not wait for a tag.
         self.mark(balancer, done);
-        settled(&changed, self.asked, done)
+        let ingress = settled(&changed, self.asked, done)?;
+        waits.map_or(Ok(ingress), Err)
     }
 }
 
@@ -306,6 +323,14 @@ fn settled(balancer: &Balancer, asked: &Asked, done: &mut Done) -> Result<Vec<In
         );
         done.warn(ERRORED_REASON, message.clone());
         return Err(Failure::retry(message).after(ERRORED));
+    }
+    if balancer.status == "active" && wanted::is_internal(balancer) {
+        let message = format!(
+            "load balancer {} is active, and DigitalOcean tells no address of it, since it is of network INTERNAL; give it a name with annotation {}",
+            balancer.id,
+            names::HOSTNAME
+        );
+        return Err(Failure::retry(message).after(UNTOLD_ADDRESS).annotation(names::HOSTNAME));
     }
     let message =
         format!("load-balancer is currently being created: {} has the status {:?}", balancer.id, balancer.status);
@@ -375,12 +400,22 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
 }
 
 pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Vec<Standing> {
+    let unknown = |failure: Failure| wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect();
     // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
-    let all = balancers::all(Duration::ZERO).and_then(|all| Ok((all, backends::members(backends)?)));
-    match all {
-        Ok((all, members)) => wishes.iter().map(|wish| standing(config, &all, &members, wish)).collect(),
-        Err(failure) => wishes.iter().map(|_| Standing::Unknown(failure.clone())).collect(),
-    }
+    let (all, failure) = match lookup::of_wishes(wishes) {
+        Ok(all) => all,
+        Err(failure) => return unknown(failure),
+    };
+    let members = match backends::members(backends) {
+        Ok(members) => members,
+        Err(failure) => return unknown(failure),
+    };
+    let standing = |wish| match (standing(config, &all, &members, wish), &failure) {
+        // It may be among those that were not seen.
+        (Standing::Missing, Some(failure)) => Standing::Unknown(failure.clone()),
+        (standing, _) => standing,
+    };
+    wishes.iter().map(standing).collect()
 }
 
 fn standing(config: &Config, all: &[Balancer], members: &[Member], wish: &Wish) -> Standing {

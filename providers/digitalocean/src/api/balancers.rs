@@ -1,13 +1,14 @@
 //! Load balancers.
 
-use std::time::Duration;
+mod listing;
 
 use ccm_sdk::Answer;
 use ccm_sdk::types::Failure;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::listing::{all, by_id, is_about_the_list, named};
 use crate::api::droplets::Region;
-use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default, paging};
+use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default};
 
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
@@ -46,6 +47,9 @@ pub(crate) struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subnet_uuid: Option<String>,
     pub(crate) disable_lets_encrypt_dns_records: bool,
+    /// Of one that exists, as the cloud has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) project_id: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) validate_only: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,6 +167,8 @@ pub(crate) struct Balancer {
     #[serde(default)]
     pub(crate) http_idle_timeout_seconds: Option<i64>,
     #[serde(default, deserialize_with = "or_default")]
+    pub(crate) project_id: String,
+    #[serde(default, deserialize_with = "or_default")]
     pub(crate) firewall: Firewall,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) network: String,
@@ -185,10 +191,6 @@ pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
     answer.map(one).transpose()
 }
 
-pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
-    CLOUD.get(BALANCERS).share(share).list::<Many>(paging())
-}
-
 /// Not repeated: a second one costs money.
 pub(crate) fn create(spec: &Spec) -> Result<Answer, Failure> {
     CLOUD.post(BALANCERS).json(spec).send()
@@ -209,9 +211,18 @@ pub(crate) fn may_be_about_tags(answer: &Answer) -> bool {
     }
 }
 
+pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Answer, Failure> {
+    CLOUD.put(BALANCER).arg("id", id).json(spec).send()
+}
+
 /// `None` when it is gone, or what the spec names.
-pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Option<Balancer>, Failure> {
-    CLOUD.put(BALANCER).arg("id", id).json(spec).send()?.optional()?.map(one).transpose()
+pub(crate) fn replaced(answer: Answer) -> Result<Option<Balancer>, Failure> {
+    answer.optional()?.map(one).transpose()
+}
+
+/// A no to another size, which is there once in a while only.
+pub(crate) fn is_resized_too_soon(answer: &Answer) -> bool {
+    answer.says("only be resized once")
 }
 
 fn one(answer: Answer) -> Result<Balancer, Failure> {
