@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, cache, clock};
-use serde::{Deserialize, Serialize};
 
 use super::lookup;
 use crate::annotations as names;
@@ -24,7 +23,6 @@ fn key(id: &str) -> String {
 }
 
 /// A size that the cloud has refused: until this is forgotten, it is not asked for again.
-#[derive(Serialize, Deserialize)]
 struct Refused {
     /// What was asked for; any size, where the cloud takes none now.
     size: Option<String>,
@@ -35,8 +33,7 @@ struct Refused {
 
 /// What can be written now, and why the size is not in it.
 pub(super) fn possible(balancer: &Balancer, plan: &Spec) -> (Spec, Option<Failure>) {
-    let refused =
-        wanted::size_differs(balancer, plan).then(|| cache::get_json::<Refused>(&key(&balancer.id))).flatten();
+    let refused = wanted::size_differs(balancer, plan).then(|| noted(balancer)).flatten();
     let refused = refused.filter(|refused| refused.size.as_ref().is_none_or(|size| *size == wanted::size_words(plan)));
     match refused {
         None => (plan.clone(), None),
@@ -107,9 +104,17 @@ pub(super) fn write(
     Ok(Written { answer, parts, waits: Some(failure) })
 }
 
-fn note(balancer: &Balancer, refused: &Refused) {
-    let left = Duration::from_secs(refused.again).saturating_sub(clock::since_epoch());
-    cache::put_json(&key(&balancer.id), refused, left);
+fn note(balancer: &Balancer, Refused { size, again, message }: &Refused) {
+    let left = Duration::from_secs(*again).saturating_sub(clock::since_epoch());
+    let size = size.as_deref().unwrap_or_default();
+    cache::put(&key(&balancer.id), format!("{again}|{size}|{message}").as_bytes(), left);
+}
+
+fn noted(balancer: &Balancer) -> Option<Refused> {
+    let noted = String::from_utf8(cache::get(&key(&balancer.id))?).ok()?;
+    let mut parts = noted.splitn(3, '|');
+    let (again, size, message) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+    Some(Refused { size: Some(size.to_owned()).filter(|size| !size.is_empty()), again, message: message.to_owned() })
 }
 
 /// As opposed to a load balancer that is busy, and a name that is another's.

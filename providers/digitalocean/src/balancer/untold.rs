@@ -77,12 +77,12 @@ pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
 /// Nobody but the Service's own manager makes its tag.
 fn has_tag(service: &Service) -> bool {
     let key = format!("tag-of/{}", service.uid);
-    if let Some(known) = cache::get_json(&key) {
-        return known;
+    if let Some(known) = cache::get(&key) {
+        return !known.is_empty();
     }
     // What cannot be asked proves nothing.
     let has = tags::exists(&owner::service_tag(service)).unwrap_or(false);
-    cache::put_json(&key, &has, LOOKED_UP);
+    cache::put(&key, if has { b"has" } else { b"" }, LOOKED_UP);
     has
 }
 
