@@ -99,6 +99,8 @@ pub(crate) struct Entry {
     /// Why it is not as it should be.
     not_ready: Option<&'static str>,
     attempt: Option<Attempt>,
+    /// The backends of the last try.
+    pub(crate) tried: Option<Digest>,
     delays: Option<ExponentialBackoff>,
     /// Since when the cloud is at work, and at what.
     at_work: Option<(Purpose, Instant)>,
@@ -126,10 +128,19 @@ impl Entry {
             pass: None,
             is_elsewhere: false,
             attempt: None,
+            tried: None,
             delays: None,
             at_work: None,
             waits: false,
         }
+    }
+
+    /// Whether a load balancer that is there may follow the Nodes although its last try failed: the Service is wrong, or the cloud
+    /// is at work on something that takes long, and the Nodes were others then. A cloud in trouble is not hurried.
+    pub(crate) fn may_follow(&self, purpose: Purpose, backends: Digest) -> bool {
+        let is_wrong = self.attempt.as_ref().is_some_and(|attempt| attempt.until_change);
+        let is_at_work = self.at_work.is_some_and(|(at, _)| at == purpose);
+        (is_wrong || is_at_work) && !self.is_elsewhere && self.tried != Some(backends)
     }
 
     /// When it is not time yet for another try: when it is.

@@ -243,6 +243,7 @@ impl Syncer {
     }
 
     async fn take(&self, key: &Key, job: Job) -> Verdict {
+        self.memory.with(key, |entry| entry.tried = Some(job.target.backends));
         match job.step.clone() {
             Step::Nothing => self.adopt(key, job, None).await,
             Step::Adopt(ingress) => self.adopt(key, job, Some(ingress)).await,
@@ -271,7 +272,13 @@ impl Syncer {
     }
 
     fn must_wait(&self, key: &Key, job: &Job) -> Option<Verdict> {
-        self.memory.with(key, |entry| entry.must_wait(job.purpose(), Some(job.target.backends))).flatten()
+        let (purpose, backends) = (job.purpose(), job.target.backends);
+        let is_there = !job.view.ingress.is_empty();
+        let wait = |entry: &mut Entry| {
+            let follows = is_there && entry.may_follow(purpose, backends);
+            entry.must_wait(purpose, Some(backends)).filter(|_| !follows)
+        };
+        self.memory.with(key, wait).flatten()
     }
 
     /// Waits until nobody else changes the same things, then for a place among those who work.
