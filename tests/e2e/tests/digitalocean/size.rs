@@ -19,7 +19,7 @@ async fn rig() -> Rig {
 }
 
 fn spec(rig: &Rig) -> BalancerSpec {
-    rig.cloud.balancers()[0].spec.clone()
+    rig.cloud.balancers().remove(0).spec
 }
 
 #[tokio::test]
