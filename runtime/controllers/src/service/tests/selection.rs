@@ -94,7 +94,7 @@ async fn what_was_relabelled_while_nobody_watched_is_found() {
 async fn what_a_survey_finds_is_not_adopted_unasked_where_the_provider_chooses_by_labels() {
     let bench = three(FakeBalancers { surveys: true, ..FakeBalancers::default() }).await;
     for name in ["web", "db"] {
-        bench.api.edit_service(name, &json!({ "metadata": { "annotations": { ENSURED: null } } }));
+        bench.api.edit_service(name, &json!({ "status": { "conditions": null } }));
     }
     let mut bench = bench.restart();
     bench.survey().await;
