@@ -196,7 +196,7 @@ fn a_check_whose_port_cannot_be_read_leaves_the_port_open_that_is_checked() {
 #[test]
 fn a_load_balancer_that_cannot_be_asked_for_leaves_the_firewall_as_it_is() {
     let web = service(&[(names::ID, "lb-1")]);
-    let (spec, _) = wanted(&config(), &settings(), &[web.clone()], &[lb(balancer("lb-1"))]);
+    let (spec, _) = wanted(&config(), &settings(), std::slice::from_ref(&web), &[lb(balancer("lb-1"))]);
     for reply in [Reply::status(500), Reply::json(429, "{}"), Reply::json(404, "<html>")] {
         let cloud = FakeCloud::new().on(GET, reply.clone()).on(LIST, list(&[stored("f-1", &spec)]));
         assert!(reconciled(&[web.clone(), node_port(&[], 31_000)]).is_err(), "{reply:?}");
