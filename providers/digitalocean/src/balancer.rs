@@ -240,7 +240,7 @@ fn create(
         }
         return Err(failure);
     }
-    let certificate = certificate::resolve(asked.certificate_of(fixed.kind))?;
+    let certificate = certificate::of_new(asked.certificate_of(fixed.kind))?;
     let parts = |fixed: &Fixed| {
         wanted::spec(&Parts { asked, fixed, nodes: Some(&chosen), certificate: certificate.as_deref() })
     };

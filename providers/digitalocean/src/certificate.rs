@@ -26,13 +26,10 @@ const LETS_ENCRYPT: &str = "lets_encrypt";
 ///
 /// # Errors
 ///
-/// None has that name, or the ID of one that was missing before, or the cloud cannot be asked.
-pub(crate) fn resolve(certificate: &Certificate) -> Result<Option<String>, Failure> {
+/// None has that name, or the cloud cannot be asked.
+fn resolve(certificate: &Certificate) -> Result<Option<String>, Failure> {
     let name = match certificate {
         Certificate::None => return Ok(None),
-        Certificate::Id(id) if cache::get(&missing_key(id)).is_some() && is_missing(id) => {
-            return Err(missing(Some(id)));
-        }
         Certificate::Id(id) => return Ok(Some(id.clone())),
         Certificate::Name(name) => name,
     };
@@ -68,6 +65,21 @@ fn serving(certificate: &Certificate, balancer: &Balancer) -> Option<String> {
     balancer.forwarding_rules.iter().any(|rule| rule.certificate_id == found.id).then_some(found.id)
 }
 
+/// The one of a new load balancer.
+///
+/// # Errors
+///
+/// As [`resolve`], or it was missing before and is so still.
+pub(crate) fn of_new(certificate: &Certificate) -> Result<Option<String>, Failure> {
+    resolve(certificate)?.map(present).transpose()
+}
+
+/// One that was missing is looked for before a load balancer is asked for it again.
+fn present(id: String) -> Result<String, Failure> {
+    let was_missing = cache::get(&missing_key(&id)).is_some();
+    if was_missing && is_missing(&id) { Err(missing(Some(&id))) } else { Ok(id) }
+}
+
 /// What a load balancer that exists should have.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
@@ -81,14 +93,14 @@ pub(crate) struct Kept {
 ///
 /// # Errors
 ///
-/// As [`resolve`].
+/// As [`of_new`].
 pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Result<Kept, Failure> {
     let asked = match resolve(certificate) {
         Err(failure) => Some(serving(certificate, balancer).ok_or(failure)?),
         Ok(asked) => asked,
     };
     let Some(asked) = asked else { return Ok(Kept::default()) };
-    let as_asked = |asked| Ok(Kept { id: Some(asked), remark: None });
+    let as_asked = |asked| Ok(Kept { id: Some(present(asked)?), remark: None });
     let mut ids = balancer.forwarding_rules.iter().map(|rule| &rule.certificate_id);
     let Some(has) = ids.find(|id| !id.is_empty() && **id != asked) else { return as_asked(asked) };
     let Some(present) = certificates::get(has)?.filter(|present| present.kind == LETS_ENCRYPT) else {

@@ -91,7 +91,7 @@ fn judge(
                 return Ok(vec![harmless("the region is not known; set REGION")]);
             };
             let fixed = Fixed::asked(asked, config, region);
-            let id = certificate::resolve(asked.certificate_of(fixed.kind))?;
+            let id = certificate::of_new(asked.certificate_of(fixed.kind))?;
             (fixed, Kept { id, remark: None })
         }
     };

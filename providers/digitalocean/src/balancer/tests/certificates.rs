@@ -167,3 +167,18 @@ fn a_certificate_that_is_not_verified_makes_no_load_balancer_and_stops_none_that
         assert_eq!(body(&cloud, cloud.requests().len() - 1)["forwarding_rules"][0]["certificate_id"], "c-1");
     }
 }
+
+/// A certificate of a kind that was not understood, in one answer, had the old one asked for, which then was remembered as missing.
+#[test]
+fn a_renewal_is_recognised_although_the_old_certificate_was_found_missing_before() {
+    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let cloud = FakeCloud::new()
+        .always(GET, one(&secured("c-2")))
+        .on(&format!("{CERT}c-2"), certificate("c-2", "web", "a-word-of-tomorrow"))
+        .always(&format!("{CERT}c-2"), certificate("c-2", "web", LETS_ENCRYPT))
+        .always(&format!("{CERT}c-1"), not_found())
+        .on(PUT, not_found());
+    assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())), (Reaction::Retry, Some(60_000)));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&asked), &nodes())).len(), 2);
+    assert_eq!(routes(&cloud).iter().filter(|line| *line == PUT).count(), 1);
+}
