@@ -142,16 +142,10 @@ fn node_port(service: &Service, port: i32) -> i32 {
 async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without_a_write() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let cloud = Cloud::start().await;
+    let cloud = Cloud::calm().await;
     members(client, &cloud, &[101, 102]).await;
     cloud.put_droplet(Droplet { tags: vec!["k8s-worker".to_owned()], ..Droplet::new(103, "worker") });
     let certificate = cloud.put_certificate(Certificate::new("web", CertificateKind::Custom, "www.example.com"));
-    // Faults are for the host.
-    let faults = {
-        let mut faults = None;
-        cloud.set(|settings| faults = settings.faults.take());
-        faults
-    };
 
     let with_id: Vec<_> = REGIONAL.into_iter().chain([("certificate-id", certificate.as_str())]).collect();
     let ports = json!([{ "name": "http", "port": 80 }, { "name": "https", "port": 443 }]);
@@ -220,7 +214,6 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
     let (before, firewalls) = (cloud.balancers(), cloud.firewalls());
     cloud.check().unwrap();
     cloud.reset_counters();
-    cloud.set(|settings| settings.faults = faults);
     let environment = [
         ("DO_CLUSTER_ID", "c-1"),
         ("PUBLIC_ACCESS_FIREWALL_NAME", "k8s-public"),
@@ -232,14 +225,12 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
         await_service(client, name, is_taken).await;
     }
     ccm_cluster::poll_until("two looks", LIMIT, || cloud.count(Endpoint::Firewalls) >= 2).await.unwrap();
-    if cloud.is_calm() {
-        assert_eq!(cloud.counters().writes, 0, "{:#?}", cloud.exchanges());
-        // Nobody ensures it, and it is told all the same.
-        for (name, words) in [("stream", "only REGIONAL ones have it"), ("shop", "https-ports is unknown")] {
-            await_event(client, name, "Warning", "LoadBalancerConfigIgnored", &[words]).await;
-            let ensured = told(client, name).await.into_iter().filter(|line| line.contains("EnsuredLoadBalancer"));
-            assert_eq!(ensured.count(), 0, "{name} is as it should be");
-        }
+    assert_eq!(cloud.counters().writes, 0, "{:#?}", cloud.exchanges());
+    // Nobody ensures it, and it is told all the same.
+    for (name, words) in [("stream", "only REGIONAL ones have it"), ("shop", "https-ports is unknown")] {
+        await_event(client, name, "Warning", "LoadBalancerConfigIgnored", &[words]).await;
+        let ensured = told(client, name).await.into_iter().filter(|line| line.contains("EnsuredLoadBalancer"));
+        assert_eq!(ensured.count(), 0, "{name} is as it should be");
     }
     assert_eq!((cloud.balancers(), cloud.firewalls()), (before, firewalls));
     host.end().await;
