@@ -264,6 +264,8 @@ async fn an_answer_that_nobody_foresaw_is_tried_again_and_the_nodes_do_not_wait_
     serve(client, "web", json!({})).await;
     let (_, balancer) = await_balanced(client, &cloud, "web").await;
 
+    // Not in the first hour.
+    cloud.advance(Duration::from_secs(3_600));
     refuse(Endpoint::UpdateBalancer, 1_000);
     change(client, "web", &with("size-unit", "3")).await;
     await_reason(client, "web", "CloudFailed").await;
@@ -320,6 +322,8 @@ async fn the_life_of_a_service_costs_one_write_for_each_thing_that_changes() {
     assert_eq!((balancer.spec.tags, cloud.tags()), (vec![own.clone()], vec![own]));
     assert_eq!(cloud.counters().writes, 1, "the tag costs no write of its own");
     costs([1, 0, 0]);
+    // Not in the first hour.
+    cloud.advance(Duration::from_secs(3_600));
     change(client, "web", &with("size-unit", "3")).await;
     cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
     nodes(client).delete("n501", &DeleteParams::default()).await.unwrap();
