@@ -74,6 +74,7 @@ pub(crate) fn exceptions(answer: &Answer) -> Option<Failure> {
         403 if answer.says("processes previous actions") => {
             failure(Reaction::Pending).map(|failure| failure.after(BUSY))
         }
+        400 | 403 | 409 | 422 if balancers::is_resized_too_soon(answer) => failure(Reaction::Pending),
         403 | 422 if answer.says("limit") || answer.says("quota") => failure(Reaction::Quota),
         // Somebody has made it since the listing, perhaps this very provider, whose answer was lost.
         422 if is_name_taken(answer) => failure(Reaction::Conflict),

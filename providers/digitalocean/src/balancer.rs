@@ -14,9 +14,11 @@ mod account;
 mod change;
 mod lookup;
 mod owner;
+mod size;
 mod survey;
 #[cfg(test)]
 pub(crate) mod tests;
+mod untold;
 
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ use crate::wanted::{self, Fixed, Parts};
 use self::change::Scope;
 
 pub(crate) use self::account::ProviderIds;
-pub(crate) use self::lookup::{among, find, id_of, is_served};
+pub(crate) use self::lookup::{among, find, id_of, is_served, of_services};
 pub(crate) use self::owner::tags_of_new;
 pub(crate) use self::survey::survey;
 
@@ -45,6 +47,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// When to look again at one that could not be made: a person has to act.
 const ERRORED: Duration = Duration::from_secs(300);
+
+/// When to look again for an address that may never be told.
+const UNTOLD_ADDRESS: Duration = Duration::from_secs(60);
 
 /// What a call came to, and what people should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,6 +285,14 @@ fn settled(balancer: &Balancer, asked: &Asked, done: &mut Done) -> Result<Vec<In
         );
         done.warn(ERRORED_REASON, message.clone());
         return Err(Failure::retry(message).after(ERRORED));
+    }
+    if balancer.status == "active" && wanted::is_internal(balancer) {
+        let message = format!(
+            "load balancer {} is active, and DigitalOcean tells no address of it, since it is of network INTERNAL; give it a name with annotation {}",
+            balancer.id,
+            names::HOSTNAME
+        );
+        return Err(Failure::retry(message).after(UNTOLD_ADDRESS).annotation(names::HOSTNAME));
     }
     let message =
         format!("load-balancer is currently being created: {} has the status {:?}", balancer.id, balancer.status);

@@ -14,7 +14,7 @@ use crate::api::balancers::Balancer;
 use crate::api::certificates;
 use crate::asked::Certificate;
 
-/// A certificate that is missing is made by people.
+/// A certificate that is missing is made by people, and one that is pending becomes verified.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long it is known that one is missing: it is asked for alone until it is there, and no load balancer is written in vain.
@@ -34,7 +34,7 @@ fn resolve(certificate: &Certificate) -> Result<Option<String>, Failure> {
         Certificate::Name(name) => name,
     };
     match certificates::named(name)? {
-        Some(found) => Ok(Some(found.id)),
+        Some(found) => usable(found).map(Some),
         None => {
             let message = format!(
                 "certificate with name: {name:?} not found; annotation {} must be the name of a certificate of the account",
@@ -43,6 +43,26 @@ fn resolve(certificate: &Certificate) -> Result<Option<String>, Failure> {
             Err(Failure::retry(message).after(LOOK_AGAIN).annotation(names::CERTIFICATE_NAME))
         }
     }
+}
+
+/// The cloud refuses any other.
+fn usable(found: certificates::Certificate) -> Result<String, Failure> {
+    let what = match found.state.as_str() {
+        "pending" => "is not verified yet",
+        "error" => "could not be verified; make another one",
+        // Also a word of tomorrow.
+        _ => return Ok(found.id),
+    };
+    let message = format!("certificate {:?} {what}: {} has the state {:?}", found.name, found.id, found.state);
+    let failure = if found.state == "pending" { Failure::pending(message) } else { Failure::retry(message) };
+    Err(failure.after(LOOK_AGAIN).annotation(names::CERTIFICATE_NAME))
+}
+
+/// The one that the Service names, where a load balancer has it already: whatever its state is, it serves.
+fn serving(certificate: &Certificate, balancer: &Balancer) -> Option<String> {
+    let Certificate::Name(name) = certificate else { return None };
+    let found = certificates::named(name).ok()??;
+    balancer.forwarding_rules.iter().any(|rule| rule.certificate_id == found.id).then_some(found.id)
 }
 
 /// The one of a new load balancer.
@@ -75,7 +95,11 @@ pub(crate) struct Kept {
 ///
 /// As [`of_new`].
 pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Result<Kept, Failure> {
-    let Some(asked) = resolve(certificate)? else { return Ok(Kept::default()) };
+    let asked = match resolve(certificate) {
+        Err(failure) => Some(serving(certificate, balancer).ok_or(failure)?),
+        Ok(asked) => asked,
+    };
+    let Some(asked) = asked else { return Ok(Kept::default()) };
     let as_asked = |asked| Ok(Kept { id: Some(present(asked)?), remark: None });
     let mut ids = balancer.forwarding_rules.iter().map(|rule| &rule.certificate_id);
     let Some(has) = ids.find(|id| !id.is_empty() && **id != asked) else { return as_asked(asked) };

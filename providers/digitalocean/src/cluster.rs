@@ -1,20 +1,20 @@
 //! What the cluster as a whole needs: the public access firewall and the tag of load balancers.
 
-use std::time::Duration;
-
 use ccm_sdk::types::{Failure, Service, ServiceType, Subject};
 
-use crate::api::balancers;
 use crate::config::Config;
-use crate::{firewall, tag};
+use crate::{balancer, firewall, tag};
 
 /// # Errors
 ///
 /// Something could not be done for any Service. What went wrong for one is in the list.
 pub(crate) fn reconcile(config: &Config, services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
-    let has = services.iter().any(|service| service.kind == ServiceType::LoadBalancer);
+    let has = |service: &&Service| {
+        service.kind == ServiceType::LoadBalancer && !service.deleting && balancer::is_served(service)
+    };
+    let mut with = services.iter().filter(has).peekable();
     // Asks now: one that was just made, or just got its tag, has no second occasion for minutes.
-    let balancers = if has { balancers::all(Duration::ZERO)? } else { vec![] };
+    let balancers = if with.peek().is_some() { balancer::of_services(with)? } else { vec![] };
     let mut failures = vec![];
     // Neither waits for the other.
     let opened = config.firewall.as_ref().map(|firewall| firewall::reconcile(config, firewall, services, &balancers));

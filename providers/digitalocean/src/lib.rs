@@ -22,6 +22,7 @@ mod descriptor;
 mod find;
 mod firewall;
 mod kind;
+mod moment;
 mod provider_id;
 mod region;
 mod tag;

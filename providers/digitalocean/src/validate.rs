@@ -99,7 +99,10 @@ fn judge(
     let mut spec = wanted::spec(&parts)?;
     spec.validate_only = true;
     match &present {
-        Some(balancer) => spec.droplet_ids.clone_from(&balancer.droplet_ids),
+        Some(balancer) => {
+            spec.droplet_ids.clone_from(&balancer.droplet_ids);
+            wanted::keep(&mut spec, asked, balancer);
+        }
         None => {
             spec.tags = tags_of_new(config, service, asked);
             spec.ip.clone_from(&asked.ip);

@@ -147,6 +147,7 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         vpc_uuid: fixed.vpc.clone(),
         subnet_uuid: asked.subnet.clone(),
         disable_lets_encrypt_dns_records: regional && asked.no_dns_records,
+        project_id: None,
         validate_only: false,
         http_idle_timeout_seconds: asked.idle_timeout.filter(|_| regional),
         firewall,
@@ -239,8 +240,40 @@ fn sticky(sticky: &Sticky) -> Option<(&str, i64)> {
         .then(|| (sticky.cookie_name.as_str(), sticky.cookie_ttl_seconds.unwrap_or(0)))
 }
 
+/// What a write would reset, and nobody asks for: a Node that joins must not move a load balancer to another project, nor make
+/// one small that somebody made large.
+pub(crate) fn keep(spec: &mut Spec, asked: &Asked, has: &Balancer) {
+    spec.project_id = Some(has.project_id.clone()).filter(|id| !id.is_empty());
+    if asked.size.is_none() && asked.size_unit.is_none() {
+        keep_size(spec, has);
+    }
+}
+
+/// Asks for the size that it has. What is left out gets its default, the smallest one.
+pub(crate) fn keep_size(spec: &mut Spec, has: &Balancer) {
+    let units = Some(has.size_unit).filter(|units| *units > 0);
+    let name = kind::Size::parse(&has.size)
+        .filter(|name| spec.size.is_some() || units.is_none_or(|units| units == name.units()));
+    (spec.size, spec.size_unit) = match (name, units) {
+        // Some regions take names only, and what is left out is the smallest.
+        _ if spec.size_unit.is_some() && units.is_some() => (None, units),
+        (Some(kind::Size::Small), _) | (None, Some(1)) if spec.size.is_none() => (None, None),
+        (Some(name), _) => (Some(name.text()), None),
+        (None, units) => (None, units),
+    };
+}
+
+/// For people.
+pub(crate) fn size_words(spec: &Spec) -> String {
+    match (spec.size, spec.size_unit) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(1) | None) => "1 node".to_owned(),
+        (None, Some(units)) => format!("{units} nodes"),
+    }
+}
+
 /// A cloud may tell a size by name, in units, or both. What it cannot tell in its words does not differ.
-fn size_differs(has: &Balancer, wants: &Spec) -> bool {
+pub(crate) fn size_differs(has: &Balancer, wants: &Spec) -> bool {
     let units = |name: &str| kind::Size::parse(name).map(kind::Size::units);
     match (wants.size, wants.size_unit) {
         (Some(name), _) if !has.size.is_empty() => has.size != name,
@@ -259,9 +292,11 @@ fn idle(seconds: Option<i64>) -> i64 {
     seconds.unwrap_or(60)
 }
 
-/// Where clients reach it; nothing while it has no address.
+/// Where clients reach it; nothing while it has no address. One of network INTERNAL has no public one, and perhaps none that is
+/// told: then its name alone is known.
 pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<Ingress> {
-    if balancer.status != "active" || balancer.ip.is_empty() {
+    let has_address = !balancer.ip.is_empty() || (asked_hostname.is_some() && is_internal(balancer));
+    if balancer.status != "active" || !has_address {
         return vec![];
     }
     if let Some(hostname) = asked_hostname {
@@ -275,6 +310,10 @@ pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<
     };
     let addresses = [&balancer.ip, &balancer.ipv6];
     addresses.into_iter().filter(|ip| !ip.is_empty()).map(address).collect()
+}
+
+pub(crate) fn is_internal(balancer: &Balancer) -> bool {
+    Network::parse(&balancer.network) == Some(Network::Internal)
 }
 
 /// What works, but not as whoever wrote it may think.

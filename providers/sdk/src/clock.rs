@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::bindings::provider::ccm::cloud::clock;
+use crate::transport;
 
 /// Time since 1970-01-01T00:00:00Z.
 pub fn since_epoch() -> Duration {
-    Duration::from_millis(clock::now_ms())
+    Duration::from_millis(transport::now_ms())
 }
 
 /// What is left of this call's time. The host ends the call when nothing is.

@@ -41,6 +41,7 @@ pub trait Page: DeserializeOwned {
 pub struct Paging {
     shape: Shape,
     max_pages: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,8 +96,17 @@ impl Paging {
         self
     }
 
+    /// A list of [`numbered`](Self::numbered) or [`counted`](Self::counted) pages that has more bytes, as far as its first page
+    /// tells, is an error after that page. Pages asked for at once have no more either. Without it: no limit but the host's,
+    /// which ends all further reading of the call.
+    #[must_use]
+    pub const fn within(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
     const fn new(shape: Shape) -> Self {
-        Self { shape, max_pages: MAX_PAGES }
+        Self { shape, max_pages: MAX_PAGES, max_bytes: usize::MAX }
     }
 }
 
@@ -105,12 +115,14 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// A page failed; the list has too many pages (`quota`), does not end, or contradicts itself (`retry`).
+    /// A page failed; the list has too many pages or bytes (`quota`), does not end, or contradicts itself (`retry`).
     pub fn list<P: Page>(self, paging: Paging) -> Result<Vec<P::Item>, Failure> {
         let (mut items, mut ids) = (vec![], BTreeSet::new());
         let mut take = |answer: Answer| {
+            let bytes = answer.body().len();
             let page: P = answer.json()?;
-            let mut sheet = Sheet { next: page.next().map(str::to_owned), total: page.total(), ..Sheet::default() };
+            let mut sheet =
+                Sheet { next: page.next().map(str::to_owned), total: page.total(), bytes, ..Sheet::default() };
             for item in page.items() {
                 if sheet.note(P::id(&item), &mut ids) {
                     items.push(item);
@@ -127,6 +139,7 @@ impl Request {
 #[derive(Debug, Default)]
 struct Sheet {
     len: usize,
+    bytes: usize,
     last: Option<String>,
     next: Option<String>,
     total: Option<usize>,
@@ -200,10 +213,11 @@ impl Walk<'_> {
             return Ok(());
         };
         // A list that shrinks meanwhile gives less than it said first; one that gives less than it ever said is cut.
+        let at_once = self.allow_bytes(&first, total)?;
         let (mut collected, mut least, mut at) = (first.len, total, 2);
         while first.len > 0 && (at - 1) * first.len < total {
             self.allow(total.div_ceil(first.len))?;
-            let last = total.div_ceil(first.len).min(at + AT_ONCE - 1);
+            let last = total.div_ceil(first.len).min(at + at_once - 1);
             for sheet in self.together((at..=last).map(|at| query(at, first.len)).collect())? {
                 collected += sheet.len;
                 total = total.max(sheet.total.unwrap_or(0));
@@ -248,6 +262,17 @@ impl Walk<'_> {
             return Err(Failure::quota(format!("{operation}: the list has more than {most} pages")));
         }
         Ok(())
+    }
+
+    /// How many pages like the first one may be asked for at once.
+    fn allow_bytes(&self, first: &Sheet, total: usize) -> Result<usize, Failure> {
+        let most = self.paging.max_bytes;
+        let bytes = first.bytes.saturating_mul(total.div_ceil(first.len.max(1)));
+        if first.len < total && bytes > most {
+            let operation = self.request.operation_name();
+            return Err(Failure::quota(format!("{operation}: the list has some {bytes} bytes, more than {most}")));
+        }
+        Ok(most.checked_div(first.bytes).unwrap_or(AT_ONCE).clamp(1, AT_ONCE))
     }
 
     fn follow(&self, link: &str) -> Result<Query, Failure> {

@@ -5,7 +5,7 @@
 //! ccm-sdk = { workspace = true, features = ["testing"] }
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub(crate) fn installed() -> Option<Rc<State>> {
     INSTALLED.with_borrow(Clone::clone)
 }
 
-/// Stands behind the imports `http`, `credentials`, `cache` and `log` of this thread until it is dropped. What is in the cache stays
+/// Stands behind the imports `http`, `credentials`, `cache`, `log` and the time of `clock` of this thread until it is dropped. What is in the cache stays
 /// there for as long; [`cache::forget`](crate::cache::forget) is the end of its time.
 ///
 /// Requests are named by a line: endpoint, method, path and query, `api GET /v2/droplets?page=2`. What is not scripted gets no
@@ -47,6 +47,12 @@ impl FakeCloud {
     /// Answers all requests of that line for which nothing else is scripted.
     pub fn always(self, line: &str, reply: Reply) -> Self {
         self.script(line, reply, false)
+    }
+
+    /// Sets the time, in seconds since 1970-01-01T00:00:00Z; it stands still. Without it: 0.
+    pub fn at(self, seconds: u64) -> Self {
+        self.0.now.set(seconds);
+        self
     }
 
     /// Gives a credential a value.
@@ -165,6 +171,7 @@ pub(crate) struct State {
     batches: RefCell<Vec<usize>>,
     cache: RefCell<BTreeMap<String, Vec<u8>>>,
     logged: RefCell<Vec<String>>,
+    now: Cell<u64>,
 }
 
 impl State {
@@ -223,6 +230,10 @@ impl State {
 
     pub(crate) fn forget_cached(&self, key: &str) {
         self.cache.borrow_mut().remove(key);
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now.get() * 1_000
     }
 
     pub(crate) fn log(&self, message: &str, fields: &[(String, String)]) {

@@ -1,6 +1,6 @@
-//! The imports that requests go through, what outlives a call, and the log. Tests put a [fake](crate::testing) in their place.
+//! The imports that requests go through, what outlives a call, the time, and the log. Tests put a [fake](crate::testing) in their place.
 
-use crate::bindings::provider::ccm::cloud::{cache, log};
+use crate::bindings::provider::ccm::cloud::{cache, clock, log};
 use crate::credentials;
 use crate::http::{self, Request, Response, TransportError};
 
@@ -54,6 +54,11 @@ pub(crate) fn keep(key: &str, value: &[u8], ttl_ms: u64) {
 pub(crate) fn forget_cached(key: &str) {
     or_fake!(fake => fake.forget_cached(key));
     cache::forget(key);
+}
+
+pub(crate) fn now_ms() -> u64 {
+    or_fake!(fake => fake.now_ms());
+    clock::now_ms()
 }
 
 pub(crate) fn log(level: log::Level, message: &str, fields: &[(String, String)]) {

@@ -1,14 +1,15 @@
 //! Load balancers.
 
-use std::time::Duration;
+mod listing;
 
 use ccm_sdk::Answer;
 use ccm_sdk::types::{Failure, Reaction};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub(crate) use self::listing::{all, by_id, is_about_the_list, named};
 use crate::api::droplets::Region;
-use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default, paging};
+use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default};
 
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
@@ -48,6 +49,9 @@ pub(crate) struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subnet_uuid: Option<String>,
     pub(crate) disable_lets_encrypt_dns_records: bool,
+    /// Of one that exists, as the cloud has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) project_id: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) validate_only: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +176,8 @@ pub(crate) struct Balancer {
     #[serde(default)]
     pub(crate) http_idle_timeout_seconds: Option<i64>,
     #[serde(default, deserialize_with = "or_default")]
+    pub(crate) project_id: String,
+    #[serde(default, deserialize_with = "or_default")]
     pub(crate) firewall: Firewall,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) network: String,
@@ -192,10 +198,6 @@ list!(Many, load_balancers, Balancer, |balancer| balancer.id.clone());
 pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
     let answer = CLOUD.get(BALANCER).arg("id", id).send()?.optional()?;
     answer.map(one).transpose()
-}
-
-pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
-    CLOUD.get(BALANCERS).share(share).list::<Many>(paging())
 }
 
 /// Not repeated: a second one costs money.
@@ -228,8 +230,11 @@ pub(crate) enum Replaced {
     Refused(Failure),
 }
 
-pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Replaced, Failure> {
-    let answer = CLOUD.put(BALANCER).arg("id", id).json(spec).send()?;
+pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Answer, Failure> {
+    CLOUD.put(BALANCER).arg("id", id).json(spec).send()
+}
+
+pub(crate) fn replaced(answer: Answer) -> Result<Replaced, Failure> {
     if is_absent(&answer) {
         return Ok(Replaced::Absent);
     }
@@ -241,6 +246,11 @@ pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Replaced, Failure> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// A no to another size, which is there once in a while only.
+pub(crate) fn is_resized_too_soon(answer: &Answer) -> bool {
+    answer.says("only be resized once")
 }
 
 /// Puts these droplets behind it, and changes nothing else.

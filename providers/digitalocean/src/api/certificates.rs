@@ -18,6 +18,9 @@ pub(crate) struct Certificate {
     /// `custom` or `lets_encrypt`.
     #[serde(default, deserialize_with = "or_default", rename = "type")]
     pub(crate) kind: String,
+    /// `pending`, `verified` or `error`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) state: String,
 }
 
 #[derive(Deserialize)]

@@ -35,6 +35,10 @@ pub(crate) fn create(tag: &str) -> Result<(), Failure> {
     sent(CLOUD.post("/v2/tags").json(&json!({ "name": tag })).repeatable())?.done()
 }
 
+pub(crate) fn exists(tag: &str) -> Result<bool, Failure> {
+    CLOUD.get(TAG).arg("tag", tag).send()?.optional().map(|answer| answer.is_some())
+}
+
 /// False when it was gone already. What has it loses it.
 pub(crate) fn delete(tag: &str) -> Result<bool, Failure> {
     sent(CLOUD.delete(TAG).arg("tag", tag))?.optional().map(|answer| answer.is_some())

@@ -2,6 +2,7 @@
 
 use ccm_sdk::types::{Backend, Failure, Ingress};
 
+use super::size::{self, Written};
 use super::{CONFIG_ERROR, Done, IGNORED, IMMUTABLE, Work, lookup, nobody, remark, settled};
 use crate::api::balancers::{self, Balancer, Replaced, Spec};
 use crate::asked::Problems;
@@ -31,7 +32,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    fn differences(self, has: &Balancer, wants: &Spec) -> Vec<String> {
+    pub(super) fn differences(self, has: &Balancer, wants: &Spec) -> Vec<String> {
         match self {
             Self::All => wanted::differences(has, wants),
             Self::Droplets if wanted::members_differ(has, wants) => vec!["droplets".to_owned()],
@@ -99,7 +100,10 @@ impl Work<'_> {
         }
         let certificate = certificate::of_existing(self.asked.certificate_of(fixed.kind), balancer)?;
         certificate.remark.into_iter().for_each(|remark| done.warn(IGNORED, remark.message));
-        wanted::spec(&Parts { asked: self.asked, fixed, nodes: Some(chosen), certificate: certificate.id.as_deref() })
+        let certificate = certificate.id.as_deref();
+        let mut spec = wanted::spec(&Parts { asked: self.asked, fixed, nodes: Some(chosen), certificate })?;
+        wanted::keep(&mut spec, self.asked, balancer);
+        Ok(spec)
     }
 
     fn change(
@@ -109,13 +113,19 @@ impl Work<'_> {
         scope: Scope,
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Unchanged> {
-        let differences = scope.differences(balancer, plan);
-        if balancer.status != "active" || differences.is_empty() {
+        if balancer.status != "active" || scope.differences(balancer, plan).is_empty() {
             return Ok(settled(balancer, self.asked, done)?);
         }
-        let replaced = balancers::replace(&balancer.id, plan);
-        lookup::written(&balancer.id);
-        let changed = match replaced? {
+        // Who follows the Nodes asks for no other size.
+        let size = |waits: Option<Failure>| waits.filter(|_| scope == Scope::All).map_or(Ok(()), Err);
+        let (possible, waits) = size::possible(balancer, plan);
+        if scope.differences(balancer, &possible).is_empty() {
+            let ingress = settled(balancer, self.asked, done)?;
+            size(waits)?;
+            return Ok(ingress);
+        }
+        let Written { answer, parts, waits: refused } = size::write(balancer, &possible, scope)?;
+        let changed = match balancers::replaced(answer)? {
             Replaced::Done(changed) => changed,
             Replaced::Refused(failure) => return Err(Unchanged::Refused(failure)),
             // It may be about the certificate.
@@ -125,10 +135,12 @@ impl Work<'_> {
             }
             Replaced::Absent => return Err(Failure::conflict(format!("load balancer {} is gone", balancer.id)).into()),
         };
-        done.outcome.changes.push(format!("changed {}: {}", balancer.id, differences.join(", ")));
+        done.outcome.changes.push(format!("changed {}: {}", balancer.id, parts.join(", ")));
         // The droplets do not wait for a tag.
         self.mark(balancer, done);
-        Ok(settled(&changed, self.asked, done)?)
+        let ingress = settled(&changed, self.asked, done)?;
+        size(waits.or(refused))?;
+        Ok(ingress)
     }
 
     /// Changes nothing but the droplets: the rest stays as the cloud has it.

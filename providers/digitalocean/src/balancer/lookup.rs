@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ccm_sdk::cache;
+use ccm_sdk::load_balancer_survey::Wish;
 use ccm_sdk::types::{Failure, Service};
 
 use super::account::{self, ProviderIds};
 use super::owner::{self, LastTag};
+use super::untold;
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
 use crate::asked::Asked;
@@ -63,24 +65,73 @@ pub(crate) fn find(
     {
         return Ok(Some(balancer));
     }
-    let all = balancers::all(SHARE)?;
+    let listed = balancers::all(SHARE);
     if let Some(id) = id.filter(|_| glance) {
-        if let Some(balancer) = all.iter().find(|balancer| balancer.id == id) {
+        if let Some(balancer) = listed.iter().flatten().find(|balancer| balancer.id == id) {
             return Ok(Some(balancer.clone()));
+        }
+        if let Err(failure) = &listed
+            && !balancers::is_about_the_list(failure)
+        {
+            return Err(failure.clone());
         }
         // One that was just made may not be in a listing yet.
         if let Some(balancer) = by_id(id)? {
             return Ok(Some(balancer));
         }
     }
+    let all = listed.or_else(|failure| named(asked, failure))?;
     if let Some(balancer) = among(config, &all, service, asked) {
         return Ok(Some(balancer.clone()));
     }
     taken(config, &all, service, asked).map_or(Ok(None), Err)
 }
 
+/// In place of a listing that cannot be had, those with the names of a Service.
+fn named(asked: &Asked, failure: Failure) -> Result<Vec<Balancer>, Failure> {
+    if !balancers::is_about_the_list(&failure) {
+        return Err(failure);
+    }
+    let mut names = vec![asked.default_name.as_str(), asked.name.as_str()];
+    names.dedup();
+    balancers::named(&names).ok().flatten().ok_or(failure)
+}
+
+/// Those of many Services: all of the account, or those whose IDs are on them.
+///
+/// # Errors
+///
+/// They cannot be had, or one of the Services may have one that is not known by its ID.
+pub(crate) fn of_services<'a>(services: impl Iterator<Item = &'a Service>) -> Result<Vec<Balancer>, Failure> {
+    let failure = match balancers::all(Duration::ZERO) {
+        Err(failure) if balancers::is_about_the_list(&failure) => failure,
+        listed => return listed,
+    };
+    let ids: Option<Vec<&str>> = services.map(id_of).collect();
+    let known = ids.and_then(|ids| balancers::by_id(&ids).ok());
+    known.map(|known| known.into_iter().flatten().collect()).ok_or(failure)
+}
+
+/// Those of wishes, and why there may be more.
+///
+/// # Errors
+///
+/// None can be had.
+pub(super) fn of_wishes(wishes: &[Wish]) -> Result<(Vec<Balancer>, Option<Failure>), Failure> {
+    let failure = match balancers::all(Duration::ZERO) {
+        Ok(all) => return Ok((all, None)),
+        Err(failure) => failure,
+    };
+    let ids: Vec<&str> = wishes.iter().filter_map(|wish| id_of(&wish.service)).collect();
+    if ids.is_empty() || !balancers::is_about_the_list(&failure) {
+        return Err(failure);
+    }
+    Ok((balancers::by_id(&ids)?.into_iter().flatten().collect(), Some(failure)))
+}
+
 /// Why none can be had with the name that is asked for, where it is another's.
 fn taken(config: &Config, all: &[Balancer], service: &Service, asked: &Asked) -> Option<Failure> {
+    untold::learn(all);
     let balancer = all.iter().find(|balancer| balancer.name == asked.name)?;
     let another = owner::another(config, service, balancer)?;
     Some(owner::refused(service, balancer, &another))
@@ -99,6 +150,7 @@ pub(crate) fn among<'a>(
     service: &Service,
     asked: &Asked,
 ) -> Option<&'a Balancer> {
+    untold::learn(all);
     let id = id_of(service);
     let named = |balancer: &&Balancer| {
         balancer.name == asked.default_name
@@ -117,6 +169,22 @@ pub(crate) struct Going {
     pub(super) tag: Option<LastTag>,
 }
 
+impl Going {
+    /// What the ID on the Service leads to.
+    fn known(&mut self, service: &Service, asked: &Asked, balancer: Balancer) {
+        let is_free = || match untold::is_told(&balancer) {
+            true => owner::of_other_services(service, &balancer).is_empty(),
+            // Whoever takes it over gives it the name.
+            false => balancer.name == asked.name || untold::is_asked_for(service, &balancer),
+        };
+        if balancer.name == asked.default_name || owner::is_own(service, &balancer) || is_free() {
+            self.all.push(balancer);
+        } else {
+            self.spared = Some(balancer);
+        }
+    }
+}
+
 /// What the ID on the Service leads to, unless its tags name another Service and not this one: then nobody has taken it over. What
 /// has the name that no other Service can have. Without an ID, or where the cloud has nothing with it, what has the name that was
 /// asked for goes as well if the Service's tag is there: to a Service that was never served it never belonged, and the name alone
@@ -127,9 +195,18 @@ pub(crate) struct Going {
 /// The cloud cannot be asked, or has nothing of the Service and may be another account's.
 pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: ProviderIds) -> Result<Going, Failure> {
     // Asks now: what is overlooked here is paid for until somebody sees it.
-    let listed = balancers::all(Duration::ZERO)?;
+    let listed = balancers::all(Duration::ZERO);
     let mut going = Going::default();
     let id = id_of(service);
+    let listed = match listed.or_else(|failure| named(asked, failure)) {
+        Ok(listed) => listed,
+        // What the ID leads to is all that can be seen.
+        Err(failure) => {
+            let known = id.filter(|_| balancers::is_about_the_list(&failure)).map(by_id).transpose()?;
+            vec![known.flatten().ok_or(failure)?]
+        }
+    };
+    untold::learn(&listed);
     let mut known = listed.iter().find(|balancer| Some(balancer.id.as_str()) == id).cloned();
     if let Some(id) = id.filter(|_| known.is_none()) {
         // One that was just made may not be in a listing yet.
@@ -137,18 +214,19 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
     }
     let has_known = known.is_some();
     if let Some(balancer) = known {
-        let default = balancer.name == asked.default_name;
-        if default || owner::is_own(service, &balancer) || owner::of_other_services(service, &balancer).is_empty() {
-            going.all.push(balancer);
-        } else {
-            going.spared = Some(balancer);
-        }
+        going.known(service, asked, balancer);
     }
     let mut staying = vec![];
     for balancer in listed.into_iter().filter(|balancer| Some(balancer.id.as_str()) != id) {
-        let is_own = || owner::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none();
-        if balancer.name == asked.default_name || (!has_known && balancer.name == asked.name && is_own()) {
+        let is_own = || match untold::is_told(&balancer) {
+            true => owner::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none(),
+            false => untold::is_asked_for(service, &balancer),
+        };
+        let is_named = !has_known && balancer.name == asked.name;
+        if balancer.name == asked.default_name || (is_named && is_own()) {
             going.all.push(balancer);
+        } else if is_named && !untold::is_told(&balancer) {
+            going.spared = Some(balancer);
         } else {
             staying.push(balancer);
         }
@@ -157,6 +235,7 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
         account::sees_the_cluster(nodes)?;
     }
     let tag = going.all.iter().find_map(|balancer| owner::own(service, balancer)).map(str::to_owned);
+    let tag = tag.or_else(|| untold::last_tag(service, asked, &going.all));
     let stays = staying.iter().any(|balancer| owner::is_own(service, balancer));
     going.tag = (!stays).then(|| LastTag::of(service, tag));
     Ok(going)

@@ -13,9 +13,9 @@
 use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Reaction, Service};
-use ccm_sdk::{cache, log};
+use ccm_sdk::{Answer, cache, log};
 
-use super::{Done, Work, id_of};
+use super::{Done, Work, id_of, untold};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
@@ -42,10 +42,13 @@ pub(crate) fn tags_of_new(config: &Config, service: &Service, asked: &Asked) -> 
     config.tag.iter().cloned().chain(tag_of(service, asked)).collect()
 }
 
-fn tag_of(service: &Service, asked: &Asked) -> Option<String> {
+pub(super) fn tag_of(service: &Service, asked: &Asked) -> Option<String> {
+    (asked.name != asked.default_name).then(|| service_tag(service)).filter(|tag| is_tag(tag))
+}
+
+pub(super) fn service_tag(service: &Service) -> String {
     let Service { uid, namespace, name, .. } = service;
-    let tag = || format!("{SERVICE_TAG}{uid}:{namespace}:{name}");
-    (asked.name != asked.default_name).then(tag).filter(|tag| is_tag(tag))
+    format!("{SERVICE_TAG}{uid}:{namespace}:{name}")
 }
 
 fn tags(balancer: &Balancer) -> impl Iterator<Item = &str> {
@@ -94,6 +97,9 @@ pub(super) fn uid(service: &Service, balancer: &Balancer) -> Option<String> {
 
 /// Whose it is, if not this Service's, for people. One without any tag may be taken over by its name, as it always could be.
 pub(super) fn another(config: &Config, service: &Service, balancer: &Balancer) -> Option<String> {
+    if !untold::is_told(balancer) {
+        return (!untold::is_own(service, balancer)).then(|| "whoever made it".to_owned());
+    }
     if let Some(tag) = of_other_services(service, balancer).first() {
         return Some(words(tag));
     }
@@ -113,6 +119,17 @@ fn words(tag: &str) -> String {
 
 /// It is not to be had by its name.
 pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> Failure {
+    if !untold::is_told(balancer) {
+        let message = format!(
+            "load balancer {} has the name {:?}, and DigitalOcean does not tell its tags, so that it may be another Service's; take another name for Service {}, or take it over with annotation {}: {:?}",
+            balancer.id,
+            balancer.name,
+            service.full_name(),
+            names::ID,
+            balancer.id
+        );
+        return Failure::conflict(message).annotation(names::NAME);
+    }
     Failure::conflict(format!(
         "load balancer {} has the name {:?} and belongs to {another}, not to Service {} with the UID {}; take another name, or take it over with annotation {}: {:?}",
         balancer.id,
@@ -128,6 +145,12 @@ pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> 
 /// The ID on a Service that goes leads to it.
 pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
     let owner = of_other_services(service, balancer).first().map_or_else(String::new, |tag| words(tag));
+    if !untold::is_told(balancer) {
+        return format!(
+            "load balancer {} with the name {:?} is left alone: DigitalOcean does not tell its tags, so that it may be another Service's. Delete it there if it is nobody's",
+            balancer.id, balancer.name
+        );
+    }
     format!(
         "load balancer {} is left alone, although annotation {} names it: it belongs to {owner}, and was never taken over",
         balancer.id,
@@ -140,7 +163,7 @@ impl Work<'_> {
     /// that are not there, nor that a token without rights on tags may send them. It is assumed that it does; where it says no,
     /// the tag is made and the request repeated once, and else the load balancer is made without.
     pub(super) fn create(&self, spec: &mut Spec, done: &mut Done) -> Result<Option<Balancer>, Failure> {
-        let answer = balancers::create(spec)?;
+        let answer = self.post(spec)?;
         // Without this, one that nobody can make was asked for three times at each try.
         if answer.status() == 404 && spec.certificate().is_some_and(certificate::is_missing) {
             return Ok(None);
@@ -149,7 +172,7 @@ impl Work<'_> {
         let Some(own) = own else { return balancers::created(answer) };
         let why = match tags::create(&own) {
             Ok(()) => {
-                let answer = balancers::create(spec)?;
+                let answer = self.post(spec)?;
                 if !balancers::may_be_about_tags(&answer) {
                     return balancers::created(answer);
                 }
@@ -159,11 +182,21 @@ impl Work<'_> {
             Err(failure) => Some(failure),
         };
         spec.tags.retain(|tag| *tag != own);
-        let created = balancers::created(balancers::create(spec)?)?;
+        let created = balancers::created(self.post(spec)?)?;
         if let (Some(balancer), Some(failure)) = (&created, why) {
             done.warn(UNMARKED, unmarked(balancer, &failure));
         }
         Ok(created)
+    }
+
+    fn post(&self, spec: &Spec) -> Result<Answer, Failure> {
+        let asked_before = untold::asks(self.service, &spec.name);
+        let answer = balancers::create(spec)?;
+        // The name may be taken by the one that was asked for before.
+        if !asked_before {
+            untold::is_refused(self.service, &answer);
+        }
+        Ok(answer)
     }
 
     /// Sees to it that the tags do not name somebody else, and name the Service where it was found by its name.

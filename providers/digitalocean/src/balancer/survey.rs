@@ -1,29 +1,27 @@
 //! Many load balancers at once, compared with what their Services ask for.
 
-use std::time::Duration;
-
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::types::{Backend, Failure};
 
-use super::{Done, Work, among, read};
-use crate::api::balancers::{self, Balancer};
+use super::{Done, Work, among, lookup, read};
+use crate::api::balancers::Balancer;
 use crate::backends::{self, Member};
 use crate::config::Config;
 use crate::wanted::{self, Fixed};
 
 /// How each stands, with what its Service should be told: one that is as it should be is never ensured, and would not hear of it.
-pub(crate) fn survey(
-    config: &Config,
-    backends: &[Backend],
-    wishes: &[Wish],
-) -> Result<Vec<(Standing, Done)>, Failure> {
+pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Result<Vec<(Standing, Done)>, Failure> {
     // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
-    let all = balancers::all(Duration::ZERO)?;
+    let (all, incomplete) = lookup::of_wishes(wishes)?;
     let members = backends::members(backends)?;
     let one = |wish: &Wish| {
         let mut done = Done::new();
-        let standing = standing(config, &all, &members, wish, &mut done);
-        (standing.unwrap_or_else(Standing::Unknown), done)
+        let standing = match (standing(config, &all, &members, wish, &mut done), &incomplete) {
+            // It may be among those that were not seen.
+            (Ok(Standing::Missing), Some(failure)) => Standing::Unknown(failure.clone()),
+            (standing, _) => standing.unwrap_or_else(Standing::Unknown),
+        };
+        (standing, done)
     };
     Ok(wishes.iter().map(one).collect())
 }

@@ -278,3 +278,21 @@ fn bodies_that_are_in_memory_together_are_few() {
     assert_eq!(list(Paging::numbered("page", "per_page", 1)), all(1..41));
     assert_eq!(fake.batches(), [1, 16, 16, 7]);
 }
+
+#[test]
+fn a_list_of_more_bytes_than_may_be_is_an_error_after_its_first_page() {
+    let line = |page: usize| format!("{LIST}?page={page}&size=4");
+    let paging = |bytes| Paging::numbered("page", "size", 4).within(bytes);
+    let page = |items: Range<usize>| counted(items, 100);
+    let cloud = FakeCloud::new().on(&line(1), page(0..4));
+    let told = list(paging(800)).expect_err("it has some 850 bytes");
+    assert_eq!((told.reaction, cloud.lines().len()), (Reaction::Quota, 1));
+    assert!(told.message.contains("more than 800"), "{}", told.message);
+    // A single page is as long as it is, and pages together are no longer than a list may be.
+    let _cloud = FakeCloud::new().on(&line(1), counted(0..4, 4));
+    assert_eq!(list(paging(1)), all(0..4));
+    let pages = (1..=10).map(|at| (line(at), counted(at * 4 + 96..at * 4 + 100, 40)));
+    let cloud = pages.fold(FakeCloud::new(), |cloud, (line, page)| cloud.on(&line, page));
+    assert_eq!(list(paging(450)).map(|all| all.len()), Ok(40));
+    assert_eq!(cloud.batches().iter().max(), Some(&9));
+}

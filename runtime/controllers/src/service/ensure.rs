@@ -243,9 +243,12 @@ impl Syncer {
             NOT_SYNCED
         };
         let blames_hosts = matches!(error, SyncError::Cloud { task: Task::Update | Task::EnsureHosts, .. });
-        // What is there must follow its hosts, whatever else is wrong with the Service.
-        let is_wrong = error.reaction() == Reaction::Invalid.as_str() && !job.view.ingress.is_empty();
-        let backends = (blames_hosts || is_wrong).then_some(job.target.backends);
+        // What is there must follow its hosts, whatever else is wrong with the Service, or takes long in the cloud. What is still
+        // being made waits with its hosts.
+        let is_there = !job.view.ingress.is_empty();
+        let is_wrong = error.reaction() == Reaction::Invalid.as_str();
+        let follows = if error.is_pending() { is_there } else { blames_hosts || (is_wrong && is_there) };
+        let backends = follows.then_some(job.target.backends);
         self.report(key, &job.service, job.purpose(), backends, warning, &error).await
     }
 

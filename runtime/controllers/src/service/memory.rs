@@ -65,7 +65,7 @@ pub(crate) struct Unsaid {
 /// The last try, which failed.
 struct Attempt {
     purpose: Purpose,
-    /// The backends, if they are what is wrong.
+    /// The backends, if others are tried before it is time.
     backends: Option<Digest>,
     /// Not again before.
     until: Instant,
@@ -159,11 +159,12 @@ impl Entry {
     pub(crate) fn must_wait(&self, purpose: Purpose, backends: Option<Digest>) -> Option<Verdict> {
         let attempt = self.attempt.as_ref().filter(|attempt| attempt.purpose == purpose)?;
         let left = attempt.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-        match attempt.until_change {
-            true => (attempt.backends.is_none() || attempt.backends == backends).then_some(Verdict::Change),
-            // Nodes that come and go must not hurry what waits for the cloud.
-            false => Some(Verdict::After(left)),
+        // Nodes that come and go must not hurry a cloud in trouble.
+        let may_follow = attempt.until_change || attempt.is_pending;
+        if may_follow && attempt.backends.is_some() && attempt.backends != backends {
+            return None;
         }
+        Some(if attempt.until_change { Verdict::Change } else { Verdict::After(left) })
     }
 
     /// Whether the last try failed. What somebody else takes care of has not failed.
@@ -211,7 +212,8 @@ impl Entry {
         }
     }
 
-    /// A try has failed, `backends` if those are to blame, or the cloud is at work. Returns when the next one is.
+    /// A try has failed, or the cloud is at work. Other backends than `backends` do not wait for that, unless the cloud is in
+    /// trouble. Returns when the next try is.
     pub(crate) fn failed(
         &mut self,
         purpose: Purpose,

@@ -337,7 +337,7 @@ impl Syncer {
     }
 
     /// A try has failed, or the cloud is still at work: says so on the Service and in Events, and when the next one is.
-    /// `backends` are those that are to blame, if they are; a `warning` is its reason and what has failed.
+    /// `backends` are those of the try, if others do not wait for the next one; a `warning` is its reason and what has failed.
     pub(crate) async fn report(
         &self,
         key: &Key,
@@ -364,7 +364,7 @@ impl Syncer {
         verdict
     }
 
-    /// When the next try is. `backends` are those that are to blame, if they are.
+    /// When the next try is. `backends` are those of this one, if others do not wait for it.
     pub(crate) fn later(
         &self,
         key: &Key,

@@ -1,5 +1,7 @@
 //! One request: understood, let in, counted, late, perhaps struck by a fault, answered, and checked on both ways.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -13,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::fault::{self, Act, Due, When};
 use crate::log::{Exchange, cut};
 use crate::quota::{Allowance, Verdict};
+use crate::scope;
 use crate::settings::Settings;
 use crate::{Shared, State};
 
@@ -21,6 +24,16 @@ struct Answer {
     status: u16,
     headers: HeaderMap,
     body: Bytes,
+}
+
+impl Answer {
+    /// Of something on the way.
+    fn of_gateway(status: u16) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+        let body = b"<html><head><title>Bad Gateway</title></head><body><h1>Bad Gateway</h1></body></html>";
+        Self { status, headers, body: Bytes::from_static(body) }
+    }
 }
 
 /// What stands in place of an answer.
@@ -42,6 +55,8 @@ impl Instead {
 /// Who asked, and what this costs.
 struct Caller {
     request_id: String,
+    /// None: all.
+    scopes: Option<BTreeSet<String>>,
     allowance: Option<Allowance>,
 }
 
@@ -60,7 +75,7 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
         let state = &mut *state;
         let exchange = begun(shared, asked.as_ref(), method, &uri, cut(&body, settings.kept_body));
         let number = state.log.begin(exchange, &settings);
-        let caller = Caller { request_id: state.cloud.uuid(), allowance: None };
+        let caller = Caller { request_id: state.cloud.uuid(), scopes: None, allowance: None };
         let due = asked.as_ref().and_then(|asked| due(state, &settings, asked.endpoint));
         state.log.with(number, |exchange| exchange.fault = due.as_ref().map(|due| due.fault));
         (number, caller, due)
@@ -84,7 +99,8 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
                 return struck.finish(shared, number, &settings);
             }
             // Nobody can go away between the effect and its mark in the log.
-            let reply = effect(shared, &settings, path.unwrap_or_default(), asked, number);
+            let mut reply = effect(shared, &settings, path.unwrap_or_default(), asked, number);
+            scope::hide(caller.scopes.as_ref(), &mut reply.body);
             if let Some(due) = due.as_mut().filter(|due| due.fault.when == When::After)
                 && let Some(struck) = strike(shared, &caller, due).await
             {
@@ -104,6 +120,7 @@ pub(crate) async fn answer(shared: &Shared, request: Request<Incoming>) -> Optio
         Some(due) => mangled(shared, &due, reply, &caller).unwrap_or(answer),
         None => answer,
     };
+    let answer = if answer.body.len() > settings.answer_bytes { Answer::of_gateway(504) } else { answer };
     Some(finish(shared, number, &settings, answer))
 }
 
@@ -153,7 +170,8 @@ fn let_in(
     if allowance.verdict != Verdict::Granted {
         return Err(Reply::refused(429, "API Rate limit exceeded."));
     }
-    if token.read_only && asked.is_some_and(|asked| asked.endpoint.is_write()) {
+    caller.scopes.clone_from(&token.scopes);
+    if asked.is_some_and(|asked| !scope::allows(token.scopes.as_ref(), asked)) {
         return Err(Reply::refused(403, "You are not authorized to perform this operation"));
     }
     Ok(())
@@ -207,14 +225,7 @@ async fn strike(shared: &Shared, caller: &Caller, due: &mut Due) -> Option<Inste
             }
             Some(Instead::Answer(answer))
         }
-        Act::Html(status) => {
-            let mut answer = Answer { status, headers: HeaderMap::new(), body: Bytes::new() };
-            answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
-            answer.body = Bytes::from_static(
-                b"<html><head><title>Bad Gateway</title></head><body><h1>Bad Gateway</h1></body></html>",
-            );
-            Some(Instead::Answer(answer))
-        }
+        Act::Html(status) => Some(Instead::Answer(Answer::of_gateway(status))),
         Act::Hangup => Some(Instead::Nothing),
         Act::Hold => {
             due.held().await;
@@ -285,15 +296,15 @@ impl Shared {
 /// Whoever may ask.
 pub(crate) struct Token {
     pub(crate) text: String,
-    /// It changes nothing: writes are answered 403.
-    pub(crate) read_only: bool,
+    /// What it may do: everything else is answered 403. None: it may do everything.
+    pub(crate) scopes: Option<BTreeSet<String>>,
     pub(crate) windows: crate::quota::Windows,
 }
 
 impl State {
-    pub(crate) fn allow(&mut self, text: &str, read_only: bool) {
+    pub(crate) fn allow(&mut self, text: &str, scopes: Option<BTreeSet<String>>) {
         self.revoke(text);
-        self.tokens.push(Token { text: text.to_owned(), read_only, windows: crate::quota::Windows::default() });
+        self.tokens.push(Token { text: text.to_owned(), scopes, windows: crate::quota::Windows::default() });
     }
 
     pub(crate) fn revoke(&mut self, text: &str) -> bool {

@@ -10,6 +10,8 @@
 //! POST /             one Command
 //! ```
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -89,9 +91,9 @@ pub enum Command {
     Allow {
         /// Its text.
         token: String,
-        /// Whether it changes nothing.
+        /// What it may do, such as `tag:read`. Default everything.
         #[serde(default)]
-        read_only: bool,
+        scopes: Option<BTreeSet<String>>,
     },
     /// Lets a token in no more.
     Revoke {
@@ -150,8 +152,8 @@ impl Shared {
                 faults.clear();
                 Ok(Value::Null)
             }
-            Command::Allow { token, read_only } => {
-                state.allow(&token, read_only);
+            Command::Allow { token, scopes } => {
+                state.allow(&token, scopes);
                 Ok(Value::Null)
             }
             Command::Revoke { token } => found(state.revoke(&token)),

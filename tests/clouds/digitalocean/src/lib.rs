@@ -17,6 +17,7 @@ mod fault;
 mod log;
 mod quota;
 mod random;
+mod scope;
 mod settings;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,8 +37,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use cloud::{
-    Balancer, BalancerSpec, Certificate, CertificateKind, Droplet, DropletStatus, Firewall, FirewallRule, FirewallSpec,
-    ForwardingRule, HealthCheck, Peers, Region, SourceRules, StickySessions, Vpc,
+    Balancer, BalancerSpec, Certificate, CertificateKind, CertificateState, Droplet, DropletStatus, Firewall,
+    FirewallRule, FirewallSpec, ForwardingRule, HealthCheck, Peers, Region, SourceRules, StickySessions, Vpc,
 };
 pub use control::Command;
 pub use endpoint::Endpoint;
@@ -112,7 +113,7 @@ impl DigitalOcean {
             faults: Vec::new(),
             random: Random::default(),
         };
-        state.allow(TOKEN, false);
+        state.allow(TOKEN, None);
         let shared = Arc::new(Shared {
             document,
             clock: Clock::new(),
@@ -160,6 +161,14 @@ impl DigitalOcean {
     /// Ends a machine; load balancers lose it. False: there was none.
     pub fn remove_droplet(&self, id: u64) -> bool {
         self.shared.state.lock().cloud.remove_droplet(self.shared.clock.now(), id)
+    }
+
+    /// Makes a project, to which load balancers can belong. Returns its ID.
+    pub fn put_project(&self) -> String {
+        let cloud = &mut self.shared.state.lock().cloud;
+        let id = cloud.uuid();
+        cloud.projects.push(id.clone());
+        id
     }
 
     /// Makes a certificate. Returns its ID.
@@ -230,12 +239,20 @@ impl DigitalOcean {
 
     /// Lets a token in.
     pub fn allow(&self, token: &str) {
-        self.shared.state.lock().allow(token, false);
+        self.shared.state.lock().allow(token, None);
     }
 
     /// Lets a token in that changes nothing.
     pub fn allow_reads(&self, token: &str) {
-        self.shared.state.lock().allow(token, true);
+        let all = Endpoint::ALL.iter().filter(|endpoint| !endpoint.is_write());
+        self.shared.state.lock().allow(token, Some(all.map(|endpoint| endpoint.scope().to_owned()).collect()));
+    }
+
+    /// Lets a token in that has only these scopes, such as `tag:read`; the one of the start has all. One that is let in already
+    /// changes its scopes.
+    pub fn allow_scopes(&self, token: &str, scopes: &[&str]) {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        self.shared.state.lock().allow(token, Some(scopes));
     }
 
     /// Lets a token in no more. False: it was not.

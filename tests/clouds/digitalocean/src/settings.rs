@@ -25,6 +25,21 @@ pub struct Settings {
     pub busy: Duration,
     /// Whether a locked load balancer, or one that is new, cannot be deleted either. Default false.
     pub lock_deletes: bool,
+    /// How long the size of a load balancer stays as it is after its creation and after each change of it. Default an hour, as the
+    /// document has it.
+    #[serde(with = "milliseconds", rename = "resize-pause-ms")]
+    pub resize_pause: Duration,
+    /// Most load balancers of the account; more are refused. Default none.
+    pub balancer_limit: Option<usize>,
+    /// Whether answers about load balancers have their tags, which the document does not show. Default true.
+    pub tells_balancer_tags: bool,
+    /// Whether a load balancer of network `INTERNAL` has its private address as `ip`, which is for public ones by the document.
+    /// Default true.
+    pub tells_internal_addresses: bool,
+    /// Whether a list of load balancers heeds `names` and `uuids`, which the document does not have. Default true.
+    pub filters_balancers: bool,
+    /// Most bytes of an answer; in place of a longer one comes a gateway's 504. Default 4 MiB.
+    pub answer_bytes: usize,
     /// By how much listings are late. Default 0. It may grow; what is already forgotten is not shown again.
     #[serde(with = "milliseconds", rename = "listing-lag-ms")]
     pub listing_lag: Duration,
@@ -53,6 +68,12 @@ impl Default for Settings {
             provisioning_fails: false,
             busy: Duration::ZERO,
             lock_deletes: false,
+            resize_pause: Duration::from_secs(3_600),
+            balancer_limit: None,
+            tells_balancer_tags: true,
+            tells_internal_addresses: true,
+            filters_balancers: true,
+            answer_bytes: 4 << 20,
             listing_lag: Duration::ZERO,
             firewall_delay: Duration::from_secs(1),
             quota: Quota::default(),

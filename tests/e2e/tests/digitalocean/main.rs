@@ -8,13 +8,17 @@
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 
+mod account;
 mod annotations;
 mod cluster;
 mod faults;
 mod find;
 mod life;
+mod listing;
+mod owners;
 mod quota;
 mod rig;
+mod size;
 mod still;
 mod survey;
 mod wish;

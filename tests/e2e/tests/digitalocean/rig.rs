@@ -1,5 +1,6 @@
 //! The component with all that the host puts around it, in front of a cloud in this process.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -138,11 +139,22 @@ impl Rig {
     }
 }
 
+thread_local! {
+    /// Whether a [`skip`] of this thread has stopped the clock: a second one may begin meanwhile.
+    static STOPPED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The clocks of the host and of the cloud jump ahead.
 pub(crate) async fn skip(by: Duration) {
-    time::pause();
+    let is_first = !STOPPED.replace(true);
+    if is_first {
+        time::pause();
+    }
     time::advance(by).await;
-    time::resume();
+    if is_first {
+        time::resume();
+        STOPPED.set(false);
+    }
 }
 
 fn network(descriptor: &Descriptor, url: &str, budget: &BudgetSettings) -> Network {

@@ -141,6 +141,33 @@ fn do_181_187_a_certificate_that_is_the_same_is_not_written() {
     }
 }
 
+#[test]
+fn a_certificate_that_is_not_verified_makes_no_load_balancer_and_stops_none_that_has_it() {
+    let asks = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_NAME, "web")];
+    for (state, reaction, words) in [
+        ("pending", Reaction::Pending, "is not verified yet"),
+        ("error", Reaction::Retry, "could not be verified; make another one"),
+    ] {
+        let web = json!({"id": "c-1", "name": "web", "type": LETS_ENCRYPT, "state": state});
+        let found = Reply::json(200, json!({ "certificates": [web], "meta": { "total": 1 } }).to_string());
+        let cloud = FakeCloud::new().on(LIST, many(&[])).always("api GET /v2/certificates", found.clone());
+        let done = ensure(&config(), &service(&asks), &nodes());
+        assert_eq!(failure(&done), (reaction, Some(60_000)));
+        let told = done.outcome.failure.as_ref().expect("it cannot be made");
+        assert!(told.message.contains(&format!("certificate \"web\" {words}")), "{}", told.message);
+        assert_eq!(told.field, Some(format!("metadata.annotations[{}]", names::CERTIFICATE_NAME)));
+        assert!(routes(&cloud).iter().all(|line| line != POST));
+        // What has it serves with it, and follows the Nodes.
+        let mut has = secured("c-1");
+        has["droplet_ids"] = json!([]);
+        let cloud = FakeCloud::new().on(GET, one(&has)).always("api GET /v2/certificates", found);
+        let cloud = cloud.on(PUT, one(&secured("c-1")));
+        let done = ensure(&config(), &settled_service(&asks), &nodes());
+        assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec!["changed lb-1: droplets".to_owned()]));
+        assert_eq!(body(&cloud, cloud.requests().len() - 1)["forwarding_rules"][0]["certificate_id"], "c-1");
+    }
+}
+
 /// A certificate of a kind that was not understood, in one answer, had the old one asked for, which then was remembered as missing.
 #[test]
 fn a_renewal_is_recognised_although_the_old_certificate_was_found_missing_before() {

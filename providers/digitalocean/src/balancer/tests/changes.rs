@@ -442,3 +442,35 @@ fn nodes_that_go_and_come_back_within_a_second_are_not_taken_for_never_gone() {
         assert_eq!(routes(&cloud), [LIST, PUT, GET, PUT]);
     }
 }
+
+/// The API's documentation has a public address there, and lets what a write leaves out have its default.
+#[test]
+fn one_of_network_internal_without_address_is_named_by_people_or_told() {
+    let internal = changed("lb-1", json!({"network": "INTERNAL", "network_stack": "IPV4", "ip": "", "ipv6": null}));
+    let asks = (names::NETWORK, "INTERNAL");
+    let cloud = FakeCloud::new().on(GET, one(&internal));
+    let done = ensure(&config(), &settled_service(&[asks]), &nodes());
+    assert_eq!((failure(&done), routes(&cloud)), ((Reaction::Retry, Some(60_000)), vec![GET.to_owned()]));
+    let told = done.outcome.failure.expect("nobody knows where it is");
+    assert!(told.message.contains("tells no address") && told.message.contains(names::HOSTNAME), "{}", told.message);
+    let _cloud = FakeCloud::new().on(GET, one(&internal));
+    let done = ensure(&config(), &settled_service(&[asks, (names::HOSTNAME, "lb.internal")]), &nodes());
+    assert_eq!(addresses(&done), [Ingress::hostname("lb.internal")]);
+    // Of any other it means that it is not there yet.
+    let _cloud = FakeCloud::new().on(GET, one(&changed("lb-1", json!({"ip": "", "ipv6": ""}))));
+    let done = ensure(&config(), &settled_service(&[(names::HOSTNAME, "lb.example.com")]), &nodes());
+    assert_eq!(failure(&done).0, Reaction::Pending);
+}
+
+#[test]
+fn a_write_leaves_a_load_balancer_in_its_project() {
+    for (project, sent) in [(json!("p-1"), json!("p-1")), (json!(""), json!(null)), (json!(null), json!(null))] {
+        let has = changed("lb-1", json!({"project_id": project, "droplet_ids": []}));
+        let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, one(&balancer("lb-1")));
+        assert_eq!(addresses(&ensure(&config(), &settled_service(&[]), &nodes())), both());
+        assert_eq!(body(&cloud, 1).get("project_id").cloned().unwrap_or_default(), sent);
+    }
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &service(&[]), &nodes())), both());
+    assert_eq!(body(&cloud, 1).get("project_id"), None);
+}

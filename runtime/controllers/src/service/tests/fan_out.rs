@@ -212,6 +212,34 @@ async fn nodes_that_come_and_go_do_not_hurry_a_service_that_waits_for_its_retry(
     assert_eq!(bench.cloud.take_calls()[1..], ["ensure web: n3"]);
 }
 
+/// A size that changes in an hour, a mistake that somebody has to mend: the Nodes have nothing to do with that.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_there_follows_the_nodes_whatever_else_its_service_waits_for() {
+    for reaction in [Reaction::Pending, Reaction::Invalid] {
+        let mut bench = serving(&["web"]).await;
+        let later = Failure { retry_after: Some(Duration::from_secs(3_600)), ..failure(reaction, "not in this hour") };
+        bench.cloud.fail("ensure", "web", vec![later; 3]);
+        bench.edit("web", &json!({ "spec": { "sessionAffinity": "ClientIP" } }));
+        assert_ne!(bench.sync("web").await, Verdict::Done);
+        bench.cloud.take_calls();
+        for set in [["n0", "n2"], ["n0", "n3"]] {
+            assert_ne!(bench.pass(nodes(&set)).await, [Verdict::Done], "{reaction:?}");
+            assert_ne!(bench.sync("web").await, Verdict::Done, "{reaction:?}");
+            let calls = bench.cloud.take_calls();
+            assert_eq!(calls, [format!("ensure web: {}", set.join(" "))], "{reaction:?}: once for each");
+        }
+    }
+    // One that is still being made waits with its Nodes.
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    let later = Failure { retry_after: Some(Duration::from_secs(60)), ..failure(Reaction::Pending, "on its way") };
+    bench.cloud.fail("ensure", "web", [later]);
+    bench.sync("web").await;
+    bench.cloud.take_calls();
+    bench.pass(nodes(&["n7"])).await;
+    assert_eq!(bench.cloud.take_calls(), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn do_259_a_new_address_of_a_node_reaches_the_load_balancers() {
     let mut bench = serving(&["web"]).await;

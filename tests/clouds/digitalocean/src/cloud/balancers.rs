@@ -18,7 +18,7 @@ pub struct Balancer {
     pub id: String,
     /// What it was asked to be.
     pub spec: BalancerSpec,
-    /// Its address, shown once it is active.
+    /// Its address, shown once it is active; a private one if it is of network `INTERNAL`.
     pub ip: Ipv4Addr,
     /// The second address of a `DUALSTACK` one.
     pub ipv6: Option<Ipv6Addr>,
@@ -27,6 +27,8 @@ pub struct Balancer {
     created: Moment,
     active: Moment,
     locked: Moment,
+    /// Its creation counts.
+    resized: Moment,
 }
 
 /// What a load balancer is asked to be; what is left out has its default. Source: the vendor's OpenAPI document.
@@ -176,6 +178,16 @@ impl Default for StickySessions {
 }
 
 impl BalancerSpec {
+    /// How many nodes it has, as either of the two members for it says.
+    fn nodes(&self) -> u32 {
+        match self.size.as_deref() {
+            Some("lb-small") => 1,
+            Some("lb-medium") => 3,
+            Some("lb-large") => 6,
+            _ => self.size_unit,
+        }
+    }
+
     /// What has no effect where packets are passed through. Not known of production: it may refuse it as well, or keep it.
     fn forget_what_it_cannot_do(&mut self) {
         if self.kind != "REGIONAL_NETWORK" {
@@ -200,6 +212,23 @@ impl Balancer {
         }
     }
 
+    /// Refuses another size for a while. The words are production's, as the vendor's own Terraform provider expects them; the
+    /// status and the form of the time are assumed.
+    fn resizable(&self, ask: &Ask<'_>, clock: &Clock) -> Result<(), Reply> {
+        let pause = ask.settings.resize_pause;
+        if ask.now >= self.resized + pause {
+            return Ok(());
+        }
+        let every = match pause.as_secs() {
+            60 => "minute".to_owned(),
+            3_600 => "hour".to_owned(),
+            seconds => format!("{seconds} seconds"),
+        };
+        let last = clock.date(self.resized);
+        let words = format!("Load Balancer can only be resized once every {every}, last resized at: {last}");
+        Err(Reply::refused(422, words))
+    }
+
     /// Refuses a change while it is made, or changed by another one.
     fn unlocked(&self, now: Moment) -> Result<(), Reply> {
         if now < self.active || now < self.locked {
@@ -210,6 +239,19 @@ impl Balancer {
 }
 
 impl Cloud {
+    /// As answers have it.
+    fn told_balancer(&self, balancer: &Balancer, now: Moment, ask: &Ask<'_>, clock: &Clock) -> Value {
+        let mut told = self.show_balancer(balancer, now, clock);
+        let Some(members) = told.as_object_mut() else { return told };
+        if !ask.settings.tells_balancer_tags {
+            members.remove("tags");
+        }
+        if !ask.settings.tells_internal_addresses && balancer.spec.network == "INTERNAL" {
+            members.insert("ip".to_owned(), json!(""));
+        }
+        told
+    }
+
     pub(super) fn show_balancer(&self, balancer: &Balancer, now: Moment, clock: &Clock) -> Value {
         let mut shown = json!(balancer.spec);
         let is_active = balancer.status(now) == "active";
@@ -242,30 +284,36 @@ impl Cloud {
     }
 
     pub(super) fn list_balancers(&self, ask: &Ask<'_>, clock: &Clock) -> Reply {
-        let among =
-            |name, own: &str| values(ask.query, name).next().is_none() || values(ask.query, name).any(|v| v == own);
+        let is_asked = |name| ask.settings.filters_balancers && values(ask.query, name).next().is_some();
+        let among = |name, own: &str| !is_asked(name) || values(ask.query, name).any(|v| v == own);
         let wanted = |one: &&Balancer| among("names", &one.spec.name) && among("uuids", &one.id);
         let all: Vec<&Balancer> = self.balancers.at(ask.listed_at()).filter(wanted).collect();
         // What is late is late as a whole: also the end of its creation.
-        page(ask, "load_balancers", &all, |balancer| self.show_balancer(balancer, ask.listed_at(), clock))
+        page(ask, "load_balancers", &all, |balancer| self.told_balancer(balancer, ask.listed_at(), ask, clock))
     }
 
     pub(super) fn get_balancer(&self, ask: &Ask<'_>, clock: &Clock) -> Result<Reply, Reply> {
         let balancer = self.balancers.get(ask.id()).ok_or_else(Reply::absent)?;
-        Ok(Reply::one(200, "load_balancer", self.show_balancer(balancer, ask.now, clock)))
+        Ok(Reply::one(200, "load_balancer", self.told_balancer(balancer, ask.now, ask, clock)))
     }
 
     pub(super) fn create_balancer(&mut self, ask: &Ask<'_>, clock: &Clock) -> Result<Reply, Reply> {
         let mut spec: BalancerSpec = read(ask.body)?;
         self.settle(&mut spec);
         self.check_balancer(&spec, None)?;
+        if let Some(limit) = ask.settings.balancer_limit.filter(|limit| self.balancers.all().count() >= *limit) {
+            return Err(Reply::refused(422, format!("You have reached the limit of {limit} load balancers")));
+        }
         if spec.validate_only {
             return Ok(Reply::nothing());
         }
         spec.forget_what_it_cannot_do();
         let number = self.number();
         // What RFC 2544 and RFC 3849 keep for benchmarks and for documentation.
-        let free = Ipv4Addr::from(0xc612_0000 | (number & 0xffff));
+        let public = Ipv4Addr::from(0xc612_0000 | (number & 0xffff));
+        // The end of a network in which nothing else is.
+        let private = Ipv4Addr::from(0x0aff_0000 | (number & 0xffff));
+        let free = if spec.network == "INTERNAL" { private } else { public };
         let ip = spec.ip.as_deref().and_then(|ip| ip.parse().ok()).unwrap_or(free);
         let is_dual = spec.network_stack == "DUALSTACK";
         let ipv6 = is_dual.then(|| Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(number)));
@@ -282,8 +330,9 @@ impl Cloud {
             created: ask.now,
             active: ask.now + ask.settings.provisioning,
             locked: Moment::ZERO,
+            resized: ask.now,
         };
-        let reply = Reply::one(202, "load_balancer", self.show_balancer(&balancer, ask.now, clock));
+        let reply = Reply::one(202, "load_balancer", self.told_balancer(&balancer, ask.now, ask, clock));
         self.balancers.put(ask.now, balancer.id.clone(), balancer);
         Ok(reply)
     }
@@ -301,14 +350,22 @@ impl Cloud {
         spec.subnet_uuid.clone_from(&had.subnet_uuid);
         spec.tags.clone_from(&had.tags);
         spec.ip.clone_from(&had.ip);
+        self.settle(&mut spec);
         self.check_balancer(&spec, Some(&balancer.id))?;
+        let resizes = spec.nodes() != had.nodes();
+        if resizes {
+            balancer.resizable(ask, clock)?;
+        }
         if spec.validate_only {
             return Ok(Reply::nothing());
         }
         balancer.unlocked(ask.now)?;
         spec.forget_what_it_cannot_do();
         balancer.spec = spec;
-        let reply = Reply::one(200, "load_balancer", self.show_balancer(&balancer, ask.now, clock));
+        if resizes {
+            balancer.resized = ask.now;
+        }
+        let reply = Reply::one(200, "load_balancer", self.told_balancer(&balancer, ask.now, ask, clock));
         self.changed(ask, balancer);
         Ok(reply)
     }
@@ -371,6 +428,10 @@ impl Cloud {
             && let Some(vpc) = self.default_vpc(&spec.region)
         {
             spec.vpc_uuid.clone_from(&vpc.id);
+        }
+        spec.size_unit = spec.nodes();
+        if spec.project_id.is_none() {
+            spec.project_id = self.projects.first().cloned();
         }
     }
 }

@@ -23,6 +23,9 @@ pub struct Certificate {
     /// Host names.
     #[serde(default)]
     pub dns_names: Vec<String>,
+    /// Whether it can be used.
+    #[serde(default)]
+    pub state: CertificateState,
     /// When it ends, in seconds since the start of the simulator. Default 90 days.
     #[serde(default = "ninety_days")]
     pub ends_after_s: u64,
@@ -39,6 +42,19 @@ pub enum CertificateKind {
     LetsEncrypt,
 }
 
+/// Whether a certificate can be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CertificateState {
+    /// Not yet: the host names are still being looked at.
+    Pending,
+    /// It can.
+    #[default]
+    Verified,
+    /// Never: somebody has to make another one.
+    Error,
+}
+
 const fn ninety_days() -> u64 {
     90 * 24 * 3600
 }
@@ -48,7 +64,8 @@ impl Certificate {
     #[must_use]
     pub fn new(name: &str, kind: CertificateKind, dns_name: &str) -> Self {
         let dns_names = vec![dns_name.to_owned()];
-        Self { id: String::new(), name: name.to_owned(), kind, dns_names, ends_after_s: ninety_days() }
+        let state = CertificateState::Verified;
+        Self { id: String::new(), name: name.to_owned(), kind, dns_names, state, ends_after_s: ninety_days() }
     }
 
     fn show(&self, clock: &Clock) -> Value {
@@ -57,7 +74,7 @@ impl Certificate {
             "id": self.id,
             "name": self.name,
             "type": self.kind,
-            "state": "verified",
+            "state": self.state,
             "dns_names": self.dns_names,
             "not_after": clock.date(Moment::from_secs(self.ends_after_s)),
             "created_at": clock.date(Moment::ZERO),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{BalancerSpec, Cloud, ForwardingRule, Reply};
+use super::{BalancerSpec, Certificate, CertificateState, Cloud, ForwardingRule, Reply};
 
 /// Ports that the cloud keeps for itself.
 const RESERVED: std::ops::RangeInclusive<u32> = 50_053..=50_055;
@@ -27,6 +27,9 @@ impl Cloud {
         }
         if !self.vpcs.iter().any(|vpc| vpc.id == spec.vpc_uuid && vpc.region == spec.region) {
             return refused(format!("VPC {:?} is not in region {}", spec.vpc_uuid, spec.region));
+        }
+        if let Some(project) = spec.project_id.as_ref().filter(|project| !self.projects.contains(project)) {
+            return refused(format!("project_id {project:?} is invalid"));
         }
         self.check_rules(spec)?;
         self.check_droplets(spec)?;
@@ -79,9 +82,12 @@ impl Cloud {
             (true, true, true) => refused("certificate_id and tls_passthrough exclude each other"),
             (false, true, _) | (false, _, true) => refused("only TLS has certificate_id or tls_passthrough"),
             // As in production: it reads as if the load balancer were not there.
-            (true, true, false) if self.certificates.get(rule.certificate_id.as_str()).is_none() => {
-                Err(Reply::refused(404, "certificate not found"))
-            }
+            (true, true, false) => match self.certificates.get(rule.certificate_id.as_str()) {
+                None => Err(Reply::refused(404, "certificate not found")),
+                Some(Certificate { state: CertificateState::Verified, .. }) => Ok(()),
+                // Assumed of production.
+                Some(Certificate { name, .. }) => refused(format!("certificate {name:?} is not verified")),
+            },
             _ => Ok(()),
         }
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use balancers::{Balancer, BalancerSpec, ForwardingRule, HealthCheck, SourceRules, StickySessions};
-pub use certificates::{Certificate, CertificateKind};
+pub use certificates::{Certificate, CertificateKind, CertificateState};
 pub use droplets::{Droplet, DropletStatus};
 pub use firewalls::{Firewall, FirewallRule, FirewallSpec, Peers};
 pub use places::{Region, Vpc};
@@ -60,6 +60,8 @@ pub(crate) struct Cloud {
     pub(crate) tags: BTreeMap<String, tags::Tagged>,
     pub(crate) regions: Vec<Region>,
     pub(crate) vpcs: Vec<Vpc>,
+    /// IDs. The first is the default one.
+    pub(crate) projects: Vec<String>,
     made: u32,
 }
 
@@ -86,6 +88,7 @@ impl Cloud {
             tags: BTreeMap::new(),
             regions,
             vpcs,
+            projects: vec!["4a9e1c52-6f0b-4d0e-8c55-000000000001".to_owned()],
             made: 0,
         }
     }

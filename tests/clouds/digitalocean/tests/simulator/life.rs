@@ -49,7 +49,7 @@ async fn a_change_locks_for_a_while_and_a_deletion_only_where_it_is_told_to() {
 
 #[tokio::test]
 async fn an_update_resets_what_it_leaves_out_and_keeps_what_is_chosen_at_creation() {
-    let api = client(|_| ()).await;
+    let api = client(|settings| settings.resize_pause = Duration::ZERO).await;
     let first =
         balancer_with("a", &json!({ "size_unit": 3, "tags": ["k8s:x"], "firewall": { "deny": ["ip:1.2.3.4"] } }));
     let (_, made) = api.ask("POST", "/v2/load_balancers", Some(&first)).await;

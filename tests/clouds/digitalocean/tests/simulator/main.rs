@@ -9,6 +9,8 @@ mod client;
 mod control;
 mod faults;
 mod life;
+mod limits;
 mod listings;
 mod refused;
+mod scopes;
 mod tokens;

@@ -47,6 +47,8 @@ async fn do_256_257_258_a_service_has_a_load_balancer_that_follows_it_and_the_no
     assert_eq!((spec.region.as_str(), &spec.droplet_ids[..]), ("nyc3", &[101, 102][..]));
     assert_eq!((cloud.done(Endpoint::CreateBalancer), cloud.done(Endpoint::UpdateBalancer)), (1, 0));
 
+    // Not in the first hour.
+    cloud.advance(Duration::from_secs(3_600));
     change(client, "web", &with("size-unit", "3")).await;
     change(client, "web", &json!({ "spec": { "ports": [{ "name": "a", "port": 80 }, { "name": "b", "port": 81 }] } }))
         .await;
@@ -82,6 +84,37 @@ async fn do_256_257_258_a_service_has_a_load_balancer_that_follows_it_and_the_no
 }
 
 #[tokio::test]
+async fn a_size_waits_for_its_hour_with_a_condition_that_says_until_when_and_nothing_else_waits() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[151]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    let (service, balancer) = await_balanced(client, &cloud, "web").await;
+    change(client, "web", &with("size-unit", "3")).await;
+    let waits = ["keeps the size 1 node until 20", "and gets 3 nodes then", "resized once every hour"];
+    await_reason_with(client, "web", "CloudPending", &waits).await;
+    change(client, "web", &with("deny-rules", "ip:203.0.113.9")).await;
+    members(client, &cloud, &[152]).await;
+    await_members(&cloud, &balancer.id, &[151, 152]).await;
+    let denied = |cloud: &DigitalOcean| cloud.balancers()[0].spec.firewall.deny == ["ip:203.0.113.9"];
+    cloud.until(LIMIT, denied).await.unwrap();
+    await_reason_with(client, "web", "CloudPending", &waits).await;
+    assert_eq!(ips(&the(client, "web").await), ips(&service), "traffic goes on");
+    assert_eq!(cloud.balancers()[0].spec.size_unit, 1);
+
+    // Who comes new asks at once.
+    host.end().await;
+    cloud.advance(Duration::from_secs(3_600));
+    let host = start(&stage, &cloud, &[], &[]);
+    cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
+    await_balanced(client, &cloud, "web").await;
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+#[tokio::test]
 async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_its_address() {
     let stage = Stage::new().await;
     let client = stage.client();
@@ -112,9 +145,19 @@ async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_it
 
 #[tokio::test]
 async fn of_two_services_with_the_same_name_the_second_neither_takes_nor_deletes_the_load_balancer_of_the_first() {
+    two_services_with_the_same_name(true).await;
+}
+
+#[tokio::test]
+async fn the_same_holds_where_the_cloud_does_not_tell_the_tags_of_load_balancers() {
+    two_services_with_the_same_name(false).await;
+}
+
+async fn two_services_with_the_same_name(tells: bool) {
     let stage = Stage::new().await;
     let client = stage.client();
     let cloud = Cloud::start().await;
+    cloud.set(|settings| settings.tells_balancer_tags = tells);
     members(client, &cloud, &[251]).await;
     let host = start(&stage, &cloud, &[], &[]);
     let named = || with("name", "shop");
@@ -127,7 +170,8 @@ async fn of_two_services_with_the_same_name_the_second_neither_takes_nor_deletes
     serve(client, "second", named()).await;
     let second = the(client, "second").await;
     let uids = [first.uid().unwrap(), second.uid().unwrap()];
-    let words = ["\"shop\"", "default/first", "default/second", &uids[0], &uids[1], &balancer.id, ID];
+    let whose = ["default/first", &uids[0], &uids[1]];
+    let words = [&["\"shop\"", "default/second", &balancer.id, ID][..], if tells { &whose } else { &[] }].concat();
     await_reason_with(client, "second", "CloudConflict", &words).await;
     delete(client, "second").await;
     await_absent(&services(client), "second", LIMIT).await.unwrap();
@@ -142,9 +186,13 @@ async fn of_two_services_with_the_same_name_the_second_neither_takes_nor_deletes
     change(client, "first", &annotated([(ID, &balancer.id)])).await;
     let (again, adopted) = await_balanced(client, &cloud, "first").await;
     let of_again = format!("wasm-ccm-service:{}:default:first", again.uid().unwrap());
-    assert_eq!((adopted.id, adopted.spec.tags), (balancer.id, vec![of_again]));
+    // What is not told is not changed.
+    let tags = if tells { vec![of_again] } else { vec![of_first.clone()] };
+    assert_eq!((adopted.id, adopted.spec.tags), (balancer.id, tags));
     assert_eq!(ips(&again), ips(&first));
-    await_event(client, "first", "Warning", "LoadBalancerTakenOver", &[&of_first]).await;
+    if tells {
+        await_event(client, "first", "Warning", "LoadBalancerTakenOver", &[&of_first]).await;
+    }
     delete(client, "first").await;
     await_absent(&services(client), "first", LIMIT).await.unwrap();
     assert_eq!(cloud.balancers(), []);
@@ -216,6 +264,8 @@ async fn an_answer_that_nobody_foresaw_is_tried_again_and_the_nodes_do_not_wait_
     serve(client, "web", json!({})).await;
     let (_, balancer) = await_balanced(client, &cloud, "web").await;
 
+    // Not in the first hour.
+    cloud.advance(Duration::from_secs(3_600));
     refuse(Endpoint::UpdateBalancer, 1_000);
     change(client, "web", &with("size-unit", "3")).await;
     await_reason(client, "web", "CloudFailed").await;
@@ -272,6 +322,8 @@ async fn the_life_of_a_service_costs_one_write_for_each_thing_that_changes() {
     assert_eq!((balancer.spec.tags, cloud.tags()), (vec![own.clone()], vec![own]));
     assert_eq!(cloud.counters().writes, 1, "the tag costs no write of its own");
     costs([1, 0, 0]);
+    // Not in the first hour.
+    cloud.advance(Duration::from_secs(3_600));
     change(client, "web", &with("size-unit", "3")).await;
     cloud.until(LIMIT, |cloud| cloud.balancers()[0].spec.size_unit == 3).await.unwrap();
     nodes(client).delete("n501", &DeleteParams::default()).await.unwrap();

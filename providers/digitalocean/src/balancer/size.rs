@@ -1,0 +1,147 @@
+//! A size that waits. DigitalOcean changes it once in a while only: once an hour, and not in the first one, by its documentation.
+//! How long it is now, and since when it counts, nobody knows but the cloud: it is asked, and where it refuses, what else
+//! differs is written without the size.
+
+use std::time::Duration;
+
+use ccm_sdk::types::{Failure, Reaction};
+use ccm_sdk::{Answer, cache, clock};
+
+use super::change::Scope;
+use super::lookup;
+use crate::annotations as names;
+use crate::api::balancers::{self, Balancer, Spec};
+use crate::{api, moment, wanted};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// When to ask again where the cloud does not say since when it counts, or refuses for another reason.
+const ASK_AGAIN: Duration = Duration::from_secs(300);
+
+fn key(id: &str) -> String {
+    format!("resize/{id}")
+}
+
+/// A size that the cloud has refused: until this is forgotten, it is not asked for again.
+struct Refused {
+    /// What was asked for; any size, where the cloud takes none now.
+    size: Option<String>,
+    /// Seconds since 1970.
+    again: u64,
+    message: String,
+}
+
+/// What can be written now, and why the size is not in it.
+pub(super) fn possible(balancer: &Balancer, plan: &Spec) -> (Spec, Option<Failure>) {
+    let refused = wanted::size_differs(balancer, plan).then(|| noted(balancer)).flatten();
+    let refused = refused.filter(|refused| refused.size.as_ref().is_none_or(|size| *size == wanted::size_words(plan)));
+    match refused {
+        None => (plan.clone(), None),
+        Some(Refused { size, again, message }) => {
+            let reaction = if size.is_none() { Reaction::Pending } else { Reaction::Retry };
+            let left = Duration::from_secs(again).saturating_sub(clock::since_epoch());
+            (without(balancer, plan), Some(annotated(Failure::new(reaction, message), plan).after(left)))
+        }
+    }
+}
+
+fn without(balancer: &Balancer, plan: &Spec) -> Spec {
+    let mut plan = plan.clone();
+    wanted::keep_size(&mut plan, balancer);
+    plan
+}
+
+fn annotated(failure: Failure, plan: &Spec) -> Failure {
+    failure.annotation(if plan.size.is_some() { names::SIZE_SLUG } else { names::SIZE_UNIT })
+}
+
+/// What has come of a write.
+pub(super) struct Written {
+    pub(super) answer: Answer,
+    /// What was written, for people.
+    pub(super) parts: Vec<String>,
+    /// Why the size was not.
+    pub(super) waits: Option<Failure>,
+}
+
+/// # Errors
+///
+/// There is no answer, or the cloud refuses the size and nothing else differs.
+pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Written, Failure> {
+    let put = |plan: &Spec| {
+        let answer = balancers::replace(&balancer.id, plan);
+        lookup::written(&balancer.id);
+        answer
+    };
+    let answer = put(plan)?;
+    if !wanted::size_differs(balancer, plan) || !may_be_about_size(&answer) {
+        return Ok(Written { answer, parts: scope.differences(balancer, plan), waits: None });
+    }
+    let takes_none = balancers::is_resized_too_soon(&answer);
+    let refused = refused(balancer, plan, &answer);
+    if takes_none {
+        note(balancer, &refused);
+    }
+    let plan_now = without(balancer, plan);
+    let parts = scope.differences(balancer, &plan_now);
+    let left = Duration::from_secs(refused.again).saturating_sub(clock::since_epoch());
+    let failure = match answer.done() {
+        Err(failure) if !takes_none => Failure { message: refused.message.clone(), ..failure },
+        _ => Failure::pending(refused.message.clone()).after(left),
+    };
+    let failure = annotated(failure, plan);
+    if parts.is_empty() {
+        return Err(failure);
+    }
+    let answer = put(&plan_now)?;
+    if answer.status() < 300 {
+        note(balancer, &refused);
+    }
+    Ok(Written { answer, parts, waits: Some(failure) })
+}
+
+fn note(balancer: &Balancer, Refused { size, again, message }: &Refused) {
+    let left = Duration::from_secs(*again).saturating_sub(clock::since_epoch());
+    let size = size.as_deref().unwrap_or_default();
+    cache::put(&key(&balancer.id), format!("{again}|{size}|{message}").as_bytes(), left);
+}
+
+fn noted(balancer: &Balancer) -> Option<Refused> {
+    let noted = String::from_utf8(cache::get(&key(&balancer.id))?).ok()?;
+    let mut parts = noted.splitn(3, '|');
+    let (again, size, message) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+    Some(Refused { size: Some(size.to_owned()).filter(|size| !size.is_empty()), again, message: message.to_owned() })
+}
+
+/// As opposed to a load balancer that is busy, and a name that is another's.
+fn may_be_about_size(answer: &Answer) -> bool {
+    matches!(answer.status(), 400 | 403 | 409 | 422)
+        && (balancers::is_resized_too_soon(answer)
+            || !matches!(
+                api::exceptions(answer).map(|failure| failure.reaction),
+                Some(Reaction::Pending | Reaction::Conflict)
+            ))
+}
+
+fn refused(balancer: &Balancer, plan: &Spec, answer: &Answer) -> Refused {
+    let now = clock::since_epoch();
+    let why = answer.failure(Reaction::Pending).message;
+    let (id, has, wants) = (&balancer.id, wanted::size_words(&without(balancer, plan)), wanted::size_words(plan));
+    if !balancers::is_resized_too_soon(answer) {
+        let message = format!("load balancer {id} keeps the size {has}, as DigitalOcean refuses {wants}: {why}");
+        return Refused { size: Some(wants), again: (now + ASK_AGAIN).as_secs(), message };
+    }
+    // By the vendor's Terraform provider it was once an hour, and is once a minute now.
+    let pause = if answer.says("every minute") { MINUTE } else { HOUR };
+    let last = answer.message().as_deref().and_then(moment::find).map(Duration::from_secs);
+    let told = last.map(|last| last + pause).filter(|until| *until > now && *until <= now + pause);
+    let until = told.unwrap_or(now + pause);
+    let again = told.unwrap_or(now + ASK_AGAIN.min(pause));
+    let latest = if told.is_some() { "" } else { " at the latest" };
+    let message = format!(
+        "load balancer {id} keeps the size {has} until {}{latest}, and gets {wants} then; everything else is as the Service asks: {why}",
+        moment::text(until.as_secs())
+    );
+    Refused { size: None, again: again.as_secs(), message }
+}

@@ -1,0 +1,140 @@
+//! Sizes, which the cloud changes once in a while only.
+
+use super::*;
+
+/// 2026-11-22T18:00:00Z.
+const NOW: u64 = 1_795_370_400;
+
+const LAST: &str = "Load Balancer can only be resized once every hour, last resized at: 2026-11-22 17:20:05 +0000 UTC";
+
+fn no(status: u16, message: &str) -> Reply {
+    Reply::json(status, json!({ "id": "x", "message": message }).to_string())
+}
+
+fn large() -> Service {
+    settled_service(&[(names::SIZE_UNIT, "6")])
+}
+
+fn failure_of(done: &Done) -> &Failure {
+    done.outcome.failure.as_ref().expect("the size waits")
+}
+
+#[test]
+fn a_size_that_is_refused_waits_and_what_else_differs_does_not() {
+    let has = changed("lb-1", json!({"droplet_ids": [100]}));
+    for status in [403, 409, 422] {
+        let cloud =
+            FakeCloud::new().at(NOW).on(GET, one(&has)).on(PUT, no(status, LAST)).on(PUT, one(&balancer("lb-1")));
+        let done = ensure(&config(), &large(), &nodes());
+        assert_eq!(routes(&cloud), [GET, PUT, PUT], "{status}");
+        assert_eq!((&body(&cloud, 1)["size_unit"], &body(&cloud, 2)["size_unit"]), (&json!(6), &json!(1)));
+        assert_eq!(body(&cloud, 2)["droplet_ids"], json!([100, 101]));
+        assert_eq!(done.outcome.changes, ["changed lb-1: droplets"]);
+        // 20 minutes and 5 seconds.
+        assert_eq!(failure(&done), (Reaction::Pending, Some(1_205_000)));
+        let told = failure_of(&done);
+        for words in ["lb-1 keeps the size 1 node until 2026-11-22T18:20:05Z, and gets 6 nodes then", LAST] {
+            assert!(told.message.contains(words), "{}", told.message);
+        }
+        assert_eq!(told.field, Some(format!("metadata.annotations[{}]", names::SIZE_UNIT)));
+
+        // Until then it is not asked for, and Nodes are followed with one write each.
+        let cloud = cloud.at(NOW + 1_200).on(GET, one(&balancer("lb-1")));
+        let done = ensure(&config(), &large(), &nodes());
+        assert_eq!((failure(&done), &routes(&cloud)[3..]), ((Reaction::Pending, Some(5_000)), &[GET.to_owned()][..]));
+        let cloud = cloud.on(GET, one(&has)).on(PUT, one(&balancer("lb-1")));
+        let done = update_backends(&config(), &large(), &nodes());
+        assert_eq!((addresses(&done), &routes(&cloud)[4..]), (both(), &[GET.to_owned(), PUT.to_owned()][..]));
+        assert_eq!(body(&cloud, 5)["size_unit"], json!(1));
+    }
+}
+
+#[test]
+fn one_that_does_not_say_since_when_it_counts_is_asked_again_soon() {
+    for (words, after, until) in [
+        ("Load Balancer can only be resized once every hour", 300_000, "2026-11-22T19:00:00Z at the latest"),
+        (
+            "Load Balancer can only be resized once every hour, last resized at: 2026-11-22 10:20:05 -0700",
+            300_000,
+            "2026-11-22T19:00:00Z at the latest",
+        ),
+        ("Load Balancer can only be resized once every minute", 60_000, "2026-11-22T18:01:00Z at the latest"),
+    ] {
+        let cloud = FakeCloud::new().at(NOW).on(GET, one(&balancer("lb-1"))).on(PUT, no(422, words));
+        let done = ensure(&config(), &settled_service(&[(names::SIZE_SLUG, "lb-large")]), &nodes());
+        assert_eq!((failure(&done), routes(&cloud)), ((Reaction::Pending, Some(after)), vec![GET.into(), PUT.into()]));
+        let told = failure_of(&done);
+        assert!(told.message.contains(&format!("keeps the size lb-small until {until}")), "{}", told.message);
+        assert_eq!(told.field, Some(format!("metadata.annotations[{}]", names::SIZE_SLUG)));
+    }
+}
+
+#[test]
+fn a_size_that_is_refused_for_another_reason_keeps_nothing_else_waiting_either() {
+    let has = changed("lb-1", json!({"droplet_ids": [100]}));
+    let puts = |cloud: &FakeCloud| -> Vec<Value> {
+        let lines = cloud.lines();
+        let at = lines.iter().enumerate().filter(|(_, line)| *line == PUT).map(|(at, _)| at);
+        at.map(|at| body(cloud, at)["size_unit"].clone()).collect()
+    };
+    let limit = "size_unit exceeds the limit of your account";
+    for change in [ensure, update_backends] {
+        let listed = many(std::slice::from_ref(&has));
+        let cloud = FakeCloud::new().at(NOW).always(GET, one(&has)).always(LIST, listed);
+        let cloud = cloud.on(PUT, no(422, limit)).on(PUT, one(&balancer("lb-1")));
+        let done = change(&config(), &large(), &nodes());
+        assert_eq!(
+            (puts(&cloud), &done.outcome.changes[..]),
+            (vec![json!(6), json!(1)], &["changed lb-1: droplets".to_owned()][..])
+        );
+        if let Some(failure) = &done.outcome.failure {
+            assert_eq!(failure.reaction, Reaction::Quota);
+            assert!(failure.message.contains(limit) && failure.message.contains("6 nodes"), "{}", failure.message);
+        }
+        // The next Node costs one write, and another size is asked for at once.
+        let cloud = cloud.on(PUT, one(&balancer("lb-1")));
+        assert_eq!(addresses(&update_backends(&config(), &large(), &nodes())), both());
+        assert_eq!(puts(&cloud)[2..], [json!(1)]);
+        let cloud = cloud.on(PUT, one(&balancer("lb-1")));
+        assert_eq!(addresses(&ensure(&config(), &settled_service(&[(names::SIZE_UNIT, "2")]), &nodes())), both());
+        assert_eq!(puts(&cloud)[3..], [json!(2)]);
+    }
+    // The only difference: as any refusal. What is refused without the size as well is not about it.
+    let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1"))).on(PUT, no(422, limit));
+    assert_eq!((failure(&ensure(&config(), &large(), &nodes())).0, routes(&cloud).len()), (Reaction::Quota, 2));
+    let droplet = "droplet 101 does not exist";
+    let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, no(422, droplet)).on(PUT, no(422, droplet));
+    let done = ensure(&config(), &large(), &nodes());
+    assert_eq!((failure(&done).0, routes(&cloud).len()), (Reaction::Retry, 3));
+    let cloud = cloud.on(GET, one(&balancer("lb-1"))).on(PUT, one(&balancer("lb-1")));
+    assert_eq!(addresses(&ensure(&config(), &large(), &nodes())), both());
+    assert_eq!(body(&cloud, 4)["size_unit"], json!(6));
+    // One that is busy takes nothing at all.
+    let busy = "Load Balancer can't be updated while it processes previous actions";
+    let cloud = FakeCloud::new().on(GET, one(&has)).on(PUT, no(403, busy));
+    assert_eq!((failure(&ensure(&config(), &large(), &nodes())).0, routes(&cloud).len()), (Reaction::Pending, 2));
+}
+
+/// What is left out of a write gets its default: a Node that joins would make a load balancer small that somebody made large.
+#[test]
+fn a_size_that_nobody_asks_for_stays() {
+    for (has, sent) in [
+        (json!({"size": "", "size_unit": 4}), (json!(null), json!(4))),
+        (json!({"size": "lb-medium", "size_unit": 3}), (json!("lb-medium"), json!(null))),
+        (json!({"size": "lb-small", "size_unit": 4}), (json!(null), json!(4))),
+        (json!({"size": "lb-large", "size_unit": null}), (json!("lb-large"), json!(null))),
+        (json!({"size": "lb-small", "size_unit": 1}), (json!(null), json!(null))),
+        (json!({"size": null, "size_unit": null}), (json!(null), json!(null))),
+    ] {
+        for change in [ensure, update_backends] {
+            let mut has = changed("lb-1", has.clone());
+            has["droplet_ids"] = json!([]);
+            let listed = many(std::slice::from_ref(&has));
+            let cloud = FakeCloud::new().always(GET, one(&has)).always(LIST, listed).on(PUT, one(&balancer("lb-1")));
+            assert_eq!(addresses(&change(&config(), &settled_service(&[]), &nodes())), both());
+            let body = body(&cloud, 1);
+            let member = |name: &str| body.get(name).cloned().unwrap_or_default();
+            assert_eq!((member("size"), member("size_unit")), sent, "{has}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The cases of [`super::owners`] in a cloud that does not tell the tags of load balancers.
+
+use super::*;
+
+const LOOK: &str = "api GET /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
+const DELETE_TAG: &str = "api DELETE /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
+
+fn untold(id: &str, name: &str) -> Value {
+    let mut balancer = changed(id, json!({"name": name}));
+    balancer.as_object_mut().expect("an object").remove("tags");
+    balancer
+}
+
+fn named() -> Service {
+    service(&[(names::NAME, "my-lb")])
+}
+
+fn known() -> Service {
+    settled_service(&[(names::NAME, "my-lb")])
+}
+
+fn reasons(done: &Done) -> Vec<&str> {
+    done.warnings.iter().map(|(reason, _)| *reason).collect()
+}
+
+fn deletes(cloud: &FakeCloud) -> Vec<String> {
+    routes(cloud).into_iter().filter(|line| line.starts_with("api DELETE /v2/load_balancers")).collect()
+}
+
+#[test]
+fn one_of_another_service_is_neither_taken_nor_deleted_for_its_name() {
+    for look in [not_found(), Reply::status(500), Reply::json(403, r#"{"id": "forbidden", "message": "no"}"#)] {
+        let cloud = FakeCloud::new().always(LIST, many(&[untold("lb-1", "my-lb")])).always(LOOK, look);
+        for done in [ensure(&config(), &named(), &nodes()), update_backends(&config(), &named(), &nodes())] {
+            assert_eq!((failure(&done).0, written(&done)), (Reaction::Conflict, vec![]));
+            let told = done.outcome.failure.expect("it may be another's");
+            let way_out = format!("{}: \"lb-1\"", names::ID);
+            for words in ["lb-1", "\"my-lb\"", "does not tell its tags", "default/test", way_out.as_str()] {
+                assert!(told.message.contains(words), "{words}: {}", told.message);
+            }
+        }
+        assert!(get(&config(), &named()).is_err());
+        let wish = Wish { service: named(), backends: vec![0, 1] };
+        assert_eq!(standings(&config(), &[wish]), [Standing::Missing]);
+        let done = delete(&config(), &named());
+        assert_eq!((done.outcome.failure.clone(), reasons(&done)), (None, vec!["LoadBalancerNotDeleted"]));
+        assert!(done.warnings[0].1.contains("lb-1 with the name \"my-lb\" is left alone"), "{:?}", done.warnings);
+        assert!(routes(&cloud).iter().all(|line| line.starts_with("api GET")), "{:?}", routes(&cloud));
+        assert_eq!(routes(&cloud).iter().filter(|line| *line == LOOK).count(), 1, "it is not asked with every look");
+    }
+}
+
+/// One answer with tags is enough to know that a load balancer without has none.
+#[test]
+fn a_cloud_that_tells_tags_of_another_one_tells_that_this_one_has_none() {
+    let other = changed("lb-9", json!({"name": "other", "tags": []}));
+    let cloud = FakeCloud::new().on(LIST, many(&[other, untold("lb-1", "my-lb")]));
+    let cloud = tagging(cloud.on(GET, one(&untold("lb-1", "my-lb"))));
+    let done = ensure(&config(), &named(), &nodes());
+    assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
+    assert_eq!(routes(&cloud), [LIST, GET, MAKE, TAG]);
+}
+
+#[test]
+fn what_was_asked_for_and_not_heard_of_is_found_by_its_name() {
+    let listed = || many(&[untold("lb-1", "my-lb")]);
+    let lost = || Reply::lost(ccm_sdk::http::TransportReason::Timeout, true);
+    let taken = || Reply::json(422, r#"{"message": "There is already a load balancer with that name"}"#);
+    // Also where a listing shows it late: to a name that is taken the listing is read once more.
+    for replies in [vec![(lost(), 1)], vec![(Reply::status(503), 1)], vec![(lost(), 1), (taken(), 2), (taken(), 2)]] {
+        let mut cloud = FakeCloud::new();
+        for (reply, listings) in replies {
+            cloud = (0..listings).fold(cloud.on(POST, reply), |cloud, _| cloud.on(LIST, many(&[])));
+            assert!(ensure(&config(), &named(), &nodes()).outcome.failure.is_some());
+        }
+        let cloud = tagging(cloud.always(LIST, listed()).always(GET, one(&untold("lb-1", "my-lb"))));
+        let done = ensure(&config(), &named(), &nodes());
+        assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
+        let cloud = cloud.on(DELETE, Reply::status(204)).on(DELETE_TAG, Reply::status(204));
+        let done = delete(&config(), &named());
+        assert_eq!((done.outcome.failure, deletes(&cloud)), (None, vec![DELETE.to_owned()]));
+    }
+    // A clear no is none of that: the name is somebody's.
+    let cloud = FakeCloud::new().on(LIST, many(&[])).on(POST, taken()).always(LIST, listed()).always(LOOK, not_found());
+    assert_eq!(failure(&ensure(&config(), &named(), &nodes())).0, Reaction::Conflict);
+    assert_eq!(failure(&ensure(&config(), &named(), &nodes())).0, Reaction::Conflict);
+    assert_eq!((delete(&config(), &named()).outcome.failure, deletes(&cloud)), (None, vec![]));
+}
+
+/// The process that made it is no more.
+#[test]
+fn a_service_without_id_whose_tag_is_there_had_one_made_and_takes_it_and_deletes_nothing() {
+    let has = Reply::json(200, r#"{"tag": {"name": "x", "resources": {"count": 0}}}"#);
+    let found = || FakeCloud::new().always(LIST, many(&[untold("lb-1", "my-lb")])).always(LOOK, has.clone());
+    let cloud = tagging(found().on(GET, one(&untold("lb-1", "my-lb"))));
+    let done = ensure(&config(), &named(), &nodes());
+    assert_eq!((addresses(&done), written(&done)), (both(), vec![(names::ID, Some("lb-1"))]));
+    assert!(routes(&cloud).contains(&LOOK.to_owned()));
+    let cloud = found();
+    let done = delete(&config(), &named());
+    assert_eq!((reasons(&done), deletes(&cloud)), (vec!["LoadBalancerNotDeleted"], vec![]));
+    // With an ID, it had one already: that is gone, and this one may be anybody's.
+    let cloud = found().always(GET, not_found());
+    let other = Service { annotations: named().annotations, ..known() };
+    let mut other = other;
+    other.annotations.push((names::ID.to_owned(), "lb-0".to_owned()));
+    let cloud = cloud.always("api GET /v2/load_balancers/lb-0", not_found());
+    assert_eq!(failure(&ensure(&config(), &other, &nodes())).0, Reaction::Conflict);
+    assert_eq!(deletes(&cloud), [""; 0]);
+}
+
+#[test]
+fn the_id_on_a_service_and_the_default_name_count_as_ever() {
+    for (service, name) in [(known(), "my-lb"), (settled_service(&[]), "aservice123"), (service(&[]), "aservice123")] {
+        let has = untold("lb-1", name);
+        let cloud = FakeCloud::new().always(LIST, many(std::slice::from_ref(&has))).always(GET, one(&has));
+        let cloud = cloud.on(DELETE, Reply::status(204)).on(DELETE_TAG, Reply::status(204));
+        assert_eq!(addresses(&ensure(&config(), &service, &nodes())), both());
+        let done = delete(&config(), &service);
+        assert_eq!((done.outcome.failure.clone(), deletes(&cloud)), (None, vec![DELETE.to_owned()]));
+        // The tag of its Service goes with it, unseen.
+        assert_eq!(routes(&cloud).last().is_some_and(|line| line == DELETE_TAG), name == "my-lb");
+    }
+    // Taken over by its ID, it gets the Service's name.
+    let cloud = FakeCloud::new().on(GET, one(&untold("lb-1", "theirs"))).on(PUT, one(&untold("lb-1", "my-lb")));
+    let done = ensure(&config(), &known(), &nodes());
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.into(), PUT.into()]));
+    assert_eq!(done.outcome.changes, ["changed lb-1: name"]);
+}
+
+#[test]
+fn an_id_of_anothers_that_was_never_taken_over_deletes_nothing() {
+    for service in [known(), settled_service(&[])] {
+        let has = untold("lb-1", "theirs");
+        for listed in [vec![has.clone()], vec![]] {
+            let cloud = FakeCloud::new().on(LIST, many(&listed)).on(GET, one(&has));
+            let done = delete(&config(), &service);
+            assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]));
+            assert_eq!((reasons(&done), deletes(&cloud)), (vec!["LoadBalancerNotDeleted"], vec![]));
+            assert!(done.warnings[0].1.contains("does not tell its tags"), "{:?}", done.warnings);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Whose a load balancer is where the cloud does not tell tags.
+//!
+//! The API's documentation has no tags in answers about load balancers. Its own client reads them, so that they are expected; but
+//! a token without `tag:read` may see none, and the cloud may stop to tell them. Then this is known:
+//!
+//! | what | how |
+//! |---|---|
+//! | the ID on the Service leads to it | as ever |
+//! | it has the default name | as ever: the Service's UID is in it |
+//! | this process asked for it to be made, and heard no no | remembered for an hour: the answer was lost |
+//! | the Service has no ID, and its tag is in the account | one was made for it, by a process that is no more |
+//!
+//! Nothing else is taken for its name alone, nor deleted: it may be another Service's.
+
+use std::time::Duration;
+
+use ccm_sdk::types::Service;
+use ccm_sdk::{Answer, cache};
+
+use super::{id_of, owner};
+use crate::api::balancers::Balancer;
+use crate::api::tags;
+use crate::asked::Asked;
+
+/// How long one answer with tags says that none in another means none.
+const TOLD: Duration = Duration::from_secs(3_600);
+const TOLD_KEY: &str = "balancer-tags-are-told";
+
+/// How long a load balancer that was asked for is expected.
+const ASKED_FOR: Duration = Duration::from_secs(3_600);
+
+/// How long it is known whether a tag is in the account.
+const LOOKED_UP: Duration = Duration::from_secs(60);
+
+fn asked_for_key(service: &Service) -> String {
+    format!("asked-for/{}", service.uid)
+}
+
+/// Notes that the cloud tells tags, where it is not plain from each answer.
+pub(super) fn learn(all: &[Balancer]) {
+    let told = |balancer: &Balancer| balancer.tags.is_some();
+    if all.iter().any(told) && !all.iter().all(told) {
+        cache::put(TOLD_KEY, b"", TOLD);
+    }
+}
+
+/// Whether its tags, or that it has none, are known.
+pub(super) fn is_told(balancer: &Balancer) -> bool {
+    balancer.tags.is_some() || cache::get(TOLD_KEY).is_some()
+}
+
+/// One with that name is asked for now. Returns whether one was before.
+pub(super) fn asks(service: &Service, name: &str) -> bool {
+    let key = asked_for_key(service);
+    let did = cache::get(&key).is_some_and(|asked| asked == name.as_bytes());
+    cache::put(&key, name.as_bytes(), ASKED_FOR);
+    did
+}
+
+/// What [`asks`] noted has come to nothing.
+pub(super) fn is_refused(service: &Service, answer: &Answer) {
+    if (400..500).contains(&answer.status()) {
+        cache::forget(&asked_for_key(service));
+    }
+}
+
+/// Whether this process has asked for one with its name.
+pub(super) fn is_asked_for(service: &Service, balancer: &Balancer) -> bool {
+    cache::get(&asked_for_key(service)).is_some_and(|name| name == balancer.name.as_bytes())
+}
+
+/// Whether one with the name that a Service asks for is its own.
+pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
+    is_asked_for(service, balancer) || (id_of(service).is_none() && has_tag(service))
+}
+
+/// Nobody but the Service's own manager makes its tag.
+fn has_tag(service: &Service) -> bool {
+    let key = format!("tag-of/{}", service.uid);
+    if let Some(known) = cache::get(&key) {
+        return !known.is_empty();
+    }
+    // What cannot be asked proves nothing.
+    let has = tags::exists(&owner::service_tag(service)).unwrap_or(false);
+    cache::put(&key, if has { b"has" } else { b"" }, LOOKED_UP);
+    has
+}
+
+/// The tag that goes with load balancers whose tags nobody sees.
+pub(super) fn last_tag(service: &Service, asked: &Asked, going: &[Balancer]) -> Option<String> {
+    going.iter().any(|balancer| !is_told(balancer)).then(|| owner::tag_of(service, asked)).flatten()
+}
