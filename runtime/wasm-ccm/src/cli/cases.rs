@@ -23,7 +23,7 @@ const DEFAULTS: [(&str, &str, &str); 25] = [
     ("node-monitor-period", "5s", "5s"),
     ("node-status-update-frequency", "5m", "5m"),
     // QUIRK-30, QUIRK-36: lookups and balancers of others must not wait for one.
-    ("concurrent-node-syncs", "1", "32"),
+    ("concurrent-node-syncs", "1", "128"),
     ("concurrent-node-status-updates", "0", "0"),
     ("concurrent-service-syncs", "1", "32"),
     ("master", "", ""),
@@ -119,7 +119,7 @@ fn case_252_which_widths_of_the_node_controller_can_be() {
         (&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=0"], Some((5, 0))),
         (&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=5"], Some((5, 5))),
         (&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"], None),
-        (&[], Some((32, 0))),
+        (&[], Some((128, 0))),
     ];
     for (flags, wanted) in rows {
         assert_eq!(widths(flags), wanted, "{flags:?}");

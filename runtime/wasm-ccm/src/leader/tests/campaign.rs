@@ -77,8 +77,7 @@ fn serve(stream: &TcpStream, stored: &Mutex<Stored>) -> Option<()> {
 
 impl Stored {
     fn answer(&mut self, head: &str, mut body: Value) -> (u16, Value) {
-        let status =
-            |code: u16| json!({ "kind": "Status", "status": "Failure", "message": "", "reason": "", "code": code });
+        let status = |code: u16, reason: &str| json!({ "kind": "Status", "status": "Failure", "message": "", "reason": reason, "code": code });
         let (verb, path) = head.split_once(' ').unwrap();
         if path.starts_with("/apis/events.k8s.io/v1/namespaces/kube-system/events") {
             assert_eq!((verb, body["regarding"]["kind"].as_str()), ("post", Some("Lease")));
@@ -87,7 +86,7 @@ impl Stored {
         }
         assert!(path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"), "{path}");
         match (verb, &self.lease) {
-            ("get", None) => return (404, status(404)),
+            ("get", None) => return (404, status(404, "NotFound")),
             ("get", Some(lease)) => return (200, lease.clone()),
             _ => {}
         }
