@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    fn status(code: u16, reason: &str, message: &str, details: Value) -> Status {
+    fn status(code: u16, reason: &str, message: &str, details: &Value) -> Status {
         let status = json!({ "code": code, "reason": reason, "message": message, "details": details });
         serde_json::from_value(status).unwrap()
     }
@@ -82,7 +82,7 @@ mod tests {
             (404, "Failed to parse error data", "404 page not found", none, [false; 3]),
         ];
         for (code, reason, message, details, expected) in cases {
-            let status = status(code, reason, message, details);
+            let status = status(code, reason, message, &details);
             let told = [lacks_right(&status), is_namespace_ending(&status), is_object_missing(&status)];
             assert_eq!(told, expected, "{status:?}");
         }

@@ -52,7 +52,8 @@ async fn a_class_or_a_provider_that_is_not_configured_any_more_deletes_nothing_a
 
     let misspelt = format!("--load-balancer-class={CLASS}s");
     // Both without the class and without the provider.
-    let hosts: [(&str, Box<dyn Fn() -> Actor>); 3] = [
+    type Start<'a> = Box<dyn Fn() -> Actor + 'a>;
+    let hosts: [(&str, Start<'_>); 3] = [
         ("does not serve the class", Box::new(|| balancing(&stage, &cloud, &[&misspelt]))),
         ("does not serve the class", Box::new(|| balancing(&stage, &cloud, &[]))),
         (

@@ -259,7 +259,7 @@ impl Bench {
 /// The condition of a type; null where there is none.
 fn condition(service: &Value, kind: &str) -> Value {
     let conditions = service["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.cloned().find(|condition| condition["type"] == kind).unwrap_or_default()
+    conditions.into_iter().find(|condition| condition["type"] == kind).cloned().unwrap_or_default()
 }
 
 /// For texts that end in a time that is left to chance.

@@ -47,7 +47,9 @@ async fn with_other(cloud: FakeBalancers) -> Bench {
 async fn the_mark_at_the_cloud_decides_whether_a_restored_service_has_its_load_balancer_again() {
     let plain = |uid: &str| uid.replace('-', "");
     let adopted = Some("Normal LoadBalancerAdopted");
-    let rows: [(&str, Option<Option<String>>, bool, Option<&str>); 6] = [
+    /// Whose mark is there, if anything is; whether it is taken; which Event there is.
+    type Row<'a> = (&'a str, Option<Option<String>>, bool, Option<&'a str>);
+    let rows: [Row<'_>; 6] = [
         ("there is none", None, true, None),
         ("its own", Some(Some(WEB.into())), true, None),
         ("of nobody", Some(None), true, adopted),

@@ -145,12 +145,12 @@ async fn a_load_balancer_is_handed_from_one_service_to_another_without_losing_it
 
 #[tokio::test]
 async fn of_two_services_with_the_same_name_the_second_neither_takes_nor_deletes_the_load_balancer_of_the_first() {
-    two_services_with_the_same_name(true).await;
+    Box::pin(two_services_with_the_same_name(true)).await;
 }
 
 #[tokio::test]
 async fn the_same_holds_where_the_cloud_does_not_tell_the_tags_of_load_balancers() {
-    two_services_with_the_same_name(false).await;
+    Box::pin(two_services_with_the_same_name(false)).await;
 }
 
 async fn two_services_with_the_same_name(tells: bool) {

@@ -115,7 +115,7 @@ async fn the_image_runs_as_non_root_on_a_read_only_root_and_initialises_nodes() 
     let port = Port::take().unwrap();
     let pod = pod(&stage).await;
     let config = config(&stage, &bundle, pod, &[format!("--secure-port={}", port.number())]);
-    let mut container = Container::start(&stage.folder().to_owned(), &config);
+    let mut container = Container::start(stage.folder(), &config);
     let started = poll_until("the leader", LIMIT, || container.log().contains("this process leads")).await;
     assert!(started.is_ok(), "it does not start:\n{}", container.log());
 
