@@ -129,7 +129,7 @@ impl Syncer {
         }
         let is_marked = |other: &Service| other.metadata.uid.as_deref().is_some_and(|uid| mark.is_of(uid));
         let all = self.store.state();
-        let owner = all.into_iter().find(|other| is_marked(other) && self.may_have_a_load_balancer(other));
+        let owner = all.into_iter().find(|other| is_marked(other) && may_have_a_load_balancer(other, descriptor));
         if let Some(owner) = owner.or_else(|| self.rival(service, descriptor)) {
             // It may have another one meanwhile, or the provider leaves it to somebody else.
             let theirs = self.mark(provider, descriptor, &owner).await?;
@@ -164,13 +164,9 @@ impl Syncer {
         self.store.state().into_iter().find(|other| {
             other.metadata.uid != service.metadata.uid
                 && has_all(other)
-                && self.may_have_a_load_balancer(other)
+                && may_have_a_load_balancer(other, descriptor)
                 && was_before(other)
         })
-    }
-
-    fn may_have_a_load_balancer(&self, service: &Service) -> bool {
-        (is_load_balancer(service) || has_finalizer(service)) && annotation(service, ORPHAN).is_none()
     }
 
     /// Whether a Service came in the place of another one of the same name, with what leads to the load balancer of that. Then
@@ -230,4 +226,11 @@ impl Syncer {
             self.tell(service, severity, reason, message).await;
         }
     }
+}
+
+/// Whether a Service may have a load balancer of this provider. One that it gave up to another provider, or to nobody, is no reason
+/// to take it for free.
+fn may_have_a_load_balancer(service: &Service, descriptor: &Descriptor) -> bool {
+    let is_orphaned = annotation(service, ORPHAN) == Some(descriptor.name.as_str());
+    (is_load_balancer(service) || has_finalizer(service)) && !is_orphaned
 }

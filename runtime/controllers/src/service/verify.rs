@@ -211,15 +211,16 @@ struct Surveyed {
 async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) -> Surveyed {
     let mut surveyed = Surveyed { found: vec![], compared: Compared::default() };
     let Some(provider) = syncer.provider(member) else { return surveyed };
-    let backends = syncer.backends.get();
-    let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
-    let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
     let offers = jobs(syncer, member).filter(|(_, job)| job.is_undecided);
     let offers = offers.map(|(key, job)| (key, job.service)).collect();
     // Whose load balancer is not known is not compared.
     let undecided = syncer.decide_all(offers, member).await;
     surveyed.compared.asked += undecided;
     surveyed.compared.open += undecided;
+    // After that, which may have taken long: hosts of before would be those of nobody any more.
+    let backends = syncer.backends.get();
+    let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
+    let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
     let is_asked = |job: &Job| asked(job) && !job.is_undecided && Arc::ptr_eq(&job.backends, &backends);
     let mut jobs: Vec<(Key, Job)> = jobs(syncer, member).filter(|(_, job)| is_asked(job)).collect();
     while !jobs.is_empty() {

@@ -114,6 +114,16 @@ async fn the_load_balancer_of_a_living_service_is_not_taken_however_often_it_is_
     bench.sync("web").await;
     let events = bench.events().await;
     assert_eq!(events.iter().filter(|event| event.contains("LoadBalancerNotAdopted")).count(), 1, "{events:?}");
+    // What its owner gave up to another provider, or to nobody, is not this one.
+    for stray in ["elsewhere", ""] {
+        bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": stray } } }));
+        bench.sync("other").await;
+        bench = bench.restart();
+        bench.cloud.script("ensure", "web", [made("lb-9")]);
+        bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-1" } } }));
+        bench.sync("web").await;
+        assert_eq!(seen(&bench, "web"), None, "{stray:?}");
+    }
     // Until its owner gives it up, or its provider leaves that one to somebody else.
     bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }));
     bench.sync("other").await;
