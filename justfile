@@ -8,7 +8,7 @@ providers := "cloudlycke:210000 digitalocean:600000"
 cargo_deny := "0.20.2"
 cargo_cyclonedx := "0.5.7"
 # System tests that `release-test` runs: those in which size, speed and what the linker leaves out could make a difference.
-release_tests := "acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: leader:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
+release_tests := "acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
 cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
 # Where cargo puts what it builds in providers/.
 wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
