@@ -4,6 +4,7 @@ mod arguments;
 #[cfg(test)]
 mod cases;
 mod cluster;
+mod grants;
 mod node_lifecycle;
 mod record;
 mod service;
@@ -26,13 +27,13 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::check::{self, CheckArgs};
 use crate::connection::Pings;
-use crate::duration::{parse, parse_period};
 use crate::https::MinTls;
 use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
-use crate::providers::Wasi;
 use crate::push::{self, PushArgs};
 use crate::{inspect, providers, run};
+use ccm_rollout::config::Wasi;
+use ccm_rollout::config::duration::{parse, parse_period};
 pub(crate) use cluster::ClusterArgs;
 pub(crate) use node_lifecycle::NodeLifecycleArgs;
 pub(crate) use record::{ComponentArgs, ConfigArgs, RecordArgs};
@@ -217,7 +218,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
     /// What a component that asks for WASI gets.
-    #[arg(long, value_enum, default_value = "deny-all")]
+    #[arg(long, value_name = "WASI", value_parser = record::wasi(), default_value = "deny-all")]
     pub(crate) wasi: Wasi,
 }
 
@@ -235,22 +236,6 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not NAME=VALUE")),
     }
-}
-
-/// A label key, as the API server takes it for `spec.loadBalancerClass`.
-pub(crate) fn class(text: &str) -> Result<String, String> {
-    let part = |text: &str, max: usize| {
-        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-        text.len() <= max
-            && ends(text.chars().next())
-            && ends(text.chars().last())
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-    };
-    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
-    if part(name, 63) && prefix.is_none_or(|prefix| part(prefix, 253)) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("{text:?} is no load balancer class, such as `internal` or `example.com/internal`"))
 }
 
 fn cidr(text: &str) -> Result<String, String> {

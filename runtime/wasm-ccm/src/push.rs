@@ -18,12 +18,12 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::check::{self, Checked};
 use crate::cli::ComponentArgs;
-use crate::gate::{Rejected, Unpacked};
-use crate::providers::ProviderRecord;
-use crate::source::{SIGNATURE, Source, component_key, is_component};
-use crate::{api, output, unpack};
+use crate::{api, output};
+use ccm_rollout::config::ProviderRecord;
+use ccm_rollout::gate::{Rejected, Unpacked};
+use ccm_rollout::preflight::{self, Checked};
+use ccm_rollout::source::{SIGNATURE, Source, component_key, is_component};
 
 /// Who owns the keys that are written; a digest of the key goes after it.
 const MANAGER: &str = "wasm-ccm-push";
@@ -75,7 +75,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let refused = |rejected: Rejected| {
             rejected.error.context(format!("{} does not pass the gate (step {})", args.file.display(), rejected.step))
         };
-        let checked = check::component(&config).await.map_err(refused)?;
+        let checked = preflight::component(&config).await.map_err(refused)?;
         let way = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let server = way.cluster_url.clone();
         let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
@@ -88,7 +88,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let upload = Upload::new(packed, unpacked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
         let (old, old_digest) = upload.before(before.as_ref(), config.limits.sandbox.component_bytes);
         if let Some(old) = old {
-            check::aimed(&config, component, old).await.map_err(refused)?;
+            preflight::aimed(&config, component, old).await.map_err(refused)?;
         }
         let moved = before.as_ref().and_then(|before| upload.moves(before));
         if let Some(moved) = &moved {
@@ -223,7 +223,7 @@ impl Upload {
         let Some(packed) = map.and_then(|map| binary(map).or_else(|| text(map))) else {
             return (None, "nothing".to_owned());
         };
-        match unpack::unpack(packed, limit) {
+        match ccm_rollout::unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
                 (Some(Unpacked { bytes, digest: digest.clone(), signature: None }), digest)

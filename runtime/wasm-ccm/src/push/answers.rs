@@ -15,10 +15,10 @@ pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String
             format!("the API server at {} does not answer: {told}; check --kubeconfig and --master", address(server))
         }
         kube::Error::Api(status) => match way_out(status, namespace) {
-            Some(way_out) => format!("{}; {way_out}", api::tell(error)),
-            None => api::tell(error),
+            Some(way_out) => format!("{}; {way_out}", api_error_text(error)),
+            None => api_error_text(error),
         },
-        _ => api::tell(error),
+        _ => api_error_text(error),
     }
 }
 

@@ -8,26 +8,19 @@ use crate::source::Source;
 
 /// Tells them.
 #[derive(Clone)]
-pub(crate) struct ProviderEvents {
+pub struct ProviderEvents {
     recorder: EventRecorder,
     pod: Option<ObjectReference>,
 }
 
 impl ProviderEvents {
     /// `pod`: see [`host_pod`].
-    pub(crate) const fn new(recorder: EventRecorder, pod: Option<ObjectReference>) -> Self {
+    pub const fn new(recorder: EventRecorder, pod: Option<ObjectReference>) -> Self {
         Self { recorder, pod }
     }
 
     /// Tells one, where there is an object to tell it at.
-    pub(crate) async fn tell(
-        &self,
-        source: &Source,
-        uid: Option<&str>,
-        severity: Severity,
-        reason: &str,
-        message: String,
-    ) {
+    pub async fn tell(&self, source: &Source, uid: Option<&str>, severity: Severity, reason: &str, message: String) {
         let about = match source {
             Source::ConfigMap { namespace, name, .. } => Some(ObjectReference {
                 api_version: Some("v1".to_owned()),
@@ -47,7 +40,7 @@ impl ProviderEvents {
 }
 
 /// The pod that this process is in, as the manifest says it: `POD_NAMESPACE`, `POD_NAME` and `POD_UID`.
-pub(crate) fn host_pod(variable: impl Fn(&str) -> Option<String>) -> Option<ObjectReference> {
+pub fn host_pod(variable: impl Fn(&str) -> Option<String>) -> Option<ObjectReference> {
     let variable = |name| variable(name).filter(|value| !value.is_empty());
     Some(ObjectReference {
         api_version: Some("v1".to_owned()),
