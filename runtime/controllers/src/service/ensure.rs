@@ -10,7 +10,7 @@ use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::annotations::{is_written, set, written, written_after};
+use super::annotations::{ENSURE, annotation, is_written, set, written, written_after};
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
@@ -33,6 +33,8 @@ impl Syncer {
         if let Some(verdict) = self.guard(key, &mut job, true).await {
             return verdict;
         }
+        // What is asked for from here on is asked for again.
+        job.request = annotation(&job.service, ENSURE).map(ToOwned::to_owned);
         if job.backends.list.is_empty() {
             self.no_backends(key, &job.service).await;
         }
@@ -270,8 +272,8 @@ impl Syncer {
             written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
         };
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
-        let readiness = Some(Readiness::ensured());
-        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()) };
+        let (readiness, answered) = (Some(Readiness::ensured()), job.request.clone());
+        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()), answered };
         let is_news = match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => {
                 drop(self.memory.wrote(key, *written));
@@ -281,7 +283,8 @@ impl Syncer {
             Ok(Written::Gone) => return Verdict::Done,
             Err(error) => {
                 // Only the write is tried again.
-                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task });
+                let request = job.request.clone();
+                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task, request });
                 self.memory.with(key, |entry| entry.unsaid = unsaid);
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;
@@ -352,7 +355,7 @@ impl Syncer {
             Difference::Message | Difference::Other => Some(readiness),
         };
         let is_news = readiness.is_some();
-        let changes = Changes { annotations, ingress: None, readiness, record: record.clone() };
+        let changes = Changes { annotations, readiness, record: record.clone(), ..Changes::default() };
         match self.writer.set(service, &changes).await {
             Ok(Written::Gone) => false,
             Ok(written) => {

@@ -20,7 +20,7 @@ use super::condition::{self, Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Target};
 use super::locks::{Held, Locks};
-use super::memory::{Doubt, Entry, Key, Memory, Purpose};
+use super::memory::{Doubt, Entry, Key, Memory, Purpose, Unsaid};
 use super::metrics::ServiceMetrics;
 use super::offer::Offer;
 use super::ownership::{Stranded, Work};
@@ -64,6 +64,8 @@ pub(crate) struct Job {
     pub(crate) backends: Arc<Backends>,
     pub(crate) target: Target,
     pub(crate) step: Step,
+    /// "Once more, please": what this work answers.
+    pub(crate) request: Option<String>,
     /// It is the Service's status that is wrong: all is recorded as ensured.
     pub(crate) is_repair: bool,
     /// Nobody knows yet what the provider's annotations lead to.
@@ -80,7 +82,7 @@ impl Job {
     /// Whoever asks for it once more does not wait for another try at the same.
     pub(crate) fn purpose(&self) -> Purpose {
         let spec = self.target.spec;
-        let again = annotation(&self.service, ENSURE).map(|value| fingerprint::Digest::of(&(spec.to_string(), value)));
+        let again = self.request.as_ref().map(|value| fingerprint::Digest::of(&(spec.to_string(), value)));
         Purpose::Serve(again.unwrap_or(spec))
     }
 }
@@ -180,12 +182,14 @@ impl Syncer {
         // Somebody who may write the status has put another record there, or none; somebody asks for it; or it has the mark of
         // another Service, whatever else is as it should be.
         let is_replaced = recorded.is_some() && recorded != record;
-        let is_asked = annotation(&service, ENSURE).is_some();
+        let request = annotation(&service, ENSURE).map(ToOwned::to_owned);
+        let is_asked = request.is_some();
         let is_marked = matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
         let doubt = if is_replaced || is_asked || is_marked { Doubt::All } else { doubt };
         let is_undecided = offer.is_none();
         let is_known = standing.is_none() && unsaid.is_none();
-        let step = match unsaid.filter(|unsaid| unsaid.target == target) {
+        let is_answered = |unsaid: &Unsaid| unsaid.target == target && (!is_asked || unsaid.request == request);
+        let step = match unsaid.filter(is_answered) {
             Some(unsaid) => Step::Adopt(unsaid.ingress),
             None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
@@ -198,6 +202,7 @@ impl Syncer {
             backends,
             target,
             step,
+            request,
             is_repair,
             is_undecided,
             is_anothers,
