@@ -104,7 +104,9 @@ impl Syncer {
         });
         job.target.backends = match selectors {
             // It may have failed before it had asked for all.
-            Some(selectors) if has_failed => self.backends.target(&job.backends, &selectors),
+            Some(selectors) if has_failed && !selectors.iter().all(|selector| selected.contains_key(selector)) => {
+                self.backends.target(&job.backends, &selectors)
+            }
             _ => job.backends.told(&selected),
         };
     }

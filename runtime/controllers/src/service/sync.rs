@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::annotations::{ENSURE, annotation, set};
 use super::asked::Asked;
-use super::backends::{Backends, Current};
+use super::backends::{Backends, Current, Seen};
 use super::condition::{self, Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Target};
@@ -256,13 +256,27 @@ impl Syncer {
             Ok(turn) => turn,
             Err(error) => return Box::pin(self.not_served(key, &job, error)).await,
         };
+        let seen = self.backends.seen();
         // Waiting has taken its time. What holds now is what counts; another target waits for its own turn.
         let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
             return Verdict::After(Duration::ZERO);
         };
         let task = if now.step == Step::Update { Task::Update } else { Task::Ensure };
-        match Box::pin(self.in_time(task, self.take(key, now))).await {
+        let verdict = match Box::pin(self.in_time(task, self.take(key, now))).await {
             Ok(verdict) => verdict,
+        };
+        self.unless_past(key, seen, verdict)
+    }
+
+    /// The verdict of work by what was `seen` of the Nodes. Where they have changed meanwhile it is looked at again: whoever wakes
+    /// Services compares with what is recorded, and does not know what a call that is under way was told.
+    pub(crate) fn unless_past(&self, key: &Key, seen: Seen, verdict: Verdict) -> Verdict {
+        let is_end = matches!(verdict, Verdict::Done | Verdict::Change);
+        let chooses = |entry: &mut Entry| entry.selectors.as_ref().is_some_and(|selectors| !selectors.is_empty());
+        let is_past = |chooses| seen.is_past(self.backends.seen(), chooses);
+        match self.memory.with(key, chooses) {
+            Some(chooses) if is_end && is_past(chooses) => Verdict::After(Duration::ZERO),
+            _ => verdict,
             Err(error) => Box::pin(self.not_served(key, &job, error)).await,
         }
     }
