@@ -95,7 +95,7 @@ impl Syncer {
     }
 
     /// Remembers by which labels the provider chose among the Nodes, and what the backends came to.
-    fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
+    pub(crate) fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
         let selected = std::mem::take(&mut outcome.selected);
         let has_failed = outcome.failure.is_some();
         let selectors = self.memory.with(key, |entry| {
@@ -112,7 +112,7 @@ impl Syncer {
     }
 
     /// Whether an update failed since there is nothing to update.
-    async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
+    pub(crate) async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
         if !may_need_ensure(failure.reaction) {
             return false;
         }
@@ -138,7 +138,7 @@ impl Syncer {
 
     /// Sees to it that the Service has the finalizer and nothing that leads to the load balancer of another one; and, if anything
     /// may `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
-    async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
+    pub(crate) async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
         let descriptor = Arc::clone(&job.asked.descriptor);
         let record = Record::of(&job.service);
         let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
@@ -238,7 +238,7 @@ impl Syncer {
         self.later(key, job.purpose(), None, &error)
     }
 
-    async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
+    pub(crate) async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
         let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
         let warning = if is_update {
             log_names(&job, &error);

@@ -248,22 +248,22 @@ impl Syncer {
             self.memory.not_ready(key, None);
             return Verdict::Done;
         }
-        let turn = match &job.wrong {
-            Some(failure) => Err(SyncError::Cloud { task: Task::Read, failure: failure.clone() }),
-            None => self.turn(member, &job.view).await,
-        };
-        let _turn = match turn {
+        if let Some(failure) = job.wrong.clone() {
+            return Box::pin(self.unreadable(key, job, failure)).await;
+        }
+        let _turn = match self.turn(member, &job.view).await {
             Ok(turn) => turn,
             Err(error) => return Box::pin(self.not_served(key, &job, error)).await,
         };
-        let seen = self.backends.seen();
         // Waiting has taken its time. What holds now is what counts; another target waits for its own turn.
+        let seen = self.backends.seen();
         let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
             return Verdict::After(Duration::ZERO);
         };
         let task = if now.step == Step::Update { Task::Update } else { Task::Ensure };
         let verdict = match Box::pin(self.in_time(task, self.take(key, now))).await {
             Ok(verdict) => verdict,
+            Err(error) => Box::pin(self.not_served(key, &job, error)).await,
         };
         self.unless_past(key, seen, verdict)
     }
@@ -277,7 +277,6 @@ impl Syncer {
         match self.memory.with(key, chooses) {
             Some(chooses) if is_end && is_past(chooses) => Verdict::After(Duration::ZERO),
             _ => verdict,
-            Err(error) => Box::pin(self.not_served(key, &job, error)).await,
         }
     }
 
