@@ -246,7 +246,7 @@ impl Provider {
         if component.descriptor != *self.descriptor || component.outline.exports != self.exports {
             return Err(LoadError::Another);
         }
-        *self.code.lock() = component.code;
+        put(&self.code, component.code);
         Ok(())
     }
 
@@ -343,5 +343,33 @@ impl Provider {
             self.offered.lock().clone_from(offers);
         }
         Ok(offers)
+    }
+}
+
+/// Puts something into a place. What was there is freed after the lock is: calls wait for that, and unmapping the code of an engine
+/// takes its time.
+fn put<T>(place: &Mutex<T>, next: T) {
+    let before = std::mem::replace(&mut *place.lock(), next);
+    drop(before);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_replaced_is_freed_after_the_lock() {
+        static PLACE: Mutex<Option<Old>> = Mutex::new(Some(Old));
+        static IS_FREE: AtomicBool = AtomicBool::new(false);
+        struct Old;
+        impl Drop for Old {
+            fn drop(&mut self) {
+                IS_FREE.store(PLACE.try_lock().is_some(), Ordering::Relaxed);
+            }
+        }
+        put(&PLACE, None);
+        assert!(IS_FREE.load(Ordering::Relaxed));
     }
 }

@@ -10,7 +10,7 @@ use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::annotations::{is_written, set, written, written_after};
+use super::annotations::{ENSURE, annotation, is_written, set, written, written_after};
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
@@ -33,6 +33,8 @@ impl Syncer {
         if let Some(verdict) = self.guard(key, &mut job, true).await {
             return verdict;
         }
+        // What is asked for from here on is asked for again.
+        job.request = annotation(&job.service, ENSURE).map(ToOwned::to_owned);
         if job.backends.list.is_empty() {
             self.no_backends(key, &job.service).await;
         }
@@ -93,7 +95,7 @@ impl Syncer {
     }
 
     /// Remembers by which labels the provider chose among the Nodes, and what the backends came to.
-    fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
+    pub(crate) fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
         let selected = std::mem::take(&mut outcome.selected);
         let has_failed = outcome.failure.is_some();
         let selectors = self.memory.with(key, |entry| {
@@ -102,13 +104,15 @@ impl Syncer {
         });
         job.target.backends = match selectors {
             // It may have failed before it had asked for all.
-            Some(selectors) if has_failed => self.backends.target(&job.backends, &selectors),
+            Some(selectors) if has_failed && !selectors.iter().all(|selector| selected.contains_key(selector)) => {
+                self.backends.target(&job.backends, &selectors)
+            }
             _ => job.backends.told(&selected),
         };
     }
 
     /// Whether an update failed since there is nothing to update.
-    async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
+    pub(crate) async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
         if !may_need_ensure(failure.reaction) {
             return false;
         }
@@ -134,7 +138,7 @@ impl Syncer {
 
     /// Sees to it that the Service has the finalizer and nothing that leads to the load balancer of another one; and, if anything
     /// may `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
-    async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
+    pub(crate) async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
         let descriptor = Arc::clone(&job.asked.descriptor);
         let record = Record::of(&job.service);
         let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
@@ -234,7 +238,7 @@ impl Syncer {
         self.later(key, job.purpose(), None, &error)
     }
 
-    async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
+    pub(crate) async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
         let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
         let warning = if is_update {
             log_names(&job, &error);
@@ -270,8 +274,8 @@ impl Syncer {
             written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
         };
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
-        let readiness = Some(Readiness::ensured());
-        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()) };
+        let (readiness, answered) = (Some(Readiness::ensured()), job.request.clone());
+        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()), answered };
         let is_news = match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => {
                 drop(self.memory.wrote(key, *written));
@@ -281,7 +285,8 @@ impl Syncer {
             Ok(Written::Gone) => return Verdict::Done,
             Err(error) => {
                 // Only the write is tried again.
-                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task });
+                let request = job.request.clone();
+                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task, request });
                 self.memory.with(key, |entry| entry.unsaid = unsaid);
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;
@@ -352,7 +357,7 @@ impl Syncer {
             Difference::Message | Difference::Other => Some(readiness),
         };
         let is_news = readiness.is_some();
-        let changes = Changes { annotations, ingress: None, readiness, record: record.clone() };
+        let changes = Changes { annotations, readiness, record: record.clone(), ..Changes::default() };
         match self.writer.set(service, &changes).await {
             Ok(Written::Gone) => false,
             Ok(written) => {

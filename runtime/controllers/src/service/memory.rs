@@ -60,6 +60,8 @@ pub(crate) struct Unsaid {
     pub(crate) target: Target,
     pub(crate) ingress: Vec<Ingress>,
     pub(crate) task: Task,
+    /// What it answers.
+    pub(crate) request: Option<String>,
 }
 
 /// The last try, which failed.

@@ -24,6 +24,7 @@ mod condition;
 mod ensure;
 mod error;
 pub(crate) mod fingerprint;
+mod follow;
 mod locks;
 mod memory;
 mod metrics;
