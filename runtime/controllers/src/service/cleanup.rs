@@ -10,11 +10,28 @@ use super::annotations::{goes_with_the_load_balancer, is_written};
 use super::error::{SLOWLY, SyncError, Task};
 use super::fingerprint::{self, Digest};
 use super::memory::{Doubt, Key, Purpose};
+use super::offer::Bequest;
 use super::ownership::Work;
 use super::sync::{NOT_SYNCED, Syncer};
 use super::write::Written;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
+
+/// What is known of a Service whose load balancer goes.
+#[derive(Clone, Copy)]
+enum Known {
+    /// The store has it.
+    Seen,
+    /// The API server does not have it any more.
+    Gone,
+}
+
+/// What is left of its load balancer.
+enum Left {
+    Nothing,
+    /// It is another one's now: why, in words.
+    Alone(String),
+}
 
 impl Syncer {
     /// The Service goes, or wants no load balancer any more, or that of another provider. `delete` is always called: only the
@@ -25,18 +42,21 @@ impl Syncer {
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
-        if let Err(error) = Box::pin(self.delete(key, &service, member)).await {
-            let Some(error) = error else { return Verdict::After(Duration::ZERO) };
-            // With what the provider wants to be written: that alone is no reason for another try.
-            let purpose = self.deletion(key, &service, member);
-            return self.report(key, &service, purpose, None, NOT_SYNCED, &error).await;
-        }
+        let left = match Box::pin(self.delete(key, &service, member, Known::Seen)).await {
+            Ok(left) => left,
+            Err(None) => return Verdict::After(Duration::ZERO),
+            Err(Some(error)) => {
+                // With what the provider wants to be written: that alone is no reason for another try.
+                let purpose = self.deletion(key, &service, member);
+                return self.report(key, &service, purpose, None, NOT_SYNCED, &error).await;
+            }
+        };
         // Annotations may have been written meanwhile.
         let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
         if let Err(verdict) = self.release(key, &service, Some(member), purpose).await {
             return verdict;
         }
-        self.tell(&service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
+        self.tell_left(&service, left).await;
         // Nothing may wake it for another provider but this.
         let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
         match newest.map(|newest| self.work(key, &newest)) {
@@ -131,9 +151,9 @@ impl Syncer {
             }
             Err(error) => return self.later(key, purpose, None, &SyncError::Api { task: Task::Read, error }),
         }
-        match Box::pin(self.delete(key, service, member)).await {
-            Ok(()) => {
-                self.tell(service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
+        match Box::pin(self.delete(key, service, member, Known::Gone)).await {
+            Ok(left) => {
+                self.tell_left(service, left).await;
                 self.memory.forget(key);
                 Verdict::Done
             }
@@ -167,9 +187,24 @@ impl Syncer {
         Purpose::Delete(fingerprint::deletion(&view, wrong.as_deref(), &descriptor, &provider.configuration()))
     }
 
-    /// Nothing is left in the cloud when this succeeds. An error of none: the Service wants its load balancer again.
-    async fn delete(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<(), Option<SyncError>> {
-        let Some(provider) = self.provider(member) else { return Ok(()) };
+    async fn tell_left(&self, service: &Service, left: Left) {
+        let (reason, message) = match left {
+            Left::Nothing => ("DeletedLoadBalancer", "Deleted load balancer".to_owned()),
+            Left::Alone(message) => ("LoadBalancerNotDeleted", message),
+        };
+        self.tell(service, Severity::Normal, reason, message).await;
+    }
+
+    /// Nothing of the Service's own is left in the cloud when this succeeds. An error of none: the Service wants its load balancer
+    /// again.
+    async fn delete(
+        &self,
+        key: &Key,
+        service: &Arc<Service>,
+        member: usize,
+        known: Known,
+    ) -> Result<Left, Option<SyncError>> {
+        let Some(provider) = self.provider(member) else { return Ok(Left::Nothing) };
         self.decide(key, service, member).await.map_err(Some)?;
         self.tell_offer(key, service, &provider.descriptor()).await;
         let purpose = self.deletion(key, service, member);
@@ -178,6 +213,20 @@ impl Syncer {
         if self.is_wanted_again(key, service) {
             return Err(None);
         }
+        // Somebody may have taken the finalizer off while it waited: then it is an old object that asks for this.
+        let is_gone = match known {
+            Known::Gone => Ok(true),
+            Known::Seen => self.writer.is_gone(service).await,
+        };
+        let is_gone = is_gone.map_err(|error| Some(SyncError::Api { task: Task::Read, error }))?;
+        let bequest = match is_gone {
+            true => self.bequest(key, service, member).await.map_err(Some)?,
+            false => Bequest::Nobodys(None),
+        };
+        let _going = match bequest {
+            Bequest::Nobodys(going) => going,
+            Bequest::Stays(why) => return Ok(Left::Alone(why)),
+        };
         self.announce(key, service, purpose).await;
         self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (Doubt::All, None));
         let call = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref());
@@ -188,8 +237,8 @@ impl Syncer {
             tracing::info!(changes = ?outcome.changes, "changed in the cloud");
         }
         match outcome.failure {
-            None => Ok(()),
-            Some(failure) if failure.reaction == Reaction::Elsewhere => Ok(()),
+            None => Ok(Left::Nothing),
+            Some(failure) if failure.reaction == Reaction::Elsewhere => Ok(Left::Nothing),
             Some(failure) => {
                 self.remember(key, &provider.descriptor(), outcome.annotations);
                 Err(Some(SyncError::Cloud { task: Task::Delete, failure }))
