@@ -192,9 +192,12 @@ impl Syncer {
             let metadata = &service.metadata;
             (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.uid.clone())
         };
-        // Without a mark, whoever had the annotations first has the load balancer.
-        let was_before = |other: &Service| !is_offered(other, &asker.descriptor) || age(other) < age(service);
         let claim = Claim { key: key.clone(), uid: service.metadata.uid.clone(), goes: false };
+        // Whoever was judged free before stays so.
+        let has_claim = self.claims.of(asker.member, &mark.load_balancer).as_ref() == Some(&claim);
+        // Without a mark, whoever had the annotations first has the load balancer.
+        let was_before =
+            |other: &Service| !is_offered(other, &asker.descriptor) || (!has_claim && age(other) < age(service));
         for _ in 0..MOST_JUDGEMENTS {
             let seen = self.claimed(asker, &mark, service)?;
             if let Some(owner) = self.owner(asker, &mark, service, seen.as_ref(), was_before).await? {

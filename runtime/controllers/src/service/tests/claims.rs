@@ -16,12 +16,17 @@ fn made_at(draft: Draft, second: u32) -> Draft {
 #[tokio::test(start_paused = true)]
 async fn of_two_copies_that_come_at_the_same_time_one_has_the_load_balancer() {
     for (mark, lose_memory) in [(None, false), (Some(GONE), false), (None, true), (Some(GONE), true)] {
-        let mut bench =
-            Bench::with(FakeBalancers { delay: 2 * SECOND, ..Default::default() }, ServiceSettings::default());
+        let locks = if lose_memory { vec![] } else { vec!["all".into()] };
+        let cloud = FakeBalancers { delay: 2 * SECOND, locks, ..Default::default() };
+        let mut bench = Bench::with(cloud, ServiceSettings::default());
         bench.cloud.mark_with("lb-1", mark);
         bench.add(made_at(offering("young", WEB, "lb-1"), 2));
-        let syncer = Arc::clone(&bench.syncer);
-        let young = tokio::spawn(async move { syncer.sync(&key("young")).await });
+        let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
+        let sync = |bench: &Bench, name: &'static str| {
+            let syncer = Arc::clone(&bench.syncer);
+            tokio::spawn(async move { syncer.sync(&key(name)).await })
+        };
+        let young = sync(&bench, "young");
         tokio::time::sleep(SECOND).await;
         bench.add(made_at(offering("old", OTHER, "lb-1"), 1));
         if lose_memory {
@@ -33,8 +38,11 @@ async fn of_two_copies_that_come_at_the_same_time_one_has_the_load_balancer() {
             assert_eq!(bench.sync("old").await, Verdict::Done);
             assert_eq!(bench.sync("young").await, Verdict::Done);
         } else {
-            assert_eq!(bench.sync("old").await, Verdict::Done);
-            assert_eq!(young.await.unwrap(), Verdict::Done);
+            // Both wait for their turn.
+            let old = sync(&bench, "old");
+            tokio::time::sleep(SECOND).await;
+            drop(held);
+            assert_eq!([young.await.unwrap(), old.await.unwrap()], [Verdict::Done; 2]);
         }
         let had = [seen(&bench, "young").is_some(), seen(&bench, "old").is_some()];
         assert_eq!(had, [true, false], "{mark:?} {lose_memory}");

@@ -338,16 +338,21 @@ async fn what_was_taken_over_is_noted_before_the_first_call_and_costs_no_further
 /// After a restart a survey may find it in step, and its mark is that of a Service that is gone.
 #[tokio::test(start_paused = true)]
 async fn what_was_begun_to_be_taken_over_is_ensured_also_where_a_survey_finds_it_as_it_should_be() {
-    let mut bench = with_other(FakeBalancers { surveys: true, ..FakeBalancers::default() }).await;
-    restored(&mut bench);
-    bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "down")]);
-    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
-    let mut bench = bench.restart();
-    bench.survey().await;
-    let target = bench.syncer.job(&key("web"), 0).unwrap().target;
-    let found = Standing::InStep(made("lb-3").ingress);
-    bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
-    bench.cloud.take_calls();
-    assert_eq!(bench.sync("web").await, Verdict::Done);
-    assert_eq!(calls(&bench), ["ensure web: n0 n1"]);
+    for restores_finalizer in [false, true] {
+        let mut bench = with_other(FakeBalancers { surveys: true, ..FakeBalancers::default() }).await;
+        restored(&mut bench);
+        if !restores_finalizer {
+            bench.edit("web", &json!({ "metadata": { "finalizers": [] } }));
+        }
+        bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "down")]);
+        assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+        let mut bench = bench.restart();
+        bench.survey().await;
+        let target = bench.syncer.job(&key("web"), 0).unwrap().target;
+        let found = Standing::InStep(made("lb-3").ingress);
+        bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
+        bench.cloud.take_calls();
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(calls(&bench), ["ensure web: n0 n1"], "{restores_finalizer}");
+    }
 }
