@@ -6,13 +6,14 @@ use ccm_cloud::{Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::annotations::{goes_with_the_load_balancer, is_written};
+use super::annotations::{ORPHAN, annotation, goes_with_the_load_balancer, is_written, set};
 use super::error::{SLOWLY, SyncError, Task};
 use super::fingerprint::{self, Digest};
 use super::memory::{Doubt, Key, Purpose};
-use super::offer::Bequest;
+use super::offer::{Bequest, Offer};
 use super::ownership::Work;
 use super::sync::{NOT_SYNCED, Syncer};
+use super::view::told;
 use super::write::Written;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
@@ -24,6 +25,15 @@ enum Known {
     Seen,
     /// The API server does not have it any more.
     Gone,
+}
+
+/// How a load balancer was given up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GivenUp {
+    /// Nothing in the cloud leads from the Service to it.
+    InTheCloud,
+    /// The Service alone does not.
+    Here,
 }
 
 /// What is left of its load balancer.
@@ -65,19 +75,71 @@ impl Syncer {
         }
     }
 
-    /// The owner of the Service gives its load balancer up: nothing of ours stays on the Service, and the cloud is left as it is.
-    pub(crate) async fn orphan(&self, key: &Key, service: &Service, member: Option<usize>) -> Verdict {
-        let purpose = Purpose::Delete(Digest::of(&"orphan"));
+    /// The owner of the Service gives its load balancer up: nothing of ours stays on the Service, nothing in the cloud leads to it
+    /// any more, and what the load balancer does stays as it is.
+    pub(crate) async fn orphan(&self, key: &Key, service: &Arc<Service>, member: Option<usize>) -> Verdict {
+        let what = member.map(|member| self.deletion(key, service, member));
+        let purpose = Purpose::Delete(Digest::of(&("orphan", format!("{what:?}"))));
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
+        let given_up = match member {
+            Some(member) => Box::pin(self.give_up(key, service, member)).await,
+            None => Ok(GivenUp::Here),
+        };
+        let given_up = match given_up {
+            Ok(given_up) => given_up,
+            Err(None) => return Verdict::After(Duration::ZERO),
+            Err(Some(error)) => return self.report(key, service, purpose, None, NOT_SYNCED, &error).await,
+        };
+        let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
+        let service = newest.as_ref().unwrap_or(service);
         if let Err(verdict) = self.release(key, service, member, purpose).await {
             return verdict;
         }
-        let message = "the load balancer stays in the cloud and belongs to this Service no more";
-        self.tell(service, Severity::Normal, "LoadBalancerOrphaned", message.into()).await;
+        let mut message = "the load balancer stays in the cloud and belongs to this Service no more".to_owned();
+        if given_up == GivenUp::Here {
+            message.push_str(
+                "; its provider may find it again by its name or its tags: for a new one, delete the Service and create it again, \
+                 under another name if need be",
+            );
+        }
+        self.tell(service, Severity::Normal, "LoadBalancerOrphaned", message).await;
         // Another provider may serve it.
         Verdict::After(Duration::ZERO)
+    }
+
+    /// An error of none: its owner has changed their mind.
+    async fn give_up(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<GivenUp, Option<SyncError>> {
+        let Some(provider) = self.provider(member) else { return Ok(GivenUp::Here) };
+        let descriptor = provider.descriptor();
+        self.decide(key, service, member).await.map_err(Some)?;
+        // What was never taken over is not for this Service to give up.
+        let offer = self.offer(key, service, &descriptor);
+        let is_anothers = matches!(offer, Some(Offer::Anothers { .. } | Offer::Free { uid: Some(_), .. }));
+        let (mut view, _wrong) = told(service, &descriptor, is_anothers);
+        for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
+            set(&mut view.annotations, name, value);
+        }
+        let _turn = self.turn(member, &view).await.map_err(Some)?;
+        let newest = self.store.get(key).map(|seen| self.memory.newest(key, seen));
+        if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(member))) {
+            return Err(None);
+        }
+        let call = self.call("orphan", provider.orphan(view), |answer| answer.as_ref().err());
+        let answer = self.in_time(Task::Orphan, call).await.map_err(Some)?;
+        match answer.and_then(|answer| answer) {
+            Ok(changes) => {
+                if !changes.is_empty() {
+                    tracing::info!(?changes, "changed in the cloud");
+                }
+                Ok(GivenUp::InTheCloud)
+            }
+            Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Elsewhere) => {
+                Ok(GivenUp::Here)
+            }
+            Err(failure) => Err(Some(SyncError::Cloud { task: Task::Orphan, failure })),
+        }
     }
 
     /// Takes everything of ours off a Service, when nothing is left in the cloud that is its own.
@@ -137,6 +199,12 @@ impl Syncer {
 
     /// Deletes the load balancer of a Service that does not exist any more, and forgets it.
     pub(crate) async fn delete_gone(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
+        let name = self.provider(member).map(|provider| provider.descriptor().name.clone());
+        if name.is_some() && annotation(service, ORPHAN) == name.as_deref() {
+            // Its owner gave the load balancer up, and did not wait for that.
+            self.memory.forget(key);
+            return Verdict::Done;
+        }
         let purpose = self.deletion(key, service, member);
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;

@@ -1,4 +1,5 @@
-//! The load balancer of a Service that was removed by force: deleted, unless a Service has it that is there.
+//! Load balancers whose Service does not want them any more: that of one that was removed by force is deleted, unless a Service has it
+//! that is there; one that its owner gives up stays, and its provider is told.
 
 use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
@@ -174,4 +175,91 @@ async fn a_deletion_that_waits_for_its_turn_spares_the_load_balancer_of_who_came
         assert_eq!(bench.sync(name).await, Verdict::Done);
         assert_eq!(seen(&bench, name).as_deref(), Some("lb-1"), "{is_known}");
     }
+}
+
+fn orphaned() -> Value {
+    json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } })
+}
+
+/// Else the provider would find it again by its name, and there would be no way to a new one.
+#[tokio::test(start_paused = true)]
+async fn a_provider_is_told_that_a_load_balancer_is_given_up_before_its_id_goes() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.edit("other", &orphaned());
+    bench.cloud.fail(
+        "orphan",
+        "other",
+        [failure(Reaction::Pending, "being made"), failure(Reaction::Unauthorized, "no")],
+    );
+    bench.cloud.script("orphan", "other", [Outcome { changes: vec!["renamed".into()], ..Outcome::default() }]);
+    for _ in 0..2 {
+        let Verdict::After(delay) = bench.sync("other").await else { panic!("given up") };
+        assert_eq!(bench.json("other")["metadata"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(seen(&bench, "other").as_deref(), Some("lb-1"));
+        tokio::time::advance(delay).await;
+    }
+    assert_eq!(bench.sync("other").await, Verdict::After(Duration::ZERO));
+    assert_eq!((calls(&bench), seen(&bench, "other").as_deref()), (vec!["orphan other".to_owned(); 3], Some("lb-1")));
+    let left = bench.json("other");
+    assert_eq!((&left["metadata"]["finalizers"], &left["status"]["conditions"]), (&json!([]), &json!([])));
+    assert_eq!(left["metadata"]["annotations"]["fake.io/id"], json!(null));
+    assert_eq!(bench.sync("other").await, Verdict::Done);
+    bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } }));
+    assert_eq!(bench.sync("other").await, Verdict::Done);
+    assert_eq!((calls(&bench), seen(&bench, "other")), (vec!["ensure other: n0 n1".to_owned()], None));
+    let events = bench.events().await;
+    let told = events.iter().find(|event| event.contains("LoadBalancerOrphaned")).unwrap();
+    assert!(told.ends_with("belongs to this Service no more"), "{told}");
+}
+
+/// A provider without the interface finds it again.
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_cannot_give_up_is_given_up_on_the_service_and_the_event_says_so() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.edit("other", &orphaned());
+    assert_eq!(bench.sync("other").await, Verdict::After(Duration::ZERO));
+    assert_eq!(bench.json("other")["metadata"]["finalizers"], json!([]));
+    let events = bench.events().await;
+    let told = events.iter().find(|event| event.contains("LoadBalancerOrphaned")).unwrap();
+    assert!(told.contains("may find it again") && told.contains("delete the Service and create it again"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_taken_over_is_not_given_up_and_what_is_given_up_is_never_deleted() {
+    for (mark, is_told) in [(Some(GONE), false), (Some(OTHER), false), (Some(WEB), true), (None, true)] {
+        let mut bench = with_other(FakeBalancers::default()).await;
+        let id = if mark == Some(OTHER) { "lb-1" } else { "lb-3" };
+        bench.cloud.mark_with(id, mark);
+        let draft = offering("web", WEB, id).with("/metadata", "finalizers", json!([FINALIZER]));
+        let annotations = json!({ "fake.io/id": id, "wasm-ccm.io/orphan": "fake" });
+        bench.add(draft.with("/metadata", "annotations", annotations));
+        bench.cloud.script("orphan", "web", [Outcome::default()]);
+        assert_eq!(bench.sync("web").await, Verdict::After(Duration::ZERO));
+        assert_eq!(
+            (calls(&bench), seen(&bench, "web").is_some()),
+            (vec!["orphan web".to_owned()], is_told),
+            "{mark:?}"
+        );
+    }
+    // Removed by force before the provider had done it.
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.edit("other", &orphaned());
+    bench.cloud.fail("orphan", "other", down());
+    assert!(matches!(bench.sync("other").await, Verdict::After(_)));
+    bench.api.destroy_service("other");
+    bench.catch_up();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(bench.sync("other").await, Verdict::Done);
+    assert_eq!((calls(&bench), bench.syncer.memory.len()), (vec!["orphan other".to_owned()], 0));
+    // Its owner thinks again while it waits for its turn.
+    let mut bench = with_other(FakeBalancers { locks: vec!["all".into()], ..Default::default() }).await;
+    bench.edit("other", &orphaned());
+    let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
+    let syncer = Arc::clone(&bench.syncer);
+    let waiting = tokio::spawn(async move { syncer.sync(&key("other")).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } }));
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), Verdict::After(Duration::ZERO));
+    assert_eq!((bench.sync("other").await, calls(&bench)), (Verdict::Done, vec![]));
 }
