@@ -15,10 +15,12 @@ use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
 use super::memory::{Doubt, Entry, Key, Purpose, Unsaid};
-use super::offer::is_offered;
+use super::offer::Offer;
 use super::predicates::{class, has_finalizer};
-use super::record::Record;
+use super::record::{Record, is_foreign};
+use super::step::Step;
 use super::sync::{Job, NOT_SYNCED, Syncer};
+use super::view::ingress;
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
 use crate::write_gate::ApiError;
@@ -147,8 +149,17 @@ impl Syncer {
         let foreign = written(&job.service, &descriptor).into_keys().filter(|_| job.is_anothers);
         let annotations: BTreeMap<String, Option<String>> = foreign.map(|name| (name.to_owned(), None)).collect();
         let kept = written_after(&job.service, &descriptor, &annotations);
-        let begun = Record::begun(&descriptor.name, &job.service, addresses, kept);
-        if !annotations.is_empty() || (change && is_certain) {
+        let known = record.as_ref().and_then(|record| record.written);
+        let (written, taken_over) = match self.offer(key, &job.service, &descriptor) {
+            Some(Offer::Free { .. }) => (known, Some(kept)),
+            Some(Offer::Nothing) | None => (known, None),
+            Some(Offer::Own | Offer::Anothers { .. }) => (Some(kept), None),
+        };
+        // A finalizer that is added brings the record along.
+        let is_new = record.is_none() && !has_finalizer(&job.service);
+        let takes_over = taken_over.is_some() && !is_new && matches!(job.step, Step::Update | Step::Ensure { .. });
+        let begun = Record { written, taken_over, ..Record::begun(&descriptor.name, &job.service, addresses, kept) };
+        if !annotations.is_empty() || (change && is_certain) || takes_over {
             let changes = Changes { annotations, record: Some(begun.clone()), ..Changes::default() };
             let written = self.writer.set(&job.service, &changes).await;
             if let Some(verdict) = self.guarded(key, job, Task::WriteStatus, written).await {
@@ -272,6 +283,7 @@ impl Syncer {
             backends: Some(backends),
             addresses: Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress))),
             written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
+            taken_over: None,
         };
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
         let (readiness, answered) = (Some(Readiness::ensured()), job.request.clone());
@@ -332,21 +344,24 @@ impl Syncer {
         });
         let Some((annotations, doubt, condition, holder, recorded)) = known else { return false };
         let is_replaced = recorded.is_some() && recorded != Record::of(service);
-        let record =
-            Record::of(service).zip(holder.and_then(|holder| self.provider(holder))).map(|(record, provider)| {
-                let descriptor = provider.descriptor();
-                let written = match is_offered(service, &descriptor) {
-                    true => record.written,
-                    false => Some(written_after(service, &descriptor, &annotations)),
-                };
-                // What failed half-way is not what was recorded, even if the Service goes back to that.
-                let (spec, backends) = match doubt {
-                    Doubt::None if !is_replaced => (record.spec, record.backends),
-                    Doubt::Backends if !is_replaced => (record.spec, None),
-                    _ => (None, None),
-                };
-                Record { spec, backends, written, ..record }
-            });
+        let provider = holder.and_then(|holder| self.provider(holder)).map(|provider| provider.descriptor());
+        let record = provider.and_then(|descriptor| {
+            let wrote = (!annotations.is_empty() && !self.is_anothers(key, service, &descriptor))
+                .then(|| written_after(service, &descriptor, &annotations));
+            let Some(record) = Record::of(service) else {
+                // What was written here is not to look as if others had.
+                let seen = if is_foreign(service) { vec![] } else { ingress(service) };
+                return wrote
+                    .map(|wrote| Record::begun(&descriptor.name, service, fingerprint::addresses(&seen), wrote));
+            };
+            // What failed half-way is not what was recorded, even if the Service goes back to that.
+            let (spec, backends) = match doubt {
+                Doubt::None if !is_replaced => (record.spec, record.backends),
+                Doubt::Backends if !is_replaced => (record.spec, None),
+                _ => (None, None),
+            };
+            Some(Record { spec, backends, written: wrote.or(record.written), ..record })
+        });
         // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
         let is_tried = error.reaction() != Reaction::Invalid.as_str();
         let young = is_tried

@@ -16,9 +16,11 @@ use tokio::time::{Duration, Instant, timeout};
 use super::annotations::{ENSURE, annotation, set};
 use super::asked::Asked;
 use super::backends::{Backends, Current, Seen};
+use super::claims::Claims;
 use super::condition::{self, Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Target};
+use super::living::Living;
 use super::locks::{Held, Locks};
 use super::memory::{Doubt, Entry, Key, Memory, Purpose, Unsaid};
 use super::metrics::ServiceMetrics;
@@ -51,6 +53,8 @@ pub(crate) struct Syncer {
     pub(crate) writer: ServiceWriter,
     pub(crate) recorder: EventRecorder,
     pub(crate) memory: Memory,
+    pub(crate) living: Living,
+    pub(crate) claims: Claims,
     pub(crate) metrics: ServiceMetrics,
     pub(crate) settings: ServiceSettings,
 }
@@ -99,8 +103,7 @@ impl Syncer {
         // Whoever measures the pass waits until this ends, whichever way.
         let _pass = self.memory.with(key, |entry| entry.pass.take());
         let Some(seen) = self.store.get(key) else { return Box::pin(self.gone(key)).await };
-        let predecessor = self.memory.predecessor(key, &seen);
-        if let Some((old, member)) = predecessor.filter(|(old, member)| !self.inherits(key, &seen, old, *member)) {
+        if let Some((old, member)) = self.memory.predecessor(key, &seen) {
             let verdict = Box::pin(self.delete_gone(key, &old, member)).await;
             if verdict != Verdict::Done {
                 return verdict;
@@ -123,6 +126,10 @@ impl Syncer {
                 self.memory.enter(key, &service, member.unwrap_or_default(), false);
                 self.memory.waits(key, false);
                 Box::pin(self.orphan(key, &service, member)).await
+            }
+            Work::Ask(member) => {
+                self.memory.enter(key, &service, member, false);
+                Box::pin(self.ask(key, &service, member)).await
             }
             Work::Stranded(why) => {
                 let (member, owned) = match why {
@@ -184,7 +191,8 @@ impl Syncer {
         let is_replaced = recorded.is_some() && recorded != record;
         let request = annotation(&service, ENSURE).map(ToOwned::to_owned);
         let is_asked = request.is_some();
-        let is_marked = matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
+        let is_taken_over = record.as_ref().is_some_and(|record| record.taken_over.is_some());
+        let is_marked = is_taken_over || matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
         let doubt = if is_replaced || is_asked || is_marked { Doubt::All } else { doubt };
         let is_undecided = offer.is_none();
         let is_known = standing.is_none() && unsaid.is_none();
@@ -260,6 +268,9 @@ impl Syncer {
         let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
             return Verdict::After(Duration::ZERO);
         };
+        if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
+            return verdict;
+        }
         let task = if now.step == Step::Update { Task::Update } else { Task::Ensure };
         let verdict = match Box::pin(self.in_time(task, self.take(key, now))).await {
             Ok(verdict) => verdict,

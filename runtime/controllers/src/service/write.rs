@@ -18,12 +18,13 @@ use backon::{BackoffBuilder as _, ConstantBuilder};
 use ccm_cloud::Ingress;
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use super::annotations::{ENSURE, annotation};
 use super::condition::{self, Readiness};
+use super::memory::Key;
 use super::predicates::FINALIZER;
 use super::record::{RECORDED, Record};
 use super::view::{as_stored, ingress};
@@ -34,10 +35,14 @@ use crate::write_gate::{ApiError, Purpose, WriteGate};
 const MAX_ATTEMPTS: usize = 5;
 const CONFLICT_DELAY: Duration = Duration::from_millis(50);
 
+/// Services per page of a list of all, of which only the metadata come.
+const PAGE_SIZE: u32 = 500;
+
 /// Name under which our changes stand in `metadata.managedFields`.
 const FIELD_MANAGER: &str = "service-controller";
 
 const GET: Purpose = Purpose { verb: "get", resource: "services" };
+const LIST: Purpose = Purpose { verb: "list", resource: "services" };
 const PATCH: Purpose = Purpose { verb: "patch", resource: "services/status" };
 
 /// How a write ended well.
@@ -159,6 +164,23 @@ impl ServiceWriter {
             Ok(live) => Ok(live.metadata.uid != service.metadata.uid),
             Err(ApiError::NotFound) => Ok(true),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Tells `found` of all Services that the API server has, also of those that cannot be decoded.
+    pub(crate) async fn list(&self, mut found: impl FnMut(&str, Key)) -> Result<(), ApiError> {
+        let all: Api<Service> = Api::all(self.0.client());
+        let mut page = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let listed = self.0.read(LIST, all.list_metadata(&page)).await?;
+            for service in &listed.items {
+                let (name, namespace) = (service.name_any(), service.namespace().unwrap_or_default());
+                found(service.metadata.uid.as_deref().unwrap_or_default(), Key::new(&name).within(&namespace));
+            }
+            match listed.metadata.continue_.filter(|next| !next.is_empty()) {
+                Some(next) => page = page.continue_token(&next),
+                None => return Ok(()),
+            }
         }
     }
 
