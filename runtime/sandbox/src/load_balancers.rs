@@ -1,4 +1,4 @@
-//! The contract's `load-balancers` and `load-balancer-survey`.
+//! The contract's `load-balancers`, `load-balancer-survey` and `load-balancer-orphan`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -257,6 +257,29 @@ impl LoadBalancers for Provider {
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
         Box::pin(async move { self.take_away(service).await.unwrap_or_else(unanswered_deletion) })
+    }
+
+    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        const FUNCTION: &str = "load-balancer-orphan.orphan";
+        Box::pin(async move {
+            let code = self.code();
+            let exports = code.optional.load_balancer_orphan.clone();
+            let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-orphan"))?;
+            let subject = writing(&service);
+            let service = convert::service(service, &self.descriptor.annotations);
+            let answer = call(
+                &self.settings,
+                &code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_orphan(store, &service).await })
+                },
+                |_| None,
+            );
+            let answer = answer.await.map_err(no_answer(FUNCTION))?;
+            answer.map(convert::sentences).map_err(convert::failure)
+        })
     }
 
     fn validate(

@@ -11,7 +11,9 @@ use tokio::sync::{Semaphore, watch};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use crate::bindings::exports::ccm::cloud::{cluster, instances, load_balancer_survey, load_balancers, meta, routes};
+use crate::bindings::exports::ccm::cloud::{
+    cluster, instances, load_balancer_orphan, load_balancer_survey, load_balancers, meta, routes,
+};
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
 use crate::descriptor::check_descriptor;
 use crate::engine::Effort;
@@ -98,6 +100,7 @@ impl Component {
 pub(crate) struct Optional {
     pub(crate) load_balancers: Option<Arc<load_balancers::GuestIndices>>,
     pub(crate) load_balancer_survey: Option<Arc<load_balancer_survey::GuestIndices>>,
+    pub(crate) load_balancer_orphan: Option<Arc<load_balancer_orphan::GuestIndices>>,
     routes: Option<routes::GuestIndices>,
     pub(crate) cluster: Option<Arc<cluster::GuestIndices>>,
 }
@@ -112,6 +115,9 @@ impl Optional {
             load_balancer_survey: has("load-balancer-survey")
                 .then(|| load_balancer_survey::GuestIndices::new(pre).map(Arc::new))
                 .transpose()?,
+            load_balancer_orphan: has("load-balancer-orphan")
+                .then(|| load_balancer_orphan::GuestIndices::new(pre).map(Arc::new))
+                .transpose()?,
             routes: has("routes").then(|| routes::GuestIndices::new(pre)).transpose()?,
             cluster: has("cluster").then(|| cluster::GuestIndices::new(pre).map(Arc::new)).transpose()?,
         })
@@ -123,6 +129,9 @@ impl Optional {
             indices.load(&mut *store, instance)?;
         }
         if let Some(indices) = &self.load_balancer_survey {
+            indices.load(&mut *store, instance)?;
+        }
+        if let Some(indices) = &self.load_balancer_orphan {
             indices.load(&mut *store, instance)?;
         }
         if let Some(indices) = &self.routes {

@@ -98,11 +98,13 @@ fn ends_of_sections(component: &[u8]) -> Vec<usize> {
 }
 
 /// Between two exports a component that breaks off is a whole one, without those that follow. What it offers and does not
-/// export any more gives it away, before it is taken; of the hostile one, which offers nothing, nothing is missed. The survey is not
-/// offered by a name: without it load balancers are asked about one by one, so a component that lost nothing else serves.
+/// export any more gives it away, before it is taken; of the hostile one, which offers nothing, nothing is missed. Survey and
+/// orphan are not offered by a name: without them load balancers are asked about one by one and given up as they are, so that a
+/// component that lost nothing else serves.
 async fn is_given_away(rest: Component, whole: &[u8]) -> bool {
     let needed = |exports: Vec<String>| -> Vec<String> {
-        exports.into_iter().filter(|name| !name.starts_with("ccm:cloud/load-balancer-survey@")).collect()
+        let helps = |name: &str| name.starts_with("ccm:cloud/load-balancer-");
+        exports.into_iter().filter(|name| !helps(name)).collect()
     };
     let all = needed(Outline::read(whole, &Limits::default(), true).unwrap().exports);
     let is_whole = needed(rest.outline().exports.clone()) == all;
