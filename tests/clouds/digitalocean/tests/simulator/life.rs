@@ -198,5 +198,8 @@ async fn answers_have_the_date_of_the_clouds_clock() {
     let before = date().await;
     api.cloud.advance(Duration::from_secs(2 * 86_400));
     let after = date().await;
-    assert!(before.ends_with(" GMT") && before.len() == after.len() && before[..16] != after[..16], "{before}, {after}");
+    assert!(
+        before.ends_with(" GMT") && before.len() == after.len() && before[..16] != after[..16],
+        "{before}, {after}"
+    );
 }
