@@ -8,7 +8,7 @@ providers := "cloudlycke:210000 digitalocean:600000"
 cargo_deny := "0.20.2"
 cargo_cyclonedx := "0.5.7"
 # System tests that `release-test` runs: those in which size, speed and what the linker leaves out could make a difference.
-release_tests := "acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
+release_tests := "leader:: acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
 cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
 # Where cargo puts what it builds in providers/.
 wasm := env("CARGO_TARGET_DIR", justfile_directory() / "providers/target")
@@ -209,9 +209,9 @@ sbom: _tools
     fi
     mkdir -p target/image
     # It writes one for each crate of the workspace, beside its Cargo.toml, and where that is.
+    trap 'find runtime tests -name sbom.cdx.json -delete' EXIT
     "$tool/bin/cargo-cyclonedx" cyclonedx --format json --spec-version 1.5 --no-build-deps --override-filename sbom.cdx
     sed "s|$PWD|.|g" runtime/wasm-ccm/sbom.cdx.json >target/image/wasm-ccm.cdx.json
-    find runtime tests -name sbom.cdx.json -delete
     echo "target/image/wasm-ccm.cdx.json: $(grep -c '"purl"' target/image/wasm-ccm.cdx.json) components"
 
 # One benchmark (nodes, services, digitalocean, swap, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl

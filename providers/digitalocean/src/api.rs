@@ -1,7 +1,8 @@
 //! The cloud's API: what is asked and how its answers are read. What is done with them is not here.
 //!
 //! Answers are read generously: an account has objects of others, and one that is odd must not hide the rest. Unknown fields
-//! are left out, missing ones and `null` are empty, and words that may grow stay text.
+//! are left out, missing ones and `null` are empty, and words that may grow stay text. But what is not said is not believed: that
+//! a list ends, and that an answer is about what was asked for.
 
 pub(crate) mod balancers;
 pub(crate) mod certificates;
@@ -103,10 +104,18 @@ pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Pages tell how much there is in all.
-#[derive(Debug, Default, Deserialize)]
+/// Pages tell how much there is in all. One that does not may be cut, or of somebody on the way: it is not believed.
+#[derive(Debug, Deserialize)]
 pub(crate) struct Meta {
-    total: Option<usize>,
+    total: usize,
+}
+
+/// What was asked for by its ID, if the answer is about that.
+fn about<T>(item: T, id: impl Fn(&T) -> &str, asked: &str) -> Result<T, Failure> {
+    if id(&item) == asked {
+        return Ok(item);
+    }
+    Err(Failure::retry(format!("asked for {asked}, the answer is about {}", id(&item))))
 }
 
 /// The body of one page of a list.
@@ -115,7 +124,6 @@ macro_rules! list {
         #[derive(serde::Deserialize)]
         struct $name {
             $field: Vec<$item>,
-            #[serde(default, deserialize_with = "crate::api::or_default")]
             meta: crate::api::Meta,
         }
 
@@ -132,7 +140,7 @@ macro_rules! list {
             }
 
             fn total(&self) -> Option<usize> {
-                self.meta.total
+                Some(self.meta.total)
             }
         }
     };

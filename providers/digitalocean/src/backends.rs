@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 use ccm_sdk::types::{AddressType, Backend, Failure};
 
 use crate::kind::{Kind, Network};
-use crate::{find, provider_id};
+use crate::{find, ordered, provider_id};
 
 /// Names in a message.
 const SHOWN: usize = 3;
@@ -133,8 +133,7 @@ pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, 
             Machine::Unknown | Machine::Foreign(_) => chosen.missing.push(member.name.clone()),
         }
     }
-    chosen.ids.sort_unstable();
-    chosen.ids.dedup();
+    chosen.ids = ordered::list(chosen.ids);
     chosen
 }
 
@@ -143,8 +142,8 @@ pub(crate) fn names(names: Vec<String>) -> String {
     first_names(names, SHOWN)
 }
 
-fn first_names(mut names: Vec<String>, most: usize) -> String {
-    names.sort();
+fn first_names(names: Vec<String>, most: usize) -> String {
+    let mut names = ordered::list(names);
     let more = names.len().saturating_sub(most);
     names.truncate(most);
     let shown = names.join(", ");

@@ -3,7 +3,7 @@
 //! | rule | why |
 //! |---|---|
 //! | found by the ID on the Service, else by name | names are unique in an account, so that a second one is never made, whatever answer was lost |
-//! | one with the tag of another cluster or Service is not found by the name that is asked for | it would be changed, and deleted, under its owner |
+//! | one with the tag of another cluster or Service is not found by the name that is asked for, one of another cluster not by its ID either | it would be changed, and deleted, under its owner |
 //! | what an existing one is counts before what is asked for | its type, network and VPC cannot be changed |
 //! | nothing is written while it is being made, nor after that failed | the cloud refuses it, or it changes nothing |
 //! | compared before anything is written | what does not differ costs no write |
@@ -13,6 +13,7 @@
 mod account;
 mod change;
 mod lookup;
+mod orphan;
 mod owner;
 mod size;
 mod survey;
@@ -132,7 +133,9 @@ pub(crate) fn mark(config: &Config, service: &Service) -> Result<Option<Mark>, F
         return Ok(None);
     }
     let (asked, _) = asked::read(service);
-    let found = find(config, service, &asked, true)?;
+    let found = lookup::seek(config, service, &asked, true)?;
+    // It is for no Service of this cluster to take over.
+    let found = found.filter(|found| !owner::is_of_another_cluster(config, service, found));
     Ok(found.map(|balancer| Mark { uid: owner::uid(service, &balancer), load_balancer: balancer.id }))
 }
 
@@ -154,6 +157,12 @@ pub(crate) fn delete(config: &Config, service: &Service, nodes: ProviderIds) -> 
     if result.is_ok() && service.annotation(names::ID).is_some() {
         done.outcome = done.outcome.unannotate(names::ID);
     }
+    done.with(result.map(|()| vec![]))
+}
+
+pub(crate) fn orphan(config: &Config, service: &Service) -> Done {
+    let mut done = Done::new();
+    let result = orphan::orphan(config, service, &mut done);
     done.with(result.map(|()| vec![]))
 }
 

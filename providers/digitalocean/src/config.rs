@@ -4,6 +4,7 @@ use ccm_sdk::meta::{Setting, Source, ValueKind};
 use ccm_sdk::types::Problem;
 
 use crate::kind::Kind;
+use crate::ordered;
 
 const CLUSTER_ID: &str = "cluster-id";
 const VPC: &str = "cluster-vpc-id";
@@ -140,11 +141,9 @@ pub(crate) fn is_tag(text: &str) -> bool {
 }
 
 fn list(text: &str) -> Vec<String> {
-    let mut items: Vec<String> =
+    let items: Vec<String> =
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect();
-    items.sort();
-    items.dedup();
-    items
+    ordered::list(items)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::asked::{self, Asked, Sources};
 use crate::balancer::{among, id_of, is_served};
 use crate::config::{self, Config};
 use crate::kind::{Kind, Network};
+use crate::ordered;
 use crate::wanted::{self, Fixed};
 
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -56,14 +57,8 @@ pub(crate) fn reconcile(
 
 /// For the log: name, what is open to whom, tags.
 fn words(spec: &Spec) -> String {
-    let rules = |way: &str, rules: BTreeSet<OneRule>| {
-        let rule = |(protocol, ports, addresses, balancers): OneRule| {
-            let peers: Vec<String> = addresses.into_iter().chain(balancers).collect();
-            format!("{protocol} {ports} {way} {}", peers.join(","))
-        };
-        rules.into_iter().map(rule).collect::<Vec<_>>().join("; ")
-    };
-    let (inbound, outbound) = (rules("from", inbound(spec)), rules("to", outbound(spec)));
+    let rules = |rules: BTreeSet<String>| rules.into_iter().collect::<Vec<_>>().join("; ");
+    let (inbound, outbound) = (rules(inbound(spec)), rules(outbound(spec)));
     format!("{}: in: {inbound}; out: {outbound}; tags: {}", spec.name, spec.tags.join(","))
 }
 
@@ -210,8 +205,8 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
         let asks = asked.health.target.ok().map(|target| i64::from(target.parts().1));
         // A firewall takes 0 for all ports.
         let checks = [Some(balancer.health_check.port), asks].into_iter().flatten();
-        let ports: BTreeSet<i64> = checks.filter(|port| (1..=i64::from(u16::MAX)).contains(port)).collect();
-        open.extend(ports.into_iter().map(|port| ("tcp", port.to_string(), only.clone())));
+        let ports = checks.filter(|port| (1..=i64::from(u16::MAX)).contains(port)).map(|port| port.to_string());
+        open.extend(ordered::set(ports).into_iter().map(|port| ("tcp", port, only.clone())));
     }
     Ok(open)
 }
@@ -259,25 +254,21 @@ fn differs(has: &Spec, wants: &Spec) -> bool {
 
 /// The same in any case: the account keeps that of whoever made one first.
 fn tags(spec: &Spec) -> BTreeSet<String> {
-    spec.tags.iter().map(|tag| tag.to_ascii_lowercase()).collect()
+    ordered::set(spec.tags.iter().map(|tag| tag.to_ascii_lowercase()))
 }
 
-/// Protocol, ports, addresses, load balancers: all that counts of a rule.
-type OneRule = (String, String, BTreeSet<String>, BTreeSet<String>);
-
-fn inbound(spec: &Spec) -> BTreeSet<OneRule> {
-    rules(spec.inbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.sources)))
+fn inbound(spec: &Spec) -> BTreeSet<String> {
+    ordered::set(spec.inbound_rules.iter().map(|rule| words_of(&rule.protocol, &rule.ports, "from", &rule.sources)))
 }
 
-fn outbound(spec: &Spec) -> BTreeSet<OneRule> {
-    rules(spec.outbound_rules.iter().map(|rule| (&rule.protocol, &rule.ports, &rule.destinations)))
+fn outbound(spec: &Spec) -> BTreeSet<String> {
+    ordered::set(spec.outbound_rules.iter().map(|rule| words_of(&rule.protocol, &rule.ports, "to", &rule.destinations)))
 }
 
-fn rules<'a>(rules: impl Iterator<Item = (&'a String, &'a String, &'a Peers)>) -> BTreeSet<OneRule> {
-    let rule = |(protocol, ports, peers): (&String, &String, &Peers)| {
-        let ports = if matches!(ports.as_str(), "" | "all") { "0" } else { ports };
-        let set = |items: &[String]| items.iter().cloned().collect();
-        (protocol.clone(), ports.to_owned(), set(&peers.addresses), set(&peers.load_balancer_uids))
-    };
-    rules.map(rule).collect()
+/// All that counts of a rule: protocol, ports, addresses, load balancers. None of them has blanks or commas.
+fn words_of(protocol: &str, ports: &str, way: &str, peers: &Peers) -> String {
+    let ports = if matches!(ports, "" | "all") { "0" } else { ports };
+    let list = |items: &[String]| ordered::list(items.iter().cloned());
+    let peers = [list(&peers.addresses), list(&peers.load_balancer_uids)].concat();
+    format!("{protocol} {ports} {way} {}", peers.join(","))
 }

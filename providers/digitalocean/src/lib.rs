@@ -23,6 +23,7 @@ mod find;
 mod firewall;
 mod kind;
 mod moment;
+mod ordered;
 mod provider_id;
 mod region;
 mod tag;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use ccm_sdk::events::{self, Severity};
 use ccm_sdk::instances::{self, Finding, Need};
+use ccm_sdk::load_balancer_orphan;
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{self, Capability, Descriptor};
@@ -46,7 +48,9 @@ use crate::config::Config;
 
 struct DigitalOcean;
 
-ccm_sdk::export!(DigitalOcean: meta, instances, load_balancers, load_balancer_survey, cluster);
+ccm_sdk::export!(
+    DigitalOcean: meta, instances, load_balancers, load_balancer_survey, load_balancer_orphan, cluster
+);
 
 fn configured() -> Config {
     config::read(settings::get).0
@@ -170,6 +174,13 @@ impl load_balancers::Guest for DigitalOcean {
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
         let region = || region::of_nodes(&node_names());
         Ok(validate::validate(&configured(), &service, before.as_ref(), online, region))
+    }
+}
+
+impl load_balancer_orphan::Guest for DigitalOcean {
+    fn orphan(service: Service) -> Result<Vec<String>, Failure> {
+        let outcome = told(balancer::orphan(&configured(), &service));
+        outcome.failure.map_or(Ok(outcome.changes), Err)
     }
 }
 

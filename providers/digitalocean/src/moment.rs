@@ -25,6 +25,15 @@ pub(crate) fn find(text: &str) -> Option<u64> {
     text.as_bytes().windows(19).find_map(read)
 }
 
+/// Of the header `Date`: `Sun, 22 Nov 2026 18:20:05 GMT`.
+pub(crate) fn of_header(text: &str) -> Option<u64> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let mut words = text.split_once(", ")?.1.split(' ');
+    let (day, month, year, time) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let month = MONTHS.find(month).filter(|at| at % 3 == 0 && month.len() == 3)? / 3 + 1;
+    read(format!("{year}-{month:02}-{day}T{time}").as_bytes())
+}
+
 fn read(text: &[u8]) -> Option<u64> {
     let number = |from: usize, length: usize| {
         text.get(from..from + length)?
@@ -65,6 +74,17 @@ mod tests {
             assert_eq!((text(seconds).as_str(), find(written)), (written, Some(seconds)));
             let among = format!("last resized at: {} +0000 UTC", written.trim_end_matches('Z').replace('T', " "));
             assert_eq!(find(&among), Some(seconds), "{among}");
+        }
+        for (header, seconds) in [
+            ("Sun, 22 Nov 2026 18:20:05 GMT", Some(1_795_371_605)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Sun, 22 Nov 2026 18:20 GMT", None),
+            ("Sun, 22 ovD 2026 18:20:05 GMT", None),
+            ("Sun, 22 No 2026 18:20:05 GMT", None),
+            ("Sunday, 22-Nov-26 18:20:05 GMT", None),
+            ("soon", None),
+        ] {
+            assert_eq!(of_header(header), seconds, "{header}");
         }
         for none in ["", "once every hour", "2026-11-22", "2026-13-22T18:20:05Z", "20x6-11-22T18:20:05Z"] {
             assert_eq!(find(none), None, "{none}");

@@ -1,6 +1,5 @@
 //! The region that load balancers are made in.
 
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use ccm_sdk::types::{Failure, Problem};
 
 use crate::api::regions;
 use crate::config::Config;
-use crate::find;
+use crate::{find, ordered};
 
 /// How long the regions of the same droplets are known: one never moves.
 const KNOWN: Duration = Duration::from_secs(3_600);
@@ -69,11 +68,10 @@ pub(crate) fn of_nodes(nodes: &[String]) -> Option<String> {
 pub(crate) fn problems(config: &Config, nodes: &[String]) -> Result<Vec<Problem>, Failure> {
     match &config.region {
         Some(region) => {
-            let known: BTreeSet<String> = regions::slugs()?.into_iter().collect();
+            let known = ordered::list(regions::slugs()?);
             if known.contains(region) {
                 return Ok(vec![]);
             }
-            let known: Vec<String> = known.into_iter().collect();
             let message =
                 format!("REGION: invalid region specified: {region:?}; DigitalOcean has {}", known.join(", "));
             Ok(vec![Problem::fatal("region", message)])
@@ -154,6 +152,14 @@ mod tests {
         let config = Config { region: Some("mars1".to_owned()), ..config() };
         let told = problems(&config, &[]).expect("it is asked");
         assert!(told[0].fatal && told[0].message.contains("\"mars1\"; DigitalOcean has fra1, nyc3"), "{told:?}");
+    }
+
+    /// It would be said that no region exists.
+    #[test]
+    fn no_regions_at_all_are_no_answer() {
+        let _cloud = FakeCloud::new()
+            .always("api GET /v2/regions", Reply::json(200, r#"{"regions": [], "meta": {"total": 0}}"#));
+        assert!(problems(&config(), &[]).is_err());
     }
 
     #[test]

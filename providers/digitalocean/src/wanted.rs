@@ -14,6 +14,7 @@ use crate::asked::{Asked, canonical};
 use crate::backends::{self, Chosen};
 use crate::config::Config;
 use crate::kind::{self, HealthProtocol, Kind, Network, Stack};
+use crate::ordered;
 
 /// What cannot be changed once it is made, but for what the load balancer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,7 +190,7 @@ pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
     let regional = wants.kind == Kind::Regional.text();
     let parts = [
         (has.name != wants.name, "name"),
-        (rule_set(&has.forwarding_rules) != rule_set(&wants.forwarding_rules), "forwarding rules"),
+        (!alike(&has.forwarding_rules, &wants.forwarding_rules), "forwarding rules"),
         (health_differs(&has.health_check, &wants.health_check), "health check"),
         (regional && sticky(&has.sticky_sessions) != sticky(&wants.sticky_sessions), "sticky sessions"),
         (members_differ(has, wants), "droplets"),
@@ -206,20 +207,19 @@ pub(crate) fn differences(has: &Balancer, wants: &Spec) -> Vec<String> {
 }
 
 pub(crate) fn members_differ(has: &Balancer, wants: &Spec) -> bool {
+    let set = |ids: &[u64]| ordered::set(ids.iter().copied());
     set(&has.droplet_ids) != set(&wants.droplet_ids)
-}
-
-fn set<T: Ord>(items: &[T]) -> BTreeSet<&T> {
-    items.iter().collect()
 }
 
 /// A cloud may write addresses otherwise than whoever asked for them.
 fn peers(rules: &[String]) -> BTreeSet<String> {
-    rules.iter().map(|rule| canonical(rule)).collect()
+    ordered::set(rules.iter().map(|rule| canonical(rule)))
 }
 
-fn rule_set(rules: &[Rule]) -> BTreeSet<&Rule> {
-    set(rules)
+/// In any order. There are few.
+fn alike(one: &[Rule], other: &[Rule]) -> bool {
+    let has_all = |one: &[Rule], other: &[Rule]| other.iter().all(|rule| one.contains(rule));
+    has_all(one, other) && has_all(other, one)
 }
 
 /// What is not told of the PROXY protocol does not differ. A check by TCP asks for no path, whatever the cloud answers, and no

@@ -41,6 +41,17 @@ pub mod load_balancer_survey {
     });
 }
 
+pub mod load_balancer_orphan {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1",
+        inline: "package ccm:sdk; world load-balancer-orphan { export ccm:cloud/load-balancer-orphan@0.1.0; }",
+        with: { "ccm:cloud/types@0.1.0": crate::types },
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_load_balancer_orphan",
+    });
+}
+
 pub mod routes {
     wit_bindgen::generate!({
         path: "../../wit/v0.1",

@@ -1,7 +1,7 @@
 //! The line that makes a type a component.
 
 /// Exports a type as a provider, with the interfaces that are named: `meta` and `instances` always, then any of
-/// `load_balancers`, `load_balancer_survey`, `routes` and `cluster`.
+/// `load_balancers`, `load_balancer_survey`, `load_balancer_orphan`, `routes` and `cluster`.
 ///
 /// ```text
 /// ccm_sdk::export!(OpenStack: meta, instances, load_balancers, routes);
@@ -36,6 +36,11 @@ macro_rules! __export_optional {
     (load_balancer_survey, $provider:ident) => {
         $crate::bindings::load_balancer_survey::export_load_balancer_survey!(
             $provider with_types_in $crate::bindings::load_balancer_survey
+        );
+    };
+    (load_balancer_orphan, $provider:ident) => {
+        $crate::bindings::load_balancer_orphan::export_load_balancer_orphan!(
+            $provider with_types_in $crate::bindings::load_balancer_orphan
         );
     };
     (routes, $provider:ident) => {

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use crate::cluster;
 use crate::instances::{self, Finding, Need};
+use crate::load_balancer_orphan;
 use crate::load_balancer_survey::{self, Standing, Wish};
 use crate::load_balancers::{self, Mark, Outcome};
 use crate::meta::{self, Capability, Descriptor};
@@ -87,6 +88,13 @@ impl<P: load_balancer_survey::Guest> load_balancer_survey::Guest for Guarded<P> 
     fn survey(backends: Vec<Backend>, wishes: Vec<Wish>) -> Result<Vec<Standing>, Failure> {
         panic::forward();
         P::survey(backends, wishes)
+    }
+}
+
+impl<P: load_balancer_orphan::Guest> load_balancer_orphan::Guest for Guarded<P> {
+    fn orphan(service: Service) -> Result<Vec<String>, Failure> {
+        panic::forward();
+        P::orphan(service)
     }
 }
 

@@ -56,7 +56,7 @@
 //!
 //! Implement [`load_balancers::Guest`], name it in the line that exports, and name the capability in `offers`. An
 //! [`Outcome`](load_balancers::Outcome) is built with `done`, `gone` and `failed`, [`Ingress`](types::Ingress) with `ip` and
-//! `hostname`. [`load_balancer_survey`] and [`cluster`] are further traits of the same kind.
+//! `hostname`. [`load_balancer_survey`], [`load_balancer_orphan`] and [`cluster`] are further traits of the same kind.
 //!
 //! # Tests
 //!
@@ -104,6 +104,7 @@ pub use session::Session;
 
 // The contract, under its own names. `cache`, `clock`, `log` and `settings` have wrappers of the same name above.
 pub use bindings::cluster::exports::ccm::cloud::cluster;
+pub use bindings::load_balancer_orphan::exports::ccm::cloud::load_balancer_orphan;
 pub use bindings::load_balancer_survey::exports::ccm::cloud::load_balancer_survey;
 pub use bindings::load_balancers::exports::ccm::cloud::load_balancers;
 pub use bindings::provider::ccm::cloud::{credentials, events, http, nodes, types};

@@ -117,8 +117,21 @@ impl Request {
     ///
     /// A page failed; the list has too many pages or bytes (`quota`), does not end, or contradicts itself (`retry`).
     pub fn list<P: Page>(self, paging: Paging) -> Result<Vec<P::Item>, Failure> {
-        let (mut items, mut ids) = (vec![], BTreeSet::new());
+        self.list_dated::<P>(paging).map(|(items, _)| items)
+    }
+
+    /// The same with the header `Date` of the first page: the cloud's own time, before which nothing of the list can have changed
+    /// unseen. A shared answer has that of when it was given.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_dated<P: Page>(self, paging: Paging) -> Result<(Vec<P::Item>, Option<String>), Failure> {
+        let (mut items, mut ids, mut date) = (vec![], BTreeSet::new(), None);
         let mut take = |answer: Answer| {
+            if ids.is_empty() && date.is_none() {
+                date = answer.header("date").map(str::to_owned);
+            }
             let bytes = answer.body().len();
             let page: P = answer.json()?;
             let mut sheet =
@@ -131,7 +144,7 @@ impl Request {
             Ok(sheet)
         };
         Walk { request: self, paging, pages: 0, seen: BTreeSet::new(), take: &mut take }.all()?;
-        Ok(items)
+        Ok((items, date))
     }
 }
 

@@ -1,10 +1,10 @@
-//! Load balancers for Services: the contract's `load-balancers` and `load-balancer-survey`.
+//! Load balancers for Services: the contract's `load-balancers`, `load-balancer-survey` and `load-balancer-orphan`.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{Backend, Descriptor, Failure, Ingress, Problem, Service};
+use crate::{Backend, Descriptor, Failure, Ingress, Problem, Reaction, Service};
 
 /// What a provider answers; a future that can be kept beside those of other providers.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -116,6 +116,13 @@ pub trait LoadBalancers: Send + Sync + 'static {
 
     /// No failure only when nothing is left of it.
     fn delete(&self, service: Service) -> Answer<'_, Outcome>;
+
+    /// Sees to it that nothing in the cloud leads from the Service to what was its load balancer, which stays. Returns what was
+    /// changed, for people. A failure with the reaction [`Unsupported`](crate::Reaction::Unsupported) where the provider has no such
+    /// interface: then it may find the load balancer again.
+    fn orphan(&self, _service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async { Err(Failure::new(Reaction::Unsupported, "the provider cannot give load balancers up")) })
+    }
 
     /// What is wrong with the Service; `before` is the Service as it was. Only when `online` the cloud is asked. Changes
     /// nothing.

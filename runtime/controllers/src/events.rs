@@ -2,11 +2,13 @@
 //!
 //! Senders wait when the queue is full, so that a burst loses none, but not for long: who reports may hold a lock, and work
 //! goes before the news of it. Events of providers are the exception, since [`EventSink::emit`] cannot wait. What finds no
-//! room is counted. The same Event about the same object again raises the count of the first one.
+//! room is counted. Events about one object are written one after the other, in order; the same one again raises the count of the
+//! first one.
 //!
 //! `kube::runtime::events::Recorder` is not used: its cache ignores the message, so that a new text about an old problem
 //! would be written as a repetition of the old text, and it does not come back from the expiry of an Event.
 
+mod lines;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +37,8 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::EventMetrics;
 use crate::series::{Occurrence, Series, SeriesKey};
 use crate::write_gate::{ApiError, Purpose, WriteGate};
+use lines::Lines;
+pub(crate) use lines::Object;
 
 /// Namespace of Events about objects that have none, as upstream.
 pub(crate) const NODE_EVENTS: &str = "default";
@@ -59,13 +63,13 @@ const PATCH: Purpose = Purpose { verb: "patch", resource: "events" };
 #[derive(Debug, Clone)]
 pub struct EventSettings {
     /// Most Events that wait. Default 8,192: one for each of 8,000 Nodes that register at once, about 2 MiB while they wait.
-    /// More than a million counts as a million.
+    /// More than a million counts as a million. As many again may wait for an Event about the same object.
     pub queue: NonZeroUsize,
     /// How long who reports waits when the queue is full. Default 2 s: a queue that moves has room for all who work at the
     /// same time by then. After that the Event is counted as dropped, and so is each further one at once until there is room.
     pub room_timeout: Duration,
-    /// Most Events that are being written at the same time. Default 1: Events leave the API server to the writes that
-    /// matter, and stay in order; a few hundred a second are more than a person reads.
+    /// Most Events that are being written at the same time, each about another object. Default 16: beside the 128 writes that
+    /// wait at the same gate they are few, and when those are done they are as fast as the API server lets them.
     pub concurrency: usize,
     /// How long waiting Events may still be written after the stop signal. Default 5 s. The rest is counted as dropped.
     pub drain_timeout: Duration,
@@ -80,7 +84,7 @@ impl Default for EventSettings {
         Self {
             queue: NonZeroUsize::MIN.saturating_add(8_191),
             room_timeout: Duration::from_secs(2),
-            concurrency: 1,
+            concurrency: 16,
             drain_timeout: Duration::from_secs(5),
             instance: "wasm-ccm".into(),
             provider_subject: None,
@@ -245,24 +249,32 @@ impl EventWriter {
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { mut requests, publisher } = self;
         let settings = &publisher.settings;
+        let most_in_lines = settings.queue.get().min(MAX_QUEUE);
+        let publish = |request: EventRequest| async {
+            let object = Object::of(&request);
+            publisher.publish(request).await;
+            object
+        };
+        let mut lines = Lines::default();
         let mut writing = FuturesUnordered::new();
         let mut end: Option<Instant> = None;
         let mut open = true;
         while open || !writing.is_empty() {
+            let has_room = writing.len() < settings.concurrency.max(1) && lines.len() < most_in_lines;
             tokio::select! {
                 () = shutdown.cancelled(), if end.is_none() => {
                     end = Some(Instant::now() + settings.drain_timeout);
                     requests.close();
                 }
                 () = tokio::time::sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
-                Some(()) = writing.next() => {}
-                request = requests.recv(), if open && writing.len() < settings.concurrency.max(1) => match request {
-                    Some(request) => writing.push(publisher.publish(request)),
+                Some(object) = writing.next() => writing.extend(lines.next(object).map(publish)),
+                request = requests.recv(), if open && has_room => match request {
+                    Some(request) => writing.extend(lines.begin(request).map(publish)),
                     None => open = false,
                 },
             }
         }
-        let mut lost = writing.len();
+        let mut lost = writing.len() + lines.len();
         while requests.try_recv().is_ok() {
             lost += 1;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm_cloud::Severity;
 use tokio::time::Instant;
 
-use crate::events::EventRequest;
+use crate::events::{EventRequest, Object};
 
 /// How long after its last occurrence an Event is raised. Half of the hour that API servers keep Events.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
@@ -17,7 +17,7 @@ const MAX_REMEMBERED: usize = 1_024;
 /// What makes two Events the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SeriesKey {
-    object: [Option<String>; 4],
+    object: Object,
     warning: bool,
     reason: String,
     message: String,
@@ -26,9 +26,8 @@ pub(crate) struct SeriesKey {
 
 impl SeriesKey {
     pub(crate) fn of(request: &EventRequest) -> Self {
-        let about = &request.about;
         Self {
-            object: [about.kind.clone(), about.namespace.clone(), about.name.clone(), about.uid.clone()],
+            object: Object::of(request),
             warning: request.severity == Severity::Warning,
             reason: request.reason.clone(),
             message: request.message.clone(),

@@ -207,7 +207,7 @@ pub(crate) struct CallSettings {
     pub(crate) selects_nodes: Arc<AtomicBool>,
 }
 
-type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
+pub(crate) type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> + Send + 'a>>;
 
 /// Runs `work` on a fresh instance. An answer that gives rise to a complaint counts as none.
 ///

@@ -16,7 +16,7 @@ use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{instances, meta};
 
 pub(crate) use self::descriptor::descriptor;
-pub(crate) use self::load_balancer::{cluster_failures, ingress, mark, name, outcome, standing, wish};
+pub(crate) use self::load_balancer::{cluster_failures, ingress, mark, name, outcome, sentences, standing, wish};
 pub(crate) use self::service::{backends, service};
 
 /// Most bytes of a message, most bytes of a field's name, and most problems that are taken from a provider: they go to logs,

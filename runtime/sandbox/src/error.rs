@@ -43,6 +43,9 @@ pub enum LoadError {
         /// Where.
         offset: u64,
     },
+    /// Its code has functions of interfaces that it does not export: it breaks off between two exports.
+    #[error("it is damaged: it has the code of {}, and does not export it; build or upload it again", .0.join(", "))]
+    BrokenOff(Vec<String>),
     /// More of something than this host compiles. How many there are nobody knows: counting ends at the limit.
     #[error("it has more than {limit} {what}; raise the limit {setting} if that is right")]
     TooComplex {

@@ -1,4 +1,4 @@
-//! The contract's `load-balancers` and `load-balancer-survey`.
+//! The contract's `load-balancers`, `load-balancer-survey` and `load-balancer-orphan`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,9 +8,11 @@ use ccm_cloud::{
     Wish,
 };
 use ccm_egress::budget::Class;
+use wasmtime::Store;
 
+use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::load_balancers;
-use crate::call::{ChangeFlag, Selected, ServiceId, Subject, call};
+use crate::call::{CallState, ChangeFlag, Selected, ServiceId, Subject, Work, call};
 use crate::outcome::{self, Place};
 use crate::provider::Code;
 use crate::{CallError, Provider, convert};
@@ -58,6 +60,42 @@ impl Provider {
         let exports = code.optional.load_balancers.as_ref();
         exports.cloned().ok_or_else(|| not_exported(&self.descriptor, "load-balancers"))
     }
+
+    /// Asks something about one Service that changes nothing.
+    async fn ask<R: Send + 'static>(
+        &self,
+        function: &'static str,
+        service: Service,
+        work: Ask<R>,
+        complaint: impl FnOnce(&R) -> Option<String> + Send,
+    ) -> Result<R, Failure> {
+        let code = self.code();
+        let exports = self.balancers(&code)?;
+        let subject = looking(&service);
+        let service = convert::service(service, &self.descriptor.annotations);
+        let answer = call(
+            &self.settings,
+            &code.pre,
+            function,
+            subject,
+            move |store, instance| {
+                Box::pin(async move {
+                    let exports = exports.load(&mut *store, instance)?;
+                    work(exports, store, service).await
+                })
+            },
+            complaint,
+        );
+        answer.await.map_err(no_answer(function))
+    }
+}
+
+/// A question about one Service.
+type Ask<R> = for<'a> fn(load_balancers::Guest, &'a mut Store<CallState>, types::Service) -> Work<'a, R>;
+
+/// What is said about a wrong part of an answer.
+fn wrong_in<T, E>(wrong: impl FnOnce(&T) -> Option<String>) -> impl FnOnce(&Result<T, E>) -> Option<String> {
+    move |answer| answer.as_ref().ok().and_then(wrong).map(|wrong| format!("it gave {wrong}"))
 }
 
 /// How much of a load balancer is brought to what its Service asks for.
@@ -153,97 +191,43 @@ impl LoadBalancers for Provider {
     }
 
     fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
-        const FUNCTION: &str = "load-balancers.name";
         Box::pin(async move {
-            let code = self.code();
-            let exports = self.balancers(&code)?;
-            let subject = looking(&service);
-            let service = convert::service(service, &self.descriptor.annotations);
-            let answer = call(
-                &self.settings,
-                &code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move { exports.load(&mut *store, instance)?.call_name(store, &service).await })
-                },
-                |_| None,
-            );
-            Ok(convert::name(&answer.await.map_err(no_answer(FUNCTION))?))
+            let work: Ask<_> =
+                |exports, store, service| Box::pin(async move { exports.call_name(store, &service).await });
+            let name = self.ask("load-balancers.name", service, work, |_| None).await?;
+            Ok(convert::name(&name))
         })
     }
 
     fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
-        const FUNCTION: &str = "load-balancers.locks";
         Box::pin(async move {
-            let code = self.code();
-            let exports = self.balancers(&code)?;
-            let subject = looking(&service);
-            let service = convert::service(service, &self.descriptor.annotations);
-            let answer = call(
-                &self.settings,
-                &code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move { exports.load(&mut *store, instance)?.call_locks(store, &service).await })
-                },
-                |locks| {
-                    (locks.len() > MAX_LOCKS).then(|| format!("it gave {} locks, the most is {MAX_LOCKS}", locks.len()))
-                },
-            );
+            let work: Ask<_> =
+                |exports, store, service| Box::pin(async move { exports.call_locks(store, &service).await });
+            let complaint = |locks: &Vec<String>| {
+                (locks.len() > MAX_LOCKS).then(|| format!("it gave {} locks, the most is {MAX_LOCKS}", locks.len()))
+            };
             // As it is: two names that are cut would be one lock.
-            answer.await.map_err(no_answer(FUNCTION))
+            self.ask("load-balancers.locks", service, work, complaint).await
         })
     }
 
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
-        const FUNCTION: &str = "load-balancers.get";
         Box::pin(async move {
-            let code = self.code();
-            let exports = self.balancers(&code)?;
-            let subject = looking(&service);
-            let service = convert::service(service, &self.descriptor.annotations);
-            let answer = call(
-                &self.settings,
-                &code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move { exports.load(&mut *store, instance)?.call_get(store, &service).await })
-                },
-                |answer| {
-                    let wrong = answer.as_ref().ok()?.as_deref().and_then(outcome::ingress)?;
-                    Some(format!("it gave {wrong}"))
-                },
-            );
-            let answer = answer.await.map_err(no_answer(FUNCTION))?;
-            answer.map(|found| found.map(convert::ingress)).map_err(convert::failure)
+            let work: Ask<Result<Option<Vec<types::Ingress>>, _>> =
+                |exports, store, service| Box::pin(async move { exports.call_get(store, &service).await });
+            let wrong = |found: &Option<Vec<_>>| found.as_deref().and_then(outcome::ingress);
+            let found = self.ask("load-balancers.get", service, work, wrong_in(wrong)).await?;
+            found.map(|found| found.map(convert::ingress)).map_err(convert::failure)
         })
     }
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
-        const FUNCTION: &str = "load-balancers.get-mark";
         Box::pin(async move {
-            let code = self.code();
-            let exports = self.balancers(&code)?;
-            let subject = looking(&service);
-            let service = convert::service(service, &self.descriptor.annotations);
-            let answer = call(
-                &self.settings,
-                &code.pre,
-                FUNCTION,
-                subject,
-                move |store, instance| {
-                    Box::pin(async move { exports.load(&mut *store, instance)?.call_get_mark(store, &service).await })
-                },
-                |answer| {
-                    let wrong = answer.as_ref().ok()?.as_ref().and_then(outcome::mark)?;
-                    Some(format!("it gave {wrong}"))
-                },
-            );
-            let answer = answer.await.map_err(no_answer(FUNCTION))?;
-            answer.map(|mark| mark.map(convert::mark)).map_err(convert::failure)
+            let work: Ask<Result<Option<load_balancers::Mark>, _>> =
+                |exports, store, service| Box::pin(async move { exports.call_get_mark(store, &service).await });
+            let wrong = |mark: &Option<_>| mark.as_ref().and_then(outcome::mark);
+            let mark = self.ask("load-balancers.get-mark", service, work, wrong_in(wrong)).await?;
+            mark.map(|mark| mark.map(convert::mark)).map_err(convert::failure)
         })
     }
 
@@ -257,6 +241,29 @@ impl LoadBalancers for Provider {
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
         Box::pin(async move { self.take_away(service).await.unwrap_or_else(unanswered_deletion) })
+    }
+
+    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        const FUNCTION: &str = "load-balancer-orphan.orphan";
+        Box::pin(async move {
+            let code = self.code();
+            let exports = code.optional.load_balancer_orphan.clone();
+            let exports = exports.ok_or_else(|| not_exported(&self.descriptor, "load-balancer-orphan"))?;
+            let subject = writing(&service);
+            let service = convert::service(service, &self.descriptor.annotations);
+            let answer = call(
+                &self.settings,
+                &code.pre,
+                FUNCTION,
+                subject,
+                move |store, instance| {
+                    Box::pin(async move { exports.load(&mut *store, instance)?.call_orphan(store, &service).await })
+                },
+                |_| None,
+            );
+            let answer = answer.await.map_err(no_answer(FUNCTION))?;
+            answer.map(convert::sentences).map_err(convert::failure)
+        })
     }
 
     fn validate(

@@ -14,6 +14,8 @@ const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets
 const MAX_NAME: usize = 256;
 /// Interfaces of the contract that a provider must export.
 const REQUIRED: [&str; 2] = ["meta", "instances"];
+/// Interfaces of the contract that a provider may export.
+const EXPORTS: [&str; 6] = ["meta", "instances", "load-balancers", "load-balancer-survey", "routes", "cluster"];
 
 /// What can be said of a component before it is compiled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -51,8 +53,8 @@ impl Outline {
             [b'(', ..] => return Err(LoadError::NotWasm("it looks like WebAssembly text")),
             _ => return Err(LoadError::NotWasm("it does not begin with the magic bytes of WebAssembly")),
         }
-        let outline = Self::parse(bytes, limits)?;
-        outline.check_names(wasi)?;
+        let (outline, implemented) = Self::parse(bytes, limits)?;
+        outline.check_names(&implemented, wasi)?;
         Ok(outline)
     }
 
@@ -72,12 +74,14 @@ impl Outline {
         self.imports.iter().any(|name| is_wasi(name))
     }
 
-    fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, LoadError> {
+    /// The outline, and the interfaces that the component's own modules have functions of.
+    fn parse(bytes: &[u8], limits: &Limits) -> Result<(Self, Vec<String>), LoadError> {
         let malformed = |error: wasmparser::BinaryReaderError| LoadError::Malformed {
             message: error.message().to_owned(),
             offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
         };
         let mut outline = Self { size: bytes.len(), ..Self::default() };
+        let mut implemented: Vec<String> = vec![];
         let mut depth = 0_usize;
         let mut unfolded = Unfolded::default();
         for payload in Parser::new(0).parse_all(bytes) {
@@ -103,6 +107,13 @@ impl Outline {
                         outline.exports.push(line(export.map_err(malformed)?.name.name, MAX_NAME));
                     }
                 }
+                // Only modules have these; one in a component within the component is none of the outer one's.
+                Payload::ExportSection(section) if depth == 2 => {
+                    for export in section {
+                        let name = implements(export.map_err(malformed)?.name);
+                        implemented.extend(name.filter(|name| !implemented.contains(name)));
+                    }
+                }
                 Payload::FunctionSection(section) => outline.add_functions(section.count(), limits)?,
                 Payload::TypeSection(section) => outline.add_types(section.count(), limits)?,
                 Payload::CoreTypeSection(section) => outline.add_types(section.count(), limits)?,
@@ -126,7 +137,7 @@ impl Outline {
                 _ => {}
             }
         }
-        Ok(outline)
+        Ok((outline, implemented))
     }
 
     fn add_functions(&mut self, count: u32, limits: &Limits) -> Result<(), LoadError> {
@@ -139,7 +150,7 @@ impl Outline {
         at_most("types", self.types, limits.types, "types")
     }
 
-    fn check_names(&self, wasi: bool) -> Result<(), LoadError> {
+    fn check_names(&self, implemented: &[String], wasi: bool) -> Result<(), LoadError> {
         if let Some(needed) = self.contract()
             && needed != CONTRACT
         {
@@ -155,6 +166,11 @@ impl Outline {
         }
         if !asked.is_empty() && !wasi {
             return Err(LoadError::WasiOff(asked.into_iter().cloned().collect()));
+        }
+        // Between two exports a component that breaks off is a whole one, without those that follow.
+        let lost: Vec<String> = implemented.iter().filter(|name| !self.exports.contains(name)).cloned().collect();
+        if !lost.is_empty() {
+            return Err(LoadError::BrokenOff(lost));
         }
         let missing: Vec<String> =
             REQUIRED.iter().map(|name| full_name(name)).filter(|name| !self.exports.contains(name)).collect();
@@ -204,6 +220,13 @@ impl Unfolded {
 
 fn check_parts(parts: usize, limits: &Limits) -> Result<(), LoadError> {
     at_most("parts when all components in it are unfolded", parts, limits.functions, "functions")
+}
+
+/// The interface of the contract that a function of a module is part of, by the name that every linker of components asks
+/// for: `ccm:cloud/meta@0.1.0#describe`.
+fn implements(function: &str) -> Option<String> {
+    let (interface, _) = function.split_once('#')?;
+    EXPORTS.iter().map(|name| full_name(name)).find(|name| name == interface)
 }
 
 /// An interface of the contract, as components name it.

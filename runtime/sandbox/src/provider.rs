@@ -11,7 +11,9 @@ use tokio::sync::{Semaphore, watch};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use crate::bindings::exports::ccm::cloud::{cluster, instances, load_balancer_survey, load_balancers, meta, routes};
+use crate::bindings::exports::ccm::cloud::{
+    cluster, instances, load_balancer_orphan, load_balancer_survey, load_balancers, meta, routes,
+};
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
 use crate::descriptor::check_descriptor;
 use crate::engine::Effort;
@@ -98,6 +100,7 @@ impl Component {
 pub(crate) struct Optional {
     pub(crate) load_balancers: Option<Arc<load_balancers::GuestIndices>>,
     pub(crate) load_balancer_survey: Option<Arc<load_balancer_survey::GuestIndices>>,
+    pub(crate) load_balancer_orphan: Option<Arc<load_balancer_orphan::GuestIndices>>,
     routes: Option<routes::GuestIndices>,
     pub(crate) cluster: Option<Arc<cluster::GuestIndices>>,
 }
@@ -112,6 +115,9 @@ impl Optional {
             load_balancer_survey: has("load-balancer-survey")
                 .then(|| load_balancer_survey::GuestIndices::new(pre).map(Arc::new))
                 .transpose()?,
+            load_balancer_orphan: has("load-balancer-orphan")
+                .then(|| load_balancer_orphan::GuestIndices::new(pre).map(Arc::new))
+                .transpose()?,
             routes: has("routes").then(|| routes::GuestIndices::new(pre)).transpose()?,
             cluster: has("cluster").then(|| cluster::GuestIndices::new(pre).map(Arc::new)).transpose()?,
         })
@@ -123,6 +129,9 @@ impl Optional {
             indices.load(&mut *store, instance)?;
         }
         if let Some(indices) = &self.load_balancer_survey {
+            indices.load(&mut *store, instance)?;
+        }
+        if let Some(indices) = &self.load_balancer_orphan {
             indices.load(&mut *store, instance)?;
         }
         if let Some(indices) = &self.routes {
@@ -246,7 +255,7 @@ impl Provider {
         if component.descriptor != *self.descriptor || component.outline.exports != self.exports {
             return Err(LoadError::Another);
         }
-        *self.code.lock() = component.code;
+        put(&self.code, component.code);
         Ok(())
     }
 
@@ -343,5 +352,33 @@ impl Provider {
             self.offered.lock().clone_from(offers);
         }
         Ok(offers)
+    }
+}
+
+/// Puts something into a place. What was there is freed after the lock is: calls wait for that, and unmapping the code of an engine
+/// takes its time.
+fn put<T>(place: &Mutex<T>, next: T) {
+    let before = std::mem::replace(&mut *place.lock(), next);
+    drop(before);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_replaced_is_freed_after_the_lock() {
+        static PLACE: Mutex<Option<Old>> = Mutex::new(Some(Old));
+        static IS_FREE: AtomicBool = AtomicBool::new(false);
+        struct Old;
+        impl Drop for Old {
+            fn drop(&mut self) {
+                IS_FREE.store(PLACE.try_lock().is_some(), Ordering::Relaxed);
+            }
+        }
+        put(&PLACE, None);
+        assert!(IS_FREE.load(Ordering::Relaxed));
     }
 }

@@ -133,6 +133,9 @@ pub(crate) struct RunArgs {
     /// Most Events that wait to be written.
     #[arg(long, value_name = "N", default_value_t = EventSettings::default().queue, help_heading = "Controllers")]
     pub(crate) event_queue: NonZeroUsize,
+    /// Most Events that are being written at the same time; those about one object are written in order.
+    #[arg(long, value_name = "N", default_value = "16", help_heading = "Controllers")]
+    pub(crate) concurrent_events: NonZeroUsize,
     #[command(flatten)]
     pub(crate) node_lifecycle: NodeLifecycleArgs,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use http::Uri;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
@@ -67,6 +67,18 @@ pub(crate) fn client(config: &Config, pings: Pings) -> Result<Client> {
         .http2_keep_alive_timeout(pings.timeout)
         .http2_keep_alive_while_idle(true)
         .build(connector);
+    Ok(authorised(config, client)?)
+}
+
+/// What the configuration asks for around a client of HTTP: where the API server is, and who asks.
+///
+/// # Errors
+///
+/// The configuration cannot be used.
+pub(crate) fn authorised<C>(config: &Config, client: HttpClient<C, Body>) -> kube::Result<Client>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -128,8 +128,13 @@ async fn assemble(
     let gate = WriteGate::new(leader.client(&config, pings)?, metrics.api.clone(), writes).led_by(leader.leadership());
     let pod = host_pod(|name| std::env::var(name).ok());
     let instance = pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_else(|| "wasm-ccm".to_owned());
-    let events =
-        EventSettings { queue: args.event_queue, instance, provider_subject: pod.clone(), ..EventSettings::default() };
+    let events = EventSettings {
+        queue: args.event_queue,
+        concurrency: args.concurrent_events.get(),
+        instance,
+        provider_subject: pod.clone(),
+        ..EventSettings::default()
+    };
     // What a provider is, and why it is not taken, is told by every replica: a standby has loaded its own.
     let open = WriteGate::new(client.clone(), metrics.api.clone(), writes);
     let (host_recorder, host_writer) = EventRecorder::new(open, metrics.events.clone(), events.clone());

@@ -2,6 +2,7 @@
 
 pub mod balancer_cloud;
 pub mod crowd;
+pub mod finish;
 pub mod host;
 pub mod manifest;
 pub mod measure;

@@ -4,12 +4,13 @@
 //! {"ensure": {"steps": [{"send": {"method": "post", "effect": "once", "path": "/balancers"}}], "ingress": ["192.0.2.7"]}}
 //! ```
 //!
-//! What came of each step is told as a change of the outcome, a problem of `validate`, a lock, or a difference of `survey`. A
-//! function without a plan does what is least: `ensure` keeps the Service's ingress or gives one address, `delete` succeeds.
+//! What came of each step is told as a change of the outcome or of `orphan`, a problem of `validate`, a lock, or a difference of
+//! `survey`. A function without a plan does what is least: `ensure` keeps the Service's ingress or gives one address, `delete` succeeds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ccm_sdk::load_balancer_orphan;
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
@@ -144,6 +145,12 @@ impl load_balancer_survey::Guest for Scripted {
             Ok(_) => Standing::InStep(wish.service.ingress),
         };
         Ok(wishes.into_iter().map(standing).collect())
+    }
+}
+
+impl load_balancer_orphan::Guest for Scripted {
+    fn orphan(service: Service) -> Result<Vec<String>, Failure> {
+        steps(&service, "orphan")
     }
 }
 

@@ -25,7 +25,7 @@ const SIGNED: &str = "/client/api";
 
 struct Scripted;
 
-ccm_sdk::export!(Scripted: meta, instances, load_balancers, load_balancer_survey, cluster);
+ccm_sdk::export!(Scripted: meta, instances, load_balancers, load_balancer_survey, load_balancer_orphan, cluster);
 
 impl meta::Guest for Scripted {
     fn describe() -> Descriptor {

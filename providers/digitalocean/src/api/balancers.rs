@@ -5,11 +5,10 @@ mod listing;
 use ccm_sdk::Answer;
 use ccm_sdk::types::{Failure, Reaction};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-pub(crate) use self::listing::{all, by_id, is_about_the_list, named};
+pub(crate) use self::listing::{MOST_BY_ID, all, by_id, dated, is_about_the_list, named};
 use crate::api::droplets::Region;
-use crate::api::{CLOUD, exceptions, is_absent, is_name_taken, list, or_default};
+use crate::api::{CLOUD, about, exceptions, is_absent, is_name_taken, list, or_default};
 
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
@@ -186,6 +185,9 @@ pub(crate) struct Balancer {
     /// `None` where the cloud does not tell.
     #[serde(default)]
     pub(crate) tags: Option<Vec<String>>,
+    /// `2026-11-22T18:20:05Z`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) created_at: String,
 }
 
 #[derive(Deserialize)]
@@ -197,7 +199,7 @@ list!(Many, load_balancers, Balancer, |balancer| balancer.id.clone());
 
 pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
     let answer = CLOUD.get(BALANCER).arg("id", id).send()?.optional()?;
-    answer.map(one).transpose()
+    answer.map(|answer| one_of(id, answer)).transpose()
 }
 
 /// Not repeated: a second one costs money.
@@ -234,13 +236,13 @@ pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Answer, Failure> {
     CLOUD.put(BALANCER).arg("id", id).json(spec).send()
 }
 
-pub(crate) fn replaced(answer: Answer) -> Result<Replaced, Failure> {
+pub(crate) fn replaced(id: &str, answer: Answer) -> Result<Replaced, Failure> {
     if is_absent(&answer) {
         return Ok(Replaced::Absent);
     }
     let is_no = matches!(answer.status(), 400 | 403 | 422) && !answer.says("droplet");
     match answer.ok() {
-        Ok(answer) => one(answer).map(|balancer| Replaced::Done(Box::new(balancer))),
+        Ok(answer) => one_of(id, answer).map(|balancer| Replaced::Done(Box::new(balancer))),
         Err(failure) if is_no && !matches!(failure.reaction, Reaction::Pending | Reaction::Unauthorized) => {
             Ok(Replaced::Refused(failure))
         }
@@ -253,18 +255,28 @@ pub(crate) fn is_resized_too_soon(answer: &Answer) -> bool {
     answer.says("only be resized once")
 }
 
+#[derive(Serialize)]
+struct Members<'a> {
+    droplet_ids: &'a [u64],
+}
+
 /// Puts these droplets behind it, and changes nothing else.
 pub(crate) fn add_droplets(id: &str, droplets: &[u64]) -> Result<(), Failure> {
-    CLOUD.post(DROPLETS).arg("id", id).json(&json!({ "droplet_ids": droplets })).send()?.done()
+    CLOUD.post(DROPLETS).arg("id", id).json(&Members { droplet_ids: droplets }).send()?.done()
 }
 
 /// Takes them away.
 pub(crate) fn remove_droplets(id: &str, droplets: &[u64]) -> Result<(), Failure> {
-    CLOUD.delete(DROPLETS).arg("id", id).json(&json!({ "droplet_ids": droplets })).send()?.done()
+    CLOUD.delete(DROPLETS).arg("id", id).json(&Members { droplet_ids: droplets }).send()?.done()
 }
 
 fn one(answer: Answer) -> Result<Balancer, Failure> {
     answer.json::<One>().map(|one| one.load_balancer)
+}
+
+/// The one that was asked for or changed.
+fn one_of(id: &str, answer: Answer) -> Result<Balancer, Failure> {
+    about(one(answer)?, |balancer| &balancer.id, id)
 }
 
 /// Lets the cloud judge, and changes nothing: a new one, or the one of that ID.

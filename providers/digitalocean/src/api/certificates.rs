@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_sdk::types::Failure;
 use serde::Deserialize;
 
-use crate::api::{CLOUD, list, or_default, paging};
+use crate::api::{CLOUD, about, list, or_default, paging};
 
 /// Certificates change every few months; a hundred Services with the same one ask once.
 const SHARE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ list!(Many, certificates, Certificate, |certificate| certificate.id.clone());
 
 pub(crate) fn get(id: &str) -> Result<Option<Certificate>, Failure> {
     let answer = CLOUD.get("/v2/certificates/{id}").arg("id", id).share(SHARE).send()?.optional()?;
-    answer.map(|answer| answer.json::<One>().map(|one| one.certificate)).transpose()
+    answer.map(|answer| about(answer.json::<One>()?.certificate, |found| &found.id, id)).transpose()
 }
 
 /// Names are unique in an account.

@@ -161,7 +161,7 @@ impl Account {
 pub(crate) fn first_page(share: Duration) -> Result<(Vec<Droplet>, usize), Failure> {
     let request = CLOUD.get(DROPLETS).query("page", 1).query("per_page", PER_PAGE);
     let page: Many = request.share(share).send()?.json()?;
-    let pages = page.meta.total.unwrap_or_default().div_ceil(PER_PAGE);
+    let pages = page.meta.total.div_ceil(PER_PAGE);
     Ok((page.droplets, pages.saturating_sub(1)))
 }
 

@@ -15,5 +15,8 @@ list!(Many, regions, Region, |region| region.slug.clone());
 /// Slugs of all regions.
 pub(crate) fn slugs() -> Result<Vec<String>, Failure> {
     let regions = CLOUD.get("/v2/regions").list::<Many>(paging())?;
+    if regions.is_empty() {
+        return Err(Failure::retry("the list of regions is empty"));
+    }
     Ok(regions.into_iter().map(|region| region.slug).collect())
 }

@@ -2,12 +2,35 @@
 
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::api::{CLOUD, exceptions};
 
 const TAG: &str = "/v2/tags/{tag}";
 const RESOURCES: &str = "/v2/tags/{tag}/resources";
+
+#[derive(Serialize)]
+struct Resources<'a> {
+    resources: Vec<Resource<'a>>,
+}
+
+#[derive(Serialize)]
+struct Resource<'a> {
+    resource_id: &'a str,
+    resource_type: &'static str,
+}
+
+impl<'a> Resources<'a> {
+    fn of(balancers: &[&'a str]) -> Self {
+        let resource = |id: &&'a str| Resource { resource_id: id, resource_type: "load_balancer" };
+        Self { resources: balancers.iter().map(resource).collect() }
+    }
+}
+
+#[derive(Serialize)]
+struct Name<'a> {
+    name: &'a str,
+}
 
 /// A no to a tag is one for good: who wants it goes on without.
 fn sent(request: Request) -> Result<Answer, Failure> {
@@ -18,25 +41,32 @@ fn sent(request: Request) -> Result<Answer, Failure> {
 
 /// False when there is no such tag.
 pub(crate) fn assign(tag: &str, balancers: &[&str]) -> Result<bool, Failure> {
-    let resource = |id: &&str| json!({ "resource_id": id, "resource_type": "load_balancer" });
-    let resources: Vec<_> = balancers.iter().map(resource).collect();
-    let request = CLOUD.post(RESOURCES).arg("tag", tag).json(&json!({ "resources": resources })).repeatable();
+    let request = CLOUD.post(RESOURCES).arg("tag", tag).json(&Resources::of(balancers)).repeatable();
     sent(request)?.optional().map(|answer| answer.is_some())
 }
 
 /// Also done when it is not there, or has no such tag.
 pub(crate) fn unassign(tag: &str, balancer: &str) -> Result<(), Failure> {
-    let resource = json!({ "resource_id": balancer, "resource_type": "load_balancer" });
-    let request = CLOUD.delete(RESOURCES).arg("tag", tag).json(&json!({ "resources": [resource] })).repeatable();
+    let request = CLOUD.delete(RESOURCES).arg("tag", tag).json(&Resources::of(&[balancer])).repeatable();
     sent(request)?.optional().map(drop)
 }
 
 pub(crate) fn create(tag: &str) -> Result<(), Failure> {
-    sent(CLOUD.post("/v2/tags").json(&json!({ "name": tag })).repeatable())?.done()
+    sent(CLOUD.post("/v2/tags").json(&Name { name: tag }).repeatable())?.done()
 }
 
 pub(crate) fn exists(tag: &str) -> Result<bool, Failure> {
-    CLOUD.get(TAG).arg("tag", tag).send()?.optional().map(|answer| answer.is_some())
+    #[derive(Deserialize)]
+    struct One {
+        tag: Tag,
+    }
+    #[derive(Deserialize)]
+    struct Tag {
+        name: String,
+    }
+    let Some(answer) = CLOUD.get(TAG).arg("tag", tag).send()?.optional()? else { return Ok(false) };
+    // The account keeps the case of whoever made it first.
+    answer.json::<One>().map(|one| one.tag.name.eq_ignore_ascii_case(tag))
 }
 
 /// False when it was gone already. What has it loses it.

@@ -6,6 +6,7 @@ use ccm_sdk::types::{Problem, Service};
 
 use crate::annotations as names;
 use crate::asked::Problems;
+use crate::ordered;
 
 const YES_OR_NO: &str = "\"true\", \"false\"";
 
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
     /// It has something else: whoever makes something of it must not take it for an empty list, which lets everybody in.
     pub(crate) fn rules(&self, name: &str) -> Result<Vec<String>, Problem> {
         let text = self.text(name).unwrap_or_default();
-        let mut rules: Vec<String> =
+        let rules: Vec<String> =
             text.split(',').map(str::trim).filter(|rule| !rule.is_empty()).map(str::to_owned).collect();
         let good = |rule: &String| match rule.split_once(':') {
             Some(("ip", address)) => address.parse::<IpAddr>().is_ok(),
@@ -153,9 +154,7 @@ impl<'a> Reader<'a> {
             );
             return Err(Problem::fatal(field(name), message));
         }
-        rules.sort();
-        rules.dedup();
-        Ok(rules)
+        Ok(ordered::list(rules))
     }
 }
 

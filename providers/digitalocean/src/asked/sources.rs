@@ -3,6 +3,7 @@
 use ccm_sdk::types::{Problem, Service};
 
 use crate::asked::reader::masked;
+use crate::ordered;
 
 /// What could not be read is neither of the two: an empty list would let everybody in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +29,8 @@ impl Sources {
                 Problem::fatal("spec.loadBalancerSourceRanges", message)
             })
         };
-        let mut networks: Vec<String> = service.source_ranges.iter().map(network).collect::<Result<_, _>>()?;
-        networks.sort();
-        networks.dedup();
+        let networks: Vec<String> = service.source_ranges.iter().map(network).collect::<Result<_, _>>()?;
+        let networks = ordered::list(networks);
         Ok(if networks.is_empty() { Self::Everybody } else { Self::Only(Networks(networks)) })
     }
 }

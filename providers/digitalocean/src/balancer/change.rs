@@ -125,7 +125,7 @@ impl Work<'_> {
             return Ok(ingress);
         }
         let Written { answer, parts, waits: refused } = size::write(balancer, &possible, scope)?;
-        let changed = match balancers::replaced(answer)? {
+        let changed = match balancers::replaced(&balancer.id, answer)? {
             Replaced::Done(changed) => changed,
             Replaced::Refused(failure) => return Err(Unchanged::Refused(failure)),
             // It may be about the certificate.

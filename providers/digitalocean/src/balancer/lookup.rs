@@ -1,5 +1,6 @@
 //! Which load balancer is that of a Service.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::cache;
@@ -51,8 +52,26 @@ fn by_id(id: &str) -> Result<Option<Balancer>, Failure> {
 ///
 /// # Errors
 ///
-/// The cloud cannot be asked, or the load balancer with the name that is asked for is another's.
+/// The cloud cannot be asked, or the load balancer with the name that is asked for is another's, or that with the ID another
+/// cluster's.
 pub(crate) fn find(
+    config: &Config,
+    service: &Service,
+    asked: &Asked,
+    glance: bool,
+) -> Result<Option<Balancer>, Failure> {
+    match seek(config, service, asked, glance)? {
+        Some(found) if owner::is_of_another_cluster(config, service, &found) => Err(owner::foreign(&found)),
+        found => Ok(found),
+    }
+}
+
+/// The same, whichever cluster's it is.
+///
+/// # Errors
+///
+/// The cloud cannot be asked, or the load balancer with the name that is asked for is another's.
+pub(super) fn seek(
     config: &Config,
     service: &Service,
     asked: &Asked,
@@ -65,7 +84,15 @@ pub(crate) fn find(
     {
         return Ok(Some(balancer));
     }
-    let listed = balancers::all(SHARE);
+    // What has the name that is asked for may have been made a moment ago, for another Service.
+    let is_new = id.is_none() && asked.name != asked.default_name && !untold::are_tags_seen();
+    let listed = balancers::dated(if is_new { Duration::ZERO } else { SHARE });
+    let listed = listed.map(|(all, date)| {
+        if is_new {
+            untold::looked(service, &all, date);
+        }
+        all
+    });
     if let Some(id) = id.filter(|_| glance) {
         if let Some(balancer) = listed.iter().flatten().find(|balancer| balancer.id == id) {
             return Ok(Some(balancer.clone()));
@@ -108,25 +135,74 @@ pub(crate) fn of_services<'a>(services: impl Iterator<Item = &'a Service>) -> Re
         listed => return listed,
     };
     let ids: Option<Vec<&str>> = services.map(id_of).collect();
-    let known = ids.and_then(|ids| balancers::by_id(&ids).ok());
-    known.map(|known| known.into_iter().flatten().collect()).ok_or(failure)
+    // What is open, and to whom, hangs on all of them.
+    let ids = ids.filter(|ids| ids.len() <= balancers::MOST_BY_ID).ok_or(failure)?;
+    balancers::by_id(&ids).into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Those of wishes, and why there may be more.
+/// Those of wishes.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) all: Vec<Balancer>,
+    /// Why there may be more.
+    incomplete: Option<Failure>,
+    /// By ID, why it was not seen.
+    unread: BTreeMap<String, Failure>,
+}
+
+impl Seen {
+    /// Why it is not known whether a Service has one that is none of these.
+    pub(super) fn doubt(&self, service: &Service) -> Option<&Failure> {
+        id_of(service).and_then(|id| self.unread.get(id)).or(self.incomplete.as_ref())
+    }
+}
+
+/// The ID after the last one that a look at many has read.
+const NEXT_KEY: &str = "balancers/next";
+const NEXT: Duration = Duration::from_secs(24 * 3_600);
+
+/// Those of wishes: all of the account; where the list cannot be had, those whose IDs are on them, of which each look reads some.
 ///
 /// # Errors
 ///
 /// None can be had.
-pub(super) fn of_wishes(wishes: &[Wish]) -> Result<(Vec<Balancer>, Option<Failure>), Failure> {
+pub(super) fn of_wishes(wishes: &[Wish]) -> Result<Seen, Failure> {
     let failure = match balancers::all(Duration::ZERO) {
-        Ok(all) => return Ok((all, None)),
+        Ok(all) => return Ok(Seen { all, ..Seen::default() }),
         Err(failure) => failure,
     };
-    let ids: Vec<&str> = wishes.iter().filter_map(|wish| id_of(&wish.service)).collect();
+    let mut ids: Vec<&str> = wishes.iter().filter_map(|wish| id_of(&wish.service)).collect();
     if ids.is_empty() || !balancers::is_about_the_list(&failure) {
         return Err(failure);
     }
-    Ok((balancers::by_id(&ids)?.into_iter().flatten().collect(), Some(failure)))
+    if ids.len() > balancers::MOST_BY_ID {
+        let next = cache::get(NEXT_KEY).and_then(|next| ids.iter().position(|id| id.as_bytes() == next));
+        ids.rotate_left(next.unwrap_or_default());
+        if let Some(next) = ids.get(balancers::MOST_BY_ID) {
+            cache::put(NEXT_KEY, next.as_bytes(), NEXT);
+        }
+    }
+    let unread = || {
+        Failure::retry(format!(
+            "a look reads {} load balancers by their IDs, and this one in one of the next looks, since the list cannot be had: {}",
+            balancers::MOST_BY_ID,
+            failure.message
+        ))
+    };
+    let known = balancers::by_id(&ids);
+    if known.iter().all(Result::is_err) {
+        return Err(known.into_iter().find_map(Result::err).unwrap_or(failure));
+    }
+    let mut seen = Seen::default();
+    let known = known.into_iter().chain(std::iter::repeat_with(|| Err(unread())));
+    for (id, known) in ids.into_iter().zip(known) {
+        match known {
+            Ok(balancer) => seen.all.extend(balancer),
+            Err(failure) => drop(seen.unread.insert(id.to_owned(), failure)),
+        }
+    }
+    seen.incomplete = Some(failure);
+    Ok(seen)
 }
 
 /// Why none can be had with the name that is asked for, where it is another's.
@@ -156,7 +232,10 @@ pub(crate) fn among<'a>(
         balancer.name == asked.default_name
             || (balancer.name == asked.name && owner::another(config, service, balancer).is_none())
     };
-    all.iter().find(|balancer| Some(balancer.id.as_str()) == id).or_else(|| all.iter().find(named))
+    let known = |balancer: &&Balancer| {
+        Some(balancer.id.as_str()) == id && !owner::is_of_another_cluster(config, service, balancer)
+    };
+    all.iter().find(known).or_else(|| all.iter().find(named))
 }
 
 /// What goes with a Service.
@@ -171,9 +250,9 @@ pub(crate) struct Going {
 
 impl Going {
     /// What the ID on the Service leads to.
-    fn known(&mut self, service: &Service, asked: &Asked, balancer: Balancer) {
+    fn known(&mut self, config: &Config, service: &Service, asked: &Asked, balancer: Balancer) {
         let is_free = || match untold::is_told(&balancer) {
-            true => owner::of_other_services(service, &balancer).is_empty(),
+            true => owner::another(config, service, &balancer).is_none(),
             // Whoever takes it over gives it the name.
             false => balancer.name == asked.name || untold::is_asked_for(service, &balancer),
         };
@@ -214,7 +293,7 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
     }
     let has_known = known.is_some();
     if let Some(balancer) = known {
-        going.known(service, asked, balancer);
+        going.known(config, service, asked, balancer);
     }
     let mut staying = vec![];
     for balancer in listed.into_iter().filter(|balancer| Some(balancer.id.as_str()) != id) {

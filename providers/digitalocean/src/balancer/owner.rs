@@ -7,7 +7,8 @@
 //!
 //! The default name has the UID of its Service in it, and nobody else asks for it. One that is asked for is anybody's: who is not
 //! named by the tag does not take, and does not delete, what has that name. The ID on a Service counts more, as people write it
-//! there to take one over: then the tag follows. Tags of others stay. The tag of a Service goes after its load balancer, if the token
+//! there to take one over: then the tag follows. But not one of another cluster: an ID that leads there came with a copy, and the
+//! Service of that cluster is none that could be asked. Tags of others stay. The tag of a Service goes after its load balancer, if the token
 //! may delete tags and the cloud is well: nobody waits for it.
 
 use std::time::Duration;
@@ -103,11 +104,33 @@ pub(super) fn another(config: &Config, service: &Service, balancer: &Balancer) -
     if let Some(tag) = of_other_services(service, balancer).first() {
         return Some(words(tag));
     }
-    let of_clusters = || tags(balancer).filter(|tag| after(CLUSTER_TAG, tag).is_some());
+    is_of_another_cluster(config, service, balancer).then(|| cluster_words(balancer))
+}
+
+/// Whether its tags name a cluster, but not this one, and nothing says that it is this Service's: the cluster may have got another ID.
+/// Then the ID on the Service comes from a copy.
+pub(super) fn is_of_another_cluster(config: &Config, service: &Service, balancer: &Balancer) -> bool {
+    let mut of_clusters = tags(balancer).filter(|tag| after(CLUSTER_TAG, tag).is_some()).peekable();
     let cluster = |tag: &str| config.tag.as_ref().is_some_and(|ours| ours.eq_ignore_ascii_case(tag));
-    let ours = is_own(service, balancer) || of_clusters().any(cluster);
-    (!ours && of_clusters().next().is_some())
-        .then(|| format!("another cluster, by its tags {}", tags(balancer).collect::<Vec<_>>().join(", ")))
+    of_clusters.peek().is_some()
+        && !of_clusters.any(cluster)
+        && !is_own(service, balancer)
+        && balancer.name != default_name(service)
+}
+
+fn cluster_words(balancer: &Balancer) -> String {
+    format!("another cluster, by its tags {}", tags(balancer).collect::<Vec<_>>().join(", "))
+}
+
+/// The ID on the Service leads to it.
+pub(super) fn foreign(balancer: &Balancer) -> Failure {
+    Failure::conflict(format!(
+        "load balancer {} is left alone: it belongs to {}. To have a new one, take annotation {} off. To take it over, take the tag of that cluster off it in the account, or annotate its Service there with wasm-ccm.io/orphan: digitalocean; where this cluster has another ID than it had, give it the tag of this one",
+        balancer.id,
+        cluster_words(balancer),
+        names::ID
+    ))
+    .annotation(names::ID)
 }
 
 fn words(tag: &str) -> String {
@@ -144,7 +167,8 @@ pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> 
 
 /// The ID on a Service that goes leads to it.
 pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
-    let owner = of_other_services(service, balancer).first().map_or_else(String::new, |tag| words(tag));
+    let of_services = of_other_services(service, balancer);
+    let owner = of_services.first().map_or_else(|| cluster_words(balancer), |tag| words(tag));
     if !untold::is_told(balancer) {
         return format!(
             "load balancer {} with the name {:?} is left alone: DigitalOcean does not tell its tags, so that it may be another Service's. Delete it there if it is nobody's",
@@ -317,7 +341,7 @@ impl LastTag {
 }
 
 /// As opposed to what a person has to change.
-const fn goes_by(failure: &Failure) -> bool {
+pub(super) const fn goes_by(failure: &Failure) -> bool {
     matches!(failure.reaction, Reaction::Retry | Reaction::Conflict | Reaction::Throttled | Reaction::Pending)
 }
 

@@ -12,11 +12,11 @@ use crate::wanted::{self, Fixed};
 /// How each stands, with what its Service should be told: one that is as it should be is never ensured, and would not hear of it.
 pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Result<Vec<(Standing, Done)>, Failure> {
     // Asks now: in an older listing, what was made or changed meanwhile looks as if somebody else had been at it.
-    let (all, incomplete) = lookup::of_wishes(wishes)?;
+    let seen = lookup::of_wishes(wishes)?;
     let members = backends::members(backends)?;
     let one = |wish: &Wish| {
         let mut done = Done::new();
-        let standing = match (standing(config, &all, &members, wish, &mut done), &incomplete) {
+        let standing = match (standing(config, &seen.all, &members, wish, &mut done), seen.doubt(&wish.service)) {
             // It may be among those that were not seen.
             (Ok(Standing::Missing), Some(failure)) => Standing::Unknown(failure.clone()),
             (standing, _) => standing.unwrap_or_else(Standing::Unknown),

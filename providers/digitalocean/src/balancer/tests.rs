@@ -3,7 +3,10 @@
 mod accounts;
 mod certificates;
 mod changes;
+mod clusters;
 mod listings;
+mod nonsense;
+mod orphans;
 mod owners;
 mod requests;
 mod sizes;
@@ -28,6 +31,7 @@ const DELETE: &str = "api DELETE /v2/load_balancers/lb-1";
 const OWN: &str = "wasm-ccm-service:service-123:default:test";
 const MAKE: &str = "api POST /v2/tags";
 const TAG: &str = "api POST /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest/resources";
+const DELETE_TAG: &str = "api DELETE /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
 
 /// As the cloud has what [`service`] and [`nodes`] ask for.
 pub(crate) fn balancer(id: &str) -> Value {
@@ -81,6 +85,16 @@ pub(crate) fn settled_service(annotations: &[(&str, &str)]) -> Service {
     service
 }
 
+/// That asks for a name.
+fn named() -> Service {
+    service(&[(names::NAME, "my-lb")])
+}
+
+/// The same with an ID.
+fn known() -> Service {
+    settled_service(&[(names::NAME, "my-lb")])
+}
+
 /// A cloud that has no tag yet: one that is not made cannot be given.
 pub(crate) fn tagging(cloud: FakeCloud) -> FakeCloud {
     cloud.on(MAKE, Reply::status(201)).on(TAG, Reply::status(204))
@@ -119,6 +133,15 @@ pub(crate) fn failure(done: &Done) -> (Reaction, Option<u32>) {
 
 fn written(done: &Done) -> Vec<(&str, Option<&str>)> {
     done.outcome.annotations.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect()
+}
+
+fn reasons(done: &Done) -> Vec<&str> {
+    done.warnings.iter().map(|(reason, _)| *reason).collect()
+}
+
+/// Load balancers that were deleted.
+fn deletes(cloud: &FakeCloud) -> Vec<String> {
+    routes(cloud).into_iter().filter(|line| line.starts_with("api DELETE /v2/load_balancers")).collect()
 }
 
 fn addresses(done: &Done) -> Vec<Ingress> {

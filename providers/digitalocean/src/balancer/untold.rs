@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the ID on the Service leads to it | as ever |
 //! | it has the default name | as ever: the Service's UID is in it |
-//! | this process asked for it to be made, and heard no no | remembered for an hour: the answer was lost |
+//! | this process asked for it to be made, and heard no no | remembered for an hour: the answer was lost. What is older than the request is another's |
 //! | the Service has no ID, and its tag is in the account | one was made for it, by a process that is no more |
 //!
 //! Nothing else is taken for its name alone, nor deleted: it may be another Service's.
@@ -15,16 +15,23 @@
 use std::time::Duration;
 
 use ccm_sdk::types::Service;
-use ccm_sdk::{Answer, cache};
+use ccm_sdk::{Answer, cache, clock};
 
 use super::{id_of, owner};
 use crate::api::balancers::Balancer;
 use crate::api::tags;
 use crate::asked::Asked;
+use crate::moment;
 
 /// How long one answer with tags says that none in another means none.
 const TOLD: Duration = Duration::from_secs(3_600);
 const TOLD_KEY: &str = "balancer-tags-are-told";
+
+/// Some answer had tags lately.
+const SEEN_KEY: &str = "balancer-tags-are-seen";
+
+/// How far clocks of the cloud differ, in seconds: what was made is told by one, and when it was asked for by another.
+const SKEW: u64 = 5;
 
 /// How long a load balancer that was asked for is expected.
 const ASKED_FOR: Duration = Duration::from_secs(3_600);
@@ -44,16 +51,45 @@ pub(super) fn learn(all: &[Balancer]) {
     }
 }
 
+/// Whether what another Service has just made will say whose it is, as far as is known.
+pub(super) fn are_tags_seen() -> bool {
+    cache::get(SEEN_KEY).is_some()
+}
+
 /// Whether its tags, or that it has none, are known.
 pub(super) fn is_told(balancer: &Balancer) -> bool {
     balancer.tags.is_some() || cache::get(TOLD_KEY).is_some()
 }
 
+fn looked_key(service: &Service) -> String {
+    format!("looked/{}", service.uid)
+}
+
+/// Notes when the cloud was last asked what it has, by its own clock: what is made for the Service is made later. A cloud that does
+/// not tell the time has that of the host.
+pub(super) fn looked(service: &Service, all: &[Balancer], date: Option<u64>) {
+    if all.iter().any(|balancer| balancer.tags.is_some()) {
+        cache::put(SEEN_KEY, b"", TOLD);
+    }
+    let seconds = date.unwrap_or_else(|| clock::since_epoch().as_secs());
+    cache::put_json(&looked_key(service), &seconds, ASKED_FOR);
+}
+
+/// Name, and when it was asked for.
+type AskedFor = (String, u64);
+
+fn asked_for(service: &Service, name: &str) -> Option<AskedFor> {
+    cache::get_json(&asked_for_key(service)).filter(|(asked, _): &AskedFor| asked == name)
+}
+
 /// One with that name is asked for now. Returns whether one was before.
 pub(super) fn asks(service: &Service, name: &str) -> bool {
-    let key = asked_for_key(service);
-    let did = cache::get(&key).is_some_and(|asked| asked == name.as_bytes());
-    cache::put(&key, name.as_bytes(), ASKED_FOR);
+    let before = asked_for(service, name);
+    let did = before.is_some();
+    // The first request may have made it.
+    let when = || cache::get_json(&looked_key(service)).unwrap_or_default();
+    let asked = before.unwrap_or_else(|| (name.to_owned(), when()));
+    cache::put_json(&asked_for_key(service), &asked, ASKED_FOR);
     did
 }
 
@@ -64,9 +100,17 @@ pub(super) fn is_refused(service: &Service, answer: &Answer) {
     }
 }
 
-/// Whether this process has asked for one with its name.
+/// Whether this process has asked for one with its name, and not after it was made.
 pub(super) fn is_asked_for(service: &Service, balancer: &Balancer) -> bool {
-    cache::get(&asked_for_key(service)).is_some_and(|name| name == balancer.name.as_bytes())
+    let made = moment::find(&balancer.created_at).map_or(u64::MAX, |made| made.saturating_add(SKEW));
+    asked_for(service, &balancer.name).is_some_and(|(_, asked)| asked <= made)
+}
+
+/// The Service has it no more.
+pub(super) fn forget(service: &Service) {
+    for key in [asked_for_key(service), tag_key(service)] {
+        cache::forget(&key);
+    }
 }
 
 /// Whether one with the name that a Service asks for is its own.
@@ -74,9 +118,13 @@ pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
     is_asked_for(service, balancer) || (id_of(service).is_none() && has_tag(service))
 }
 
+fn tag_key(service: &Service) -> String {
+    format!("tag-of/{}", service.uid)
+}
+
 /// Nobody but the Service's own manager makes its tag.
 fn has_tag(service: &Service) -> bool {
-    let key = format!("tag-of/{}", service.uid);
+    let key = tag_key(service);
     if let Some(known) = cache::get(&key) {
         return !known.is_empty();
     }

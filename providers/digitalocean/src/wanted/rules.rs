@@ -1,13 +1,12 @@
 //! From ports of a Service to ports of the nodes.
 
-use std::collections::BTreeSet;
-
 use ccm_sdk::types::Problem;
 
 use crate::annotations as names;
 use crate::api::balancers::Rule;
 use crate::asked::{Asked, Port};
 use crate::kind::{Kind, Protocol};
+use crate::ordered;
 
 const HTTPS_PORT: i64 = 443;
 
@@ -63,13 +62,11 @@ fn regional(asked: &Asked, certificate: Option<&str>) -> Result<Vec<Rule>, Probl
 
 /// A port that several annotations name, or one twice.
 fn shared(asked: &Asked) -> Result<(), Problem> {
-    let mut seen = BTreeSet::new();
-    let all = asked.http_ports.iter().chain(&asked.tls_ports).chain(&asked.http2_ports);
-    let twice: BTreeSet<String> = all.filter(|port| !seen.insert(**port)).map(i64::to_string).collect();
+    let all = || asked.http_ports.iter().chain(&asked.tls_ports).chain(&asked.http2_ports);
+    let twice = ordered::list(all().filter(|port| all().filter(|other| other == port).count() > 1).map(i64::to_string));
     if twice.is_empty() {
         return Ok(());
     }
-    let twice: Vec<String> = twice.into_iter().collect();
     let message = format!(
         "ports from annotations {}, {} and {} cannot be shared but found: {}",
         names::HTTP_PORTS,

@@ -9,7 +9,8 @@ use super::fingerprint::Digest;
 
 /// What begins so is ours, and no provider's.
 const OURS: &str = "wasm-ccm.io/";
-/// "Once more, please", with any value: the load balancer is ensured although nothing has changed. Taken away when that is done.
+/// "Once more, please", with any value: the load balancer is ensured although nothing has changed. That value is taken away when it
+/// is done; another one, which came meanwhile, asks for more.
 pub(crate) const ENSURE: &str = "wasm-ccm.io/ensure";
 /// The name of a provider: its load balancer is left as it is and belongs to this Service no more, as long as this stands here.
 pub(crate) const ORPHAN: &str = "wasm-ccm.io/orphan";
@@ -20,9 +21,9 @@ pub(crate) fn annotation<'a>(service: &'a Service, name: &str) -> Option<&'a str
     service.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Those that go when a load balancer was ensured.
-pub(crate) fn done(service: &Service) -> impl Iterator<Item = String> {
-    [ENSURE, RECORD_OF_BEFORE].into_iter().filter(|name| annotation(service, name).is_some()).map(ToOwned::to_owned)
+/// The one that goes when a load balancer was ensured, whatever it says.
+pub(crate) fn done(service: &Service) -> Option<String> {
+    annotation(service, RECORD_OF_BEFORE).map(|_| RECORD_OF_BEFORE.to_owned())
 }
 
 /// Those that go when a Service has no load balancer any more, beside the provider's.

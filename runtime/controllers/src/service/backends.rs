@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ccm_cloud::{Address, AddressKind, Backend};
 use k8s_openapi::api::core::v1::Node;
@@ -44,12 +45,34 @@ pub(crate) struct Current {
     nodes: Store<Node>,
     /// Which of them each selector matches, by their labels at that time.
     chosen: Mutex<HashMap<String, (Digest, Digest)>>,
+    /// How often Nodes got other labels.
+    relabelled: AtomicU64,
+}
+
+/// Which Nodes somebody has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    backends: Digest,
+    relabelled: u64,
 }
 
 impl Current {
     /// `nodes` are asked for labels.
     pub(crate) fn new(backends: Backends, nodes: Store<Node>) -> Self {
-        Self { backends: Mutex::new(Arc::new(backends)), nodes, chosen: Mutex::default() }
+        let (chosen, relabelled) = (Mutex::default(), AtomicU64::new(0));
+        Self { backends: Mutex::new(Arc::new(backends)), nodes, chosen, relabelled }
+    }
+
+    /// What there is to see now. To be asked before anything is decided by it.
+    pub(crate) fn seen(&self) -> Seen {
+        let relabelled = self.relabelled.load(Ordering::Relaxed);
+        Seen { backends: self.get().digest, relabelled }
+    }
+
+    /// A Node has other labels.
+    pub(crate) fn relabelled(&self) {
+        self.relabelled.fetch_add(1, Ordering::Relaxed);
+        self.chosen.lock().clear();
     }
 
     pub(crate) fn get(&self) -> Arc<Backends> {
@@ -88,6 +111,13 @@ impl Current {
         let names = names(backends.list.iter().filter(matches));
         chosen.insert(selector.to_owned(), (backends.digest, names));
         names
+    }
+}
+
+impl Seen {
+    /// Whether there are other backends by `now`, for a provider that `chooses` among them by labels or not.
+    pub(crate) fn is_past(self, now: Self, chooses: bool) -> bool {
+        self.backends != now.backends || (chooses && self.relabelled != now.relabelled)
     }
 }
 

@@ -6,15 +6,42 @@ use ccm_cloud::{Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::annotations::{goes_with_the_load_balancer, is_written};
+use super::annotations::{ORPHAN, annotation, goes_with_the_load_balancer, is_written, set};
 use super::error::{SLOWLY, SyncError, Task};
 use super::fingerprint::{self, Digest};
 use super::memory::{Doubt, Key, Purpose};
+use super::offer::{Bequest, Offer};
 use super::ownership::Work;
 use super::sync::{NOT_SYNCED, Syncer};
+use super::view::told;
 use super::write::Written;
 use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
+
+/// What is known of a Service whose load balancer goes.
+#[derive(Clone, Copy)]
+enum Known {
+    /// The store has it.
+    Seen,
+    /// The API server does not have it any more.
+    Gone,
+}
+
+/// How a load balancer was given up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GivenUp {
+    /// Nothing in the cloud leads from the Service to it.
+    InTheCloud,
+    /// The Service alone does not.
+    Here,
+}
+
+/// What is left of its load balancer.
+enum Left {
+    Nothing,
+    /// It is another one's now: why, in words.
+    Alone(String),
+}
 
 impl Syncer {
     /// The Service goes, or wants no load balancer any more, or that of another provider. `delete` is always called: only the
@@ -25,18 +52,21 @@ impl Syncer {
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
-        if let Err(error) = Box::pin(self.delete(key, &service, member)).await {
-            let Some(error) = error else { return Verdict::After(Duration::ZERO) };
-            // With what the provider wants to be written: that alone is no reason for another try.
-            let purpose = self.deletion(key, &service, member);
-            return self.report(key, &service, purpose, None, NOT_SYNCED, &error).await;
-        }
+        let left = match Box::pin(self.delete(key, &service, member, Known::Seen)).await {
+            Ok(left) => left,
+            Err(None) => return Verdict::After(Duration::ZERO),
+            Err(Some(error)) => {
+                // With what the provider wants to be written: that alone is no reason for another try.
+                let purpose = self.deletion(key, &service, member);
+                return self.report(key, &service, purpose, None, NOT_SYNCED, &error).await;
+            }
+        };
         // Annotations may have been written meanwhile.
         let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
         if let Err(verdict) = self.release(key, &service, Some(member), purpose).await {
             return verdict;
         }
-        self.tell(&service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
+        self.tell_left(&service, left).await;
         // Nothing may wake it for another provider but this.
         let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
         match newest.map(|newest| self.work(key, &newest)) {
@@ -45,19 +75,71 @@ impl Syncer {
         }
     }
 
-    /// The owner of the Service gives its load balancer up: nothing of ours stays on the Service, and the cloud is left as it is.
-    pub(crate) async fn orphan(&self, key: &Key, service: &Service, member: Option<usize>) -> Verdict {
-        let purpose = Purpose::Delete(Digest::of(&"orphan"));
+    /// The owner of the Service gives its load balancer up: nothing of ours stays on the Service, nothing in the cloud leads to it
+    /// any more, and what the load balancer does stays as it is.
+    pub(crate) async fn orphan(&self, key: &Key, service: &Arc<Service>, member: Option<usize>) -> Verdict {
+        let what = member.map(|member| self.deletion(key, service, member));
+        let purpose = Purpose::Delete(Digest::of(&("orphan", format!("{what:?}"))));
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
+        let given_up = match member {
+            Some(member) => Box::pin(self.give_up(key, service, member)).await,
+            None => Ok(GivenUp::Here),
+        };
+        let given_up = match given_up {
+            Ok(given_up) => given_up,
+            Err(None) => return Verdict::After(Duration::ZERO),
+            Err(Some(error)) => return self.report(key, service, purpose, None, NOT_SYNCED, &error).await,
+        };
+        let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
+        let service = newest.as_ref().unwrap_or(service);
         if let Err(verdict) = self.release(key, service, member, purpose).await {
             return verdict;
         }
-        let message = "the load balancer stays in the cloud and belongs to this Service no more";
-        self.tell(service, Severity::Normal, "LoadBalancerOrphaned", message.into()).await;
+        let mut message = "the load balancer stays in the cloud and belongs to this Service no more".to_owned();
+        if given_up == GivenUp::Here {
+            message.push_str(
+                "; its provider may find it again by its name or its tags: for a new one, delete the Service and create it again, \
+                 under another name if need be",
+            );
+        }
+        self.tell(service, Severity::Normal, "LoadBalancerOrphaned", message).await;
         // Another provider may serve it.
         Verdict::After(Duration::ZERO)
+    }
+
+    /// An error of none: its owner has changed their mind.
+    async fn give_up(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<GivenUp, Option<SyncError>> {
+        let Some(provider) = self.provider(member) else { return Ok(GivenUp::Here) };
+        let descriptor = provider.descriptor();
+        self.decide(key, service, member).await.map_err(Some)?;
+        // What was never taken over is not for this Service to give up.
+        let offer = self.offer(key, service, &descriptor);
+        let is_anothers = matches!(offer, Some(Offer::Anothers { .. } | Offer::Free { uid: Some(_), .. }));
+        let (mut view, _wrong) = told(service, &descriptor, is_anothers);
+        for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
+            set(&mut view.annotations, name, value);
+        }
+        let _turn = self.turn(member, &view).await.map_err(Some)?;
+        let newest = self.store.get(key).map(|seen| self.memory.newest(key, seen));
+        if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(member))) {
+            return Err(None);
+        }
+        let call = self.call("orphan", provider.orphan(view), |answer| answer.as_ref().err());
+        let answer = self.in_time(Task::Orphan, call).await.map_err(Some)?;
+        match answer.and_then(|answer| answer) {
+            Ok(changes) => {
+                if !changes.is_empty() {
+                    tracing::info!(?changes, "changed in the cloud");
+                }
+                Ok(GivenUp::InTheCloud)
+            }
+            Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Elsewhere) => {
+                Ok(GivenUp::Here)
+            }
+            Err(failure) => Err(Some(SyncError::Cloud { task: Task::Orphan, failure })),
+        }
     }
 
     /// Takes everything of ours off a Service, when nothing is left in the cloud that is its own.
@@ -117,6 +199,12 @@ impl Syncer {
 
     /// Deletes the load balancer of a Service that does not exist any more, and forgets it.
     pub(crate) async fn delete_gone(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
+        let name = self.provider(member).map(|provider| provider.descriptor().name.clone());
+        if name.is_some() && annotation(service, ORPHAN) == name.as_deref() {
+            // Its owner gave the load balancer up, and did not wait for that.
+            self.memory.forget(key);
+            return Verdict::Done;
+        }
         let purpose = self.deletion(key, service, member);
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
@@ -131,9 +219,9 @@ impl Syncer {
             }
             Err(error) => return self.later(key, purpose, None, &SyncError::Api { task: Task::Read, error }),
         }
-        match Box::pin(self.delete(key, service, member)).await {
-            Ok(()) => {
-                self.tell(service, Severity::Normal, "DeletedLoadBalancer", "Deleted load balancer".into()).await;
+        match Box::pin(self.delete(key, service, member, Known::Gone)).await {
+            Ok(left) => {
+                self.tell_left(service, left).await;
                 self.memory.forget(key);
                 Verdict::Done
             }
@@ -167,9 +255,24 @@ impl Syncer {
         Purpose::Delete(fingerprint::deletion(&view, wrong.as_deref(), &descriptor, &provider.configuration()))
     }
 
-    /// Nothing is left in the cloud when this succeeds. An error of none: the Service wants its load balancer again.
-    async fn delete(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<(), Option<SyncError>> {
-        let Some(provider) = self.provider(member) else { return Ok(()) };
+    async fn tell_left(&self, service: &Service, left: Left) {
+        let (reason, message) = match left {
+            Left::Nothing => ("DeletedLoadBalancer", "Deleted load balancer".to_owned()),
+            Left::Alone(message) => ("LoadBalancerNotDeleted", message),
+        };
+        self.tell(service, Severity::Normal, reason, message).await;
+    }
+
+    /// Nothing of the Service's own is left in the cloud when this succeeds. An error of none: the Service wants its load balancer
+    /// again.
+    async fn delete(
+        &self,
+        key: &Key,
+        service: &Arc<Service>,
+        member: usize,
+        known: Known,
+    ) -> Result<Left, Option<SyncError>> {
+        let Some(provider) = self.provider(member) else { return Ok(Left::Nothing) };
         self.decide(key, service, member).await.map_err(Some)?;
         self.tell_offer(key, service, &provider.descriptor()).await;
         let purpose = self.deletion(key, service, member);
@@ -178,6 +281,20 @@ impl Syncer {
         if self.is_wanted_again(key, service) {
             return Err(None);
         }
+        // Somebody may have taken the finalizer off while it waited: then it is an old object that asks for this.
+        let is_gone = match known {
+            Known::Gone => Ok(true),
+            Known::Seen => self.writer.is_gone(service).await,
+        };
+        let is_gone = is_gone.map_err(|error| Some(SyncError::Api { task: Task::Read, error }))?;
+        let bequest = match is_gone {
+            true => self.bequest(key, service, member).await.map_err(Some)?,
+            false => Bequest::Nobodys(None),
+        };
+        let _going = match bequest {
+            Bequest::Nobodys(going) => going,
+            Bequest::Stays(why) => return Ok(Left::Alone(why)),
+        };
         self.announce(key, service, purpose).await;
         self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (Doubt::All, None));
         let call = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref());
@@ -188,8 +305,8 @@ impl Syncer {
             tracing::info!(changes = ?outcome.changes, "changed in the cloud");
         }
         match outcome.failure {
-            None => Ok(()),
-            Some(failure) if failure.reaction == Reaction::Elsewhere => Ok(()),
+            None => Ok(Left::Nothing),
+            Some(failure) if failure.reaction == Reaction::Elsewhere => Ok(Left::Nothing),
             Some(failure) => {
                 self.remember(key, &provider.descriptor(), outcome.annotations);
                 Err(Some(SyncError::Cloud { task: Task::Delete, failure }))

@@ -10,15 +10,17 @@ use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::{Duration, Instant};
 
-use super::annotations::{is_written, set, written, written_after};
+use super::annotations::{ENSURE, annotation, is_written, set, written, written_after};
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
 use super::memory::{Doubt, Entry, Key, Purpose, Unsaid};
-use super::offer::is_offered;
+use super::offer::Offer;
 use super::predicates::{class, has_finalizer};
-use super::record::Record;
+use super::record::{Record, is_foreign};
+use super::step::Step;
 use super::sync::{Job, NOT_SYNCED, Syncer};
+use super::view::ingress;
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
 use crate::write_gate::ApiError;
@@ -33,6 +35,8 @@ impl Syncer {
         if let Some(verdict) = self.guard(key, &mut job, true).await {
             return verdict;
         }
+        // What is asked for from here on is asked for again.
+        job.request = annotation(&job.service, ENSURE).map(ToOwned::to_owned);
         if job.backends.list.is_empty() {
             self.no_backends(key, &job.service).await;
         }
@@ -93,7 +97,7 @@ impl Syncer {
     }
 
     /// Remembers by which labels the provider chose among the Nodes, and what the backends came to.
-    fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
+    pub(crate) fn chose(&self, key: &Key, job: &mut Job, outcome: &mut Outcome) {
         let selected = std::mem::take(&mut outcome.selected);
         let has_failed = outcome.failure.is_some();
         let selectors = self.memory.with(key, |entry| {
@@ -102,13 +106,15 @@ impl Syncer {
         });
         job.target.backends = match selectors {
             // It may have failed before it had asked for all.
-            Some(selectors) if has_failed => self.backends.target(&job.backends, &selectors),
+            Some(selectors) if has_failed && !selectors.iter().all(|selector| selected.contains_key(selector)) => {
+                self.backends.target(&job.backends, &selectors)
+            }
             _ => job.backends.told(&selected),
         };
     }
 
     /// Whether an update failed since there is nothing to update.
-    async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
+    pub(crate) async fn is_gone(&self, job: &Job, failure: &Failure) -> bool {
         if !may_need_ensure(failure.reaction) {
             return false;
         }
@@ -134,7 +140,7 @@ impl Syncer {
 
     /// Sees to it that the Service has the finalizer and nothing that leads to the load balancer of another one; and, if anything
     /// may `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
-    async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
+    pub(crate) async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
         let descriptor = Arc::clone(&job.asked.descriptor);
         let record = Record::of(&job.service);
         let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
@@ -143,8 +149,17 @@ impl Syncer {
         let foreign = written(&job.service, &descriptor).into_keys().filter(|_| job.is_anothers);
         let annotations: BTreeMap<String, Option<String>> = foreign.map(|name| (name.to_owned(), None)).collect();
         let kept = written_after(&job.service, &descriptor, &annotations);
-        let begun = Record::begun(&descriptor.name, &job.service, addresses, kept);
-        if !annotations.is_empty() || (change && is_certain) {
+        let known = record.as_ref().and_then(|record| record.written);
+        let (written, taken_over) = match self.offer(key, &job.service, &descriptor) {
+            Some(Offer::Free { .. }) => (known, Some(kept)),
+            Some(Offer::Nothing) | None => (known, None),
+            Some(Offer::Own | Offer::Anothers { .. }) => (Some(kept), None),
+        };
+        // A finalizer that is added brings the record along.
+        let is_new = record.is_none() && !has_finalizer(&job.service);
+        let takes_over = taken_over.is_some() && !is_new && matches!(job.step, Step::Update | Step::Ensure { .. });
+        let begun = Record { written, taken_over, ..Record::begun(&descriptor.name, &job.service, addresses, kept) };
+        if !annotations.is_empty() || (change && is_certain) || takes_over {
             let changes = Changes { annotations, record: Some(begun.clone()), ..Changes::default() };
             let written = self.writer.set(&job.service, &changes).await;
             if let Some(verdict) = self.guarded(key, job, Task::WriteStatus, written).await {
@@ -234,7 +249,7 @@ impl Syncer {
         self.later(key, job.purpose(), None, &error)
     }
 
-    async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
+    pub(crate) async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
         let is_update = matches!(error, SyncError::Cloud { task: Task::Update, .. });
         let warning = if is_update {
             log_names(&job, &error);
@@ -268,10 +283,11 @@ impl Syncer {
             backends: Some(backends),
             addresses: Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress))),
             written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
+            taken_over: None,
         };
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
-        let readiness = Some(Readiness::ensured());
-        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()) };
+        let (readiness, answered) = (Some(Readiness::ensured()), job.request.clone());
+        let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()), answered };
         let is_news = match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => {
                 drop(self.memory.wrote(key, *written));
@@ -281,7 +297,8 @@ impl Syncer {
             Ok(Written::Gone) => return Verdict::Done,
             Err(error) => {
                 // Only the write is tried again.
-                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task });
+                let request = job.request.clone();
+                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task, request });
                 self.memory.with(key, |entry| entry.unsaid = unsaid);
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;
@@ -327,21 +344,24 @@ impl Syncer {
         });
         let Some((annotations, doubt, condition, holder, recorded)) = known else { return false };
         let is_replaced = recorded.is_some() && recorded != Record::of(service);
-        let record =
-            Record::of(service).zip(holder.and_then(|holder| self.provider(holder))).map(|(record, provider)| {
-                let descriptor = provider.descriptor();
-                let written = match is_offered(service, &descriptor) {
-                    true => record.written,
-                    false => Some(written_after(service, &descriptor, &annotations)),
-                };
-                // What failed half-way is not what was recorded, even if the Service goes back to that.
-                let (spec, backends) = match doubt {
-                    Doubt::None if !is_replaced => (record.spec, record.backends),
-                    Doubt::Backends if !is_replaced => (record.spec, None),
-                    _ => (None, None),
-                };
-                Record { spec, backends, written, ..record }
-            });
+        let provider = holder.and_then(|holder| self.provider(holder)).map(|provider| provider.descriptor());
+        let record = provider.and_then(|descriptor| {
+            let wrote = (!annotations.is_empty() && !self.is_anothers(key, service, &descriptor))
+                .then(|| written_after(service, &descriptor, &annotations));
+            let Some(record) = Record::of(service) else {
+                // What was written here is not to look as if others had.
+                let seen = if is_foreign(service) { vec![] } else { ingress(service) };
+                return wrote
+                    .map(|wrote| Record::begun(&descriptor.name, service, fingerprint::addresses(&seen), wrote));
+            };
+            // What failed half-way is not what was recorded, even if the Service goes back to that.
+            let (spec, backends) = match doubt {
+                Doubt::None if !is_replaced => (record.spec, record.backends),
+                Doubt::Backends if !is_replaced => (record.spec, None),
+                _ => (None, None),
+            };
+            Some(Record { spec, backends, written: wrote.or(record.written), ..record })
+        });
         // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
         let is_tried = error.reaction() != Reaction::Invalid.as_str();
         let young = is_tried
@@ -352,7 +372,7 @@ impl Syncer {
             Difference::Message | Difference::Other => Some(readiness),
         };
         let is_news = readiness.is_some();
-        let changes = Changes { annotations, ingress: None, readiness, record: record.clone() };
+        let changes = Changes { annotations, readiness, record: record.clone(), ..Changes::default() };
         match self.writer.set(service, &changes).await {
             Ok(Written::Gone) => false,
             Ok(written) => {

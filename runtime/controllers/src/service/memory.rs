@@ -60,6 +60,8 @@ pub(crate) struct Unsaid {
     pub(crate) target: Target,
     pub(crate) ingress: Vec<Ingress>,
     pub(crate) task: Task,
+    /// What it answers.
+    pub(crate) request: Option<String>,
 }
 
 /// The last try, which failed.
@@ -278,6 +280,8 @@ pub(crate) struct Memory {
     services: Mutex<HashMap<Key, Entry>>,
     /// UIDs of Services that were seen with a class that nobody serves here. Their finalizer is somebody else's.
     theirs: Mutex<HashMap<Key, Option<String>>>,
+    /// UIDs of Services whose load balancer the provider does not have that an older release named.
+    denied: Mutex<HashMap<Key, Option<String>>>,
     /// How many wait for an address.
     waiting: Gauge,
     /// How many are not as they should be, by the reason.
@@ -303,7 +307,8 @@ impl Memory {
     pub(crate) fn new(metrics: &ServiceMetrics, lists: Lists) -> Self {
         let (waiting, not_ready) = (metrics.pending.clone(), metrics.not_ready.clone());
         let (services, theirs, compared) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { services, theirs, waiting, not_ready, compared, due: Mutex::default(), lists }
+        let (denied, due) = (Mutex::default(), Mutex::default());
+        Self { services, theirs, denied, waiting, not_ready, compared, due, lists }
     }
 
     /// Looks at an entry, or changes it; none when there is none.
@@ -365,6 +370,22 @@ impl Memory {
     /// A Service has nothing to do with others any more.
     pub(crate) fn left_by_others(&self, key: &Key) {
         self.theirs.lock().remove(key);
+    }
+
+    /// A Service is gone: what was seen of its like is of no use any more.
+    pub(crate) fn is_gone(&self, key: &Key) {
+        self.left_by_others(key);
+        self.denied.lock().remove(key);
+    }
+
+    /// A provider does not have the load balancer of a Service.
+    pub(crate) fn deny(&self, key: &Key, service: &Service) {
+        self.denied.lock().insert(key.clone(), service.metadata.uid.clone());
+    }
+
+    /// Whether a provider was asked for the load balancer of a Service, and does not have it.
+    pub(crate) fn was_denied(&self, key: &Key, service: &Service) -> bool {
+        self.denied.lock().get(key) == Some(&service.metadata.uid)
     }
 
     /// Our write of a Service was answered.

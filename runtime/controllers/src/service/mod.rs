@@ -9,6 +9,7 @@
 //! | [`verify`] | finds what differs in the cloud |
 //! | [`record`], [`fingerprint`] | what was last ensured, kept in the Service's status |
 //! | [`annotations`], [`offer`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
+//! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
 //! | [`view`], [`backends`], [`predicates`] | what the provider is told |
 //! | [`write`], [`condition`] | what the Service is told |
 //! | [`memory`], [`locks`] | what is known between two runs, and what must not be done at the same time |
@@ -19,11 +20,14 @@
 mod annotations;
 mod asked;
 mod backends;
+mod claims;
 mod cleanup;
 mod condition;
 mod ensure;
 mod error;
 pub(crate) mod fingerprint;
+mod follow;
+mod living;
 mod locks;
 mod memory;
 mod metrics;
@@ -59,6 +63,8 @@ use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::FirstList;
 use crate::write_gate::WriteGate;
 use backends::{Backends, Current};
+use claims::Claims;
+use living::Living;
 use locks::Locks;
 use memory::{Key, Memory};
 use sync::Syncer;
@@ -198,6 +204,8 @@ impl ServiceController {
             writer: ServiceWriter::new(gate),
             recorder,
             memory: Memory::new(&metrics, services_listed.lists()),
+            living: Living::default(),
+            claims: Claims::default(),
             metrics,
             settings,
         };

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm_cloud::{Descriptor, Failure, LoadBalancers, Mark, Severity};
+use ccm_cloud::{Annotation, Descriptor, Failure, LoadBalancers, Mark, Reaction, Severity};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::{ORPHAN, annotation, written};
+use super::claims::{Claim, Going};
 use super::error::{SyncError, Task};
 use super::fingerprint::Digest;
 use super::memory::Key;
@@ -25,11 +26,18 @@ use super::wake::key;
 use crate::in_log::InLog as _;
 use crate::queue::Verdict;
 
+/// Most Services that the provider is asked about, whether they have the load balancer of an offer: whoever is most likely comes first.
+const MOST_RIVALS: usize = 8;
+/// How often an offer is judged again at once, when somebody else claims its load balancer at that moment.
+const MOST_JUDGEMENTS: usize = 3;
+
 /// What the provider's annotations on a Service lead to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// Its own load balancer, or none.
+    /// Its own load balancer, or there are none.
     Own,
+    /// None that the cloud has.
+    Nothing,
     /// One that no living Service has.
     Free {
         load_balancer: String,
@@ -43,11 +51,39 @@ pub(crate) enum Offer {
 /// Whether the provider's annotations are not those of the record.
 pub(crate) fn is_offered(service: &Service, descriptor: &Descriptor) -> bool {
     let written = written(service, descriptor);
-    !written.is_empty() && Record::of(service).is_none_or(|record| record.written != Some(Digest::of(&written)))
+    !written.is_empty() && Record::of(service).is_none_or(|record| !record.has_own(Digest::of(&written)))
 }
 
 fn is_wanted(service: &Service) -> bool {
     is_load_balancer(service) && !is_deleting(service)
+}
+
+/// The provider that is asked whose a load balancer is.
+struct Asker<'a> {
+    member: usize,
+    provider: &'a dyn LoadBalancers,
+    descriptor: Arc<Descriptor>,
+    place: Place,
+}
+
+/// A place among those who work.
+#[derive(Clone, Copy)]
+enum Place {
+    Wanted,
+    /// Of whose turn it is.
+    Held,
+}
+
+fn unknown(failure: Failure) -> SyncError {
+    SyncError::Cloud { task: Task::Adopt, failure }
+}
+
+/// The load balancer of a Service that is gone.
+pub(crate) enum Bequest<'a> {
+    /// Nobody has it, and nobody takes it as long as this is kept.
+    Nobodys(Option<Going<'a>>),
+    /// It stays: why, in words.
+    Stays(String),
 }
 
 impl Syncer {
@@ -67,7 +103,7 @@ impl Syncer {
         match self.offer(key, service, descriptor) {
             Some(Offer::Anothers { .. }) => true,
             Some(Offer::Free { uid, .. }) => uid.is_some() && !is_wanted(service),
-            Some(Offer::Own) | None => false,
+            Some(Offer::Own | Offer::Nothing) | None => false,
         }
     }
 
@@ -75,18 +111,20 @@ impl Syncer {
     ///
     /// # Errors
     ///
-    /// The provider cannot tell.
+    /// The provider or the API server cannot tell.
     pub(crate) async fn decide(&self, key: &Key, service: &Service, member: usize) -> Result<(), SyncError> {
-        let Some(provider) = self.provider(member) else { return Ok(()) };
-        let descriptor = provider.descriptor();
-        if self.offer(key, service, &descriptor).is_some() {
+        let Some(asker) = self.asker(member, Place::Wanted) else { return Ok(()) };
+        if self.offer(key, service, &asker.descriptor).is_some() {
             return Ok(());
         }
-        let offer = self.judge(provider, &descriptor, service).await;
-        let offer = offer.map_err(|failure| SyncError::Cloud { task: Task::Adopt, failure })?;
-        let digest = Digest::of(&written(service, &descriptor));
-        self.memory.with(key, |entry| entry.offer = Some((digest, offer)));
+        let offer = self.judge(&asker, key, service).await?;
+        self.judged(key, service, &asker.descriptor, offer);
         Ok(())
+    }
+
+    fn judged(&self, key: &Key, service: &Service, descriptor: &Descriptor, offer: Offer) {
+        let digest = Digest::of(&written(service, descriptor));
+        self.memory.with(key, |entry| entry.offer = Some((digest, offer)));
     }
 
     /// The same for a job, which may be another one then.
@@ -116,72 +154,197 @@ impl Syncer {
         undecided.into_inner()
     }
 
-    async fn judge(
-        &self,
-        provider: &dyn LoadBalancers,
-        descriptor: &Descriptor,
-        service: &Service,
-    ) -> Result<Offer, Failure> {
-        let Some(mark) = self.mark(provider, descriptor, service).await? else { return Ok(Offer::Own) };
-        let uid = service.metadata.uid.as_deref().unwrap_or_default();
-        if mark.is_of(uid) {
+    /// Judges an offer once more before it is taken: the turn may have been long in coming.
+    ///
+    /// # Errors
+    ///
+    /// It is not what it was, or nobody can tell.
+    pub(crate) async fn is_still_free(&self, key: &Key, job: &Job) -> Result<(), Verdict> {
+        if job.is_undecided {
+            return Err(Verdict::After(Duration::ZERO));
+        }
+        let before = self.offer(key, &job.service, &job.asked.descriptor);
+        if !matches!(before, Some(Offer::Free { .. })) {
+            return Ok(());
+        }
+        let Some(asker) = self.asker(job.member, Place::Held) else { return Ok(()) };
+        match self.judge(&asker, key, &job.service).await {
+            Ok(now) if Some(&now) == before.as_ref() => Ok(()),
+            Ok(now) => {
+                self.judged(key, &job.service, &asker.descriptor, now);
+                Err(Verdict::After(Duration::ZERO))
+            }
+            Err(error) => Err(self.not_served(key, job, error).await),
+        }
+    }
+
+    fn asker(&self, member: usize, place: Place) -> Option<Asker<'_>> {
+        let provider = self.provider(member)?;
+        Some(Asker { member, provider, descriptor: provider.descriptor(), place })
+    }
+
+    async fn judge(&self, asker: &Asker<'_>, key: &Key, service: &Service) -> Result<Offer, SyncError> {
+        let Some(mark) = self.mark(asker, service).await? else { return Ok(Offer::Nothing) };
+        if mark.is_of(service.metadata.uid.as_deref().unwrap_or_default()) {
             return Ok(Offer::Own);
         }
-        let is_marked = |other: &Service| other.metadata.uid.as_deref().is_some_and(|uid| mark.is_of(uid));
-        let all = self.store.state();
-        let owner = all.into_iter().find(|other| is_marked(other) && may_have_a_load_balancer(other, descriptor));
-        if let Some(owner) = owner.or_else(|| self.rival(service, descriptor)) {
-            // It may have another one meanwhile, or the provider leaves it to somebody else.
-            let theirs = self.mark(provider, descriptor, &owner).await?;
-            if theirs.is_some_and(|theirs| theirs.load_balancer == mark.load_balancer) {
-                let owner = key(&owner).in_log();
-                return Ok(Offer::Anothers { load_balancer: mark.load_balancer, owner });
-            }
-        }
-        Ok(Offer::Free { load_balancer: mark.load_balancer, uid: mark.uid })
-    }
-
-    async fn mark(
-        &self,
-        provider: &dyn LoadBalancers,
-        descriptor: &Descriptor,
-        service: &Service,
-    ) -> Result<Option<Mark>, Failure> {
-        let (view, _wrong) = told(service, descriptor, false);
-        let _place = self.width.acquire().await;
-        self.call("mark", provider.get_mark(view), |answer| answer.as_ref().err()).await?
-    }
-
-    /// The Service that has the same annotations of the provider, and had them before.
-    fn rival(&self, service: &Service, descriptor: &Descriptor) -> Option<Arc<Service>> {
-        let offered = written(service, descriptor);
-        let has_all = |other: &Service| offered.iter().all(|(name, value)| annotation(other, name) == Some(value));
         let age = |service: &Service| {
             let metadata = &service.metadata;
             (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.uid.clone())
         };
-        let was_before = |other: &Service| !is_offered(other, descriptor) || age(other) < age(service);
-        self.store.state().into_iter().find(|other| {
-            other.metadata.uid != service.metadata.uid
-                && has_all(other)
-                && may_have_a_load_balancer(other, descriptor)
-                && was_before(other)
-        })
+        let claim = Claim { key: key.clone(), uid: service.metadata.uid.clone(), goes: false };
+        // Whoever was judged free before stays so.
+        let has_claim = self.claims.of(asker.member, &mark.load_balancer).as_ref() == Some(&claim);
+        // Without a mark, whoever had the annotations first has the load balancer.
+        let was_before =
+            |other: &Service| !is_offered(other, &asker.descriptor) || (!has_claim && age(other) < age(service));
+        for _ in 0..MOST_JUDGEMENTS {
+            let seen = self.claimed(asker, &mark, service)?;
+            if let Some(owner) = self.owner(asker, &mark, service, seen.as_ref(), was_before).await? {
+                return Ok(Offer::Anothers { load_balancer: mark.load_balancer, owner: owner.in_log() });
+            }
+            let is_there = |claim: &Claim| self.is_there(claim);
+            if self.claims.claim(asker.member, &mark.load_balancer, claim.clone(), seen.as_ref(), is_there).is_ok() {
+                return Ok(Offer::Free { load_balancer: mark.load_balancer, uid: mark.uid });
+            }
+        }
+        let message = format!("several Services ask for load balancer {} at the same time", mark.load_balancer);
+        Err(unknown(Failure::new(Reaction::Retry, message)))
     }
 
-    /// Whether a Service came in the place of another one of the same name, with what leads to the load balancer of that. Then
-    /// nothing more is known of that one.
-    pub(crate) fn inherits(&self, key: &Key, service: &Service, old: &Service, member: usize) -> bool {
-        let Some(provider) = self.provider(member) else { return false };
-        let descriptor = provider.descriptor();
-        let offered = written(service, &descriptor);
-        let inherits = self.work(key, service) == Work::Serve(member)
-            && !offered.is_empty()
-            && offered == written(old, &descriptor);
-        if inherits {
-            self.memory.forget(key);
+    async fn mark(&self, asker: &Asker<'_>, service: &Service) -> Result<Option<Mark>, SyncError> {
+        let (view, _wrong) = told(service, &asker.descriptor, false);
+        let _place = match asker.place {
+            Place::Wanted => self.width.acquire().await.ok(),
+            Place::Held => None,
+        };
+        let mark = self.call("mark", asker.provider.get_mark(view), |answer| answer.as_ref().err()).await;
+        mark.and_then(|mark| mark).map_err(unknown)
+    }
+
+    /// Who else takes the load balancer over at the moment, or has since this process started.
+    fn claimed(&self, asker: &Asker<'_>, mark: &Mark, service: &Service) -> Result<Option<Claim>, SyncError> {
+        let claim = self.claims.of(asker.member, &mark.load_balancer);
+        let Some(claim) = claim.filter(|claim| claim.uid != service.metadata.uid) else { return Ok(None) };
+        if claim.goes {
+            let owner = claim.key.in_log();
+            let message = format!("load balancer {} is being deleted for Service {owner}", mark.load_balancer);
+            return Err(unknown(Failure::new(Reaction::Retry, message)));
         }
-        inherits
+        Ok(Some(claim))
+    }
+
+    fn is_there(&self, claim: &Claim) -> bool {
+        self.store.get(&claim.key).is_some_and(|service| service.metadata.uid == claim.uid)
+    }
+
+    /// The Service that has the load balancer of a mark and is another one: by the mark, by a claim, or since it has the same
+    /// annotations and `may_have_it`.
+    async fn owner(
+        &self,
+        asker: &Asker<'_>,
+        mark: &Mark,
+        service: &Service,
+        claim: Option<&Claim>,
+        may_have_it: impl Fn(&Service) -> bool,
+    ) -> Result<Option<Key>, SyncError> {
+        let descriptor = &*asker.descriptor;
+        let seen = |key: &Key| Some(self.memory.newest(key, self.store.get(key)?));
+        let other = |key: &Key| seen(key).filter(|other| other.metadata.uid != service.metadata.uid);
+        let offered = written(service, descriptor);
+        let mut rivals: Vec<_> =
+            self.living.having(&self.store, self.written(), &offered).iter().filter_map(other).collect();
+        rivals.retain(|rival| may_have_it(rival));
+        rivals.sort_by_key(|rival| {
+            let metadata = &rival.metadata;
+            (
+                is_offered(rival, descriptor),
+                metadata.creation_timestamp.as_ref().map(|time| time.0),
+                metadata.uid.clone(),
+            )
+        });
+        let marked = self.living.marked(&self.store, self.written(), mark);
+        let marked = marked.as_ref().and_then(other);
+        let claimed = claim.filter(|claim| self.is_there(claim)).and_then(|claim| other(&claim.key));
+        let likely = marked.into_iter().chain(claimed).chain(rivals.into_iter().take(MOST_RIVALS));
+        for candidate in likely.filter(|candidate| may_have_a_load_balancer(candidate, descriptor)) {
+            // It may have another one meanwhile, or the provider leaves it to somebody else.
+            let theirs = self.mark(asker, &candidate).await?;
+            if theirs.is_some_and(|theirs| theirs.load_balancer == mark.load_balancer) {
+                return Ok(Some(key(&candidate)));
+            }
+        }
+        if mark.uid.is_none() {
+            return Ok(None);
+        }
+        let listed = self.living.listed(&self.writer, mark).await;
+        let listed = listed.map_err(|error| SyncError::Api { task: Task::Adopt, error })?;
+        let is_seen = |key: &Key| {
+            let seen = self.store.get(key);
+            seen.is_some_and(|seen| mark.is_of(seen.metadata.uid.as_deref().unwrap_or_default()))
+        };
+        Ok(listed.filter(|key| !is_seen(key)))
+    }
+
+    /// What any provider writes.
+    fn written(&self) -> Vec<Annotation> {
+        let mut written = vec![];
+        for member in &self.members {
+            let descriptor = member.provider.descriptor();
+            written.extend(descriptor.annotations.iter().filter(|annotation| annotation.written).cloned());
+        }
+        written
+    }
+
+    /// What becomes of the load balancer of a Service that is gone: it may have been restored under another name, and what was known
+    /// of it is old. To be asked just before it is deleted, when it is its turn.
+    ///
+    /// # Errors
+    ///
+    /// The provider or the API server cannot tell.
+    pub(crate) async fn bequest(&self, key: &Key, service: &Service, member: usize) -> Result<Bequest<'_>, SyncError> {
+        let Some(asker) = self.asker(member, Place::Held) else { return Ok(Bequest::Nobodys(None)) };
+        let descriptor = &*asker.descriptor;
+        match self.offer(key, service, descriptor) {
+            Some(Offer::Free { load_balancer, .. } | Offer::Anothers { load_balancer, .. }) => {
+                return Ok(Bequest::Stays(format!(
+                    "load balancer {load_balancer} is left alone, and was never taken over"
+                )));
+            }
+            Some(Offer::Own | Offer::Nothing) | None => {}
+        }
+        let Some(mark) = self.mark(&asker, service).await? else { return Ok(Bequest::Nobodys(None)) };
+        let has_it = |other: &Service| {
+            !is_offered(other, descriptor) || self.work(&self::key(other), other) == Work::Serve(member)
+        };
+        for _ in 0..MOST_JUDGEMENTS {
+            let seen = self.claimed(&asker, &mark, service)?;
+            if let Some(heir) = self.owner(&asker, &mark, service, seen.as_ref(), has_it).await? {
+                let (load_balancer, heir) = (mark.load_balancer, heir.in_log());
+                return Ok(Bequest::Stays(format!(
+                    "load balancer {load_balancer} stays: it is that of Service {heir} now"
+                )));
+            }
+            let gone = (key.clone(), service.metadata.uid.clone());
+            let is_there = |claim: &Claim| self.is_there(claim);
+            if let Ok(going) = self.claims.going(member, &mark.load_balancer, gone, seen.as_ref(), is_there) {
+                return Ok(Bequest::Nobodys(Some(going)));
+            }
+        }
+        let message = format!("another Service asks for load balancer {} at the same time", mark.load_balancer);
+        Err(unknown(Failure::new(Reaction::Retry, message)))
+    }
+
+    /// Whether a provider says that it has the load balancer of a Service, or one of which nothing says whose it is.
+    ///
+    /// # Errors
+    ///
+    /// The provider cannot tell.
+    pub(crate) async fn has_it(&self, service: &Service, member: usize) -> Result<bool, SyncError> {
+        let Some(asker) = self.asker(member, Place::Wanted) else { return Ok(false) };
+        let mark = self.mark(&asker, service).await?;
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        Ok(mark.is_some_and(|mark| mark.uid.is_none() || mark.is_of(uid)))
     }
 
     /// Says what becomes of an offer, and how to have the other.
@@ -196,7 +359,7 @@ impl Syncer {
             Some(Offer::Anothers { load_balancer, owner }) => {
                 (load_balancer, format!("it belongs to Service {owner}"), false)
             }
-            Some(Offer::Own) | None => return,
+            Some(Offer::Own | Offer::Nothing) | None => return,
         };
         let written = written(service, descriptor).into_keys().collect::<Vec<_>>().join(", ");
         let (provider, subject) =

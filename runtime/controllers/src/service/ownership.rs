@@ -1,16 +1,20 @@
 //! Whose a Service and its load balancer are: nothing that is still wanted is deleted, and nothing is left with a provider
 //! that nobody asks any more.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use ccm_cloud::Severity;
 use k8s_openapi::api::core::v1::Service;
 
 use super::LoadBalancerMember;
 use super::annotations::{ORPHAN, annotation};
 use super::condition::STRANDED;
-use super::memory::Key;
+use super::fingerprint::Digest;
+use super::memory::{Entry, Key, Purpose};
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
-use super::record::Record;
-use super::sync::Syncer;
+use super::record::{Record, provider_of_before};
+use super::sync::{NOT_SYNCED, Syncer};
 use crate::queue::Verdict;
 
 /// Whose a Service is, and what for.
@@ -21,6 +25,8 @@ pub(crate) enum Work {
     Cleanup(usize),
     /// Its owner gives the load balancer of this one up, or of one that is not configured.
     Orphan(Option<usize>),
+    /// An older release says of this one that it has the load balancer: nothing is done before it was asked.
+    Ask(usize),
     /// A provider has its load balancer that may not serve it any more.
     Stranded(Stranded),
 }
@@ -38,6 +44,8 @@ pub(crate) enum Stranded {
 enum Holder {
     Nobody,
     Member(usize),
+    /// An older release says so.
+    Unclear(usize),
     /// A provider that is not configured.
     Absent,
 }
@@ -55,15 +63,16 @@ impl Syncer {
         let is_wanted = is_load_balancer(service) && !is_deleting(service);
         // The finalizer alone does not say whose it is. Another manager's, of before a migration, has no class: that is ours.
         let is_ours = is_load_balancer(service) || !self.memory.is_theirs(key, service);
-        let holder = self.holder(key, service);
+        let holder = self.holder(key, service, by_class);
         if let Some(orphan) = annotation(service, ORPHAN).filter(|orphan| !orphan.is_empty()) {
             let member = match holder {
-                Holder::Member(holder) => Some(holder),
+                Holder::Member(holder) | Holder::Unclear(holder) => Some(holder),
                 Holder::Absent => None,
                 Holder::Nobody => by_class,
             };
-            let name = member.map_or_else(|| Record::of(service).map(|record| record.provider), |it| self.name_of(it));
-            let has_ours = Record::of(service).is_some() || (has_finalizer(service) && is_ours && member.is_some());
+            let recorded = provider_of(service);
+            let has_ours = recorded.is_some() || (has_finalizer(service) && is_ours && member.is_some());
+            let name = member.map_or(recorded, |member| self.name_of(member));
             match name.as_deref() == Some(orphan) {
                 true if has_ours => return Work::Orphan(member),
                 true => return Work::Nothing,
@@ -76,6 +85,7 @@ impl Syncer {
                 Work::Stranded(Stranded::Class(holder))
             }
             (Holder::Member(holder), _) => Work::Cleanup(holder),
+            (Holder::Unclear(holder), _) => Work::Ask(holder),
             (Holder::Absent, _) => Work::Stranded(Stranded::Provider),
             (Holder::Nobody, true) => by_class.map_or(Work::Nothing, Work::Serve),
             (Holder::Nobody, false) => {
@@ -99,20 +109,44 @@ impl Syncer {
         self.provider(member).map(|provider| provider.descriptor().name.clone())
     }
 
-    fn holder(&self, key: &Key, service: &Service) -> Holder {
+    fn holder(&self, key: &Key, service: &Service, by_class: Option<usize>) -> Holder {
         if let Some(member) = self.memory.holder(key, service) {
             return Holder::Member(member);
         }
-        match Record::of(service) {
-            Some(record) => self.by_name(&record.provider).map_or(Holder::Absent, Holder::Member),
-            None => Holder::Nobody,
+        if let Some(record) = Record::of(service) {
+            return self.by_name(&record.provider).map_or(Holder::Absent, Holder::Member);
         }
+        let Some(before) = provider_of_before(service) else { return Holder::Nobody };
+        match self.by_name(before) {
+            None => Holder::Absent,
+            // It is asked about its annotations, as ever.
+            Some(member) if by_class == Some(member) || self.memory.was_denied(key, service) => Holder::Nobody,
+            Some(member) => Holder::Unclear(member),
+        }
+    }
+
+    /// Asks a provider whether it has the load balancer of a Service, as an older release wrote in an annotation: with another order of
+    /// the providers a new one would be made, and with a class that nobody serves the old one would be forgotten.
+    pub(crate) async fn ask(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
+        let purpose = Purpose::Serve(Digest::of(&"ask"));
+        if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
+            return wait;
+        }
+        match self.has_it(service, member).await {
+            Ok(true) => self.memory.enter(key, service, member, true),
+            Ok(false) => self.memory.deny(key, service),
+            Err(error) => return self.report(key, service, purpose, None, NOT_SYNCED, &error).await,
+        }
+        self.memory.with(key, Entry::succeeded);
+        Verdict::After(Duration::ZERO)
     }
 
     /// Remembers whether a Service is somebody else's: with another type its class goes, and its finalizer stays until they have
     /// cleaned up.
     pub(crate) fn notice(&self, key: &Key) {
-        let Some(service) = self.store.get(key) else { return self.memory.left_by_others(key) };
+        let seen = self.store.get(key);
+        self.living.note(key, seen.as_deref());
+        let Some(service) = seen else { return self.memory.is_gone(key) };
         let is_theirs = match is_load_balancer(&service) {
             true => self.by_class(class(&service)).is_none(),
             false => has_finalizer(&service) && self.memory.is_theirs(key, &service),
@@ -147,7 +181,7 @@ impl Syncer {
                 (self.name_of(holder).unwrap_or_default(), what)
             }
             Stranded::Provider => {
-                let provider = Record::of(service).map(|record| record.provider).unwrap_or_default();
+                let provider = provider_of(service).unwrap_or_default();
                 let what = format!(
                     "and is not configured here, or makes no load balancers: configure that provider; or give the load balancer \
                      up with the annotation {ORPHAN}: {provider}, and delete it by hand"
@@ -163,6 +197,12 @@ impl Syncer {
         }
         Verdict::Change
     }
+}
+
+/// Who has the load balancer of a Service, as that says itself.
+fn provider_of(service: &Service) -> Option<String> {
+    let recorded = Record::of(service).map(|record| record.provider);
+    recorded.or_else(|| provider_of_before(service).map(ToOwned::to_owned))
 }
 
 /// Who would make the load balancer of a Service that wants one, as [`Syncer::work`] decides it, without what a process

@@ -12,8 +12,10 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
+use super::annotations::{RECORD_OF_BEFORE, annotation};
 use super::condition;
 use super::fingerprint::{self, Digest};
+use super::predicates::has_finalizer;
 
 /// The type of the condition.
 pub(crate) const RECORDED: &str = "LoadBalancerRecorded";
@@ -31,8 +33,11 @@ pub(crate) struct Record {
     pub(crate) backends: Option<Digest>,
     /// The addresses that were written, or stood there when the Service was taken.
     pub(crate) addresses: Option<Digest>,
-    /// The annotations that the provider wrote, or that it was allowed to take over.
+    /// The annotations that the provider wrote.
     pub(crate) written: Option<Digest>,
+    /// The annotations that others wrote there, and to whose load balancer the provider was allowed to change and delete as the
+    /// Service's own. Until that has become it.
+    pub(crate) taken_over: Option<Digest>,
 }
 
 impl Record {
@@ -46,7 +51,13 @@ impl Record {
             backends: None,
             addresses: Some(addresses),
             written: Some(written),
+            taken_over: None,
         }
+    }
+
+    /// Whether the provider's annotations with this digest lead to a load balancer that is the Service's own.
+    pub(crate) fn has_own(&self, written: Digest) -> bool {
+        self.written == Some(written) || self.taken_over == Some(written)
     }
 
     /// Whether the addresses of the status may be ours.
@@ -94,6 +105,7 @@ impl Record {
             digest("backends", self.backends),
             digest("addresses", self.addresses),
             digest("annotations", self.written),
+            digest("taken-over", self.taken_over),
         ];
         format!("{VERSION} provider={}{}", self.provider, parts.into_iter().flatten().collect::<String>())
     }
@@ -102,6 +114,17 @@ impl Record {
 /// Whether the status is that of another Service, restored or copied together with it.
 pub(crate) fn is_foreign(service: &Service) -> bool {
     read(service).is_some_and(|(owner, _)| owner != self::owner(service))
+}
+
+/// The provider that an older release named in its annotation, of a Service that has a load balancer and no record yet. Whoever may
+/// change the Service may have written that: it is a reason to ask, and no more.
+pub(crate) fn provider_of_before(service: &Service) -> Option<&str> {
+    if !has_finalizer(service) || Record::of(service).is_some() {
+        return None;
+    }
+    let mut parts = annotation(service, RECORD_OF_BEFORE)?.split(':');
+    let (Some("v1"), Some(provider), Some(owner)) = (parts.next(), parts.next(), parts.next()) else { return None };
+    (!provider.is_empty() && Digest::parse(owner) == Some(self::owner(service))).then_some(provider)
 }
 
 /// Which Service a record is about.
@@ -125,11 +148,11 @@ fn read(service: &Service) -> Option<(Digest, Record)> {
     // What is there must be a digest.
     let mut digest = |name: &str| part(name).map_or(Some(None), |text| Digest::parse(text).map(Some));
     let (spec, backends) = (digest("spec")?, digest("backends")?);
-    let (addresses, written) = (digest("addresses")?, digest("annotations")?);
+    let (addresses, written, taken_over) = (digest("addresses")?, digest("annotations")?, digest("taken-over")?);
     if parts.next().is_some() {
         return None;
     }
-    Some((owner, Record { provider, class, spec, backends, addresses, written }))
+    Some((owner, Record { provider, class, spec, backends, addresses, written, taken_over }))
 }
 
 #[cfg(test)]
@@ -150,18 +173,23 @@ mod tests {
         let digest = Some(Digest::of(&1));
         let web: Service = service("web").object();
         let rows = [
-            (None, None, None, None, None),
-            (Some("a.io/b"), digest, None, None, None),
-            (None, digest, digest, None, digest),
-            (Some(""), None, None, digest, None),
+            (None, None, None, None, None, None),
+            (Some("a.io/b"), digest, None, None, None, digest),
+            (None, digest, digest, None, digest, None),
+            (Some(""), None, None, digest, None, None),
+            (None, None, None, digest, digest, digest),
         ];
-        for (class, spec, backends, addresses, written) in rows {
+        for (class, spec, backends, addresses, written, taken_over) in rows {
             let class = class.map(ToOwned::to_owned);
-            let record = Record { provider: "fake".into(), class, spec, backends, addresses, written };
+            let record = Record { provider: "fake".into(), class, spec, backends, addresses, written, taken_over };
             let service = recorded(&record.text(&web));
             assert_eq!((Record::of(&service), is_foreign(&service)), (Some(record), false));
         }
         let (owner, zeros) = (owner(&web), "0".repeat(32));
+        // Of the release before, which knew less.
+        let before = recorded(&format!("v2 provider=fake service={owner} addresses={zeros} annotations={zeros}"));
+        let known = Record::of(&before).unwrap();
+        assert!(known.written.is_some() && known.taken_over.is_none(), "{known:?}");
         let strange = [
             String::new(),
             "v2".into(),

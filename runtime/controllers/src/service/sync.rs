@@ -15,12 +15,14 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::annotations::{ENSURE, annotation, set};
 use super::asked::Asked;
-use super::backends::{Backends, Current};
+use super::backends::{Backends, Current, Seen};
+use super::claims::Claims;
 use super::condition::{self, Difference, Readiness};
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Target};
+use super::living::Living;
 use super::locks::{Held, Locks};
-use super::memory::{Doubt, Entry, Key, Memory, Purpose};
+use super::memory::{Doubt, Entry, Key, Memory, Purpose, Unsaid};
 use super::metrics::ServiceMetrics;
 use super::offer::Offer;
 use super::ownership::{Stranded, Work};
@@ -51,6 +53,8 @@ pub(crate) struct Syncer {
     pub(crate) writer: ServiceWriter,
     pub(crate) recorder: EventRecorder,
     pub(crate) memory: Memory,
+    pub(crate) living: Living,
+    pub(crate) claims: Claims,
     pub(crate) metrics: ServiceMetrics,
     pub(crate) settings: ServiceSettings,
 }
@@ -64,6 +68,8 @@ pub(crate) struct Job {
     pub(crate) backends: Arc<Backends>,
     pub(crate) target: Target,
     pub(crate) step: Step,
+    /// "Once more, please": what this work answers.
+    pub(crate) request: Option<String>,
     /// It is the Service's status that is wrong: all is recorded as ensured.
     pub(crate) is_repair: bool,
     /// Nobody knows yet what the provider's annotations lead to.
@@ -80,7 +86,7 @@ impl Job {
     /// Whoever asks for it once more does not wait for another try at the same.
     pub(crate) fn purpose(&self) -> Purpose {
         let spec = self.target.spec;
-        let again = annotation(&self.service, ENSURE).map(|value| fingerprint::Digest::of(&(spec.to_string(), value)));
+        let again = self.request.as_ref().map(|value| fingerprint::Digest::of(&(spec.to_string(), value)));
         Purpose::Serve(again.unwrap_or(spec))
     }
 }
@@ -97,8 +103,7 @@ impl Syncer {
         // Whoever measures the pass waits until this ends, whichever way.
         let _pass = self.memory.with(key, |entry| entry.pass.take());
         let Some(seen) = self.store.get(key) else { return Box::pin(self.gone(key)).await };
-        let predecessor = self.memory.predecessor(key, &seen);
-        if let Some((old, member)) = predecessor.filter(|(old, member)| !self.inherits(key, &seen, old, *member)) {
+        if let Some((old, member)) = self.memory.predecessor(key, &seen) {
             let verdict = Box::pin(self.delete_gone(key, &old, member)).await;
             if verdict != Verdict::Done {
                 return verdict;
@@ -121,6 +126,10 @@ impl Syncer {
                 self.memory.enter(key, &service, member.unwrap_or_default(), false);
                 self.memory.waits(key, false);
                 Box::pin(self.orphan(key, &service, member)).await
+            }
+            Work::Ask(member) => {
+                self.memory.enter(key, &service, member, false);
+                Box::pin(self.ask(key, &service, member)).await
             }
             Work::Stranded(why) => {
                 let (member, owned) = match why {
@@ -180,12 +189,15 @@ impl Syncer {
         // Somebody who may write the status has put another record there, or none; somebody asks for it; or it has the mark of
         // another Service, whatever else is as it should be.
         let is_replaced = recorded.is_some() && recorded != record;
-        let is_asked = annotation(&service, ENSURE).is_some();
-        let is_marked = matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
+        let request = annotation(&service, ENSURE).map(ToOwned::to_owned);
+        let is_asked = request.is_some();
+        let is_taken_over = record.as_ref().is_some_and(|record| record.taken_over.is_some());
+        let is_marked = is_taken_over || matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
         let doubt = if is_replaced || is_asked || is_marked { Doubt::All } else { doubt };
         let is_undecided = offer.is_none();
         let is_known = standing.is_none() && unsaid.is_none();
-        let step = match unsaid.filter(|unsaid| unsaid.target == target) {
+        let is_answered = |unsaid: &Unsaid| unsaid.target == target && (!is_asked || unsaid.request == request);
+        let step = match unsaid.filter(is_answered) {
             Some(unsaid) => Step::Adopt(unsaid.ingress),
             None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
         };
@@ -198,6 +210,7 @@ impl Syncer {
             backends,
             target,
             step,
+            request,
             is_repair,
             is_undecided,
             is_anothers,
@@ -243,22 +256,38 @@ impl Syncer {
             self.memory.not_ready(key, None);
             return Verdict::Done;
         }
-        let turn = match &job.wrong {
-            Some(failure) => Err(SyncError::Cloud { task: Task::Read, failure: failure.clone() }),
-            None => self.turn(member, &job.view).await,
-        };
-        let _turn = match turn {
+        if let Some(failure) = job.wrong.clone() {
+            return Box::pin(self.unreadable(key, job, failure)).await;
+        }
+        let _turn = match self.turn(member, &job.view).await {
             Ok(turn) => turn,
             Err(error) => return Box::pin(self.not_served(key, &job, error)).await,
         };
         // Waiting has taken its time. What holds now is what counts; another target waits for its own turn.
+        let seen = self.backends.seen();
         let Some(now) = self.job(key, member).filter(|now| now.target.spec == job.target.spec) else {
             return Verdict::After(Duration::ZERO);
         };
+        if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
+            return verdict;
+        }
         let task = if now.step == Step::Update { Task::Update } else { Task::Ensure };
-        match Box::pin(self.in_time(task, self.take(key, now))).await {
+        let verdict = match Box::pin(self.in_time(task, self.take(key, now))).await {
             Ok(verdict) => verdict,
             Err(error) => Box::pin(self.not_served(key, &job, error)).await,
+        };
+        self.unless_past(key, seen, verdict)
+    }
+
+    /// The verdict of work by what was `seen` of the Nodes. Where they have changed meanwhile it is looked at again: whoever wakes
+    /// Services compares with what is recorded, and does not know what a call that is under way was told.
+    pub(crate) fn unless_past(&self, key: &Key, seen: Seen, verdict: Verdict) -> Verdict {
+        let is_end = matches!(verdict, Verdict::Done | Verdict::Change);
+        let chooses = |entry: &mut Entry| entry.selectors.as_ref().is_some_and(|selectors| !selectors.is_empty());
+        let is_past = |chooses| seen.is_past(self.backends.seen(), chooses);
+        match self.memory.with(key, chooses) {
+            Some(chooses) if is_end && is_past(chooses) => Verdict::After(Duration::ZERO),
+            _ => verdict,
         }
     }
 

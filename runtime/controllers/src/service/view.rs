@@ -1,7 +1,7 @@
 //! A Kubernetes Service as the cloud side sees it.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ccm_cloud::{
     Descriptor, Failure, Ingress, IpFamily, IpMode, PortStatus, Protocol, Reaction, ServicePort, ServiceType,
@@ -14,6 +14,8 @@ use super::record::{Record, is_foreign};
 
 /// `sessionAffinityConfig.clientIP.timeoutSeconds` when it is not said.
 const AFFINITY_SECONDS: u32 = 10_800;
+/// So many bits stand in front of an IPv4 address in IPv6.
+const MAPPED: u32 = 96;
 
 /// What can be read of the Service, and what is wrong with it. With the latter no load balancer can be made of it: what could
 /// not be read is missing. To delete one it is good enough.
@@ -145,23 +147,44 @@ fn source_ranges(spec: Option<&v1::ServiceSpec>) -> Result<Vec<String>, Failure>
     Ok(ranges.into_iter().collect())
 }
 
-/// `10.1.2.3/8` as `10.0.0.0/8`; none for what is no CIDR.
+/// `10.1.2.3/8` as `10.0.0.0/8`; none for what is no CIDR. Read as the API server and upstream read it: what maps IPv4 into IPv6 is
+/// IPv4.
 fn network(range: &str) -> Option<String> {
     let (address, length) = range.split_once('/')?;
     if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let length: u32 = length.parse().ok()?;
-    Some(match address.parse().ok()? {
+    let (address, length) = match self::address(address)? {
+        IpAddr::V6(address) => match (address.to_ipv4_mapped(), length.checked_sub(MAPPED)) {
+            (Some(address), Some(length)) => (IpAddr::V4(address), length),
+            _ => (IpAddr::V6(address), length),
+        },
+        address => (address, length),
+    };
+    Some(match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(32_u32.checked_sub(length)?).unwrap_or(0);
-            format!("{}/{length}", std::net::Ipv4Addr::from(address.to_bits() & mask))
+            format!("{}/{length}", Ipv4Addr::from(address.to_bits() & mask))
         }
         IpAddr::V6(address) => {
             let mask = u128::MAX.checked_shl(128_u32.checked_sub(length)?).unwrap_or(0);
-            format!("{}/{length}", std::net::Ipv6Addr::from(address.to_bits() & mask))
+            format!("{}/{length}", Ipv6Addr::from(address.to_bits() & mask))
         }
     })
+}
+
+/// An address whose numbers may begin with zeros, and are decimal all the same: the API server has such ones from before Go refused
+/// them, and still takes new ones.
+fn address(text: &str) -> Option<IpAddr> {
+    let without_zeros = |part: &str| {
+        let number = part.trim_end_matches(['.', ':']);
+        let zeros = number.len() - number.trim_start_matches('0').len();
+        // One that is nothing but zeros is zero.
+        let zeros = zeros.min(number.len().saturating_sub(1));
+        part.get(zeros..).unwrap_or(part).to_owned()
+    };
+    text.split_inclusive(['.', ':']).map(without_zeros).collect::<String>().parse().ok()
 }
 
 /// `status.loadBalancer.ingress`

@@ -103,6 +103,10 @@ impl Sources {
                 key = self.node_keys.recv() => {
                     let Some(key) = key else { return };
                     let reason = watched.change(&key.name, self.nodes.get(&key).as_deref());
+                    if reason.is_some() {
+                        // Also where nobody is known to choose by labels: a call may be under way that is the first to do so.
+                        syncer.backends.relabelled();
+                    }
                     if let Some(reason) = reason.filter(|reason| *reason > Reason::Labels || syncer.memory.has_selectors()) {
                         // From the first change on, so that Nodes that change all the time do not put it off for ever.
                         let first = pass.unwrap_or_else(|| (Instant::now() + syncer.settings.node_debounce, reason));

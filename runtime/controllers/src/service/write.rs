@@ -4,6 +4,7 @@
 //! |---|---|
 //! | finalizer added | strategic merge patch: finalizers of others stay, whoever adds one at the same time |
 //! | annotations, addresses and conditions | one strategic merge patch: other conditions stay |
+//! | a request that was answered | JSON patch with a test on its value: a newer one stays |
 //! | everything taken away again | one JSON patch that takes ours alone out of the finalizers, with a test on its place: one that somebody adds at that moment is never lost |
 //!
 //! All go to the subresource `status`, as upstream's, and name the UID: a Service of the same name that was created
@@ -17,11 +18,13 @@ use backon::{BackoffBuilder as _, ConstantBuilder};
 use ccm_cloud::Ingress;
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
+use super::annotations::{ENSURE, annotation};
 use super::condition::{self, Readiness};
+use super::memory::Key;
 use super::predicates::FINALIZER;
 use super::record::{RECORDED, Record};
 use super::view::{as_stored, ingress};
@@ -32,10 +35,14 @@ use crate::write_gate::{ApiError, Purpose, WriteGate};
 const MAX_ATTEMPTS: usize = 5;
 const CONFLICT_DELAY: Duration = Duration::from_millis(50);
 
+/// Services per page of a list of all, of which only the metadata come.
+const PAGE_SIZE: u32 = 500;
+
 /// Name under which our changes stand in `metadata.managedFields`.
 const FIELD_MANAGER: &str = "service-controller";
 
 const GET: Purpose = Purpose { verb: "get", resource: "services" };
+const LIST: Purpose = Purpose { verb: "list", resource: "services" };
 const PATCH: Purpose = Purpose { verb: "patch", resource: "services/status" };
 
 /// How a write ended well.
@@ -60,6 +67,8 @@ pub(crate) struct Changes {
     pub(crate) readiness: Option<Readiness>,
     /// None leaves it as it is.
     pub(crate) record: Option<Record>,
+    /// The value of [`ENSURE`] that was answered: taken away when all the rest is written.
+    pub(crate) answered: Option<String>,
 }
 
 impl Changes {
@@ -158,11 +167,55 @@ impl ServiceWriter {
         }
     }
 
+    /// Tells `found` of all Services that the API server has, also of those that cannot be decoded.
+    pub(crate) async fn list(&self, mut found: impl FnMut(&str, Key)) -> Result<(), ApiError> {
+        let all: Api<Service> = Api::all(self.0.client());
+        let mut page = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let listed = self.0.read(LIST, all.list_metadata(&page)).await?;
+            for service in &listed.items {
+                let (name, namespace) = (service.name_any(), service.namespace().unwrap_or_default());
+                found(service.metadata.uid.as_deref().unwrap_or_default(), Key::new(&name).within(&namespace));
+            }
+            match listed.metadata.continue_.filter(|next| !next.is_empty()) {
+                Some(next) => page = page.continue_token(&next),
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Writes what differs.
     pub(crate) async fn set(&self, service: &Service, changes: &Changes) -> Result<Written, ApiError> {
-        match changes.patch(service) {
-            Some(patch) => self.patch(service, patch).await,
-            None => Ok(Written::Nothing),
+        let written = match changes.patch(service) {
+            Some(patch) => self.patch(service, patch).await?,
+            None => Written::Nothing,
+        };
+        match &changes.answered {
+            Some(value) if !matches!(written, Written::Gone) => self.answer(service, value, written).await,
+            _ => Ok(written),
+        }
+    }
+
+    /// Takes a request away that was answered, unless somebody has taken it back or asks for more.
+    async fn answer(&self, service: &Service, value: &str, written: Written) -> Result<Written, ApiError> {
+        let path = format!("/metadata/annotations/{}", pointer(ENSURE));
+        let operations = [
+            json!({ "op": "test", "path": "/metadata/uid", "value": service.metadata.uid }),
+            json!({ "op": "test", "path": path, "value": value }),
+            json!({ "op": "remove", "path": path }),
+        ];
+        let error = match self.json_patch(service, &operations).await {
+            Ok(written) => return Ok(Written::Changed(Box::new(written))),
+            Err(ApiError::NotFound) => return Ok(Written::Gone),
+            Err(error) => error,
+        };
+        if !is_stale(&error) {
+            return Err(error);
+        }
+        match self.live(service).await? {
+            Some(live) if annotation(&live, ENSURE) == Some(value) => Err(error),
+            Some(_) => Ok(written),
+            None => Ok(Written::Gone),
         }
     }
 
@@ -243,6 +296,11 @@ fn trimmed(mut service: Service) -> Service {
     service
 }
 
+/// A name as a part of a JSON pointer.
+fn pointer(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// The JSON patch of [`ServiceWriter::release`]; none when there is nothing to take away.
 fn removal(service: &Service, is_ours: impl Fn(&str) -> bool) -> Option<Vec<Value>> {
     let metadata = &service.metadata;
@@ -254,8 +312,7 @@ fn removal(service: &Service, is_ours: impl Fn(&str) -> bool) -> Option<Vec<Valu
         operations.push(json!({ "op": "remove", "path": path }));
     }
     for name in metadata.annotations.iter().flatten().map(|(name, _)| name).filter(|name| is_ours(name)) {
-        let name = name.replace('~', "~0").replace('/', "~1");
-        operations.push(json!({ "op": "remove", "path": format!("/metadata/annotations/{name}") }));
+        operations.push(json!({ "op": "remove", "path": format!("/metadata/annotations/{}", pointer(name)) }));
     }
     if !ingress(service).is_empty() {
         operations.push(json!({ "op": "remove", "path": "/status/loadBalancer/ingress" }));

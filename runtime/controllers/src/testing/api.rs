@@ -109,6 +109,10 @@ impl State {
                 self.nodes.remove(*name);
                 (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "details": details }))
             }
+            ("GET", ["api", "v1", "services"]) => {
+                let items: Vec<&Value> = self.services.values().collect();
+                (200, json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items }))
+            }
             (verb, ["api", "v1", "namespaces", namespace, "services", name, ..]) => {
                 self.answer_service(verb, &format!("{namespace}/{name}"), call)
             }

@@ -330,6 +330,18 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
+    /// Without a script it has no such interface.
+    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            let Some(outcome) = self.scripted("orphan", &service.name) else {
+                return Err(Failure::new(Reaction::Unsupported, "no such interface"));
+            };
+            let _running = self.begin("orphan", &service, &[]);
+            tokio::time::sleep(self.delay).await;
+            outcome.failure.map_or(Ok(outcome.changes), Err)
+        })
+    }
+
     fn validate(
         &self,
         service: Service,

@@ -1,9 +1,21 @@
 //! How many writes are under way at the same time: as many as the API server takes without letting each of them wait longer.
 //!
 //! A fixed number is wrong somewhere: 32 is little for three API servers of 16 cores, and on a small one all above 10 only wait
-//! there, in front of the requests of others. So the width is found: at the end of each [`WINDOW`] it grows by a quarter when
-//! answers take as long as they did when there was little to do, stays when they take a little longer, and shrinks when they take
-//! much longer or when the API server says that it has too much to do. Who finds no place waits here, in order.
+//! there, in front of the requests of others. So the width is found. Who finds no place waits here, in order.
+//!
+//! At the end of each [`WINDOW`] the first of these that holds is done:
+//!
+//! | in this window | the width |
+//! |---|---|
+//! | the API server said that it has too much to do: 429, or 503 with a time to wait | halves |
+//! | one in [`FAILING`] answers or more was none, or 5xx | halves |
+//! | writes took more than [`GROWS`] times as long as they do when there is little to do | shrinks by an eighth |
+//! | they took less than [`HOLDS`] times as long, and somebody found no place | grows by a quarter |
+//! | anything else | stays |
+//!
+//! Only writes that were done say how long one takes: a refusal is quick. A failure with no more than [`LEAST`] writes under way says
+//! nothing about the width, and one among many is the fault of its object. So neither an object that is refused nor one that
+//! fails again and again widens or narrows anything for the others.
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +40,8 @@ const WINDOW: Duration = Duration::from_millis(200);
 const HOLDS: f64 = 1.5;
 /// So many times the usual time of an answer are too much.
 const GROWS: f64 = 2.5;
+/// One in so many answers that fails is more than the fault of one object, or of a few.
+const FAILING: usize = 4;
 /// What is usual follows what is, for an API server that has become slower for good: it doubles in five minutes of work.
 const DRIFT: f64 = 1.0005;
 
@@ -44,12 +58,48 @@ struct State {
     surplus: usize,
     kinds: Vec<Kind>,
     begun: Option<Instant>,
+    under_way: usize,
     answers: usize,
+    /// How many of them were none, or said that something is wrong with the API server, while more than [`LEAST`] were under way.
+    failures: usize,
     /// Somebody found no place.
     was_full: bool,
-    /// The API server could not take something.
+    /// The API server has too much to do.
     was_overloaded: bool,
     gauge: Gauge,
+}
+
+/// What an answer says about the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Done,
+    /// It is there, and does not do it.
+    Refused,
+    Failed,
+    TooMuch,
+    /// It was not asked.
+    Nothing,
+}
+
+impl Said {
+    const fn by(error: Option<&ApiError>) -> Self {
+        match error {
+            None => Self::Done,
+            Some(ApiError::Closed) => Self::Nothing,
+            Some(
+                ApiError::Unavailable { code: 429, .. } | ApiError::Unavailable { code: 503, retry_after: Some(_), .. },
+            ) => Self::TooMuch,
+            Some(ApiError::TimedOut(_) | ApiError::Transport(_) | ApiError::Unavailable { .. }) => Self::Failed,
+            Some(
+                ApiError::Conflict
+                | ApiError::AlreadyExists
+                | ApiError::NotFound
+                | ApiError::NamespaceEnding(_)
+                | ApiError::Denied { .. }
+                | ApiError::Refused { .. },
+            ) => Self::Refused,
+        }
+    }
 }
 
 /// Writes of one kind: each takes the API server another time.
@@ -80,7 +130,9 @@ impl Width {
             surplus: 0,
             kinds: vec![],
             begun: None,
+            under_way: 0,
             answers: 0,
+            failures: 0,
             was_full: false,
             was_overloaded: false,
             gauge,
@@ -102,22 +154,23 @@ impl Width {
                 self.permits.acquire().await.ok()
             }
         };
+        self.state.lock().under_way += 1;
         Place { width: self, permit }
     }
 
-    /// An answer came, or did not.
+    /// An answer came, or did not. Its place is still taken.
     pub(super) fn answered(&self, purpose: Purpose, took: Duration, error: Option<&ApiError>) {
         let mut state = self.state.lock();
         let now = Instant::now();
         let begun = *state.begun.get_or_insert(now);
-        state.answers += 1;
-        match error {
-            Some(ApiError::Closed) => {}
-            Some(ApiError::TimedOut(_) | ApiError::Transport(_) | ApiError::Unavailable { .. }) => {
-                state.was_overloaded = true;
-            }
-            _ => state.took(purpose, took),
+        match Said::by(error) {
+            Said::Nothing => return,
+            Said::Done => state.took(purpose, took),
+            Said::TooMuch => state.was_overloaded = true,
+            Said::Failed => state.failures += usize::from(state.under_way > LEAST),
+            Said::Refused => {}
         }
+        state.answers += 1;
         if now - begun >= WINDOW && state.answers >= state.width.max(LEAST) {
             let wanted = state.next(self.most);
             self.resize(&mut state, wanted);
@@ -164,15 +217,19 @@ impl State {
             times += answers * mean / usual;
             count += answers;
         }
-        let times = if count > 0.0 { times / count } else { 1.0 };
+        // None where nothing was done: that is no reason to do more at a time.
+        let times = (count > 0.0).then_some(times / count);
+        let answers = std::mem::take(&mut self.answers);
+        let failures = std::mem::take(&mut self.failures);
+        let is_failing = failures > 0 && failures.saturating_mul(FAILING) >= answers;
         let was_full = std::mem::take(&mut self.was_full);
         let was_overloaded = std::mem::take(&mut self.was_overloaded);
-        (self.begun, self.answers) = (None, 0);
-        let wanted = if was_overloaded {
+        self.begun = None;
+        let wanted = if was_overloaded || is_failing {
             self.width / 2
-        } else if times > GROWS {
+        } else if times.is_some_and(|times| times > GROWS) {
             self.width - self.width / 8
-        } else if times <= HOLDS && was_full {
+        } else if times.is_some_and(|times| times <= HOLDS) && was_full {
             self.width + (self.width / 4).max(1)
         } else {
             self.width
@@ -183,8 +240,9 @@ impl State {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let Some(permit) = self.permit.take() else { return };
         let mut state = self.width.state.lock();
+        state.under_way = state.under_way.saturating_sub(1);
+        let Some(permit) = self.permit.take() else { return };
         if state.surplus > 0 {
             state.surplus -= 1;
             permit.forget();

@@ -30,6 +30,8 @@ type Handler = Arc<dyn Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + 
 struct Server {
     address: SocketAddr,
     connections: Arc<Mutex<usize>>,
+    /// Those that have ended.
+    ended: Arc<Mutex<usize>>,
     seen: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
@@ -38,16 +40,17 @@ impl Server {
     async fn start(tls: Option<TlsAcceptor>, handler: Handler) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let connections = Arc::new(Mutex::new(0));
+        let (connections, ended) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
-        let (counted, told) = (Arc::clone(&connections), Arc::clone(&seen));
+        let (counted, gone, told) = (Arc::clone(&connections), Arc::clone(&ended), Arc::clone(&seen));
         tasks.spawn(async move {
             let mut open = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 *counted.lock() += 1;
                 let (tls, handler, told) = (tls.clone(), Arc::clone(&handler), Arc::clone(&told));
+                let gone = Arc::clone(&gone);
                 open.spawn(async move {
                     match tls {
                         None => serve(stream, handler, told).await,
@@ -57,10 +60,11 @@ impl Server {
                             }
                         }
                     }
+                    *gone.lock() += 1;
                 });
             }
         });
-        Self { address, connections, seen, _tasks: tasks }
+        Self { address, connections, ended, seen, _tasks: tasks }
     }
 
     async fn plain(handler: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + 'static) -> Self {
@@ -69,6 +73,16 @@ impl Server {
 
     fn connections(&self) -> usize {
         *self.connections.lock()
+    }
+
+    /// Waits until so many connections have ended.
+    async fn await_ended(&self, many: usize) {
+        let waiting = async {
+            while *self.ended.lock() < many {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
     }
 
     fn url(&self, scheme: &str, host: &str) -> String {

@@ -27,6 +27,7 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
         (LoadError::CoreModule, Step::Parse),
         (LoadError::Precompiled, Step::Parse),
         (LoadError::Malformed { message: "end".into(), offset: 7 }, Step::Parse),
+        (LoadError::BrokenOff(vec!["ccm:cloud/meta@0.1.0".into()]), Step::Parse),
         (LoadError::TooComplex { what: "functions", limit: 1, setting: "functions" }, Step::Parse),
         (LoadError::ContractVersion { needed: "ccm:cloud@9.0.0".into() }, Step::Parse),
         (LoadError::UnknownImports(vec!["a:b/c".into()]), Step::Imports),

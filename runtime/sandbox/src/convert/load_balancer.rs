@@ -28,7 +28,7 @@ pub(crate) fn outcome(outcome: load_balancers::Outcome) -> Outcome {
 }
 
 /// At most [`MAX_PROBLEMS`] of them.
-fn sentences(mut sentences: Vec<String>) -> Vec<String> {
+pub(crate) fn sentences(mut sentences: Vec<String>) -> Vec<String> {
     let left_out = sentences.len().saturating_sub(MAX_PROBLEMS);
     sentences.truncate(MAX_PROBLEMS);
     let mut told: Vec<String> = sentences.iter().map(|sentence| line(sentence, MAX_MESSAGE)).collect();

@@ -271,6 +271,15 @@ impl LoadBalancers for Slot {
         })
     }
 
+    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            let serving = self.asked();
+            let answer = serving.provider.orphan(service).await;
+            self.judge(&serving);
+            answer
+        })
+    }
+
     fn validate(
         &self,
         service: Service,

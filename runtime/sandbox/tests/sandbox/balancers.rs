@@ -41,6 +41,7 @@ async fn every_function_goes_there_and_back() {
     let updated = provider.update_backends(service("web"), backends(&["a", "b"])).await;
     assert_eq!(updated, Outcome { changes, ..given.clone() });
     assert_eq!(provider.delete(service("web")).await, Outcome::default());
+    assert_eq!(provider.orphan(service("web")).await, Ok(vec![]));
 
     let has = Service { ingress: vec![at("203.0.113.9")], ..service("web") };
     assert_eq!(provider.get(has.clone()).await, Ok(Some(has.ingress.clone())));
@@ -311,6 +312,20 @@ async fn what_a_component_does_not_export_is_unsupported_and_not_called() {
     assert_eq!(provider.delete(service("web")).await, outcome);
     assert!(!provider.surveys());
     assert_eq!(provider.survey(backends(&[]), vec![]).await, Err(unsupported("load-balancer-survey")));
+    assert_eq!(provider.orphan(service("web")).await, Err(unsupported("load-balancer-orphan")));
+}
+
+/// It writes, and what comes of that is told.
+#[tokio::test]
+async fn a_load_balancer_is_given_up_by_a_call_that_may_write() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let Scripted(provider) = Scripted::new(Grants::of(&[("api", cloud.url())])).await;
+    let send = json!({ "send": { "method": "put", "effect": "repeatable", "path": "/balancers/7" } });
+    let changes = provider.orphan(planned(&json!({ "orphan": { "steps": [send] } }))).await.unwrap();
+    assert!(changes.len() == 1 && changes[0].contains(r#""status":200"#), "{changes:?}");
+    assert_eq!(cloud.take().len(), 1);
+    let failure = provider.orphan(planned(&json!({ "orphan": { "steps": [{ "fail": "busy" }] } }))).await.unwrap_err();
+    assert!(failure.message.contains("busy"), "{failure:?}");
 }
 
 #[tokio::test]

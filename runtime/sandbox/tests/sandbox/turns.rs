@@ -95,8 +95,14 @@ async fn a_guest_that_sleeps_lets_others_compute() {
     let mut sleeper = JoinSet::new();
     let sleeping = Arc::clone(&rig);
     sleeper.spawn(async move { sleeping.labels(node("wasi-sleep"), Need::Metadata).await });
-    // By now it has computed, and sleeps for two seconds.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // It says so when it has computed, and then sleeps for two seconds.
+    let mut ticks = tokio::time::interval(TICK);
+    let asleep = async {
+        while rig.record.take_events().is_empty() {
+            ticks.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asleep).await.unwrap();
     rig.provider.find(vec![node("spin")], Need::Metadata).await.unwrap_err();
     let ends: Vec<_> = rig.record.take_ends().into_iter().map(|end| end.outcome).collect();
     assert_eq!(ends, ["out-of-cpu"], "it computed while the other one slept");

@@ -16,13 +16,13 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::client::ConfigExt as _;
 use kube::{Client, Config};
 use tokio::net::TcpStream;
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service};
 
 use super::fence::Fence;
-use crate::connection::Pings;
+use crate::connection::{Pings, authorised};
 
 /// A client that sends nothing, not even a handshake, while the fence is closed.
 ///
@@ -32,14 +32,7 @@ use crate::connection::Pings;
 pub(super) fn client(config: &Config, pings: Pings, fence: &Arc<Fence>) -> kube::Result<Client> {
     let connector = Connector { tcp: pings.tcp(), fence: Arc::clone(fence) };
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    let client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(client);
-    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+    authorised(config, HttpClient::builder(TokioExecutor::new()).build(connector))
 }
 
 /// Makes connections that are fenced.

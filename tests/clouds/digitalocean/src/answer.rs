@@ -276,6 +276,7 @@ impl Shared {
         set("x-request-id", caller.request_id.clone());
         // A stranger is told what everybody may ask for.
         let now = self.clock.now();
+        set("date", self.clock.header(now));
         let limit = self.settings.lock().quota.per_hour;
         let unknown = Allowance { limit, remaining: limit, reset: now, verdict: Verdict::Granted };
         let allowance = caller.allowance.unwrap_or(unknown);

@@ -52,6 +52,12 @@ impl Clock {
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
     }
 
+    /// As the header `Date` has it.
+    pub(crate) fn header(&self, moment: Moment) -> String {
+        let now = Timestamp::from_second(self.unix(moment)).unwrap_or(Timestamp::MAX);
+        now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    }
+
     /// Seconds of Unix time.
     pub(crate) fn unix(&self, moment: Moment) -> i64 {
         let elapsed = SignedDuration::try_from(moment).unwrap_or(SignedDuration::MAX);

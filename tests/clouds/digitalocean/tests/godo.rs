@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use ccm_sim_digitalocean::{Certificate, CertificateKind, DigitalOcean, Droplet, Endpoint, Settings, TOKEN};
 
+/// For a client that Go may have to compile.
+const BUILD: Duration = Duration::from_secs(600);
+
 #[tokio::test]
 async fn the_client_of_the_vendor_understands_the_simulator() {
     let settings = Settings { provisioning: Duration::from_millis(200), ..Settings::default() };
@@ -16,14 +19,16 @@ async fn the_client_of_the_vendor_understands_the_simulator() {
     cloud.put_certificate(Certificate::new("web", CertificateKind::LetsEncrypt, "www.example.com"));
 
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("godo");
-    let run = tokio::process::Command::new("go")
+    let mut go = tokio::process::Command::new("go");
+    let run = go
         .args(["test", "-count=1", "./..."])
         .current_dir(folder)
         .env("SIMULATOR_URL", cloud.url())
         .env("SIMULATOR_TOKEN", TOKEN)
-        .output()
-        .await
-        .expect("Go 1.26 (https://go.dev/dl)");
+        .kill_on_drop(true)
+        .output();
+    let run = tokio::time::timeout(BUILD, run).await.unwrap_or_else(|_| panic!("go test runs on after {BUILD:?}"));
+    let run = run.expect("Go 1.26 (https://go.dev/dl)");
     let out = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{out}{}", String::from_utf8_lossy(&run.stderr));
 

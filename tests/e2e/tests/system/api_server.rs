@@ -176,6 +176,9 @@ async fn after_etcd_was_restored_from_a_backup_what_changes_counts_although_its_
 }
 
 async fn await_port(cloud: &BalancerCloud, port: u16) {
-    let has = || cloud.balancers().iter().all(|balancer| balancer.spec.ports.iter().all(|one| one["port"] == port));
+    let has = || {
+        let ports: Vec<_> = cloud.balancers().into_iter().flat_map(|balancer| balancer.spec.ports).collect();
+        ports.len() == 1 && ports[0]["port"] == port
+    };
     poll_until("the port of the load balancer", LIMIT, has).await.unwrap();
 }

@@ -1,14 +1,12 @@
 //! Where secrets come from, their rotation without a restart, and that nobody sees them.
 
-use std::time::Duration;
-
 use ccm_cluster::NodeFixture;
+use ccm_e2e::host::until;
 use ccm_e2e::manifest;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::json;
-use tokio::time::Instant;
 
 use crate::cloud::{Cloud, ask, data};
 use crate::look::{get, is_tainted};
@@ -33,14 +31,13 @@ async fn put(stage: &Stage, key: &str, value: &str) {
 
 /// Asks with one Node after the other until a request carries this token.
 async fn asks_with(stage: &Stage, host: &Actor, cloud: &Cloud, round: &str, token: &str) {
-    let start = Instant::now();
     let wanted = format!("Bearer {token}");
     let mut number = 0;
-    while cloud.asked_for(stage, host, &format!("{round}{number}")).await != wanted {
-        assert!(start.elapsed() < LIMIT, "nobody asks with {token:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    let asked = async || {
         number += 1;
-    }
+        Ok(cloud.asked_for(stage, host, &format!("{round}{number}")).await == wanted)
+    };
+    until(LIMIT, asked).await.unwrap_or_else(|error| panic!("nobody asks with {token:?}: {error:#}"));
 }
 
 /// Neither in the log nor in what the provider was told.
@@ -121,12 +118,9 @@ async fn the_host_may_read_the_secret_of_the_optional_role_and_no_other() {
     let api: Api<Secret> = Api::namespaced(stage.cluster.client_of(stage.user()).await.unwrap(), "kube-system");
     assert!(api.get("cloud").await.is_err(), "the base must not");
     manifest::apply(stage.client(), ROLE).await.unwrap();
-    let start = Instant::now();
     // The API server reads the rules a moment later.
-    while api.get("cloud").await.is_err() {
-        assert!(start.elapsed() < LIMIT, "the role does not help");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_allowed = async || Ok(api.get("cloud").await.is_ok());
+    until(LIMIT, is_allowed).await.unwrap_or_else(|error| panic!("the role does not help: {error:#}"));
     let one = ListParams::default().fields("metadata.name=cloud");
     assert_eq!(api.list(&one).await.unwrap().items.len(), 1);
     assert!(api.list(&ListParams::default()).await.is_err(), "all of them");

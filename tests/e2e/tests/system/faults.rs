@@ -2,6 +2,7 @@
 
 use ccm_cluster::{NodeFixture, await_absent, await_all, await_node, register_nodes};
 use futures::future::join_all;
+use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::watcher;
@@ -12,6 +13,7 @@ use crate::look::{
     addresses, await_all_untainted, await_event, await_untainted, is_tainted, nodes, once_each, patch_status, synced,
 };
 use crate::stage::{LIMIT, Stage};
+use crate::way::Way;
 
 fn fixtures(count: usize) -> impl Iterator<Item = NodeFixture> {
     (0..count).map(|i| NodeFixture::new(format!("n{i}")).internal_ip(&format!("10.0.0.{}", i + 1)))
@@ -76,7 +78,13 @@ async fn a_kubelet_that_writes_all_the_time_does_not_keep_its_node_from_being_in
     let stage = Stage::new().await;
     let client = stage.client();
     NodeFixture::new("busy").internal_ip("10.0.0.1").register(client).await.unwrap();
-    let host = stage.cloudlycke(&[]);
+    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let mut writing = way.hold(|method, path| method == Method::PATCH && path.starts_with("/api/v1/nodes/"));
+    let host = stage.cloudlycke(&[&way.flag()]);
+    // The first one does for certain, however fast the host is.
+    writing.next().await;
+    patch_status(client, "busy", &json!({ "phase": "first" })).await;
+    drop(writing);
     let kubelet = async {
         for heartbeat in 0_u64.. {
             patch_status(client, "busy", &json!({ "phase": format!("{heartbeat}") })).await;
@@ -137,12 +145,17 @@ async fn a_node_that_comes_again_under_its_name_is_initialised_again() {
 
 #[tokio::test]
 async fn the_signal_to_stop_ends_the_process_in_order_while_it_works() {
-    const COUNT: usize = 100;
+    const COUNT: usize = 20;
     let stage = Stage::new().await;
     let client = stage.client();
+    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let mut writing = way.hold(|method, path| method == Method::PATCH && path.starts_with("/api/v1/nodes/n7"));
     register_nodes(client, fixtures(COUNT)).await.unwrap();
-    let host = stage.cloudlycke(&["--concurrent-node-syncs=1"]);
-    await_some_untainted(&stage, 5).await;
+    let host = stage.cloudlycke(&["--concurrent-node-syncs=1", &way.flag()]);
+    writing.next().await;
+    host.signal("TERM").await.unwrap();
+    host.await_log(LIMIT, &["SIGTERM: stopping"]).await.unwrap();
+    drop(writing);
     // Within the 30 s that Kubernetes gives it.
     let log = host.stop().await;
     let (_, later) = log.split_once("SIGTERM").unwrap();

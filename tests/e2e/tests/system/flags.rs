@@ -1,28 +1,20 @@
 //! Flags that no other test needs. Each test fails when its flag is ignored.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use ccm_cluster::{NodeFixture, await_node, register_nodes};
+use ccm_cluster::{NodeFixture, await_all, await_node, register_nodes};
 use ccm_e2e::crowd::await_initialised;
 use ccm_e2e::host::{Host, component};
-use http::header::{AUTHORIZATION, HOST, TRANSFER_ENCODING};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use kube::client::Body;
-use kube::{Client, Config, ResourceExt as _};
-use parking_lot::Mutex;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use http::{Method, Request};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams};
+use kube::runtime::watcher;
+use kube::{Api, Client, Config, ResourceExt as _};
 
 use crate::look::{addresses, await_untainted, get, is_tainted, nodes};
 use crate::mistakes::KUBECONFIG;
-use crate::stage::{LIMIT, Stage, cloudlycke};
+use crate::stage::{Actor, LIMIT, Stage, cloudlycke};
+use crate::way::Way;
 
 /// `--cluster-name`, `--cluster-cidr`, `--setting`, `--event-queue`
 #[tokio::test]
@@ -52,40 +44,49 @@ async fn a_provider_sees_what_the_flags_say_of_the_cluster_and_has_room_for_as_m
 /// `--lookup-batch-linger`, `--lookup-batch-calls`, `--provider-calls`
 #[tokio::test]
 async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
-    const BETWEEN: Duration = Duration::from_millis(500);
     let stage = Stage::new().await;
     let client = stage.client();
-    let host = stage.cloudlycke(&["--lookup-batch-linger=3s", "--node-status-update-frequency=1h"]);
+    // Nobody waits for so long: a batch goes when it is full.
+    let flags = ["--lookup-batch-linger=1h", "--lookup-batch-nodes=2", "--node-status-update-frequency=1h"];
+    let host = stage.cloudlycke(&flags);
     host.ready().await;
-    for name in ["first", "second"] {
+    let names = ["n1", "n2", "n3", "n4"];
+    for (number, name) in (1..).zip(names) {
         NodeFixture::new(name).internal_ip("10.0.0.1").register(client).await.unwrap();
-        tokio::time::sleep(BETWEEN).await;
+        // Whoever does not wait for others goes alone.
+        host.await_count("ccm_store_objects", &["kind=\"Node\""], LIMIT, |known| known == f64::from(number))
+            .await
+            .unwrap();
     }
-    for name in ["first", "second"] {
+    for name in names {
         await_untainted(client, name).await;
     }
-    assert_eq!(host.lookups().await, 1.0, "the first one waited for the second");
+    assert_eq!(host.lookups().await, 2.0, "each waited for another one");
     host.end().await;
 
     let guest = format!("--provider={}", component("guests/hostile-wasi.wasm").unwrap().display());
-    for (number, flag) in ["--lookup-batch-calls=1", "--provider-calls=1"].into_iter().enumerate() {
-        let host = stage.start([&guest, "--lookup-batch-nodes=1", flag]);
+    // A host in the middle of a call that takes two seconds, and which has made no other.
+    let asleep = async |flags: &[&str]| -> Actor {
+        nodes(client).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+        let host = stage.start([guest.as_str(), "--lookup-batch-nodes=1"].iter().chain(flags));
         host.ready().await;
-        // Its call takes two seconds.
-        let slow = NodeFixture::new("wasi-sleep").register(client).await.unwrap();
-        tokio::time::sleep(BETWEEN).await;
-        let begun = Instant::now();
-        let quick = format!("good-{number}");
-        NodeFixture::new(&quick).register(client).await.unwrap();
-        await_untainted(client, &quick).await;
-        assert!(begun.elapsed() > Duration::from_secs(1), "{flag}, {:?}: in a call beside the other", begun.elapsed());
+        let uid = NodeFixture::new("wasi-sleep").register(client).await.unwrap().uid();
+        let is_told = |event: &Event| {
+            event.reason.as_deref() == Some("Asleep") && event.regarding.as_ref().is_some_and(|node| node.uid == uid)
+        };
+        let told = |events: &BTreeMap<String, Event>| events.values().any(is_told);
+        await_all(&Api::all(client.clone()), watcher::Config::default(), LIMIT, told).await.unwrap();
+        host
+    };
+    for flag in ["--lookup-batch-calls=1", "--provider-calls=1"] {
+        let host = asleep(&[flag]).await;
+        NodeFixture::new("good").register(client).await.unwrap();
+        await_untainted(client, "good").await;
+        assert_eq!(host.lookups().await, 2.0, "{flag}: in a call beside the other");
         host.end().await;
-        nodes(client).delete(&slow.name_any(), &Default::default()).await.unwrap();
     }
     // Otherwise it is: it is done while the other one's call goes on.
-    let host = stage.start([&guest, "--lookup-batch-nodes=1"]);
-    host.ready().await;
-    NodeFixture::new("wasi-sleep").register(client).await.unwrap();
+    let host = asleep(&[]).await;
     NodeFixture::new("good").register(client).await.unwrap();
     await_untainted(client, "good").await;
     assert!(is_tainted(&get(client, "wasi-sleep").await));
@@ -96,12 +97,12 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
 #[tokio::test]
 async fn no_more_writes_are_under_way_than_the_flag_allows() {
     let stage = Stage::new().await;
-    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
-    let host = stage.cloudlycke(&[&format!("--master={}", way.url), "--kube-api-concurrent-writes=3"]);
+    let way = Way::slow(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let host = stage.cloudlycke(&[&way.flag(), "--kube-api-concurrent-writes=3"]);
     let nodes = (0..30).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
     register_nodes(stage.client(), nodes).await.unwrap();
     await_initialised(stage.client(), LIMIT).await.unwrap();
-    assert_eq!(way.load.lock().most, 3, "writes at the same time");
+    assert_eq!(way.most_writes(), 3, "writes at the same time");
     host.end().await;
 }
 
@@ -115,19 +116,16 @@ async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_
     for name in &names {
         NodeFixture::new(name).internal_ip("10.0.0.1").initialized().register(client).await.unwrap();
     }
-    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
-    let host = stage.cloudlycke(&[
-        &format!("--master={}", way.url),
-        "--concurrent-node-status-updates=2",
-        "--kube-api-write-timeout=2s",
-        "--v=4",
-    ]);
+    let way = Way::slow(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let host =
+        stage.cloudlycke(&[&way.flag(), "--concurrent-node-status-updates=2", "--kube-api-write-timeout=2s", "--v=4"]);
     for name in &names {
         let is_refreshed = |node: &_| addresses(node).contains(&"ExternalIP 10.0.0.1".to_owned());
         await_node(client, name, LIMIT, is_refreshed).await.unwrap();
     }
-    assert_eq!(way.load.lock().most, 2, "writes at the same time");
-    NodeFixture::new(UNANSWERED).internal_ip("10.0.0.1").register(client).await.unwrap();
+    assert_eq!(way.most_writes(), 2, "writes at the same time");
+    let _unanswered = way.hold(|method, path| method == Method::PATCH && path.starts_with("/api/v1/nodes/unanswered"));
+    NodeFixture::new("unanswered").internal_ip("10.0.0.1").register(client).await.unwrap();
     host.await_log(LIMIT, &["node not initialised", "no answer from the API server within 2s"]).await.unwrap();
     host.end().await;
 }
@@ -200,86 +198,4 @@ async fn the_health_port_has_the_certificate_that_the_flags_name() {
     let page = client.request_text(Request::get("/livez").body(vec![]).unwrap()).await;
     assert_eq!(page.unwrap(), "ok", "to somebody who trusts that certificate and no other");
     assert!(host.terminate().await.unwrap().success());
-}
-
-// === A slow way to the API server ===
-
-/// Writes about this Node get no answer.
-const UNANSWERED: &str = "unanswered";
-/// How long a write of addresses is under way.
-const SLOW: Duration = Duration::from_millis(300);
-
-/// Writes of addresses that are under way.
-#[derive(Default)]
-struct Load {
-    now: usize,
-    most: usize,
-}
-
-impl Load {
-    fn begin(&mut self) {
-        self.now += 1;
-        self.most = self.most.max(self.now);
-    }
-}
-
-/// Lets everything through to the API server as one user.
-struct Way {
-    url: String,
-    load: Arc<Mutex<Load>>,
-    _port: JoinSet<()>,
-}
-
-impl Way {
-    async fn to(client: Client) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let load = Arc::<Mutex<Load>>::default();
-        let (mut port, seen) = (JoinSet::new(), Arc::clone(&load));
-        port.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let (client, load) = (client.clone(), Arc::clone(&seen));
-                let service = service_fn(move |request| pass(client.clone(), Arc::clone(&load), request));
-                connections.spawn(async move {
-                    let http = hyper::server::conn::http1::Builder::new();
-                    // Whoever gives up waiting ends the connection.
-                    http.serve_connection(TokioIo::new(stream), service).await.ok();
-                });
-            }
-        });
-        Self { url, load, _port: port }
-    }
-}
-
-async fn pass(
-    client: Client,
-    load: Arc<Mutex<Load>>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
-    let (mut parts, body) = request.into_parts();
-    let path = parts.uri.path().to_owned();
-    let is_slow = parts.method == Method::PATCH && path.ends_with("/status");
-    if parts.method == Method::PATCH && path.starts_with(&format!("/api/v1/nodes/{UNANSWERED}")) {
-        std::future::pending::<()>().await;
-    }
-    if is_slow {
-        load.lock().begin();
-        tokio::time::sleep(SLOW).await;
-    }
-    // The client of this side has its own.
-    parts.headers.remove(AUTHORIZATION);
-    parts.headers.remove(HOST);
-    let body = body.collect().await.unwrap().to_bytes();
-    let answer = client.send(Request::from_parts(parts, Body::from(body.to_vec()))).await;
-    if is_slow {
-        load.lock().now -= 1;
-    }
-    let mut answer = answer.unwrap_or_else(|_error| {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::BAD_GATEWAY;
-        response
-    });
-    answer.headers_mut().remove(TRANSFER_ENCODING);
-    Ok(answer)
 }

@@ -22,8 +22,6 @@ async fn a_node_that_crashes_its_provider_does_not_stop_the_others() {
         ("unreachable", "crashed"),
         ("recurse", "crashed"),
         ("spin", "limit call-cpu"),
-        // Memory takes time as well: which limit comes first depends on the machine.
-        ("grow", "limit "),
         ("huge-string", "crashed"),
         ("huge-answer", "crashed"),
         ("too-few", "breaks the contract"),
@@ -53,6 +51,31 @@ async fn a_node_that_crashes_its_provider_does_not_stop_the_others() {
     // Until the limit of a call's CPU time, in steps of 10 ms.
     let computed = host.count("ccm_provider_cpu_milliseconds_total", &["provider=\"hostile\""]).await.unwrap();
     assert!(computed >= 100.0 && computed % 10.0 == 0.0, "{computed} ms");
+    host.end().await;
+}
+
+/// Taking memory computes as well: here so little of the one is allowed, and so much of the other, that only memory can be the first.
+#[tokio::test]
+async fn a_node_that_makes_its_provider_take_too_much_memory_does_not_stop_the_others() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let limits = ["--limit=memory-bytes=4MiB", "--limit=call-cpu=60s", "--limit=call-time=120s"];
+    let host = host(&stage, "guests/hostile.wasm", &[&["--lookup-batch-nodes=1"], &limits[..]].concat());
+    let out_of_memory = ["limit memory-bytes", "(retry)", "back-off"];
+    for (name, why) in [("grow", &out_of_memory), ("huge-answer", &out_of_memory)] {
+        NodeFixture::new(name).register(client).await.unwrap();
+        await_event(client, name, "Warning", "SyncNodeFailed", why).await;
+        assert!(is_tainted(&get(client, name).await), "{name}");
+    }
+    for (outcome, is_one) in [("out-of-memory", true), ("out-of-cpu", false), ("out-of-time", false), ("trap", false)] {
+        let label = format!("outcome={outcome:?}");
+        let ended = host.count("ccm_provider_calls_total", &[&label]).await.unwrap();
+        assert_eq!(ended >= 1.0, is_one, "{ended} times {outcome}");
+    }
+    NodeFixture::new("good").register(client).await.unwrap();
+    await_untainted(client, "good").await;
+    let peak = host.count("ccm_provider_memory_peak_bytes", &["function=\"instances.find\""]).await.unwrap();
+    assert!((1.0..=f64::from(4 << 20)).contains(&peak), "{peak} bytes");
     host.end().await;
 }
 

@@ -1,13 +1,15 @@
 //! `wasm-ccm inspect`: what `run` would say of a file, and what is in a good one.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use ccm_e2e::finish::finish;
 use ccm_e2e::host::program;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::bytes::{Place, bad_files, cloudlycke, gzip, hostile, hostile_wasi, zstd};
 use crate::mistakes::{complaint, run};
+use crate::stage::LIMIT;
 
 #[tokio::test]
 async fn what_run_would_refuse_is_refused_with_code_1_and_one_line_that_names_the_file_and_the_way_out() {
@@ -148,7 +150,8 @@ async fn a_reader_of_the_output_that_is_gone_is_no_error() {
     for args in [vec!["inspect", &file], vec!["inspect", &file, "--output=json"], vec!["providers-schema"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = Command::new(program().unwrap()).args(&args).stdout(writer).output().unwrap();
+        let mut command = Command::new(program().unwrap());
+        let output = finish(command.args(&args).stdout(writer).stderr(Stdio::piped()), LIMIT).unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{args:?}");
     }

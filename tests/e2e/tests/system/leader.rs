@@ -1,14 +1,17 @@
 //! Leader election: several hosts, one of which writes. Who wrote what, the API server's audit log tells: each host logs in
 //! as another user.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, Write, await_object, poll_until, register_nodes};
 use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Kind, Requests, When};
 use ccm_e2e::host::{Host, component};
 use futures::StreamExt as _;
+use http::Method;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::events::v1::Event;
@@ -16,10 +19,11 @@ use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
-use tokio::process::Command;
 
 use crate::look::{await_all_untainted, await_untainted, is_tainted, nodes, patch};
+use crate::mistakes::ended;
 use crate::stage::{LIMIT, RIVAL, Stage, cloudlycke};
+use crate::way::Way;
 
 /// Times of an election that a test can wait for, and that a leader keeps on a machine with ten times as much to do as it can.
 const SHORT: [&str; 3] =
@@ -222,27 +226,45 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_has_ended_and_nothin
 /// Upstream leaves the Lease as it is, so that nobody leads for 15 s after each rollout (QUIRK-28).
 #[tokio::test]
 async fn a_leader_that_is_told_to_stop_finishes_and_the_next_one_leads_at_once() {
-    const COUNT: usize = 200;
+    const EACH: usize = 5;
     let arena = Arena::new().await;
     let client = arena.client();
     let [first, second] = arena.users();
-    let mut leader = arena.host(&first, &[&ENDLESS[..], &["--concurrent-node-syncs=1"]].concat());
+    let way = Way::to(arena.cluster.client_of(&first).await.unwrap()).await;
+    let mut leader = arena.host(&first, &[&ENDLESS[..], &[&way.flag()]].concat());
     await_leader(&leader, LIMIT).await;
     let standby = arena.host(&second, &ENDLESS);
     await_standby(&standby).await;
-    // All at once are there when it wakes, and one after the other is initialised.
-    leader.signal("STOP").await.unwrap();
-    let fixtures = (0..COUNT).map(|i| NodeFixture::new(format!("n{i}")).internal_ip(&format!("10.0.0.{}", i + 1)));
-    register_nodes(client, fixtures).await.unwrap();
-    leader.signal("CONT").await.unwrap();
-    poll_until("the first write", LIMIT, || !arena.work_of(&first).is_empty()).await.unwrap();
+    let holder = lease(client).await.holder_identity;
+    let names = |prefix: &str| -> BTreeSet<String> { (0..EACH).map(|i| format!("{prefix}{i}")).collect() };
+    let mut writing = way.hold(|method, path| method == Method::PATCH && path.starts_with("/api/v1/nodes/"));
+    for name in names("begun") {
+        arena.register(&name).await;
+    }
+    for _ in 0..EACH {
+        writing.next().await;
+    }
+    // In the middle of its work: it ends that, and begins nothing.
+    leader.signal("TERM").await.unwrap();
+    leader.await_log(LIMIT, &["SIGTERM: stopping"]).await.unwrap();
+    for name in names("later") {
+        arena.register(&name).await;
+    }
+    assert_eq!((lease(client).await.holder_identity, leads(&standby).await), (holder, false));
+    drop(writing);
 
-    assert!(leader.terminate().await.unwrap().success());
+    assert!(leader.wait(LIMIT).await.unwrap().success());
     await_leader(&standby, LIMIT).await;
-    await_all_untainted(client, COUNT).await;
-    assert!(leader.log_text().contains("Lease released"), "{}", leader.log_text());
+    await_all_untainted(client, 2 * EACH).await;
+    let log = leader.log();
+    let last = |text: &str| log.iter().rposition(|line| line.contains(text));
+    assert!(last("node initialised").is_some() && last("node initialised") < last("Lease released"), "{log:?}");
+    let of_nodes = |writes: &[Write]| -> BTreeSet<String> {
+        let nodes = writes.iter().filter(|write| write.resource.starts_with("nodes"));
+        nodes.map(|write| write.name.clone()).collect()
+    };
     let (old, new) = (arena.work_of(&first), arena.work_of(&second));
-    assert!(!old.is_empty() && !new.is_empty());
+    assert_eq!((of_nodes(&old), of_nodes(&new)), (names("begun"), names("later")));
     assert!(old.last().unwrap().received < new[0].received, "{:?} {:?}", old.last(), new[0]);
 }
 
@@ -290,19 +312,19 @@ async fn a_leader_whose_cloud_is_slow_when_it_is_told_to_stop_leaves_its_lease_t
 
 /// Lets the thread of the election run only when no other thread of the machine's first core wants to, and all threads of
 /// the host on that core: whatever that thread would do about a lost Lease comes late. Returns the thread.
-async fn starve_election(host: &Host) -> String {
+fn starve_election(host: &Host) -> String {
     let pid = host.pid().unwrap().to_string();
-    let run = async |program: &str, args: &[&str]| {
-        let done = Command::new(program).args(args).output().await.unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let done = ended(Command::new(program).args(args));
         assert!(done.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
     };
-    run("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &pid]).await;
+    run("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &pid]);
     let mut starved = vec![];
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let task = task.unwrap();
         if std::fs::read_to_string(task.path().join("comm")).unwrap().trim() == "leader-election" {
             let thread = task.file_name().to_string_lossy().into_owned();
-            run("chrt", &["--idle", "--pid", "0", &thread]).await;
+            run("chrt", &["--idle", "--pid", "0", &thread]);
             starved.push(thread);
         }
     }
@@ -311,8 +333,8 @@ async fn starve_election(host: &Host) -> String {
 }
 
 /// The end of that: on a busy machine it would come late by minutes. Whoever has ended needs none.
-async fn feed_election(thread: &str) {
-    Command::new("chrt").args(["--other", "--pid", "0", thread]).output().await.unwrap();
+fn feed_election(thread: &str) {
+    ended(Command::new("chrt").args(["--other", "--pid", "0", thread]));
 }
 
 /// A process that is stopped in the middle of its work, and wakes when another one leads: not one of the writes that it was
@@ -358,10 +380,10 @@ async fn a_leader_that_sleeps_past_its_lease_writes_nothing_after_the_first_writ
                 poll_until("writes of the next", LIMIT, || arena.work_of(new).len() > before + more).await.unwrap();
             };
             more_of_the_next(20).await;
-            let election = starve_election(&leader).await;
+            let election = starve_election(&leader);
             leader.signal("CONT").await.unwrap();
             more_of_the_next(60).await;
-            feed_election(&election).await;
+            feed_election(&election);
             let ended = leader.wait(LIMIT).await.unwrap();
             assert_eq!(ended.code(), Some(1), "round {round}: {}", leader.log_text());
             let log = leader.log_text();

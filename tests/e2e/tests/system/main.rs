@@ -79,5 +79,6 @@ mod swap;
 mod verification;
 mod waiting;
 mod walkthrough;
+mod way;
 mod webhook;
 mod whole_cluster;

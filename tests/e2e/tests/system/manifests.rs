@@ -24,6 +24,7 @@ use tempfile::TempDir;
 
 use crate::cloud::data;
 use crate::look::{STATE, addresses, await_untainted, nodes, patch, patch_status};
+use crate::mistakes::ended;
 use crate::service_look::{await_served, await_service, ips, serve, services};
 use crate::stage::{LIMIT, Stage};
 use overlay::{Manifests, deployment, start};
@@ -393,7 +394,7 @@ async fn the_overlay_for_digitalocean_takes_what_the_go_manager_takes() {
 #[tokio::test]
 async fn the_overlay_for_digitalocean_grants_all_variables_but_the_token_and_that_from_the_secret() {
     let file = component("providers/digitalocean.wasm").unwrap();
-    let run = Command::new(program().unwrap()).arg("inspect").arg("--output=json").arg(file).output().unwrap();
+    let run = ended(Command::new(program().unwrap()).arg("inspect").arg("--output=json").arg(file));
     let known: Value = serde_json::from_slice(&run.stdout).unwrap();
     let mut declared = BTreeSet::new();
     variables(&known, &mut declared);

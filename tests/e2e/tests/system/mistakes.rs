@@ -1,15 +1,21 @@
 //! Flags and files that cannot be: the process ends at once, with exit code 1 and one line that names them.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
+use ccm_e2e::finish::finish;
 use ccm_e2e::host::program;
 
-use crate::stage::cloudlycke;
+use crate::stage::{LIMIT, cloudlycke};
+
+/// Runs the program to its end, which must come.
+pub(crate) fn ended(command: &mut Command) -> Output {
+    finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()), LIMIT).unwrap()
+}
 
 /// Runs the program to its end; returns its code and what it wrote to standard output and standard error.
 pub(crate) fn run(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(program().unwrap()).args(args).output().unwrap();
+    let output = ended(Command::new(program().unwrap()).args(args));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -177,7 +183,7 @@ fn without_kubeconfig_outside_a_pod_the_process_ends_with_code_1_and_says_that_t
     std::fs::write(&good, KUBECONFIG).unwrap();
     let provider = format!("--provider={}", cloudlycke().display());
     let mut command = Command::new(program().unwrap());
-    let output = command.args(["run", &provider, "--secure-port=0"]).env("KUBECONFIG", good).output().unwrap();
+    let output = ended(command.args(["run", &provider, "--secure-port=0"]).env("KUBECONFIG", good));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     for part in ["not a pod with a service account", "--kubeconfig FILE", "KUBECONFIG is not read"] {

@@ -1,17 +1,16 @@
 //! 3, 7.8, 7.9 and: Nodes whose machine is gone or switched off.
 
-use std::time::Duration;
-
 use ccm_cluster::{NodeFixture, await_absent, await_node};
+use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use crate::cloud::Cloud;
 use crate::look::{STATE, annotate, await_event, create, events_about, get, nodes, patch_status};
 use crate::stage::{Actor, LIMIT, Stage, cloudlycke, scripted};
+use crate::way::Way;
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Without these a Node would have to be a minute old.
@@ -43,11 +42,6 @@ fn host(stage: &Stage, flags: &[&str]) -> Actor {
 async fn await_looks(host: &Actor, answer: &str, count: f64) {
     let label = format!("answer={answer:?}");
     host.await_count("ccm_node_lifecycle_looks_total", &[&label], LIMIT, |looks| looks >= count).await.unwrap();
-}
-
-async fn signal(host: &Actor, signal: &str) {
-    let sent = Command::new("kill").args([signal, &host.pid().unwrap().to_string()]).status().await.unwrap();
-    assert!(sent.success(), "{sent}");
 }
 
 #[tokio::test]
@@ -103,22 +97,25 @@ async fn a_machine_that_stops_fails_and_goes_and_its_node_with_it() {
     host.end().await;
 }
 
-/// The host is stopped in the middle, so that it knows nothing of what happens: QUIRK-09, and a Node that is Ready again.
+/// QUIRK-09, and a Node that is Ready again: all of it happens while the deletions are on their way.
 #[tokio::test]
 async fn a_node_that_comes_again_or_comes_back_between_check_and_delete_stays() {
     let stage = Stage::new().await;
     let client = stage.client();
-    let host = host(&stage, &["--controllers=cloud-node-lifecycle"]);
+    let way = Way::to(stage.cluster.client_of(stage.user()).await.unwrap()).await;
+    let host = host(&stage, &["--controllers=cloud-node-lifecycle", "--node-deletion-percent=100", &way.flag()]);
     host.ready().await;
     for round in 0..2 {
         let (again, back, gone) = (format!("again{round}"), format!("back{round}"), format!("gone{round}"));
+        let mut held = way.hold(|method, path| {
+            method == Method::DELETE && ["/nodes/again", "/nodes/back"].iter().any(|part| path.contains(part))
+        });
         for name in [&again, &back, &gone] {
             lost(name, "deleted").register(client).await.unwrap();
         }
-        let so_far = f64::from(round + 1) * 3.0;
-        let first_looks = |looks: f64| looks >= so_far;
-        host.await_count("ccm_node_lifecycle_first_absent_total", &[], LIMIT, first_looks).await.unwrap();
-        signal(&host, "-STOP").await;
+        let mut on_their_way = [held.next().await, held.next().await];
+        on_their_way.sort();
+        assert_eq!(on_their_way, [&again, &back].map(|name| format!("/api/v1/nodes/{name}")));
         nodes(client).delete(&again, &DeleteParams::default()).await.unwrap();
         // Even the cloud still says what it said of the old one.
         let new = lost(&again, "deleted").build();
@@ -126,10 +123,12 @@ async fn a_node_that_comes_again_or_comes_back_between_check_and_delete_stays() 
         // It is back for good, so that whatever is deleted later was a mistake.
         patch_status(client, &again, &ready("True")).await;
         patch_status(client, &back, &ready("True")).await;
-        // Until the second look is due.
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
-        signal(&host, "-CONT").await;
+        drop(held);
         await_absent(&nodes(client), &gone, LIMIT).await.unwrap();
+        // The host has its answers.
+        let deletions = ["verb=\"delete\"", "resource=\"nodes\""];
+        let all = f64::from(round + 1) * 3.0;
+        host.await_count("ccm_api_requests_total", &deletions, LIMIT, |answered| answered >= all).await.unwrap();
         assert_eq!(get(client, &again).await.uid(), new.uid());
         assert!(events_about(client, &back).await.is_empty());
         get(client, &back).await;

@@ -13,18 +13,12 @@ use serde_json::{Value, json};
 
 use crate::look::await_event;
 use crate::service_look::{
-    FINALIZER, QUICK, annotated, await_served, await_service, balancing, change, cloud, delete, has_finalizer, ips,
-    is_served, owned, recorded, serve, services, the, told, two_nodes,
+    FINALIZER, QUICK, annotated, await_served, await_service, balanced, balancing, change, cloud, delete,
+    has_finalizer, ips, is_served, owned, recorded, serve, serve_whole, services, the, told, two_nodes,
 };
 use crate::stage::{Actor, LIMIT, Stage, cloudlycke};
 
 const CLASS: &str = "balancer.example/web";
-
-/// Waits until all Services have been looked at.
-async fn idle(host: &Actor) {
-    host.ready().await;
-    host.await_count("workqueue_depth", &["name=\"service\""], LIMIT, |waiting| waiting == 0.0).await.unwrap();
-}
 
 /// Waits until as many Services are stranded.
 async fn await_stranded(host: &Actor, many: f64) {
@@ -43,8 +37,7 @@ async fn a_class_or_a_provider_that_is_not_configured_any_more_deletes_nothing_a
     let host = balancing(&stage, &cloud, &[&right]);
     let names = ["a", "b"];
     for name in names {
-        serve(client, name, json!({ "spec": { "loadBalancerClass": CLASS } })).await;
-        await_served(client, name).await;
+        serve_whole(client, name, json!({ "spec": { "loadBalancerClass": CLASS } })).await;
     }
     host.end().await;
     let (balancers, writes) = (ids(&cloud), cloud.write_requests());
@@ -80,7 +73,7 @@ async fn a_class_or_a_provider_that_is_not_configured_any_more_deletes_nothing_a
     }
 
     let host = balancing(&stage, &cloud, &[&right]);
-    idle(&host).await;
+    host.idle("service", 2).await;
     await_stranded(&host, 0.0).await;
     assert_eq!(cloud.write_requests(), writes);
     assert_eq!([the(client, "a").await, the(client, "b").await], before);
@@ -108,8 +101,7 @@ async fn a_provider_that_makes_no_load_balancers_any_more_says_so_of_those_that_
     let client = stage.client();
     two_nodes(client).await;
     let host = stage.cloudlycke(&QUICK);
-    serve(client, "web", json!({})).await;
-    let before = await_served(client, "web").await;
+    let before = serve_whole(client, "web", json!({})).await;
     host.end().await;
     let host = stage.configured("loadBalancer: {mode: none}\n", &QUICK);
     await_stranded(&host, 1.0).await;
@@ -118,7 +110,7 @@ async fn a_provider_that_makes_no_load_balancers_any_more_says_so_of_those_that_
     assert_eq!(the(client, "web").await, before);
     host.end().await;
     let host = stage.cloudlycke(&QUICK);
-    idle(&host).await;
+    host.idle("service", 1).await;
     assert_eq!(the(client, "web").await, before);
     delete(client, "web").await;
     await_absent(&services(client), "web", LIMIT).await.unwrap();
@@ -154,11 +146,8 @@ fn ids(cloud: &BalancerCloud) -> Vec<String> {
 async fn an_export_that_is_edited_and_applied_again_reaches_the_cloud() {
     let stage = Stage::new().await;
     let client = stage.client();
-    two_nodes(client).await;
-    let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
-    serve(client, "web", json!({})).await;
-    await_served(client, "web").await;
+    let (cloud, host) = balanced(&stage).await;
+    serve_whole(client, "web", json!({})).await;
     let export = exported(&stage, "web").await;
     let applied = ["apply", "replace", "apply"];
     for (round, port) in [443, 8_443, 80].into_iter().enumerate() {
@@ -209,8 +198,7 @@ async fn an_annotation_neither_chooses_a_provider_nor_hides_a_change_and_is_take
     let start = || stage.start([providers.as_str()].into_iter().chain(QUICK));
 
     let host = start();
-    serve(client, "web", json!({})).await;
-    let served = await_served(client, "web").await;
+    let served = serve_whole(client, "web", json!({})).await;
     // What the release before would have written for the other provider: with the digest of the UID, and none else.
     let digest = recorded(&served).unwrap().message.split(' ').find_map(|part| part.strip_prefix("service=")).unwrap();
     let planted = annotated([("wasm-ccm.io/ensured", format!("v1:cloudlycke:{digest}:-:-").as_str())]);
@@ -218,7 +206,7 @@ async fn an_annotation_neither_chooses_a_provider_nor_hides_a_change_and_is_take
     host.end().await;
     let (balancers, writes) = (ids(&cloud), cloud.write_requests());
     let host = start();
-    idle(&host).await;
+    host.idle("service", 1).await;
     assert_eq!((ids(&cloud), cloud.write_requests()), (balancers, writes));
     change(client, "web", &json!({ "spec": { "ports": [{ "port": 443 }] } })).await;
     cloud.await_balancers(LIMIT, |_| ports(&cloud, &served) == [443]).await.unwrap();
@@ -241,11 +229,8 @@ async fn an_annotation_neither_chooses_a_provider_nor_hides_a_change_and_is_take
 async fn whoever_asks_for_it_or_replaces_the_record_has_the_load_balancer_looked_at_once_more() {
     let stage = Stage::new().await;
     let client = stage.client();
-    two_nodes(client).await;
-    let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
-    serve(client, "web", json!({})).await;
-    let first = await_served(client, "web").await;
+    let (cloud, host) = balanced(&stage).await;
+    let first = serve_whole(client, "web", json!({})).await;
     let reads = cloud.reads();
     change(client, "web", &annotated([("wasm-ccm.io/ensure", "please")])).await;
     let is_done = |service: &Service| is_served(service) && !service.annotations().contains_key("wasm-ccm.io/ensure");

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, await_all, register_nodes};
 use ccm_e2e::balancer_cloud::{BalancerCloud, Kind};
-use ccm_e2e::host::until;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::look::{await_event, events_about, is_tainted, nodes, patch};
+use crate::look::{await_event, await_untainted, events_about, is_tainted, nodes, patch};
 use crate::service_look::{
-    annotated, assert_one_each, await_reason, await_served, balancing, cloud, owned, serve, the, two_nodes,
+    annotated, assert_one_each, await_reason, await_served, balanced, balancing, cloud, owned, serve, the,
 };
 use crate::stage::{LIMIT, Stage};
 
@@ -33,10 +32,7 @@ async fn await_members(cloud: &BalancerCloud, service: &Service, members: &[&str
 async fn a_relabelled_node_joins_and_leaves_the_load_balancers_that_choose_by_label_and_costs_the_others_nothing() {
     let stage = Stage::new().await;
     let client = stage.client();
-    two_nodes(client).await;
-    let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
-    host.ready().await;
+    let (cloud, host) = balanced(&stage).await;
     serve(client, "all", json!({})).await;
     // Nothing matches yet, and that is nothing that its owner could mend.
     serve(client, "web", annotated([(NODES, "pool in (web)")])).await;
@@ -96,7 +92,10 @@ async fn a_node_without_provider_id_that_no_provider_knows_says_so_once() {
     }
     let done = |all: &std::collections::BTreeMap<String, _>| all.get("own").is_some_and(|node| !is_tainted(node));
     await_all(&nodes(client), Default::default(), LIMIT, done).await.unwrap();
-    until(LIMIT, async || Ok(host.count("workqueue_depth", &["name=\"Nodes\""]).await? == 0.0)).await.unwrap();
+    // Nodes come in one list: when this one is done, the labels have been looked at.
+    register_nodes(client, [NodeFixture::new("last")]).await.unwrap();
+    await_untainted(client, "last").await;
+    host.idle("Nodes", 3).await;
     host.events_written().await;
     assert_eq!(events_about(client, "foreign-1").await.len(), 1);
     assert!(is_tainted(&nodes(client).get("foreign-1").await.unwrap()));

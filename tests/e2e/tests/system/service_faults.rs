@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::look::annotate;
 use crate::service_look::{
-    ID, assert_one_each, await_reason, await_served, await_service, balancing, change, cloud, delete, is_bare,
-    is_served, owned, serve, services, the, told, two_nodes,
+    ID, assert_one_each, await_reason, await_served, await_service, balanced, balancing, change, cloud, delete,
+    is_bare, is_served, owned, serve, serve_whole, services, the, told, two_nodes,
 };
 use crate::stage::{LIMIT, Stage};
 
@@ -95,10 +95,7 @@ async fn what_a_service_becomes_while_the_cloud_works_is_what_counts() {
 async fn a_cloud_that_refuses_breaks_off_or_answers_wrongly_makes_one_load_balancer_per_service() {
     let stage = Stage::new().await;
     let client = stage.client();
-    two_nodes(client).await;
-    let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
-    host.ready().await;
+    let (cloud, host) = balanced(&stage).await;
     let acts = [Act::Answer(500), Act::Answer(503), Act::Answer(409), Act::Hangup];
     let faults = acts.into_iter().flat_map(|act| [(act, When::Before), (act, When::After)]);
     // It says that nothing was done.
@@ -108,8 +105,7 @@ async fn a_cloud_that_refuses_breaks_off_or_answers_wrongly_makes_one_load_balan
         let name: String = case.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
         let plan = |kind| cloud.plan(Fault { of: Requests::Of(kind), nth: 1, when, act });
         let planned = [Kind::List, Kind::Create].map(plan);
-        serve(client, &name, json!({})).await;
-        let served = await_served(client, &name).await;
+        let served = serve_whole(client, &name, json!({})).await;
         assert!(planned.iter().all(Planned::is_reached), "{case}");
         assert_eq!(owned(&cloud, &served).len(), 1, "{case}");
         let planned = [Kind::List, Kind::Delete].map(plan);
@@ -128,10 +124,7 @@ async fn an_owner_who_writes_all_the_time_keeps_what_is_his_and_gets_his_load_ba
     const TURNS: usize = 5;
     let stage = Stage::new().await;
     let client = stage.client();
-    two_nodes(client).await;
-    let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
-    host.ready().await;
+    let (cloud, host) = balanced(&stage).await;
     let to_cluster_ip = json!({ "spec": { "type": "ClusterIP" } });
     let toggle = async |name: &str, has: bool| {
         let patch = match has {
@@ -143,8 +136,7 @@ async fn an_owner_who_writes_all_the_time_keeps_what_is_his_and_gets_his_load_ba
     };
 
     // The write that takes our finalizer away was made for a Service without his: it is refused, and made anew.
-    serve(client, "met", json!({})).await;
-    await_served(client, "met").await;
+    serve_whole(client, "met", json!({})).await;
     let mut planned = cloud.plan(Fault { when: When::After, ..hold(Requests::Of(Kind::Delete)) });
     change(client, "met", &to_cluster_ip).await;
     planned.reached(LIMIT).await.unwrap();
@@ -245,8 +237,7 @@ async fn a_service_that_cannot_be_read_keeps_what_it_has_and_nobody_else_waiting
     let text = set_time("odd", None).await;
     assert!(serde_json::from_str::<Service>(&text).is_err(), "it can be read: {text}");
     let host = balancing(&stage, &cloud, &[]);
-    serve(client, "served", json!({})).await;
-    await_served(client, "served").await;
+    serve_whole(client, "served", json!({})).await;
     let unreadable = |many: f64| {
         host.await_count("ccm_store_undecodable_objects_total", &["kind=\"Service\""], LIMIT, {
             move |count| count >= many
@@ -265,8 +256,7 @@ async fn a_service_that_cannot_be_read_keeps_what_it_has_and_nobody_else_waiting
     stage.cluster.start_api_server().await.unwrap();
     assert!(is_too_old(client, &seen).await);
     unreadable(4.0).await.unwrap();
-    serve(client, "even", json!({})).await;
-    await_served(client, "even").await;
+    serve_whole(client, "even", json!({})).await;
     assert_eq!(cloud.count(Kind::Delete), 0);
 
     for name in ["odd", "served"] {

@@ -37,6 +37,15 @@ pub(crate) fn balancing(stage: &Stage, cloud: &BalancerCloud, flags: &[&str]) ->
     stage.start(cloud.flags().into_iter().chain([balancer()]).chain(flags))
 }
 
+/// What most tests begin with: two Nodes, the cloud that counts, and a host that uses it and is ready.
+pub(crate) async fn balanced(stage: &Stage) -> (BalancerCloud, Actor) {
+    two_nodes(stage.client()).await;
+    let cloud = cloud(Duration::ZERO).await;
+    let host = balancing(stage, &cloud, &[]);
+    host.ready().await;
+    (cloud, host)
+}
+
 /// Two Nodes that are done, and can be members.
 pub(crate) async fn two_nodes(client: &Client) {
     let fixture = |name: &str| NodeFixture::new(name).initialized().provider_id(&format!("balancer://{name}"));
@@ -58,6 +67,12 @@ pub(crate) async fn serve(client: &Client, name: &str, differs: Value) -> Servic
     merge(&mut service, differs);
     let service = serde_json::from_value(service).unwrap();
     services(client).create(&PostParams::default(), &service).await.unwrap()
+}
+
+/// Makes one, and waits until it has all that it gets.
+pub(crate) async fn serve_whole(client: &Client, name: &str, differs: Value) -> Service {
+    serve(client, name, differs).await;
+    await_served(client, name).await
 }
 
 pub(crate) fn merge(into: &mut Value, from: Value) {

@@ -1,7 +1,5 @@
 //! Load balancers that somebody breaks at the cloud, and that come back.
 
-use std::time::Duration;
-
 use ccm_cluster::{NodeFixture, register_nodes};
 use ccm_e2e::balancer_cloud::{Balancer, Kind};
 use futures::future::join_all;
@@ -9,7 +7,7 @@ use kube::Client;
 use serde_json::json;
 
 use crate::look::await_event;
-use crate::service_look::{assert_one_each, await_served, balancing, cloud, owned, serve, two_nodes};
+use crate::service_look::{assert_one_each, await_served, balanced, owned, serve_whole};
 use crate::stage::{LIMIT, Stage};
 
 async fn join(client: &Client, name: &str) {
@@ -22,15 +20,11 @@ async fn join(client: &Client, name: &str) {
 async fn what_somebody_deleted_comes_back_with_the_second_try_after_a_node_joins() {
     let stage = Stage::new().await;
     let client = stage.client();
-    two_nodes(client).await;
-    let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
-    host.ready().await;
+    let (cloud, host) = balanced(&stage).await;
     // How the cloud answers a change of the members of a pool that is gone. None: all of the balancer is gone.
     let cases = [("not-found", Some(404)), ("conflict", Some(409)), ("unprocessable", Some(422)), ("all", None)];
     for (name, status) in cases {
-        serve(client, name, json!({})).await;
-        let [balancer] = owned(&cloud, &await_served(client, name).await).try_into().unwrap();
+        let [balancer] = owned(&cloud, &serve_whole(client, name, json!({})).await).try_into().unwrap();
         match status {
             Some(status) => cloud.lose_pool(&balancer.id, status),
             None => cloud.lose(&balancer.id),
@@ -55,7 +49,8 @@ async fn what_somebody_deleted_comes_back_with_the_second_try_after_a_node_joins
 
     // From now on an update is enough again.
     join(client, "n4").await;
-    cloud.await_balancers(LIMIT, |all| all.iter().all(|balancer| balancer.spec.members.len() == 4)).await.unwrap();
+    let has_four = |balancer: &Balancer| balancer.spec.members.len() == 4;
+    cloud.await_balancers(LIMIT, |all| all.len() == cases.len() && all.iter().all(has_four)).await.unwrap();
     assert_eq!((cloud.count(Kind::Members), cloud.count(Kind::Replace)), (pools + cases.len(), pools));
     host.end().await;
 }

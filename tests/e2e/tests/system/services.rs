@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::look::await_event;
 use crate::service_look::{
     FINALIZER, QUICK, annotated, assert_one_each, await_reason, await_served, await_service, balancing, change, cloud,
-    delete, has_finalizer, ips, is_bare, is_served, owned, readiness, serve, services, the, told, two_nodes,
+    delete, has_finalizer, ips, is_bare, is_served, owned, readiness, serve, serve_whole, services, the, told,
+    two_nodes,
 };
 use crate::stage::{Actor, LIMIT, Stage, cloudlycke};
 
@@ -138,9 +139,9 @@ async fn two_providers_share_the_services_by_class_and_say_in_the_same_words_why
         let message = await_reason(client, name, reason).await;
         assert!(message.contains(said) && message.ends_with(ours), "{name}: {message}");
         if reason == "CloudPending" {
+            await_event(client, name, "Normal", "LoadBalancerPending", &["the cloud is at work: ", said]).await;
             let told = told(client, name).await;
             assert!(told.iter().all(|line| line.starts_with("Normal ")), "{name}: {told:?}");
-            await_event(client, name, "Normal", "LoadBalancerPending", &["the cloud is at work: ", said]).await;
         } else {
             let event = await_event(client, name, "Warning", "SyncLoadBalancerFailed", &[said, ours]).await;
             assert!(event.starts_with(&format!("Error syncing load balancer: {message}")), "{name}: {event}");
@@ -155,8 +156,7 @@ async fn two_providers_share_the_services_by_class_and_say_in_the_same_words_why
     serve(client, "second-ranges", second(plain())).await;
     let ready = await_service(client, "second-ranges", is_served).await;
     change(client, "second-ranges", &annotated([(RANGES, "10.0.0.0/8")])).await;
-    serve(client, "second-next", second(plain())).await;
-    await_served(client, "second-next").await;
+    serve_whole(client, "second-next", second(plain())).await;
     assert_eq!(readiness(&the(client, "second-ranges").await), readiness(&ready));
     let ensured = told(client, "second-ranges").await;
     let ensured = ensured.iter().filter(|line| line.contains("EnsuredLoadBalancer"));
@@ -221,11 +221,9 @@ async fn a_restart_with_nothing_changed_writes_nothing_and_does_not_hold_up_a_ne
         let host = balancing(&stage, &cloud, flags);
         host.ready().await;
         let new = format!("new-{reads}");
-        serve(client, &new, json!({})).await;
-        await_served(client, &new).await;
+        serve_whole(client, &new, json!({})).await;
         // All the others were in the queue before it, and have been looked at when nothing is left there.
-        let idle = |waiting: f64| waiting == 0.0;
-        host.await_count("workqueue_depth", &["name=\"service\""], LIMIT, idle).await.unwrap();
+        host.idle("service", 6).await;
         host.events_written().await;
         host.end().await;
         assert_eq!(cloud.write_requests() - before.writes, 1, "{round}: only the new one is made");
@@ -252,24 +250,26 @@ async fn a_service_of_another_classs_controller_keeps_its_finalizer_and_its_stat
     let client = stage.client();
     two_nodes(client).await;
     let cloud = cloud(Duration::ZERO).await;
-    let host = balancing(&stage, &cloud, &[]);
     let mut foreign = of_class("another.example/class");
     foreign["metadata"] = json!({ "finalizers": [FINALIZER] });
-    let mut kept = vec![];
-    for name in ["stays", "goes", "turns"] {
+    for name in ["stays", "goes", "turns", "turns-later"] {
         serve(client, name, foreign.clone()).await;
         let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.9" }] } } });
         let patch = Patch::Merge(&status);
         services(client).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
     delete(client, "goes").await;
-    change(client, "turns", &json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })).await;
-    for name in ["stays", "goes"] {
+    let to_cluster_ip = json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } });
+    change(client, "turns", &to_cluster_ip).await;
+    let host = balancing(&stage, &cloud, &[]);
+    // Whoever has the finalizer and no class is upstream's, and ours. It came last: all others have been seen by now.
+    serve_whole(client, "own", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
+    // That of somebody else, who cleans up.
+    change(client, "turns-later", &to_cluster_ip).await;
+    let mut kept = vec![];
+    for name in ["stays", "goes", "turns-later"] {
         kept.push(the(client, name).await);
     }
-    // Whoever has the finalizer and no class is upstream's, and ours.
-    serve(client, "own", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
-    await_served(client, "own").await;
     delete(client, "own").await;
     await_absent(&services(client), "own", LIMIT).await.unwrap();
     await_service(client, "turns", is_bare).await;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use ccm_cluster::{ControlPlane, Settings, User};
-use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component};
+use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, until};
 use ccm_e2e::manifest;
 use kube::Client;
 use parking_lot::Mutex;
@@ -194,6 +194,20 @@ impl Actor {
     /// Waits until no Event waits to be written.
     pub(crate) async fn events_written(&self) {
         self.await_count("ccm_events_waiting", &[], LIMIT, |waiting| waiting == 0.0).await.unwrap();
+    }
+
+    /// Waits until it is done with as many runs of a work queue at the least, and none is under way.
+    pub(crate) async fn idle(&self, queue: &str, runs: u32) {
+        self.ready().await;
+        let name = format!("name={queue:?}");
+        let (queue, least) = ([name.as_str()], f64::from(runs));
+        let is_idle = async || {
+            let ended = self.count("workqueue_work_duration_seconds_count", &queue).await?;
+            // Asked for later: whoever began meanwhile is among these.
+            let begun = self.count("workqueue_adds_total", &queue).await?;
+            Ok(ended >= least && ended == begun)
+        };
+        until(LIMIT, is_idle).await.unwrap();
     }
 
     /// Calls of the provider's lookup so far.

@@ -1,9 +1,8 @@
 //! The walk-through of the Cloudlycke reference, section 4, about Services. A-13
 //! needs pods that answer.
 
-use std::time::Duration;
-
 use ccm_cluster::{NodeFixture, await_absent, register_nodes};
+use ccm_e2e::host::until;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -93,12 +92,8 @@ async fn services_before_with_and_after_their_cloud_controller_manager() {
         let patch = kube::api::Patch::Merge(label(value));
         nodes(client).patch("n2", &Default::default(), &patch).await.unwrap();
         host.await_log(LIMIT, &["load-balancers.update-backends", "default/web", what]).await.unwrap();
-        let more = async {
-            while updated(client, "web").await <= before {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, more).await.unwrap_or_else(|_| panic!("A-16: no Event for {what}"));
+        let told = until(LIMIT, async || Ok(updated(client, "web").await > before)).await;
+        told.unwrap_or_else(|error| panic!("A-16: no Event for {what}: {error:#}"));
     }
     assert_eq!(ips(&the(client, "web").await), ips(&web), "A-16: nothing changes its address");
 
@@ -132,10 +127,9 @@ async fn services_before_with_and_after_their_cloud_controller_manager() {
     }
     host.end().await;
 
-    // it is gone for good, and all that it did stays.
+    // it is gone for good, and all that it did stays. The process has ended, so whatever it would do is done.
     serve(client, "late", json!({})).await;
     delete(client, "heir").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
     let late = the(client, "late").await;
     assert!(is_pending(&late) && readiness(&late).is_none(), "A-26: {late:?}");
     assert_eq!(the(client, "web").await, before[0], "A-26");

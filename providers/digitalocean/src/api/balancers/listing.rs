@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ccm_sdk::paging::Paging;
 use ccm_sdk::types::{Failure, Reaction};
-use ccm_sdk::{cache, send_all};
+use ccm_sdk::{Answer, cache, send_all};
 
-use super::{BALANCER, BALANCERS, Balancer, Many, one};
+use super::{BALANCER, BALANCERS, Balancer, Many, one_of};
 use crate::api::CLOUD;
+use crate::moment;
 
 /// On one page. The Go manager came down to it from 200.
 const PER_PAGE: usize = 50;
@@ -32,7 +33,7 @@ const TOO_LARGE: Duration = Duration::from_secs(300);
 const REFUSED_KEY: &str = "balancers/no-list";
 
 /// Most that one call reads by their IDs: each is a request, and an hour has 5,000.
-const MOST_BY_ID: usize = 100;
+pub(crate) const MOST_BY_ID: usize = 100;
 
 /// Read together.
 const AT_ONCE: usize = 16;
@@ -43,6 +44,15 @@ const AT_ONCE: usize = 16;
 ///
 /// The list cannot be had. [`by_id`] and [`named`] may do.
 pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
+    dated(share).map(|(all, _)| all)
+}
+
+/// The same, and when that was by the cloud's clock, in seconds since 1970, if it says so.
+///
+/// # Errors
+///
+/// As [`all`].
+pub(crate) fn dated(share: Duration) -> Result<(Vec<Balancer>, Option<u64>), Failure> {
     if let Some(why) = cache::get_json::<String>(REFUSED_KEY) {
         return Err(Failure::retry(why));
     }
@@ -50,12 +60,12 @@ pub(crate) fn all(share: Duration) -> Result<Vec<Balancer>, Failure> {
     let (mut per_page, mut failed) = (begun, 0);
     loop {
         let paging = Paging::numbered("page", "per_page", per_page).within(MOST_BYTES);
-        let failure = match CLOUD.get(BALANCERS).share(share).list::<Many>(paging) {
-            Ok(all) => {
+        let failure = match CLOUD.get(BALANCERS).share(share).list_dated::<Many>(paging) {
+            Ok((all, date)) => {
                 if per_page < begun {
                     cache::put_json(SMALL_KEY, &per_page, SMALL);
                 }
-                return Ok(all);
+                return Ok((all, date.and_then(|date| moment::of_header(&date))));
             }
             Err(failure) => failure,
         };
@@ -80,25 +90,21 @@ pub(crate) const fn is_about_the_list(failure: &Failure) -> bool {
     matches!(failure.reaction, Reaction::Quota | Reaction::Retry)
 }
 
-/// Those with these IDs, in order; `None` is gone.
-///
-/// # Errors
-///
-/// There are too many, or one cannot be read.
-pub(crate) fn by_id(ids: &[&str]) -> Result<Vec<Option<Balancer>>, Failure> {
-    if ids.len() > MOST_BY_ID {
-        return Err(Failure::retry(format!(
-            "{} load balancers are too many to read one by one: {MOST_BY_ID} are the most",
-            ids.len()
-        )));
-    }
+/// What the cloud has with an ID; `None` is gone.
+type Known = Result<Option<Balancer>, Failure>;
+
+/// Those with the first [`MOST_BY_ID`] of these IDs, in order.
+pub(crate) fn by_id(ids: &[&str]) -> Vec<Known> {
+    let ids = ids.get(..MOST_BY_ID).unwrap_or(ids);
     let mut found = vec![];
     for ids in ids.chunks(AT_ONCE) {
-        for answer in send_all(ids.iter().map(|id| CLOUD.get(BALANCER).arg("id", id)).collect()) {
-            found.push(answer?.optional()?.map(one).transpose()?);
-        }
+        let answers = send_all(ids.iter().map(|id| CLOUD.get(BALANCER).arg("id", id)).collect());
+        let known = |(id, answer): (&&str, Result<Answer, Failure>)| {
+            answer?.optional()?.map(|answer| one_of(id, answer)).transpose()
+        };
+        found.extend(ids.iter().zip(answers).map(known));
     }
-    Ok(found)
+    found
 }
 
 /// Those with one of these names. `None` where the cloud does not heed names: its own client has that filter, its documentation

@@ -59,7 +59,7 @@ impl Pages {
     /// Reads the first page, and those of the others that are due.
     pub(super) fn read(share: Duration) -> Result<Self, Failure> {
         let first: Many = page(1, share).send()?.json()?;
-        let pages = first.meta.total.unwrap_or_default().div_ceil(PER_PAGE);
+        let pages = first.meta.total.div_ceil(PER_PAGE);
         if pages > MOST_PAGES {
             let most = MOST_PAGES * PER_PAGE;
             return Err(Failure::quota(format!(
@@ -73,7 +73,8 @@ impl Pages {
         let mut due: Vec<usize> = (next..=pages).chain(2..next.min(pages + 1)).collect();
         due.retain(|page| unread(page) || cache::get(&fresh(*page)).is_none());
         // What nobody has read yet goes first.
-        due.sort_by_key(|page| !unread(page));
+        let (mut due, others): (Vec<usize>, Vec<usize>) = due.into_iter().partition(unread);
+        due.extend(others);
         due.truncate(PAGES - 1);
         for (number, answer) in due.iter().zip(send_all(due.iter().map(|number| page(*number, share)).collect())) {
             let read: Many = answer?.json()?;

@@ -114,10 +114,45 @@ fn without_a_list_a_survey_says_what_it_knows_and_of_others_nothing() {
     };
     assert!(gone == unnamed && gone.message.contains("504"), "{gone:?}");
     assert_eq!(cloud.batches().last(), Some(&2));
-    // More than a call may read.
-    let wishes: Vec<Wish> = (0..101).map(|at| wish(&format!("lb-{at}"))).collect();
-    let cloud = FakeCloud::new().always(LIST, Reply::status(504));
-    let surveyed = survey(&config(), &nodes(), &wishes);
-    assert_eq!(surveyed.map_err(|failure| failure.reaction), Err(Reaction::Retry), "none is known");
-    assert_eq!(routes(&cloud), [LIST; 2]);
+    // One that cannot be read does not hide the others; where none can, nothing was compared.
+    for second in [Reply::status(500), Reply::lost(TransportReason::Timeout, true)] {
+        let wishes = [wish("lb-1"), wish("lb-2")];
+        let lost = FakeCloud::new().always(LIST, Reply::status(504)).always(two, second.clone());
+        let _cloud = lost.on(GET, one(&changed("lb-1", json!({"name": "alb1"}))));
+        let seen = super::standings(&config(), &wishes);
+        assert!(matches!(&seen[..], [Standing::InStep(_), Standing::Unknown(_)]), "{seen:#?}");
+        let _cloud = FakeCloud::new().always(LIST, Reply::status(504)).always(two, second.clone()).always(GET, second);
+        assert_eq!(survey(&config(), &nodes(), &wishes).map_err(|failure| failure.reaction), Err(Reaction::Retry));
+    }
+}
+
+/// Once it failed for all, each time.
+#[test]
+fn without_a_list_a_survey_of_more_than_a_call_may_read_goes_on_where_the_last_one_ended() {
+    let wish = |at: usize| {
+        let id = format!("lb-{at}");
+        let mut service = Service { uid: id.clone(), ..service(&[]) };
+        service.annotations.push((names::ID.to_owned(), id));
+        Wish { service, backends: vec![0, 1] }
+    };
+    let wishes: Vec<Wish> = (0..230).map(wish).collect();
+    let mut cloud = FakeCloud::new().always(LIST, too_large());
+    for at in 0..230 {
+        let has = changed(&format!("lb-{at}"), json!({"name": format!("alb{at}")}));
+        cloud = cloud.always(&format!("api GET /v2/load_balancers/lb-{at}"), one(&has));
+    }
+    for known in [(0..100).collect::<Vec<_>>(), (100..200).collect(), (200..230).chain(0..70).collect()] {
+        let before = routes(&cloud).iter().filter(|line| *line != LIST).count();
+        for (at, standing) in standings(&config(), &wishes).into_iter().enumerate() {
+            match standing {
+                Standing::InStep(_) => assert!(known.contains(&at), "{at}"),
+                Standing::Unknown(failure) => {
+                    assert!(!known.contains(&at) && failure.reaction == Reaction::Retry, "{at}: {failure:?}");
+                    assert!(failure.message.contains("one of the next looks"), "{failure:?}");
+                }
+                other => panic!("{at}: {other:?}"),
+            }
+        }
+        assert_eq!(routes(&cloud).iter().filter(|line| *line != LIST).count() - before, 100);
+    }
 }

@@ -3,28 +3,11 @@
 use super::*;
 
 const LOOK: &str = "api GET /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
-const DELETE_TAG: &str = "api DELETE /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
 
 fn untold(id: &str, name: &str) -> Value {
     let mut balancer = changed(id, json!({"name": name}));
     balancer.as_object_mut().expect("an object").remove("tags");
     balancer
-}
-
-fn named() -> Service {
-    service(&[(names::NAME, "my-lb")])
-}
-
-fn known() -> Service {
-    settled_service(&[(names::NAME, "my-lb")])
-}
-
-fn reasons(done: &Done) -> Vec<&str> {
-    done.warnings.iter().map(|(reason, _)| *reason).collect()
-}
-
-fn deletes(cloud: &FakeCloud) -> Vec<String> {
-    routes(cloud).into_iter().filter(|line| line.starts_with("api DELETE /v2/load_balancers")).collect()
 }
 
 #[test]
@@ -87,10 +70,76 @@ fn what_was_asked_for_and_not_heard_of_is_found_by_its_name() {
     assert_eq!((delete(&config(), &named()).outcome.failure, deletes(&cloud)), (None, vec![]));
 }
 
+/// Another Service's may have been made after the listing that did not show it, and what the cloud said to the request was lost.
+#[test]
+fn one_that_is_older_than_the_request_for_it_is_not_what_was_asked_for() {
+    const NOON: u64 = 1_795_348_800;
+    let lost = || Reply::lost(ccm_sdk::http::TransportReason::Timeout, true);
+    for (date, created, is_own) in [
+        (Some("Sun, 22 Nov 2026 12:00:00 GMT"), "2026-11-22T12:00:00Z", true),
+        // Clocks of one cloud are not quite the same.
+        (Some("Sun, 22 Nov 2026 12:00:00 GMT"), "2026-11-22T11:59:56Z", true),
+        (Some("Sun, 22 Nov 2026 12:00:00 GMT"), "2026-11-22T11:59:50Z", false),
+        // The cloud's clock counts, and not the one here.
+        (Some("Sun, 22 Nov 2026 09:00:00 GMT"), "2026-11-22T09:00:01Z", true),
+        (Some("Sun, 22 Nov 2026 15:00:00 GMT"), "2026-11-22T12:00:01Z", false),
+        // That one where the cloud has none.
+        (None, "2026-11-22T12:00:01Z", true),
+        (None, "2026-11-22T11:59:50Z", false),
+        (Some("soon"), "2026-11-22T11:59:50Z", false),
+        // What is not told proves nothing.
+        (Some("Sun, 22 Nov 2026 12:00:00 GMT"), "", true),
+    ] {
+        let mut has = untold("lb-1", "my-lb");
+        has["created_at"] = json!(created);
+        let nothing = |date: Option<&str>| match date {
+            Some(date) => many(&[]).header("Date", date),
+            None => many(&[]),
+        };
+        let cloud = FakeCloud::new().at(NOON).on(LIST, nothing(date)).on(POST, lost());
+        assert!(ensure(&config(), &named(), &nodes()).outcome.failure.is_some());
+        // The first request counts: that one may have made it.
+        let cloud = cloud.on(LIST, many(&[]).header("Date", "Sun, 22 Nov 2026 18:00:00 GMT")).on(POST, lost());
+        assert!(ensure(&config(), &named(), &nodes()).outcome.failure.is_some());
+        let cloud = tagging(cloud.always(LIST, many(std::slice::from_ref(&has))).always(GET, one(&has)));
+        let cloud = cloud.always(LOOK, not_found());
+        let done = ensure(&config(), &named(), &nodes());
+        assert_eq!(done.outcome.failure.is_none(), is_own, "{date:?} {created}: {done:?}");
+        let cloud = cloud.on(DELETE, Reply::status(204)).on(DELETE_TAG, Reply::status(204));
+        assert_eq!(delete(&config(), &named()).outcome.failure, None);
+        assert_eq!(deletes(&cloud).is_empty(), !is_own, "{date:?} {created}");
+    }
+}
+
+/// A listing of a second ago may lack what another Service with that name has just made.
+#[test]
+fn before_one_with_a_name_is_asked_for_the_listing_is_not_that_of_others() {
+    let told = changed("lb-9", json!({"name": "other", "tags": []}));
+    for (service, listed, shared) in [
+        (named(), vec![], false),
+        (named(), vec![untold("lb-9", "other")], false),
+        // Default names are nobody else's.
+        (service(&[]), vec![untold("lb-9", "other")], true),
+        // What was made meanwhile says whose it is.
+        (named(), vec![told], true),
+    ] {
+        let cloud = FakeCloud::new().always(LIST, many(&listed)).always(POST, Reply::status(500));
+        for _ in 0..2 {
+            ensure(&config(), &service, &nodes());
+        }
+        let last = cloud
+            .requests()
+            .into_iter()
+            .rfind(|request| request.path == "/v2/load_balancers" && request.body.is_empty());
+        assert_eq!(last.expect("a listing").share_ms > 0, shared, "{} of {listed:?}", service.name);
+    }
+}
+
 /// The process that made it is no more.
 #[test]
 fn a_service_without_id_whose_tag_is_there_had_one_made_and_takes_it_and_deletes_nothing() {
-    let has = Reply::json(200, r#"{"tag": {"name": "x", "resources": {"count": 0}}}"#);
+    let has =
+        Reply::json(200, json!({ "tag": { "name": OWN.to_uppercase(), "resources": { "count": 0 } } }).to_string());
     let found = || FakeCloud::new().always(LIST, many(&[untold("lb-1", "my-lb")])).always(LOOK, has.clone());
     let cloud = tagging(found().on(GET, one(&untold("lb-1", "my-lb"))));
     let done = ensure(&config(), &named(), &nodes());

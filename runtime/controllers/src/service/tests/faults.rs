@@ -184,7 +184,7 @@ async fn a_service_that_is_created_anew_during_an_ensure_keeps_what_it_has() {
     assert_eq!(bench.json("web")["metadata"]["annotations"], json!(null));
     bench.catch_up();
     until_done(&mut bench).await;
-    assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1", "delete web", "ensure web: n0 n1"]);
+    assert_eq!(bench.cloud.calls(), ["ensure web: n0 n1", "mark web", "delete web", "ensure web: n0 n1"]);
     assert_eq!(bench.cloud.balancers().keys().collect::<Vec<_>>(), ["web another"]);
 }
 

@@ -121,6 +121,13 @@ fn case_204_bad_source_ranges_are_refused_and_the_field_is_named() {
         "10.0.0.1",
         "::/129",
         "10.0.0.0/+8",
+        "0x10.0.0.0/8",
+        "10.0.0/8",
+        "010.0.0.256/8",
+        "10..0.0/8",
+        "1:2:3:4:5:6:7:8::/64",
+        "fe80::1%eth0/64",
+        "::ffff:10.0.0.0/129",
     ] {
         let place = bad.split(',').count() - 1;
         assert_eq!(ranges(listed(bad)), Err(format!("spec.loadBalancerSourceRanges[{place}]")), "{bad}");
@@ -142,6 +149,19 @@ fn cases_205_to_207_good_source_ranges_are_normalised_and_stand_once() {
     ];
     for (case, value, wanted) in rows {
         assert_eq!(ranges(listed(value)).unwrap(), wanted, "{case} {value}");
+    }
+    // The API server takes these, and what it takes must not freeze a load balancer.
+    let rows: [(&str, &[&str]); 7] = [
+        ("010.0.0.0/8", &["10.0.0.0/8"]),
+        ("10.000.01.1/032", &["10.0.1.1/32"]),
+        ("0000192.168.0.0/16,192.168.0.0/16", &["192.168.0.0/16"]),
+        ("02001:0db8::00001/32", &["2001:db8::/32"]),
+        ("::ffff:010.1.2.3/104", &["10.0.0.0/8"]),
+        ("::ffff:10.1.2.3/95", &["::fffe:0:0/95"]),
+        ("::/0,00.0.0.0/00", &["0.0.0.0/0", "::/0"]),
+    ];
+    for (value, wanted) in rows {
+        assert_eq!(ranges(listed(value)).unwrap(), wanted, "{value}");
     }
     // Empty means everybody.
     assert_eq!(ranges(service("web")).unwrap(), [""; 0], "case_206");

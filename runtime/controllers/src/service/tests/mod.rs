@@ -1,5 +1,7 @@
 //! The numbers in names and rows are those of the behaviour reference's cases.
 
+mod bequest;
+mod claims;
 mod fan_out;
 mod faults;
 mod helpers;
@@ -114,6 +116,8 @@ impl Bench {
             writer: ServiceWriter::new(gate),
             recorder,
             memory: Memory::new(&metrics.service, Default::default()),
+            living: Default::default(),
+            claims: Default::default(),
             metrics: metrics.service.clone(),
             settings,
         });
@@ -183,10 +187,13 @@ impl Bench {
         for old in self.syncer.store.state() {
             if !newest.iter().any(|new| new.metadata.name == old.metadata.name) {
                 self.store.apply_watcher_event(&Event::Delete(Service::clone(&old)));
+                self.syncer.notice(&wake::key(&old));
             }
         }
         for service in newest {
+            let key = wake::key(&service);
             self.store.apply_watcher_event(&Event::Apply(service));
+            self.syncer.notice(&key);
         }
     }
 

@@ -6,34 +6,34 @@ use serde_json::json;
 use super::restart::sync_all;
 use super::*;
 
-const WEB: &str = "0f4b3c52-8c1d-4c7e-9a51-000000000001";
-const OTHER: &str = "7d2a9e10-55aa-4f0b-8e21-000000000002";
-const GONE: &str = "c3d4e5f6-0000-4abc-9def-000000000003";
+pub(super) const WEB: &str = "0f4b3c52-8c1d-4c7e-9a51-000000000001";
+pub(super) const OTHER: &str = "7d2a9e10-55aa-4f0b-8e21-000000000002";
+pub(super) const GONE: &str = "c3d4e5f6-0000-4abc-9def-000000000003";
 
 /// With this UID, and with the ID of a load balancer.
-fn offering(name: &str, uid: &str, id: &str) -> Draft {
+pub(super) fn offering(name: &str, uid: &str, id: &str) -> Draft {
     service(name).with("/metadata", "uid", json!(uid)).with("/metadata", "annotations", json!({ "fake.io/id": id }))
 }
 
 /// Calls but for marks.
-fn calls(bench: &Bench) -> Vec<String> {
+pub(super) fn calls(bench: &Bench) -> Vec<String> {
     bench.cloud.take_calls().into_iter().filter(|call| !call.starts_with("mark ")).collect()
 }
 
-fn made(id: &str) -> Outcome {
+pub(super) fn made(id: &str) -> Outcome {
     let ingress = vec![Ingress { ip: Some("192.0.2.9".into()), ..Ingress::default() }];
     Outcome { ingress, annotations: vec![("fake.io/id".into(), Some(id.into()))], ..Outcome::default() }
 }
 
 /// What was offered at the last call for a Service.
-fn seen(bench: &Bench, name: &str) -> Option<String> {
+pub(super) fn seen(bench: &Bench, name: &str) -> Option<String> {
     let seen = bench.cloud.seen();
     let of = seen.iter().rev().find(|seen| seen.name == name);
     of.and_then(|seen| seen.annotations.get("fake.io/id").cloned())
 }
 
 /// `other` is served, with `lb-1`.
-async fn with_other(cloud: FakeBalancers) -> Bench {
+pub(super) async fn with_other(cloud: FakeBalancers) -> Bench {
     let mut bench = Bench::with(cloud, ServiceSettings::default());
     bench.add(service("other").with("/metadata", "uid", json!(OTHER)));
     bench.cloud.script("ensure", "other", [made("lb-1")]);
@@ -183,7 +183,7 @@ async fn what_has_the_mark_of_another_service_is_ensured_also_where_all_is_as_it
         let found = Standing::InStep(made("lb-3").ingress);
         bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
         assert_eq!(bench.sync("web").await, Verdict::Done, "{mark:?}");
-        assert_eq!(bench.cloud.take_calls(), ensured, "{mark:?}");
+        assert_eq!(calls(&bench), ensured, "{mark:?}");
         assert!(bench.record("web").unwrap().spec.is_some(), "{mark:?}");
     }
 }
@@ -238,4 +238,121 @@ async fn offers_are_decided_before_a_survey() {
     assert_eq!(bench.scraped("ccm_load_balancer_verification_timestamp_seconds"), 0.0, "not all were compared");
     let ensured = sync_all(&mut bench).await;
     assert_eq!(ensured, ["ensure a: n0 n1", "ensure b: n0 n1", "mark c", "ensure c: n0 n1"]);
+}
+
+/// A Service that offers `lb-3`, which is marked with the UID of one that is gone, as a backup tool makes it.
+fn restored(bench: &mut Bench) {
+    bench.cloud.mark_with("lb-3", Some(GONE));
+    bench.add(offering("web", WEB, "lb-3").with("/metadata", "finalizers", json!([FINALIZER])));
+}
+
+/// The process ends, and the Service is deleted: what the next one tells the provider.
+async fn deleted(mut bench: Bench) -> (Option<String>, Bench) {
+    bench.delete("web");
+    let mut bench = bench.restart();
+    bench.cloud.take_calls();
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!((calls(&bench), bench.api.service("web")), (vec!["delete web".to_owned()], None));
+    (seen(&bench, "web"), bench)
+}
+
+/// Else it would be left behind, half-changed and without anybody who knows of it.
+#[tokio::test(start_paused = true)]
+async fn what_a_service_has_begun_to_take_over_goes_with_it_also_where_that_failed() {
+    let down = || [failure(Reaction::Retry, "down")];
+    let mut bench = with_other(FakeBalancers::default()).await;
+    restored(&mut bench);
+    bench.cloud.fail("ensure", "web", down());
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    assert_eq!(deleted(bench).await.0.as_deref(), Some("lb-3"), "it came with its finalizer");
+
+    // People write the ID on one that is still being made.
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.add(service("web").with("/metadata", "uid", json!(WEB)));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Pending, "at work"), failure(Reaction::Retry, "down")]);
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    bench.cloud.mark_with("lb-3", Some(GONE));
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    assert_eq!(calls(&bench), ["ensure web: n0 n1"; 2]);
+    assert_eq!(deleted(bench).await.0.as_deref(), Some("lb-3"), "it was written later");
+}
+
+/// It may be that of anybody.
+#[tokio::test(start_paused = true)]
+async fn what_a_service_has_not_begun_to_take_over_does_not_go_with_it() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    restored(&mut bench);
+    bench.cloud.fail("locks", "web", [failure(Reaction::Retry, "down")]);
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    assert_eq!(calls(&bench), [""; 0]);
+    assert_eq!(deleted(bench).await.0, None, "no provider was asked for it");
+
+    // The credentials were those of another account, which has no such load balancer.
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.add(offering("web", WEB, "lb-1-there"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Quota, "none left")]);
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    bench.cloud.mark_with("lb-1-there", Some(OTHER));
+    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-1-there" } } }));
+    bench.sync("other").await;
+    let (told, mut bench) = deleted(bench).await;
+    assert_eq!(told, None, "there was nothing to take over");
+    assert!(bench.reasons().await.contains(&"LoadBalancerNotDeleted".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_over_is_noted_before_the_first_call_and_costs_no_further_write() {
+    for restores_finalizer in [false, true] {
+        let mut bench = with_other(FakeBalancers::default()).await;
+        bench.cloud.mark_with("lb-3", Some(GONE));
+        let finalizers = if restores_finalizer { json!([FINALIZER]) } else { json!([]) };
+        bench.add(offering("web", WEB, "lb-3").with("/metadata", "finalizers", finalizers));
+        let before = bench.patches();
+        bench.cloud.fail("ensure", "web", [failure(Reaction::Pending, "at work")]);
+        let Verdict::After(delay) = bench.sync("web").await else { panic!("done") };
+        let record = bench.record("web").unwrap();
+        assert!(record.taken_over.is_some() && record.written != record.taken_over, "{record:?}");
+        // Another process knows, and does not find it as it should be only since the cloud says so.
+        bench.cloud.mark_with("lb-3", Some(WEB));
+        tokio::time::advance(delay).await;
+        let mut bench = bench.restart();
+        bench.cloud.take_calls();
+        let target = bench.syncer.job(&key("web"), 0).map(|job| job.target);
+        assert!(target.is_none(), "nobody has entered it yet");
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(
+            (calls(&bench), seen(&bench, "web").as_deref()),
+            (vec!["ensure web: n0 n1".to_owned()], Some("lb-3"))
+        );
+        let record = bench.record("web").unwrap();
+        assert!(record.taken_over.is_none() && record.written.is_some(), "{record:?}");
+        // The finalizer with the record, the condition that says why it waits, and the end.
+        assert_eq!(bench.patches() - before, 3, "{restores_finalizer}");
+        let mut bench = bench.restart();
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!((bench.cloud.take_calls(), bench.patches() - before), (vec![], 3));
+    }
+}
+
+/// After a restart a survey may find it in step, and its mark is that of a Service that is gone.
+#[tokio::test(start_paused = true)]
+async fn what_was_begun_to_be_taken_over_is_ensured_also_where_a_survey_finds_it_as_it_should_be() {
+    for restores_finalizer in [false, true] {
+        let mut bench = with_other(FakeBalancers { surveys: true, ..FakeBalancers::default() }).await;
+        restored(&mut bench);
+        if !restores_finalizer {
+            bench.edit("web", &json!({ "metadata": { "finalizers": [] } }));
+        }
+        bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "down")]);
+        assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+        let mut bench = bench.restart();
+        bench.survey().await;
+        let target = bench.syncer.job(&key("web"), 0).unwrap().target;
+        let found = Standing::InStep(made("lb-3").ingress);
+        bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
+        bench.cloud.take_calls();
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(calls(&bench), ["ensure web: n0 n1"], "{restores_finalizer}");
+    }
 }

@@ -4,6 +4,7 @@
 use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
 
+use super::offer::{GONE, WEB};
 use super::*;
 
 const GET: &str = "GET /api/v1/namespaces/default/services/web";
@@ -348,6 +349,78 @@ async fn an_annotation_chooses_no_provider() {
     bench.pass([node("n0")]).await;
     assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}), "it goes with the next write");
     assert_eq!(bench.record("web").unwrap().provider, "red");
+}
+
+/// A Service as a release left it that had its record in an annotation: with the ID of `red`'s load balancer.
+fn of_before(provider: &str, class: Option<&str>) -> Draft {
+    let uid = crate::service::fingerprint::Digest::of(&Some(WEB));
+    let annotations = json!({ "wasm-ccm.io/ensured": format!("v1:{provider}:{uid}:-:-"), "fake.io/id": "lb-1" });
+    let draft = finalized("web").with("/metadata", "uid", json!(WEB)).with("/metadata", "annotations", annotations);
+    draft.with("/spec", "loadBalancerClass", json!(class))
+}
+
+/// With another order of the providers a second load balancer was once made, and the first one was paid for for ever.
+#[tokio::test(start_paused = true)]
+async fn a_service_of_an_older_release_stays_with_the_provider_that_has_its_load_balancer() {
+    for (mark, served_by) in [(Some(WEB), "red"), (None, "red"), (Some(GONE), "blue")] {
+        for is_deleted in [false, true] {
+            let (red, blue) = (cloud("red"), cloud("blue"));
+            let mut bench = two(FakeApi::new(), member(&blue, &[]), member(&red, &[]));
+            red.mark_with("lb-1", mark);
+            bench.add(of_before("red", None));
+            if is_deleted {
+                bench.delete("web");
+            }
+            red.fail("mark", "web", [failure(Reaction::Retry, "down")]);
+            let Verdict::After(delay) = bench.sync("web").await else { panic!("not asked") };
+            assert!(bench.condition("web")["message"].as_str().unwrap().contains("down"));
+            tokio::time::advance(delay).await;
+            bench.survey().await;
+            settle(&mut bench, "web").await;
+            let called = |cloud: &FakeBalancers| {
+                let calls = cloud.calls().into_iter().filter(|call| !call.starts_with("mark "));
+                calls.collect::<Vec<_>>()
+            };
+            let call = if is_deleted { "delete web" } else { "ensure web: n0 n1" };
+            let wanted =
+                if served_by == "red" { (vec![call.to_owned()], vec![]) } else { (vec![], vec![call.to_owned()]) };
+            assert_eq!((called(&red), called(&blue)), wanted, "{mark:?} {is_deleted}");
+            if !is_deleted {
+                assert_eq!(bench.record("web").unwrap().provider, served_by);
+                assert_eq!(bench.json("web")["metadata"]["annotations"]["wasm-ccm.io/ensured"], json!(null));
+            }
+        }
+    }
+}
+
+/// Nothing was once said of it, and its finalizer stayed when it was deleted.
+#[tokio::test(start_paused = true)]
+async fn a_service_of_an_older_release_that_is_served_no_more_is_stranded() {
+    for (provider, told) in [("red", "does not serve the class \"red.io/lb\""), ("green", "is not configured here")] {
+        let (red, blue) = (cloud("red"), cloud("blue"));
+        red.mark_with("lb-1", Some(WEB));
+        let mut bench = two(FakeApi::new(), member(&blue, &[]), member(&red, &["red.io/lp"]));
+        bench.add(of_before(provider, Some("red.io/lb")));
+        let first = bench.sync("web").await;
+        assert!(matches!(first, Verdict::After(Duration::ZERO) | Verdict::Change), "{first:?}");
+        assert_eq!([bench.sync("web").await, bench.sync("web").await], [Verdict::Change; 2]);
+        assert_eq!((red.count("ensure"), blue.calls(), bench.patches()), (0, vec![], 0), "{provider}");
+        assert_eq!(bench.scraped("ccm_services_not_ready{reason=\"Stranded\"}"), 1.0, "{provider}");
+        let events = bench.events().await;
+        let warnings: Vec<_> = events.iter().filter(|event| event.starts_with("Warning")).collect();
+        assert!(warnings.len() == 1 && warnings[0].contains(told), "{events:?}");
+        bench.delete("web");
+        let ended = bench.sync("web").await;
+        match provider {
+            "red" => assert_eq!((ended, red.count("delete"), bench.api.service("web")), (Verdict::Done, 1, None)),
+            _ => {
+                assert_eq!((ended, red.count("delete")), (Verdict::Change, 0));
+                bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "green" } } }));
+                assert_eq!(bench.sync("web").await, Verdict::After(Duration::ZERO));
+                assert_eq!((red.count("delete"), bench.api.service("web")), (0, None));
+            }
+        }
+    }
 }
 
 /// `kubectl get service a -o yaml`, another name, and what stands in the annotations stays.

@@ -247,6 +247,44 @@ async fn a_load_balancer_of_a_service_that_is_wrong_follows_its_hosts() {
     assert_eq!(bench.cloud.calls(), ["ensure web: n0"], "once for each set of hosts");
 }
 
+/// The same where the host itself cannot read a part of the Service: nobody is let in who was not, and nobody loses a Node.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_of_a_service_that_cannot_be_read_follows_its_hosts() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    bench.sync("web").await;
+    let ranges = |ranges: Value| json!({ "spec": { "loadBalancerSourceRanges": ranges } });
+    bench.edit("web", &ranges(json!(["10.0.0.0/8", "ten"])));
+    bench.cloud.take_calls();
+    assert_eq!(bench.sync("web").await, Verdict::Change);
+    assert_eq!(bench.cloud.take_calls(), [""; 0], "it has the hosts of now");
+    assert_eq!(bench.pass([node("n0")]).await, [Verdict::Change]);
+    assert_eq!(bench.cloud.take_calls(), ["update web: n0"]);
+    assert_eq!(bench.cloud.seen().last().unwrap().source_ranges, ["10.0.0.0/8", "ten"], "empty would be everybody");
+    assert_eq!(bench.condition("web")["reason"], "InvalidService");
+    let patches = bench.patches();
+    let mut bench = bench.restart();
+    for _ in 0..2 {
+        assert_eq!(bench.sync("web").await, Verdict::Change);
+    }
+    assert_eq!((bench.cloud.take_calls(), bench.patches()), (vec![], patches), "once for each set of hosts");
+    // A cloud that fails is asked again, and one that finds it wrong too is not.
+    bench.cloud.fail("update", "web", [failure(Reaction::Retry, "down"), failure(Reaction::Invalid, "not that one")]);
+    let [Verdict::After(delay)] = bench.pass([node("n0"), node("n1")]).await[..] else { panic!("it failed") };
+    tokio::time::advance(delay).await;
+    for _ in 0..2 {
+        assert_eq!(bench.sync("web").await, Verdict::Change);
+    }
+    let calls = bench.cloud.take_calls();
+    assert_eq!(calls, ["update web: n0 n1", "get web", "update web: n0 n1"]);
+    assert_eq!(bench.condition("web")["reason"], "InvalidService");
+    assert_eq!(bench.pass([node("n2")]).await, [Verdict::Change]);
+    bench.edit("web", &ranges(json!(null)));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.balancers()["web uid-web"].hosts, ["n2"]);
+    assert_eq!(bench.condition("web")["status"], "True");
+}
+
 /// A broken Service can still be deleted.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_cannot_be_read_can_be_deleted() {

@@ -155,7 +155,7 @@ async fn case_170_the_load_balancer_of_a_service_that_was_created_anew_is_delete
     assert!(matches!(bench.sync("web").await, Verdict::After(_)), "nothing is made before the old one is gone");
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(bench.sync("web").await, Verdict::Done);
-    assert_eq!(bench.cloud.calls()[1..], ["delete web", "delete web", "ensure web: n0 n1"]);
+    assert_eq!(bench.cloud.calls()[1..], ["mark web", "delete web", "mark web", "delete web", "ensure web: n0 n1"]);
     let uids: Vec<_> = bench.cloud.seen()[1..].iter().map(|service| service.uid.clone()).collect();
     assert_eq!(uids, ["uid-web", "uid-web", "another"]);
     assert_eq!(bench.cloud.balancers().len(), 1);

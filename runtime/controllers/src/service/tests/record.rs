@@ -93,3 +93,88 @@ async fn whoever_asks_for_it_has_a_load_balancer_ensured_once_more() {
     assert_eq!(bench.sync("a").await, Verdict::Done);
     assert_eq!((bench.cloud.take_calls().len(), bench.json("a")["metadata"]["annotations"].clone()), (1, json!({})));
 }
+
+fn asks(value: &str) -> Value {
+    json!({ "metadata": { "annotations": { "wasm-ccm.io/ensure": value } } })
+}
+
+/// What had been done before was taken for the answer, and the request was gone.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_after_a_status_could_not_be_written_is_answered_by_an_ensure() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    bench.edit("web", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
+    bench.api.script(STATUS, |_| None);
+    bench.api.refuse(STATUS, 503, 1);
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+    bench.cloud.change("web", |balancer| balancer.hosts.clear());
+    bench.edit("web", &asks("please"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.balancers()["web uid-web"].hosts, ["n0", "n1"]);
+    assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}));
+}
+
+/// Only the write is tried again, whichever of the two it is.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_answered_is_not_answered_again_since_that_could_not_be_written() {
+    for written in 1..=2 {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        bench.cloud.take_calls();
+        bench.edit("web", &asks("please"));
+        for _ in 0..written {
+            bench.api.script(STATUS, |_| None);
+        }
+        bench.api.refuse(STATUS, 503, 1);
+        let Verdict::After(delay) = bench.sync("web").await else { panic!("{written} writes") };
+        assert_eq!(bench.json("web")["metadata"]["annotations"]["wasm-ccm.io/ensure"], "please");
+        tokio::time::advance(delay).await;
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), ["ensure web: n0 n1"], "{written} writes");
+        assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_request_outlives_the_answer_to_the_one_before() {
+    for writes in 0..=2 {
+        let mut bench = Bench::new();
+        bench.add(service("web"));
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        bench.edit("web", &asks("first"));
+        bench.cloud.take_calls();
+        // Before the ensure, while it is under way, and when it is said that all is well.
+        for _ in 0..writes {
+            bench.api.script(STATUS, |_| None);
+        }
+        bench.api.script(STATUS, |state| {
+            state.edit_service("web", &asks("second"));
+            None
+        });
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{writes}");
+        let left = bench.json("web")["metadata"]["annotations"]["wasm-ccm.io/ensure"].clone();
+        assert_eq!(left, if writes == 0 { json!(null) } else { json!("second") }, "{writes}");
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls().len(), if writes == 0 { 1 } else { 2 }, "{writes}");
+        assert_eq!(bench.json("web")["metadata"]["annotations"], json!({}), "{writes}");
+        // Nobody asks any more.
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), [""; 0], "{writes}");
+    }
+}
+
+/// An API server that does not take it away has it tried again, and not for ever at once.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_taken_away_is_tried_with_back_off() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    bench.cloud.take_calls();
+    bench.edit("web", &asks("please"));
+    bench.api.script(STATUS, |_| None);
+    bench.api.script(STATUS, |_| None);
+    bench.api.refuse(STATUS, 422, 1);
+    assert!(matches!(bench.sync("web").await, Verdict::After(delay) if delay > Duration::ZERO));
+}

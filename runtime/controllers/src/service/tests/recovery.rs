@@ -120,15 +120,19 @@ async fn the_verification_looks_at_services_whose_last_try_failed() {
         let (queue, mut keys) = tokio::sync::mpsc::channel(64);
         let (_ready, is_ready) = tokio::sync::watch::channel(true);
         let syncer = Arc::clone(&bench.syncer);
-        let verifying = verify::run(&syncer, queue, is_ready);
+        let mut verifying = Box::pin(verify::run(&syncer, queue, is_ready));
+        bench.cloud.take_calls();
         let found = tokio::select! {
-            () = verifying => panic!("it ends"),
+            () = &mut verifying => panic!("it ends"),
             found = tokio::time::timeout(Duration::from_secs(5 * 60), keys.recv()) => found,
         };
         assert_eq!(found, Ok(Some(key("wrong"))), "with a survey: {surveys}");
+        // In two rounds more nobody is asked about who waits for the cloud, or is none of ours.
+        assert!(tokio::time::timeout(Duration::from_secs(2 * 80), verifying).await.is_err());
+        let asked = bench.cloud.calls();
+        let only = if surveys { "survey 1" } else { "get wrong" };
+        assert!(!asked.is_empty() && asked.iter().all(|call| call == only), "{asked:?}");
         assert_eq!(bench.sync("wrong").await, Verdict::Done);
         assert!(bench.cloud.balancers().contains_key("wrong uid-wrong"));
-        let asked = bench.cloud.calls();
-        assert!(!asked.iter().any(|call| call == "get elsewhere" || call == "get pending"), "{asked:?}");
     }
 }

@@ -3,6 +3,7 @@
 use ccm_cloud::Reaction;
 use serde_json::json;
 
+use super::whole::{World, seconds, slow};
 use super::*;
 use crate::testing::NODES;
 
@@ -118,4 +119,82 @@ async fn a_service_whose_nodes_are_refused_waits_for_other_labels_too() {
     assert_eq!(bench.relabel(pools(&["db", ""])).await, [""; 0]);
     assert_eq!(bench.relabel(pools(&["db", "web"])).await, ["ensure web: n1"]);
     assert_eq!(bench.condition("web")["status"], "True");
+}
+
+/// By which labels it chooses is known when the call is over: whoever hears of the labels before that has nobody to wake.
+#[tokio::test(start_paused = true)]
+async fn labels_that_change_during_the_first_update_after_a_restart_are_not_lost() {
+    let mut world = World::new(slow(1_000)).service(choosing("web", "pool=web"));
+    world.node(node("n0").label("pool", "web")).await;
+    world.node(node("n1").label("pool", "db")).await;
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+        })
+        .await;
+    world.cloud.take_calls();
+    // Later, when no watch that has just begun tells of the Service.
+    let later = Failure { retry_after: Some(Duration::from_secs(2)), ..failure(Reaction::Throttled, "slow down") };
+    world.cloud.fail("update", "web", [later]);
+    world
+        .run(async |world: &mut World| {
+            tokio::time::sleep(Duration::from_millis(3_500)).await;
+            assert_eq!(world.cloud.calls(), ["update web: n0", "update web: n0"]);
+            world.node(node("n1").label("pool", "web")).await;
+            seconds(10).await;
+            assert_eq!((world.cloud.calls().len(), world.hosts()), (3, vec!["n0 n1".to_owned()]));
+        })
+        .await;
+}
+
+/// The same for the first call of all, and for one that is refused.
+#[tokio::test(start_paused = true)]
+async fn labels_that_change_during_the_first_call_are_not_lost() {
+    for is_refused in [false, true] {
+        let mut world = World::new(slow(1_000)).service(choosing("web", "pool=web"));
+        world.node(node("n0").label("pool", "web")).await;
+        world.node(node("n1").label("pool", "db")).await;
+        if is_refused {
+            world.cloud.fail("ensure", "web", [failure(Reaction::Invalid, "one Node is too few")]);
+        }
+        world
+            .run(async |world: &mut World| {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                world.node(node("n1").label("pool", "web")).await;
+                seconds(10).await;
+                assert_eq!(world.hosts(), ["n0 n1"], "refused: {is_refused}");
+                assert_eq!(world.cloud.calls().len(), 2, "refused: {is_refused}");
+            })
+            .await;
+    }
+}
+
+/// Compared with what is recorded, nothing has changed; but a call is under way with what was there meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_changes_back_while_an_update_is_under_way_is_not_lost() {
+    const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let pool = |pool: &str| node("n1").label("pool", pool);
+    let rows = [
+        (choosing("web", "pool=web"), pool("db"), pool("web")),
+        (service("web"), pool("").label(EXCLUDED, ""), pool("")),
+    ];
+    for (service, before, meanwhile) in rows {
+        let mut world = World::new(slow(1_000)).service(service);
+        world.node(node("n0").label("pool", "web")).await;
+        world.node(Draft(before.0.clone())).await;
+        world
+            .run(async |world: &mut World| {
+                world.addressed(&["web".into()]).await;
+                seconds(2).await;
+                world.node(meanwhile).await;
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                world.node(before).await;
+                seconds(10).await;
+                assert_eq!(world.cloud.calls(), ["ensure web: n0", "update web: n0 n1", "update web: n0"]);
+                assert_eq!(world.hosts(), ["n0"]);
+                seconds(60).await;
+                assert_eq!(world.cloud.calls().len(), 3);
+            })
+            .await;
+    }
 }

@@ -20,7 +20,7 @@ async fn a_service_that_goes_by_force_during_the_survey_at_the_start_leaves_noth
             seconds(10).await;
             let mut calls = world.cloud.calls();
             calls.sort();
-            assert_eq!(calls, ["delete web", "ensure stays", "survey 2"]);
+            assert_eq!(calls, ["delete web", "ensure stays", "mark web", "survey 2"]);
         })
         .await;
 }

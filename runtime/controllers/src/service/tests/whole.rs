@@ -73,6 +73,7 @@ impl World {
         let (service_sender, service_keys) = mpsc::channel(1_024);
         let (node_sender, node_keys) = mpsc::channel(1_024);
         self.node_keys = Some(node_sender);
+        self.cloud.watch(self.nodes.as_reader());
         let controller = ServiceController::new(ServiceControllerParts {
             gate,
             services,
@@ -132,7 +133,7 @@ impl World {
         begun.elapsed()
     }
 
-    fn hosts(&self) -> Vec<String> {
+    pub(super) fn hosts(&self) -> Vec<String> {
         let mut hosts: Vec<String> = self.cloud.balancers().values().map(|balancer| balancer.hosts.join(" ")).collect();
         hosts.dedup();
         hosts

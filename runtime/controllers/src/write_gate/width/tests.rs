@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -125,4 +127,83 @@ async fn the_limit_counts_even_when_it_is_below_the_least() {
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     assert_eq!((now(&width), width.permits.available_permits()), (1, 1));
+}
+
+fn unavailable(code: u16, seconds: Option<u64>) -> Option<ApiError> {
+    Some(ApiError::Unavailable { code, message: String::new(), retry_after: seconds.map(Duration::from_secs) })
+}
+
+fn refused(code: u16) -> Option<ApiError> {
+    Some(ApiError::Refused { code, reason: String::new(), message: String::new() })
+}
+
+/// The width in the end, when so `many` want to write all the time and one in `share` writes ends with the error.
+async fn width_with(many: usize, share: usize, error: fn() -> Option<ApiError>) -> usize {
+    let width = width(MOST);
+    let mut places = VecDeque::new();
+    for index in 0..5_000 {
+        while places.len() < many.min(now(&width)) {
+            places.push_back(width.place().await);
+        }
+        width.state.lock().was_full = many > now(&width);
+        let error = error().filter(|_| index % share == 0);
+        let took = Duration::from_millis(if matches!(error, Some(ApiError::Refused { .. })) { 1 } else { 10 });
+        width.answered(PATCH, took, error.as_ref());
+        places.pop_front();
+        tokio::time::advance(Duration::from_millis(5)).await;
+    }
+    now(&width)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_about_the_api_server_as_a_whole_narrows_and_what_is_said_about_an_object_does_not() {
+    type Row = (&'static str, usize, usize, fn() -> Option<ApiError>, RangeInclusive<usize>);
+    let silent = || Some(ApiError::TimedOut(Duration::from_secs(10)));
+    let rows: [Row; 13] = [
+        ("all is well", 200, 1, || None, 128..=128),
+        ("one object fails among many", 200, 16, || unavailable(500, None), 128..=128),
+        ("one object gets no answer", 200, 16, silent, 128..=128),
+        // It is tried again and again whether more are possible.
+        ("a quarter fails", 200, 4, || unavailable(500, None), 8..=10),
+        ("a quarter gets no answer", 200, 4, silent, 8..=10),
+        ("one object fails while nobody else writes", 1, 1, || unavailable(500, None), 16..=16),
+        ("few write, and all fail", 8, 1, || unavailable(500, None), 16..=16),
+        ("more write, and all fail", 12, 1, || unavailable(500, None), 8..=8),
+        ("too many requests", 200, 16, || unavailable(429, None), 8..=10),
+        ("it asks for time", 200, 16, || unavailable(503, Some(1)), 8..=10),
+        ("something behind it is away", 200, 16, || unavailable(503, None), 128..=128),
+        ("half is refused", 200, 2, || refused(422), 128..=128),
+        ("all is refused: nobody knows how long a write takes", 200, 1, || refused(422), 16..=16),
+    ];
+    for (what, many, share, error, wanted) in rows {
+        let width = width_with(many, share, error).await;
+        assert!(wanted.contains(&width), "{what}: {width}");
+    }
+}
+
+/// A refusal takes a tenth of a write: writes that are done then seemed to take ten times as long as usual.
+#[tokio::test(start_paused = true)]
+async fn refusals_do_not_say_how_long_a_write_takes() {
+    let errors = || {
+        let (code, reason, message) = (403, String::new(), String::new());
+        [
+            ApiError::Conflict,
+            ApiError::AlreadyExists,
+            ApiError::NotFound,
+            ApiError::NamespaceEnding(String::new()),
+            ApiError::Denied { code, reason: reason.clone(), message: message.clone() },
+            ApiError::Refused { code: 422, reason, message },
+        ]
+    };
+    for index in 0..errors().len() {
+        let error = &errors()[index];
+        let width = width(MOST);
+        for round in 0..400 {
+            let (took, error) = if round < 100 { (1, Some(error)) } else { (10, None) };
+            width.state.lock().was_full = true;
+            width.answered(PATCH, Duration::from_millis(took), error);
+            tokio::time::advance(Duration::from_millis(20)).await;
+        }
+        assert!(now(&width) > 16, "{error}: {}", now(&width));
+    }
 }

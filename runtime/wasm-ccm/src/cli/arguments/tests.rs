@@ -215,6 +215,9 @@ fn the_table_in_the_documentation_has_every_flag_and_says_what_the_program_says(
         section.lines().filter_map(|line| line.strip_prefix("| `--")?.strip_suffix(" |")?.split_once("` | ")).collect();
     let documented: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
     assert_eq!(documented, UPSTREAM.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let command = Cli::command();
+    let run = command.find_subcommand("run").unwrap();
+    let mut defaults = 0;
     for (name, here) in rows {
         match INERT.iter().find(|inert| inert.name == name) {
             Some(inert) => {
@@ -223,5 +226,11 @@ fn the_table_in_the_documentation_has_every_flag_and_says_what_the_program_says(
             }
             None => assert!(!here.starts_with("no effect"), "{name}: {here}"),
         }
+        if let Some((_, said)) = here.split_once("; default ") {
+            let argument = run.get_arguments().find(|argument| argument.get_long() == Some(name)).unwrap();
+            assert_eq!(argument.get_default_values()[0].to_str(), Some(said), "{name}");
+            defaults += 1;
+        }
     }
+    assert_eq!(defaults, 2, "defaults in the table");
 }

@@ -186,3 +186,20 @@ async fn resources_are_tagged_all_or_none_and_lose_a_tag_that_is_deleted() {
     assert_eq!(api.ask("DELETE", "/v2/tags/k8s:x", None).await.0, 404);
     api.cloud.check().unwrap();
 }
+
+/// Whoever compares it with `created_at` compares two times of one clock.
+#[tokio::test]
+async fn answers_have_the_date_of_the_clouds_clock() {
+    let api = client(|_| ()).await;
+    let date = async || {
+        let response = api.raw("GET", "/v2/load_balancers", None).await.unwrap();
+        response.headers()["date"].to_str().unwrap().to_owned()
+    };
+    let before = date().await;
+    api.cloud.advance(Duration::from_secs(2 * 86_400));
+    let after = date().await;
+    assert!(
+        before.ends_with(" GMT") && before.len() == after.len() && before[..16] != after[..16],
+        "{before}, {after}"
+    );
+}

@@ -177,7 +177,8 @@ impl Stage {
     async fn run_push(&self, file: &Path) -> Result<(bool, String)> {
         let mut command = Command::new(program()?);
         command.arg("push").arg(file).arg(SOURCE).arg("--kubeconfig").arg(&self.kubeconfig);
-        let output = command.output().await?;
+        let pushed = tokio::time::timeout(LIMIT, command.kill_on_drop(true).output()).await;
+        let output = pushed.with_context(|| format!("wasm-ccm push runs on after {LIMIT:?}"))??;
         let said = [output.stdout, output.stderr].concat();
         let folder = file.parent().context("a file is in a folder")?.display().to_string() + "/";
         let name = file.file_name().unwrap_or_default().display();

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{Cloud, ID, await_balanced, is_served, members, start};
 use crate::look::await_event;
 use crate::service_look::{
-    annotated, await_service, change, delete, has_finalizer, ips, recorded, serve, services, the, told,
+    annotated, await_reason_with, await_service, change, delete, has_finalizer, ips, recorded, serve, services, the,
+    told,
 };
 use crate::stage::{LIMIT, Stage};
 
@@ -102,6 +103,63 @@ async fn restored_services_have_their_load_balancers_and_addresses_again_by_the_
         await_absent(&services(client), name, LIMIT).await.unwrap();
     }
     assert_eq!(cloud.balancers(), []);
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+/// Two clusters in one account: a backup of the one in the other once took the load balancer away from the first.
+#[tokio::test]
+async fn a_service_that_is_restored_in_another_cluster_leaves_the_load_balancer_alone_until_its_tag_is_taken_off() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[503]).await;
+    let mut host = start(&stage, &cloud, &[("DO_CLUSTER_ID", "c-1")], &[]);
+    let names = ["web", "shop"];
+    serve(client, "web", json!({})).await;
+    serve(client, "shop", annotated([(NAME, "shop")])).await;
+    for name in names {
+        await_balanced(client, &cloud, name).await;
+    }
+    let backups = [backup(client, "web").await, backup(client, "shop").await];
+    host.signal("KILL").await.unwrap();
+    host.wait(LIMIT).await.unwrap();
+    for name in names {
+        lose(client, name).await;
+    }
+    let before = cloud.balancers();
+    assert!(before.iter().all(|balancer| balancer.spec.tags.contains(&"k8s:c-1".to_owned())), "{before:#?}");
+
+    let host = start(&stage, &cloud, &[("DO_CLUSTER_ID", "c-2")], &["--cluster-period=1s"]);
+    for (name, backup) in names.into_iter().zip(&backups) {
+        restore(client, backup).await;
+        let id = backup["metadata"]["annotations"][ID].as_str().unwrap();
+        let words = [id, "another cluster", "k8s:c-1", ID, "wasm-ccm.io/orphan: digitalocean"];
+        await_reason_with(client, name, "CloudConflict", &words).await;
+    }
+    members(client, &cloud, &[504]).await;
+    delete(client, "shop").await;
+    await_absent(&services(client), "shop", LIMIT).await.unwrap();
+    assert_eq!(cloud.balancers(), before);
+    host.events_written().await;
+    for name in names {
+        let told = told(client, name).await;
+        assert!(!told.iter().any(|line| line.contains("LoadBalancerAdopted")), "{told:?}");
+    }
+
+    // Forced.
+    let id = backups[0]["metadata"]["annotations"][ID].as_str().unwrap();
+    assert!(cloud.tamper(id, |spec| spec.tags.clear()));
+    change(client, "web", &annotated([("wasm-ccm.io/ensure", "now")])).await;
+    let has_it = |now: &Service| is_served(now) && now.annotations().get(ID).is_some_and(|own| own == id);
+    await_service(client, "web", has_it).await;
+    let renamed = |cloud: &DigitalOcean| {
+        cloud.balancers().iter().any(|one| one.id == id && before.iter().all(|old| old.spec.name != one.spec.name))
+    };
+    cloud.until(LIMIT, renamed).await.unwrap();
+    delete(client, "web").await;
+    await_absent(&services(client), "web", LIMIT).await.unwrap();
+    assert_eq!(ids(&cloud).len(), 1, "that of the other one stays");
     host.end().await;
     cloud.check().unwrap();
 }

@@ -86,8 +86,11 @@ async fn load_balancers_have_the_clusters_tag_also_those_that_are_taken_over() {
 
     let host = start(&stage, &cloud, &[("DO_CLUSTER_ID", "0caf4c4e-e835")], &["--cluster-period=1s"]);
     let tag = "k8s:0caf4c4e-e835";
-    let all_tagged = |cloud: &DigitalOcean| cloud.balancers().iter().all(|balancer| balancer.spec.tags == [tag]);
-    cloud.until(LIMIT, all_tagged).await.unwrap();
+    let all_tagged = |cloud: &DigitalOcean, count: usize| {
+        let balancers = cloud.balancers();
+        balancers.len() == count && balancers.iter().all(|balancer| balancer.spec.tags == [tag])
+    };
+    cloud.until(LIMIT, |cloud| all_tagged(cloud, 1)).await.unwrap();
     serve(client, "new", json!({})).await;
     let (_, new) = await_balanced(client, &cloud, "new").await;
     assert_eq!((new.spec.tags, cloud.tags()), (vec![tag.to_owned()], vec![tag.to_owned()]));
@@ -97,7 +100,7 @@ async fn load_balancers_have_the_clusters_tag_also_those_that_are_taken_over() {
     await_event(client, "wrong", "Warning", "LoadBalancerRecreated", &["6f0c9ab5-5d0c-4000-8000-000000000000"]).await;
     let looks = cloud.count(Endpoint::Balancers);
     ccm_cluster::poll_until("more looks", LIMIT, || cloud.count(Endpoint::Balancers) >= looks + 2).await.unwrap();
-    assert!(all_tagged(&cloud));
+    assert!(all_tagged(&cloud, 3));
     host.end().await;
     cloud.check().unwrap();
 }

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use super::overlay::{Manifests, Pod, pod};
 use super::{CLOUDLYCKE, apply};
 use crate::look::await_untainted;
+use crate::mistakes::ended;
 use crate::stage::{LIMIT, Stage};
 
 /// The folder that `umoci unpack` made.
@@ -47,8 +48,7 @@ impl Container {
 
     fn runc(&self, arguments: &[&str]) -> Vec<u8> {
         let mut runc = std::process::Command::new("runc");
-        runc.arg("--root").arg(&self.state).args(arguments).arg(&self.id);
-        runc.output().unwrap().stdout
+        ended(runc.arg("--root").arg(&self.state).args(arguments).arg(&self.id)).stdout
     }
 
     fn log(&self) -> String {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ccm_e2e::host::{Host, component};
 use ccm_e2e::manifest;
@@ -22,6 +23,9 @@ const NAMESPACE: &str = "kube-system";
 const NAME: &str = "wasm-ccm";
 /// The pod that the host is told to be.
 const POD: &str = "wasm-ccm-0";
+
+/// For a tool that Go may have to compile.
+const BUILD: Duration = Duration::from_secs(600);
 
 /// A copy of `manifests/` in which every overlay has its component.
 pub(crate) struct Manifests(TempDir);
@@ -74,7 +78,9 @@ impl Manifests {
         let folder = self.0.path().join(folder);
         let mut command = Command::new("go");
         command.args(["tool", "kustomize", "build"]).arg(&folder).current_dir(tool).kill_on_drop(true);
-        let run = command.output().await.unwrap_or_else(|error| panic!("Go 1.26 (https://go.dev/dl): {error}"));
+        let run = tokio::time::timeout(BUILD, command.output()).await;
+        let run = run.unwrap_or_else(|_| panic!("{command:?} runs on after {BUILD:?}"));
+        let run = run.unwrap_or_else(|error| panic!("Go 1.26 (https://go.dev/dl): {error}"));
         let errors = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success(), "{}: {errors}", folder.display());
         manifest::objects(&String::from_utf8(run.stdout).unwrap()).unwrap()

@@ -12,11 +12,12 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams};
 
 use super::{MAP, NAMESPACE, QUICK, SOURCE, await_status, await_version, component, put, serves, version};
 use crate::bytes::cloudlycke;
+use crate::mistakes::ended;
 use crate::stage::Stage;
 
 /// Runs the program; what it says on both streams.
 fn run(arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stdout, stderr } = Command::new(program().unwrap()).args(arguments).output().unwrap();
+    let Output { status, stdout, stderr } = ended(Command::new(program().unwrap()).args(arguments));
     (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
 }
 
@@ -249,7 +250,7 @@ async fn only_what_is_signed_or_known_is_run_where_the_operator_says_so() {
     let client = stage.client();
     let folder = stage.folder().to_owned();
     let openssl = |arguments: &[&str]| {
-        let told = Command::new("openssl").args(arguments).current_dir(&folder).output().unwrap();
+        let told = ended(Command::new("openssl").args(arguments).current_dir(&folder));
         assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     };
     openssl(&["genpkey", "-algorithm", "ed25519", "-out", "key.pem"]);

@@ -1,0 +1,117 @@
+//! Hosts that follow the Nodes, whatever else is wrong with the Service or happens meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{Failure, Outcome, Reaction, Severity};
+use tokio::time::Instant;
+
+use super::annotations::written_after;
+use super::error::{SyncError, Task};
+use super::fingerprint;
+use super::memory::{Doubt, Key};
+use super::record::Record;
+use super::sync::{Job, NOT_SYNCED, Syncer};
+use super::write::{Changes, Written};
+use crate::queue::Verdict;
+
+impl Syncer {
+    /// A part of the Service cannot be read: nothing is made or changed for it, but a load balancer that is there gets the backends
+    /// of now.
+    pub(crate) async fn unreadable(&self, key: &Key, job: Job, failure: Failure) -> Verdict {
+        // Without its ports no provider could tell what belongs to it. No API server lets such a Service through.
+        let may_follow = !job.view.ingress.is_empty() && !job.view.ports.is_empty();
+        if !may_follow {
+            let error = SyncError::Cloud { task: Task::Read, failure };
+            return self.not_served(key, &job, error).await;
+        }
+        let _turn = match self.turn(job.member, &job.view).await {
+            Ok(turn) => turn,
+            Err(error) => return self.not_served(key, &job, error).await,
+        };
+        let seen = self.backends.seen();
+        let now = self.job(key, job.member).filter(|now| now.target.spec == job.target.spec);
+        let Some(now) = now else { return Verdict::After(Duration::ZERO) };
+        let verdict = match Box::pin(self.in_time(Task::Update, self.follow(key, now))).await {
+            Ok(Ok(now)) => {
+                let error = SyncError::Cloud { task: Task::Read, failure };
+                let backends = Some(now.target.backends);
+                self.report(key, &now.service, now.purpose(), backends, NOT_SYNCED, &error).await
+            }
+            Ok(Err(verdict)) => verdict,
+            Err(error) => self.not_served(key, &job, error).await,
+        };
+        self.unless_past(key, seen, verdict)
+    }
+
+    /// Gives a load balancer the backends of now, if it was not recorded with them.
+    ///
+    /// # Errors
+    ///
+    /// It has not got them: when that is tried again.
+    async fn follow(&self, key: &Key, mut job: Job) -> Result<Job, Verdict> {
+        if let Some(verdict) = self.guard(key, &mut job, false).await {
+            return Err(verdict);
+        }
+        let record = Record::of(&job.service).filter(|record| record.provider == job.asked.descriptor.name);
+        let Some(record) = record.filter(|record| record.backends != Some(job.target.backends)) else { return Ok(job) };
+        let Some(provider) = self.provider(job.member) else { return Err(Verdict::Backoff) };
+        if job.asked.is_past(provider) {
+            return Err(Verdict::After(Duration::ZERO));
+        }
+        // As it is: a provider that was told of no ranges at all would let everybody in.
+        let spec = job.service.spec.as_ref();
+        job.view.source_ranges = spec.and_then(|spec| spec.load_balancer_source_ranges.clone()).unwrap_or_default();
+        let doubt = self.memory.with(key, |entry| {
+            entry.unsaid = None;
+            let doubt = entry.doubt;
+            entry.doubt = doubt.max(Doubt::Backends);
+            doubt
+        });
+        self.metrics.updates.inc();
+        let begun = Instant::now();
+        let asked = provider.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
+        let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
+        let mut outcome = outcome.unwrap_or_else(Outcome::failed);
+        self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
+        self.chose(key, &mut job, &mut outcome);
+        let annotations = self.remember(key, &job.asked.descriptor, outcome.annotations);
+        match outcome.failure {
+            // What is wrong with the Service is said anyway.
+            Some(failure) if failure.reaction == Reaction::Invalid => return Ok(job),
+            Some(failure) if self.is_gone(&job, &failure).await => return Ok(job),
+            Some(failure) => {
+                self.metrics.update_failures.inc();
+                return Err(self.failed(key, job, SyncError::Cloud { task: Task::Update, failure }).await);
+            }
+            None => {}
+        }
+        let ingress = Some(outcome.ingress).filter(|ingress| !ingress.is_empty());
+        let record = Record {
+            // What was recorded besides still counts, unless something of it was being changed.
+            spec: record.spec.filter(|_| doubt < Some(Doubt::All)),
+            backends: Some(job.target.backends),
+            addresses: ingress.as_deref().map(fingerprint::addresses).or(record.addresses),
+            written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
+            ..record
+        };
+        let changes = Changes { annotations, ingress, record: Some(record.clone()), ..Changes::default() };
+        match self.writer.set(&job.service, &changes).await {
+            Ok(Written::Changed(written)) => job.service = self.memory.wrote(key, *written),
+            Ok(Written::Nothing) => {}
+            Ok(Written::Gone) => return Err(Verdict::Done),
+            Err(error) => {
+                let error = SyncError::Api { task: Task::WriteStatus, error };
+                return Err(self.not_served(key, &job, error).await);
+            }
+        }
+        self.memory.recorded(key, record);
+        self.memory.with(key, |entry| {
+            entry.doubt = Doubt::None;
+            entry.unwritten.clear();
+        });
+        let message = "Updated load balancer with new hosts".into();
+        self.tell(&job.service, Severity::Normal, "UpdatedLoadBalancer", message).await;
+        Ok(job)
+    }
+}

@@ -1,0 +1,172 @@
+//! Which Services there are, found by UID and by what providers wrote on them: who may have the load balancer to which an offer
+//! leads.
+//!
+//! Only those that may have one are in it, and only from the first question on: where nobody restores Services it costs nothing. A
+//! question costs the same however many Services there are.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use ccm_cloud::{Annotation, Mark};
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::Store;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::memory::Key;
+use super::predicates::{has_finalizer, is_load_balancer};
+use super::wake::key;
+use super::write::ServiceWriter;
+use crate::write_gate::ApiError;
+
+/// So old a list of the API server may be. Whoever had a load balancer made since then had it made by this process, whose store
+/// has that Service.
+const MAX_AGE: Duration = Duration::from_secs(30);
+/// What is written on more Services than this says little about any of them, if something else says more.
+const MANY: usize = 64;
+
+/// All Services that may have a load balancer.
+#[derive(Default)]
+pub(crate) struct Living {
+    index: Mutex<Index>,
+    listed: tokio::sync::Mutex<Option<(Instant, Uids)>>,
+}
+
+impl Living {
+    /// A Service is another one now, or gone.
+    pub(crate) fn note(&self, key: &Key, service: Option<&Service>) {
+        let mut index = self.index.lock();
+        if index.written.is_some() {
+            index.note(key, service);
+        }
+    }
+
+    /// The Service whose UID a mark is.
+    pub(crate) fn marked(&self, store: &Store<Service>, written: Vec<Annotation>, mark: &Mark) -> Option<Key> {
+        self.filled(store, written, |index| index.uids.marked(mark).cloned())
+    }
+
+    /// Services that have one of these annotations with its value: of those that many have, only if it is the rarest.
+    pub(crate) fn having(
+        &self,
+        store: &Store<Service>,
+        written: Vec<Annotation>,
+        annotations: &BTreeMap<&str, &str>,
+    ) -> HashSet<Key> {
+        self.filled(store, written, |index| {
+            let pair = |(name, value): (&&str, &&str)| ((*name).to_owned(), (*value).to_owned());
+            let mut all: Vec<&HashSet<Key>> =
+                annotations.iter().filter_map(|one| index.annotated.get(&pair(one))).collect();
+            all.sort_by_key(|keys| keys.len());
+            let rare = all.into_iter().enumerate().filter(|(place, keys)| *place == 0 || keys.len() <= MANY);
+            rare.flat_map(|(_, keys)| keys.iter().cloned()).collect()
+        })
+    }
+
+    fn filled<T>(&self, store: &Store<Service>, written: Vec<Annotation>, look: impl FnOnce(&Index) -> T) -> T {
+        let mut index = self.index.lock();
+        if index.written.as_ref() != Some(&written) {
+            *index = Index { written: Some(written), ..Index::default() };
+            for service in store.state() {
+                index.note(&key(&service), Some(&service));
+            }
+        }
+        look(&index)
+    }
+
+    /// The Service whose UID a mark is, as the API server has it: the store lacks those that nobody here can decode.
+    ///
+    /// # Errors
+    ///
+    /// The API server does not say.
+    pub(crate) async fn listed(&self, writer: &ServiceWriter, mark: &Mark) -> Result<Option<Key>, ApiError> {
+        let mut listed = self.listed.lock().await;
+        let young = listed.as_ref().filter(|(since, _)| since.elapsed() < MAX_AGE);
+        if let Some((_, uids)) = young {
+            return Ok(uids.marked(mark).cloned());
+        }
+        let since = Instant::now();
+        let mut uids = Uids::default();
+        writer.list(|uid, key| uids.insert(uid, key)).await?;
+        let marked = uids.marked(mark).cloned();
+        *listed = Some((since, uids));
+        Ok(marked)
+    }
+
+    /// How many Services were looked at so far.
+    #[cfg(test)]
+    pub(crate) fn looked(&self) -> usize {
+        self.index.lock().looked
+    }
+}
+
+/// Services by their UIDs, which marks shorten.
+#[derive(Default)]
+struct Uids(BTreeMap<String, Key>);
+
+impl Uids {
+    fn insert(&mut self, uid: &str, key: Key) {
+        self.0.insert(plain(uid), key);
+    }
+
+    fn marked(&self, mark: &Mark) -> Option<&Key> {
+        let start = plain(mark.uid.as_deref()?);
+        let (uid, key) = self.0.range(start..).next()?;
+        mark.is_of(uid).then_some(key)
+    }
+}
+
+fn plain(uid: &str) -> String {
+    uid.replace('-', "").to_ascii_lowercase()
+}
+
+/// The name of an annotation and its value.
+type Pair = (String, String);
+
+#[derive(Default)]
+struct Index {
+    /// The annotations that providers write. None as long as nobody has asked.
+    written: Option<Vec<Annotation>>,
+    uids: Uids,
+    annotated: HashMap<Pair, HashSet<Key>>,
+    known: HashMap<Key, (String, Vec<Pair>)>,
+    #[cfg(test)]
+    looked: usize,
+}
+
+impl Index {
+    fn note(&mut self, key: &Key, service: Option<&Service>) {
+        #[cfg(test)]
+        {
+            self.looked += 1;
+        }
+        self.forget(key);
+        let may_have_one = |service: &&Service| is_load_balancer(service) || has_finalizer(service);
+        let Some(service) = service.filter(may_have_one) else { return };
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        let written = self.written.as_deref().unwrap_or_default();
+        let is_written = |name: &str| written.iter().any(|known| known.covers(name));
+        let all = service.metadata.annotations.iter().flatten().filter(|(name, _)| is_written(name));
+        let pairs: Vec<Pair> = all.map(|(name, value)| (name.clone(), value.clone())).collect();
+        for pair in &pairs {
+            self.annotated.entry(pair.clone()).or_default().insert(key.clone());
+        }
+        self.uids.insert(uid, key.clone());
+        self.known.insert(key.clone(), (plain(uid), pairs));
+    }
+
+    fn forget(&mut self, key: &Key) {
+        let Some((uid, pairs)) = self.known.remove(key) else { return };
+        if self.uids.0.get(&uid) == Some(key) {
+            self.uids.0.remove(&uid);
+        }
+        for pair in pairs {
+            if let Some(keys) = self.annotated.get_mut(&pair) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.annotated.remove(&pair);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Who has a load balancer that several Services ask for, and which Services there are.
+
+use ccm_cloud::Reaction;
+use serde_json::json;
+
+use super::offer::{GONE, OTHER, WEB, calls, made, offering, seen, with_other};
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn made_at(draft: Draft, second: u32) -> Draft {
+    draft.with("/metadata", "creationTimestamp", json!(format!("2026-01-01T00:00:0{second}Z")))
+}
+
+/// Both were once judged free: the younger one came first, and had not had its load balancer yet when the older one came.
+#[tokio::test(start_paused = true)]
+async fn of_two_copies_that_come_at_the_same_time_one_has_the_load_balancer() {
+    for (mark, lose_memory) in [(None, false), (Some(GONE), false), (None, true), (Some(GONE), true)] {
+        let locks = if lose_memory { vec![] } else { vec!["all".into()] };
+        let cloud = FakeBalancers { delay: 2 * SECOND, locks, ..Default::default() };
+        let mut bench = Bench::with(cloud, ServiceSettings::default());
+        bench.cloud.mark_with("lb-1", mark);
+        bench.add(made_at(offering("young", WEB, "lb-1"), 2));
+        let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
+        let sync = |bench: &Bench, name: &'static str| {
+            let syncer = Arc::clone(&bench.syncer);
+            tokio::spawn(async move { syncer.sync(&key(name)).await })
+        };
+        let young = sync(&bench, "young");
+        tokio::time::sleep(SECOND).await;
+        bench.add(made_at(offering("old", OTHER, "lb-1"), 1));
+        if lose_memory {
+            // It had begun, and its record says so.
+            young.abort();
+            drop(young.await);
+            bench = bench.restart();
+            bench.catch_up();
+            assert_eq!(bench.sync("old").await, Verdict::Done);
+            assert_eq!(bench.sync("young").await, Verdict::Done);
+        } else {
+            // Both wait for their turn.
+            let old = sync(&bench, "old");
+            tokio::time::sleep(SECOND).await;
+            drop(held);
+            assert_eq!([young.await.unwrap(), old.await.unwrap()], [Verdict::Done; 2]);
+        }
+        let had = [seen(&bench, "young").is_some(), seen(&bench, "old").is_some()];
+        assert_eq!(had, [true, false], "{mark:?} {lose_memory}");
+        bench.catch_up();
+        let told = bench.reasons().await;
+        assert!(told.contains(&"LoadBalancerNotAdopted".to_owned()), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_has_got_while_a_service_waited_for_its_turn_is_not_taken_over() {
+    let mut bench = with_other(FakeBalancers { locks: vec!["all".into()], ..Default::default() }).await;
+    bench.cloud.mark_with("lb-3", None);
+    bench.add(offering("web", WEB, "lb-3"));
+    let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
+    let syncer = Arc::clone(&bench.syncer);
+    let waiting = tokio::spawn(async move { syncer.sync(&key("web")).await });
+    tokio::time::sleep(SECOND).await;
+    // By its name, without any annotation.
+    bench.cloud.mark_with("lb-3", Some(OTHER));
+    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), Verdict::After(Duration::ZERO));
+    assert_eq!(calls(&bench), [""; 0]);
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["ensure web: n0 n1".to_owned()], None));
+}
+
+/// The store leaves out what nobody here can read. Its load balancer is no stray.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_only_the_api_server_has_keeps_its_load_balancer() {
+    const LIST: &str = "GET /api/v1/services";
+    let mut bench = with_other(FakeBalancers::default()).await;
+    let lost = bench.syncer.store.get(&key("other")).unwrap();
+    bench.add(offering("web", WEB, "lb-1"));
+    bench.store.apply_watcher_event(&Event::Delete(Service::clone(&lost)));
+    bench.syncer.notice(&key("other"));
+    // Nobody knows.
+    bench.api.refuse(LIST, 503, 1);
+    let Verdict::After(delay) = bench.syncer.sync(&key("web")).await else { panic!("decided") };
+    assert_eq!(calls(&bench), [""; 0]);
+    tokio::time::advance(delay).await;
+    assert_eq!(bench.syncer.sync(&key("web")).await, Verdict::Done);
+    assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["ensure web: n0 n1".to_owned()], None));
+    let events = bench.events().await;
+    let told = events.iter().find(|event| event.contains("LoadBalancerNotAdopted")).unwrap();
+    assert!(told.contains("it belongs to Service default/other"), "{told}");
+}
+
+/// Every Service was once looked at twice for each of them.
+#[tokio::test(start_paused = true)]
+async fn many_restored_services_cost_one_look_at_each_and_one_list() {
+    const MANY: usize = 400;
+    let mut bench = Bench::new();
+    let uid = |kind: usize, number: usize| format!("{kind:08}-0000-4000-8000-{number:012}");
+    for number in 0..MANY {
+        let name = format!("web-{number}");
+        bench.cloud.mark_with(&name, Some(&uid(1, number)));
+        bench.api.add_service(offering(&name, &uid(2, number), &name).0);
+    }
+    bench.catch_up();
+    let offers: Vec<_> = bench.syncer.store.state().into_iter().map(|one| (wake::key(&one), one)).collect();
+    for (key, service) in &offers {
+        bench.syncer.memory.enter(key, service, 0, false);
+    }
+    assert_eq!(bench.syncer.decide_all(offers, 0).await, 0);
+    assert_eq!((bench.cloud.count("mark"), bench.api.count("GET /api/v1/services")), (MANY, 1));
+    assert_eq!(bench.syncer.living.looked(), MANY);
+    // Each of them changes once, when it is served.
+    for number in 0..MANY {
+        let name = format!("web-{number}");
+        bench.cloud.script("ensure", &name, [made(&name)]);
+        assert_eq!(bench.syncer.sync(&key(&name)).await, Verdict::Done);
+    }
+    bench.catch_up();
+    assert_eq!((bench.cloud.count("ensure"), bench.syncer.living.looked()), (MANY, 2 * MANY));
+    assert_eq!(bench.cloud.count("mark"), 2 * MANY, "each of them is asked once more when it has its turn");
+    assert_eq!(bench.api.count("GET /api/v1/services"), 1);
+}
+
+/// A job number that nobody's load balancer is known by, beside an ID.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_has_more_annotations_than_the_owner_or_fewer_is_a_copy_all_the_same() {
+    let both = json!({ "fake.io/id": "lb-1", "fake.io/job-1": "4711" });
+    let one = json!({ "fake.io/id": "lb-1" });
+    for (owned, copied) in [(&both, &one), (&one, &both)] {
+        let mut bench = Bench::new();
+        bench.add(service("web").with("/metadata", "uid", json!(WEB)));
+        let annotations = owned.as_object().unwrap().iter();
+        let annotations = annotations.map(|(name, value)| (name.clone(), value.as_str().map(str::to_owned))).collect();
+        bench.cloud.script("ensure", "web", [ccm_cloud::Outcome { annotations, ..made("lb-1") }]);
+        bench.sync("web").await;
+        bench.cloud.mark_with("lb-1", None);
+        let copy =
+            service("copy").with("/metadata", "uid", json!(OTHER)).with("/metadata", "annotations", copied.clone());
+        bench.add(copy);
+        assert_eq!(bench.sync("copy").await, Verdict::Done);
+        assert_eq!(seen(&bench, "copy"), None, "{owned} {copied}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_deleted_for_a_service_that_is_gone_is_not_taken_over() {
+    let mut bench = with_other(FakeBalancers { delay: 2 * SECOND, ..Default::default() }).await;
+    bench.api.destroy_service("other");
+    bench.catch_up();
+    let syncer = Arc::clone(&bench.syncer);
+    let deletion = tokio::spawn(async move { syncer.sync(&key("other")).await });
+    tokio::time::sleep(SECOND).await;
+    bench.add(offering("web", WEB, "lb-1"));
+    bench.cloud.take_calls();
+    let Verdict::After(delay) = bench.sync("web").await else { panic!("decided") };
+    assert_eq!(calls(&bench), [""; 0]);
+    let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
+    assert!(told.contains("load balancer lb-1 is being deleted for Service default/other"), "{told}");
+    assert_eq!(deletion.await.unwrap(), Verdict::Done);
+    bench.cloud.fail("mark", "web", [failure(Reaction::Throttled, "slow down")]);
+    tokio::time::advance(delay).await;
+    assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+}
