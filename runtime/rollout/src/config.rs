@@ -90,16 +90,27 @@ impl FromStr for Wasi {
 // No `Debug`: a setting or URL may be a secret.
 #[derive(Clone, PartialEq)]
 pub struct ProviderConfig {
+    /// Where its component is.
     pub source: source::Source,
+    /// The name that the component must give itself; any when absent.
     pub name: Option<String>,
+    /// Path of its cloud-config.
     pub cloud_config: Option<PathBuf>,
+    /// Values of settings that it declares.
     pub settings: BTreeMap<String, String>,
+    /// Where it may go, and what it may read.
     pub grants: GrantSettings,
+    /// Where its credentials come from, by their names.
     pub credentials: BTreeMap<String, CredentialPlace>,
+    /// Which components are taken.
     pub trust: Trust,
+    /// See [`ProviderRecord::allow_provider_change`].
     pub allow_provider_change: bool,
+    /// What a component that asks for WASI gets.
     pub wasi: Wasi,
+    /// Classes of Services whose load balancers it makes.
     pub load_balancer_classes: Vec<String>,
+    /// All limits, defaults included.
     pub limits: ProviderLimits,
 }
 
@@ -351,6 +362,16 @@ mod tests {
             assert!(error.contains(part) && error.contains("--providers"), "{text:?}: {error:?} does not say {part:?}");
             assert!(!error.contains("error:") && !error.contains("Options"), "{text:?}: {error:?}");
             assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_load_balancer_class_is_what_the_api_server_takes() {
+        for good in ["internal", "example.com/internal", "a", "a.b/c_d-e.F1"] {
+            assert_eq!(load_balancer_class(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "Not Valid!", "/internal", "example.com/", "-a", "a/b/c", &"a".repeat(64)] {
+            assert!(load_balancer_class(bad).is_err(), "{bad:?}");
         }
     }
 

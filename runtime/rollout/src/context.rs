@@ -38,18 +38,26 @@ const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 pub struct SharedContext {
     /// None without a cluster: then no credential can come from a Secret.
     pub client: Option<Client>,
+    /// Whether this replica may write to the cloud.
     pub leadership: Arc<dyn Leadership>,
-    pub exchanges: Arc<dyn ExchangeObserver>,
+    /// Counts requests to clouds; none where nobody reads metrics.
+    pub exchanges: Option<Arc<dyn ExchangeObserver>>,
+    /// The Nodes of the cluster, by label selector; none without a cluster.
     pub nodes: Option<Arc<dyn NodeSelector>>,
+    /// `--cluster-name`.
     pub cluster_name: String,
+    /// `--cluster-cidr`.
     pub cluster_cidrs: Vec<String>,
+    /// Whether requests and answers are logged, without secrets.
     pub trace_http: bool,
 }
 
 /// The files of a provider by their declared names: what the operator wrote, and where.
 #[derive(Default)]
 pub struct Files {
+    /// What stands in them.
     pub parsed: BTreeMap<String, ConfigFile>,
+    /// Where they are.
     pub paths: BTreeMap<String, PathBuf>,
 }
 
@@ -135,7 +143,7 @@ pub async fn open(
         credentials,
         settings: NetworkSettings { trace: shared.trace_http, ..config.limits.network.clone() },
         leadership: Arc::clone(&shared.leadership),
-        observer: Some(Arc::clone(&shared.exchanges)),
+        observer: shared.exchanges.clone(),
     };
     let door = Door {
         settings,

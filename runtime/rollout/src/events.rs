@@ -8,19 +8,26 @@ use crate::source::Source;
 
 /// Tells them.
 #[derive(Clone)]
-pub struct ProviderEvents {
+pub(crate) struct ProviderEvents {
     recorder: EventRecorder,
     pod: Option<ObjectReference>,
 }
 
 impl ProviderEvents {
     /// `pod`: see [`host_pod`].
-    pub const fn new(recorder: EventRecorder, pod: Option<ObjectReference>) -> Self {
+    pub(crate) const fn new(recorder: EventRecorder, pod: Option<ObjectReference>) -> Self {
         Self { recorder, pod }
     }
 
     /// Tells one, where there is an object to tell it at.
-    pub async fn tell(&self, source: &Source, uid: Option<&str>, severity: Severity, reason: &str, message: String) {
+    pub(crate) async fn tell(
+        &self,
+        source: &Source,
+        uid: Option<&str>,
+        severity: Severity,
+        reason: &str,
+        message: String,
+    ) {
         let about = match source {
             Source::ConfigMap { namespace, name, .. } => Some(ObjectReference {
                 api_version: Some("v1".to_owned()),

@@ -79,13 +79,16 @@ impl fmt::Display for Step {
 /// Why a component was not taken.
 #[derive(Debug)]
 pub struct Rejected {
+    /// Where it was stopped.
     pub step: Step,
     /// Of the unpacked component, when it came so far.
     pub digest: Option<String>,
+    /// Why, with the way out.
     pub error: anyhow::Error,
 }
 
 impl Rejected {
+    /// Stopped at `step`, before there was a digest.
     pub const fn at(step: Step, error: anyhow::Error) -> Self {
         Self { step, digest: None, error }
     }
@@ -119,6 +122,7 @@ impl From<LoadError> for Rejected {
 
 /// A component that is trusted, and was not looked into.
 pub struct Unpacked {
+    /// The component.
     pub bytes: Vec<u8>,
     /// `sha256:…`
     pub digest: String,

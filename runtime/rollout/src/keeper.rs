@@ -42,6 +42,7 @@ pub struct KeeperSettings {
     pub poll: Duration,
     /// How long a source must stay the same.
     pub settle: Duration,
+    /// How a new component proves itself.
     pub probation: ProbationSettings,
     /// Where last good components are kept.
     pub state_dir: Option<PathBuf>,

@@ -9,7 +9,9 @@ use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
 
 /// A component of a file that passed the gate as far as it depends on nothing but itself.
 pub struct Checked {
+    /// Ready to be configured.
     pub component: Component,
+    /// Its bytes, digest and signature.
     pub unpacked: Unpacked,
     /// As it lies in the file.
     pub packed: Vec<u8>,
@@ -64,4 +66,39 @@ fn is_same_provider(new: &Descriptor, there: &Descriptor) -> Result<()> {
         scheme(found),
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_name_or_scheme_than_lies_there_is_a_mistake_and_less_of_anything_else_is_none() {
+        let descriptor = |name: &str, schemes: &[&str]| Descriptor {
+            name: name.to_owned(),
+            version: "1".to_owned(),
+            revision: String::new(),
+            provider_id_schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
+            files: vec![],
+            endpoints: vec![],
+            credentials: vec![],
+            settings: vec![],
+            annotations: vec![],
+            more: std::collections::BTreeMap::new(),
+        };
+        let there = descriptor("cloud", &["cloud", "older"]);
+        for schemes in [&["cloud", "older"][..], &["cloud"], &["cloud", "new"]] {
+            assert!(is_same_provider(&descriptor("cloud", schemes), &there).is_ok(), "{schemes:?}");
+        }
+        let cases = [
+            ("other", &["cloud"][..], r#"it calls itself "other", and "cloud" lies there now"#),
+            ("cloud", &["older", "cloud"], "begin with older, the one that lies there now with cloud"),
+            ("cloud", &[], "begin with nothing, the one that lies there now with cloud"),
+        ];
+        for (name, schemes, part) in cases {
+            let error = is_same_provider(&descriptor(name, schemes), &there).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+            assert!(error.ends_with("if that is right, use --allow-provider-change"), "{error}");
+        }
+    }
 }

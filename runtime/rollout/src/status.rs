@@ -17,6 +17,7 @@ use crate::gate::Step;
 pub struct Version {
     /// What it calls itself.
     pub name: String,
+    /// The version that it gives itself.
     pub version: String,
     /// `sha256:…` of the unpacked component.
     pub digest: String,
@@ -31,7 +32,9 @@ pub struct Refused {
     pub digest: Option<String>,
     /// The step of the gate.
     pub step: &'static str,
+    /// Why, with the way out.
     pub reason: String,
+    /// Since when it is known to be so.
     pub since: Timestamp,
 }
 
@@ -73,6 +76,7 @@ pub struct ProviderStatus {
     /// What the source holds and does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
+    /// How long the last exchange took; none before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<Times>,
 }

@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use ccm_cloud::{Alone, Descriptor};
-use ccm_sandbox::{Component, Pool, Sandbox};
+use anyhow::{Context as _, Result, bail};
+use ccm_cloud::Alone;
+use ccm_sandbox::Component;
 use clap::Args;
-use prometheus_client::registry::Registry;
 
 use crate::cli::{ComponentArgs, ConfigArgs};
 use crate::output;
-use crate::request_metrics::ExchangeMetrics;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{self, Carryover, SharedContext};
 use ccm_rollout::gate::{Rejected, Step};
@@ -78,7 +76,7 @@ async fn configured(config: &ProviderConfig, component: Component, args: &CheckA
     let shared = SharedContext {
         client: None,
         leadership: Arc::new(Alone),
-        exchanges: Arc::new(ExchangeMetrics::register(&mut Registry::default())),
+        exchanges: None,
         nodes: None,
         cluster_name: args.cluster_name.clone(),
         cluster_cidrs: vec![],
@@ -131,36 +129,6 @@ mod tests {
             "--allow-env=TOKEN",
         ] {
             assert!(is_configured(&args("a.wasm", &[flag]).config), "{flag}");
-        }
-    }
-
-    #[test]
-    fn another_name_or_scheme_than_lies_there_is_a_mistake_and_less_of_anything_else_is_none() {
-        let descriptor = |name: &str, schemes: &[&str]| Descriptor {
-            name: name.to_owned(),
-            version: "1".to_owned(),
-            revision: String::new(),
-            provider_id_schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
-            files: vec![],
-            endpoints: vec![],
-            credentials: vec![],
-            settings: vec![],
-            annotations: vec![],
-            more: std::collections::BTreeMap::new(),
-        };
-        let there = descriptor("cloud", &["cloud", "older"]);
-        for schemes in [&["cloud", "older"][..], &["cloud"], &["cloud", "new"]] {
-            assert!(is_same_provider(&descriptor("cloud", schemes), &there).is_ok(), "{schemes:?}");
-        }
-        let cases = [
-            ("other", &["cloud"][..], r#"it calls itself "other", and "cloud" lies there now"#),
-            ("cloud", &["older", "cloud"], "begin with older, the one that lies there now with cloud"),
-            ("cloud", &[], "begin with nothing, the one that lies there now with cloud"),
-        ];
-        for (name, schemes, part) in cases {
-            let error = is_same_provider(&descriptor(name, schemes), &there).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-            assert!(error.ends_with("if that is right, use --allow-provider-change"), "{error}");
         }
     }
 

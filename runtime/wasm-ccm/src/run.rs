@@ -159,7 +159,7 @@ async fn assemble(
         context: SharedContext {
             client: Some(client.clone()),
             leadership: leader.leadership(),
-            exchanges: Arc::new(exchanges),
+            exchanges: Some(Arc::new(exchanges)),
             nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
             cluster_name: args.cluster_name.clone(),
             cluster_cidrs: args.cluster_cidr.clone(),

@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_limit_with_its_default() {
-        let documented = include_str!("../../../docs/operating.md");
+        let documented = include_str!("../../../../docs/operating.md");
         let schema = schemars::schema_for!(LimitSettings);
         let limits = schema.get("properties").and_then(|limits| limits.as_object()).unwrap();
         assert!(limits.len() > 40);

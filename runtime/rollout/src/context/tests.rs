@@ -2,11 +2,8 @@ use ccm_cloud::{Alone, ConfigFormat, Credential, Endpoint, Setting, TlsSources, 
 
 use ccm_egress::endpoints::Bindings;
 
-use prometheus_client::registry::Registry;
-
 use super::*;
 use crate::config::ProviderRecord;
-use crate::exchange_metrics::ExchangeMetrics;
 
 const PASSWORD: &str = "cloud:Global.password";
 
@@ -149,7 +146,7 @@ fn a_credential_is_found_below_a_name_with_a_dot_or_braces_in_it() {
         let environment = Environment::default();
         let values = Settings::default().set_values(&descriptor, &given, &files.parsed, &environment).unwrap();
         let given = Given { config: &config, descriptor: &descriptor, files: &files, environment, values };
-        let value = context.configured(&source).unwrap().read().unwrap().unwrap();
+        let value = given.configured(&source).unwrap().read().unwrap().unwrap();
         assert_eq!(value.expose(), b"value-one", "{cloud}");
     }
 }
@@ -171,16 +168,16 @@ async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before
     let shared = SharedContext {
         client: None,
         leadership: Arc::new(Alone),
-        exchanges: Arc::new(ExchangeMetrics::register(&mut Registry::default())),
+        exchanges: None,
         nodes: None,
         cluster_name: String::new(),
         cluster_cidrs: vec![],
         trace_http: false,
     };
-    let kept = Carryover::default();
+    let carryover = Carryover::default();
     let open = async |before: Option<&Network>| {
         let before = before.map(|network| Before { descriptor: &descriptor, network: Some(network) });
-        open(&config, &descriptor, Files::default(), &kept, &shared, before).await.unwrap().0.network.unwrap()
+        open(&config, &descriptor, Files::default(), &carryover, &shared, before).await.unwrap().0.network.unwrap()
     };
     let logs_in = |network: &Network, project: &str| {
         network

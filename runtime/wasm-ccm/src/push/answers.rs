@@ -4,7 +4,7 @@ use ccm_controllers::{is_namespace_ending, lacks_right};
 use http::Uri;
 use kube::core::Status;
 
-use crate::api;
+use ccm_controllers::api_error_text;
 
 /// The error, and the way out where there is one that helps.
 pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String {
