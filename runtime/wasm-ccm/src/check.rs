@@ -1,38 +1,18 @@
 //! `wasm-ccm check`: the gate alone, with the code that `run` uses.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_cloud::Alone;
 use ccm_sandbox::Component;
-use clap::Args;
 
-use crate::cli::{ComponentArgs, ConfigArgs};
+use crate::cli::{CheckArgs, ConfigArgs};
 use crate::output;
 use ccm_rollout::config::ProviderConfig;
 use ccm_rollout::context::{self, Carryover, SharedContext};
 use ccm_rollout::gate::{Rejected, Step};
 use ccm_rollout::preflight::{self, Checked};
 use ccm_rollout::problem_text;
-
-/// Flags of `check`.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-pub(crate) struct CheckArgs {
-    /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
-    pub(crate) file: PathBuf,
-    /// Ask the cloud as well whether it takes the credentials.
-    #[arg(long)]
-    pub(crate) online: bool,
-    #[command(flatten)]
-    pub(crate) component: ComponentArgs,
-    #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// The cluster's name, for the provider.
-    #[arg(long, default_value = "kubernetes")]
-    pub(crate) cluster_name: String,
-}
 
 /// Says whether `run` would take the component.
 ///

@@ -4,11 +4,9 @@ mod answers;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::Descriptor;
-use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::ByteString;
@@ -18,7 +16,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::cli::ComponentArgs;
+use crate::cli::PushArgs;
 use crate::{api, output};
 use ccm_rollout::config::ProviderRecord;
 use ccm_rollout::gate::{Rejected, Unpacked};
@@ -33,28 +31,6 @@ const PACK_FROM: usize = 256 << 10;
 const MAX_CONFIG_MAP: usize = 1 << 20;
 /// Beside the component: names of keys, and a signature.
 const ROOM: usize = 4 << 10;
-
-/// Flags of `push`.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-pub(crate) struct PushArgs {
-    /// The component: .wasm, .wasm.gz or .wasm.zst. What lies beside it as NAME.sig is pushed with it.
-    pub(crate) file: PathBuf,
-    /// Where to: configmap:NAMESPACE/NAME[/KEY]. It is made when there is none.
-    pub(crate) target: String,
-    /// How to reach the API server; in a pod its service account is used when this is absent.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the kubeconfig's.
-    #[arg(long, value_name = "URL")]
-    pub(crate) master: Option<String>,
-    #[command(flatten)]
-    pub(crate) component: ComponentArgs,
-    /// Let a component with another name or another provider ID scheme take the place of the one that lies there now. Whether it
-    /// can stand in for the one that serves is for the host to judge, which has a flag of the same name.
-    #[arg(long, help_heading = "Provider")]
-    pub(crate) allow_provider_change: bool,
-}
 
 /// Puts the component there.
 ///
