@@ -465,6 +465,15 @@ pub fn causes(error: &dyn std::error::Error) -> String {
     told
 }
 
+/// What an error of the API server says: its own words and the status, else every cause once.
+#[must_use]
+pub fn api_error_text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({} {})", status.message, status.code, status.reason),
+        other => causes(other),
+    }
+}
+
 /// Name and namespace, without anything that changes.
 fn key<K: Resource<DynamicType = ()>, O: Resource<DynamicType = ()>>(object: &O) -> ObjectRef<K> {
     let key = ObjectRef::new(&object.name_any());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use backon::{BackoffBuilder as _, ExponentialBuilder};
+use ccm_rollout::backoff;
 use kube::config::{KubeConfigOptions, Kubeconfig, NamedCluster};
 use kube::{Client, Config};
 
@@ -78,7 +78,7 @@ pub(crate) async fn wait_for(client: &Client, readiness: &Readiness) {
                 readiness.set(CHECK, Ok(()));
                 return;
             }
-            Ok(Err(error)) => tell(&error),
+            Ok(Err(error)) => ccm_controllers::api_error_text(&error),
             Err(_) => "no answer within 10 s".to_owned(),
         };
         let delay = delays.next().unwrap_or_default();
@@ -86,17 +86,4 @@ pub(crate) async fn wait_for(client: &Client, readiness: &Readiness) {
         readiness.set(CHECK, Err(error));
         tokio::time::sleep(delay).await;
     }
-}
-
-/// What an error of the API server says: its own words and the status, else every cause once.
-pub(crate) fn tell(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return format!("{} ({} {})", status.message, status.code, status.reason);
-    }
-    ccm_controllers::causes(error)
-}
-
-/// Endless delays that double from `first` to `most`, with jitter.
-pub(crate) fn backoff(first: Duration, most: Duration) -> impl Iterator<Item = Duration> {
-    ExponentialBuilder::new().with_min_delay(first).with_max_delay(most).with_jitter().without_max_times().build()
 }

@@ -1,99 +1,18 @@
 //! `wasm-ccm check`: the gate alone, with the code that `run` uses.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use ccm_cloud::{Alone, Descriptor};
-use ccm_sandbox::{Component, Pool, Sandbox};
-use clap::Args;
-use prometheus_client::registry::Registry;
+use anyhow::{Context as _, Result, bail};
+use ccm_cloud::Alone;
+use ccm_sandbox::Component;
 
-use crate::cli::{ComponentArgs, ConfigArgs};
-use crate::door::{self, Walls};
-use crate::exchange_metrics::ExchangeMetrics;
-use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
-use crate::kept::Kept;
-use crate::load::tell;
+use crate::cli::{CheckArgs, ConfigArgs};
 use crate::output;
-use crate::providers::ProviderConfig;
-
-/// Flags of `check`.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-pub(crate) struct CheckArgs {
-    /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
-    pub(crate) file: PathBuf,
-    /// Ask the cloud as well whether it takes the credentials.
-    #[arg(long)]
-    pub(crate) online: bool,
-    #[command(flatten)]
-    pub(crate) component: ComponentArgs,
-    #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// The cluster's name, for the provider.
-    #[arg(long, default_value = "kubernetes")]
-    pub(crate) cluster_name: String,
-}
-
-/// A component of a file that passed the gate as far as it depends on nothing but itself.
-pub(crate) struct Checked {
-    pub(crate) component: Component,
-    pub(crate) unpacked: Unpacked,
-    /// As it lies in the file.
-    pub(crate) packed: Vec<u8>,
-}
-
-/// The gate as far as it needs no configuration.
-///
-/// # Errors
-///
-/// The step, and why.
-pub(crate) async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
-    let sandbox = sandbox(config)?;
-    let source = config.source.fetch(None, config.limits.source_bytes).await?;
-    let packed = source.bytes.clone();
-    let unpacked = gate::unpacked(config, source).await?;
-    let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
-    let exports = &component.outline().exports;
-    gate::identity(config, component.descriptor(), exports, None, |_| None)
-        .map_err(|error| Rejected::at(Step::Identity, error))?;
-    Ok(Checked { component, unpacked, packed })
-}
-
-fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
-    let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox));
-    sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))
-}
-
-/// Whether a component that passed the gate goes where it should: another provider than the one that lies there is almost surely
-/// a mistake. No more is asked, for what lies there may never have served, or failed its probation: who serves, and what depends
-/// on it, is known to the host alone. What cannot be loaded, or says not who it is, is nobody.
-///
-/// # Errors
-///
-/// The step, and why.
-pub(crate) async fn aimed(config: &ProviderConfig, new: &Component, there: Unpacked) -> Result<(), Rejected> {
-    if config.allow_provider_change {
-        return Ok(());
-    }
-    let Ok(there) = gate::load(&sandbox(config)?, config, &there, Haste::Waiting).await else { return Ok(()) };
-    is_same_provider(new.descriptor(), there.descriptor()).map_err(|error| Rejected::at(Step::Identity, error))
-}
-
-/// What a provider stays through all its versions: its name, and the scheme of the provider IDs that it writes.
-fn is_same_provider(new: &Descriptor, there: &Descriptor) -> Result<()> {
-    ensure!(new.name == there.name, "it calls itself {:?}, and {:?} lies there now; {WAY_OUT}", new.name, there.name);
-    let (wanted, found) = (new.provider_id_schemes.first(), there.provider_id_schemes.first());
-    let scheme = |scheme: Option<&String>| scheme.map_or("nothing", String::as_str).to_owned();
-    ensure!(
-        wanted == found,
-        "it writes provider IDs that begin with {}, the one that lies there now with {}; {WAY_OUT}",
-        scheme(wanted),
-        scheme(found),
-    );
-    Ok(())
-}
+use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::context::{self, Carryover, SharedContext};
+use ccm_rollout::gate::{Rejected, Step};
+use ccm_rollout::preflight::{self, Checked};
+use ccm_rollout::problem_text;
 
 /// Says whether `run` would take the component.
 ///
@@ -105,7 +24,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     let config = args.config.configure(record)?.check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
-        let Checked { component, unpacked, .. } = component(&config).await?;
+        let Checked { component, unpacked, .. } = preflight::component(&config).await?;
         let descriptor = component.descriptor();
         let told = format!("{} {} ({})", descriptor.name, descriptor.version, unpacked.digest);
         if !args.online && !is_configured(&args.config) {
@@ -134,10 +53,10 @@ fn is_configured(config: &ConfigArgs) -> bool {
 
 /// The rest of the gate. Gives what the provider would only warn of.
 async fn configured(config: &ProviderConfig, component: Component, args: &CheckArgs) -> Result<Vec<String>, Rejected> {
-    let walls = Walls {
+    let shared = SharedContext {
         client: None,
         leadership: Arc::new(Alone),
-        exchanges: Arc::new(ExchangeMetrics::register(&mut Registry::default())),
+        exchanges: None,
         nodes: None,
         cluster_name: args.cluster_name.clone(),
         cluster_cidrs: vec![],
@@ -146,7 +65,7 @@ async fn configured(config: &ProviderConfig, component: Component, args: &CheckA
     let descriptor = component.descriptor().clone();
     let opened = async {
         let files = config.files(&descriptor)?;
-        door::open(config, &descriptor, files, &Kept::default(), &walls, None).await
+        context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await
     };
     let (door, _) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
     let provider = component.into_provider(door, None, None);
@@ -154,10 +73,10 @@ async fn configured(config: &ProviderConfig, component: Component, args: &CheckA
         let problems = provider.check(args.online).await?.context("it cannot judge its configuration")?;
         let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
         if !fatal.is_empty() {
-            bail!("its configuration is wrong: {}", tell(&fatal));
+            bail!("its configuration is wrong: {}", problem_text(&fatal));
         }
         provider.offers().await?.context("it cannot tell what it offers")?;
-        Ok(others.into_iter().map(|problem| tell(&[problem])).collect())
+        Ok(others.into_iter().map(|problem| problem_text(&[problem])).collect())
     };
     judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
 }
@@ -190,36 +109,6 @@ mod tests {
             "--allow-env=TOKEN",
         ] {
             assert!(is_configured(&args("a.wasm", &[flag]).config), "{flag}");
-        }
-    }
-
-    #[test]
-    fn another_name_or_scheme_than_lies_there_is_a_mistake_and_less_of_anything_else_is_none() {
-        let descriptor = |name: &str, schemes: &[&str]| Descriptor {
-            name: name.to_owned(),
-            version: "1".to_owned(),
-            revision: String::new(),
-            provider_id_schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
-            files: vec![],
-            endpoints: vec![],
-            credentials: vec![],
-            settings: vec![],
-            annotations: vec![],
-            more: std::collections::BTreeMap::new(),
-        };
-        let there = descriptor("cloud", &["cloud", "older"]);
-        for schemes in [&["cloud", "older"][..], &["cloud"], &["cloud", "new"]] {
-            assert!(is_same_provider(&descriptor("cloud", schemes), &there).is_ok(), "{schemes:?}");
-        }
-        let cases = [
-            ("other", &["cloud"][..], r#"it calls itself "other", and "cloud" lies there now"#),
-            ("cloud", &["older", "cloud"], "begin with older, the one that lies there now with cloud"),
-            ("cloud", &[], "begin with nothing, the one that lies there now with cloud"),
-        ];
-        for (name, schemes, part) in cases {
-            let error = is_same_provider(&descriptor(name, schemes), &there).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-            assert!(error.ends_with("if that is right, use --allow-provider-change"), "{error}");
         }
     }
 

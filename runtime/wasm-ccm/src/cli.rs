@@ -4,15 +4,16 @@ mod arguments;
 #[cfg(test)]
 mod cases;
 mod cluster;
+mod grants;
 mod node_lifecycle;
 mod record;
 mod service;
 mod swap;
+mod tools;
 mod upstream;
 mod webhook;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -22,22 +23,19 @@ use std::time::Duration;
 use ccm_controllers::EventSettings;
 use ccm_sandbox::Pool;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::check::{self, CheckArgs};
 use crate::connection::Pings;
-use crate::duration::{parse, parse_period};
 use crate::https::MinTls;
 use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
-use crate::providers::Wasi;
-use crate::push::{self, PushArgs};
-use crate::{inspect, providers, run};
+use ccm_rollout::config::duration::{parse, parse_period};
 pub(crate) use cluster::ClusterArgs;
 pub(crate) use node_lifecycle::NodeLifecycleArgs;
-pub(crate) use record::{ComponentArgs, ConfigArgs, RecordArgs};
+pub(crate) use record::{ConfigArgs, RecordArgs};
 pub(crate) use service::ServiceArgs;
 pub(crate) use swap::SwapArgs;
+pub(crate) use tools::{CheckArgs, InspectArgs, Output, PushArgs};
 pub(crate) use webhook::WebhookArgs;
 
 /// The command whose flags are upstream's.
@@ -51,8 +49,9 @@ struct Cli {
     command: Command,
 }
 
+/// What the program is asked to do.
 #[derive(Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Run the controllers.
     #[command(args_override_self = true)]
     Run(Box<RunArgs>),
@@ -207,53 +206,11 @@ pub(crate) struct ProviderArgs {
     pub(crate) record: RecordArgs,
 }
 
-/// Flags of `inspect`.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-pub(crate) struct InspectArgs {
-    /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
-    pub(crate) file: PathBuf,
-    /// How to show it.
-    #[arg(long, short, value_enum, default_value = "text")]
-    pub(crate) output: Output,
-    /// A limit, as for `run`; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(crate) limit: Vec<(String, String)>,
-    /// What a component that asks for WASI gets.
-    #[arg(long, value_enum, default_value = "deny-all")]
-    pub(crate) wasi: Wasi,
-}
-
-/// How to show something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not NAME=VALUE")),
     }
-}
-
-/// A label key, as the API server takes it for `spec.loadBalancerClass`.
-pub(crate) fn class(text: &str) -> Result<String, String> {
-    let part = |text: &str, max: usize| {
-        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-        text.len() <= max
-            && ends(text.chars().next())
-            && ends(text.chars().last())
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-    };
-    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
-    if part(name, 63) && prefix.is_none_or(|prefix| part(prefix, 253)) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("{text:?} is no load balancer class, such as `internal` or `example.com/internal`"))
 }
 
 fn cidr(text: &str) -> Result<String, String> {
@@ -265,33 +222,20 @@ fn cidr(text: &str) -> Result<String, String> {
     }
 }
 
-/// Runs the program. Exit code 1 for everything that cannot be: flags, local files, components to inspect.
-pub(crate) fn main() -> ExitCode {
-    let (cli, ignored) = match parse_from(std::env::args_os()) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            let error = silenced(error);
-            let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            // Nobody reads when this fails.
-            drop(error.print());
-            return if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
-    };
-    let result = match cli.command {
-        Command::Run(args) => run::run(*args, arguments::told(&ignored)),
-        Command::Inspect(args) => inspect::inspect(&args),
-        Command::Check(args) => check::check(&args),
-        Command::Push(args) => push::push(&args),
-        Command::ProvidersSchema => print_schema(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Nobody reads when this fails.
-            drop(writeln!(std::io::stderr(), "error: {}", one_line(&error)));
-            ExitCode::FAILURE
-        }
-    }
+/// What the command line asks for, and a line about flags of `run` that have no effect.
+///
+/// # Errors
+///
+/// The command line is wrong, or asks for help: what there is to say is said, and this is the exit code.
+pub(crate) fn command() -> Result<(Command, Option<String>), ExitCode> {
+    let (cli, ignored) = parse_from(std::env::args_os()).map_err(|error| {
+        let error = silenced(error);
+        let good = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        // Nobody reads when this fails.
+        drop(error.print());
+        if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    })?;
+    Ok((cli.command, arguments::told(&ignored)))
 }
 
 /// The command line, and the flags of `run` that have no effect.
@@ -320,18 +264,6 @@ fn silenced(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The causes, each without what some parsers add: pictures of the place in the file.
-fn one_line(error: &anyhow::Error) -> String {
-    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-    let lines: Vec<&str> = causes.iter().filter_map(|cause| cause.lines().next()).collect();
-    lines.join(": ")
-}
-
-fn print_schema() -> anyhow::Result<()> {
-    crate::output::print(&serde_json::to_string_pretty(&providers::schema())?)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,16 +271,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_load_balancer_class_is_what_the_api_server_takes() {
-        for good in ["internal", "example.com/internal", "a", "a.b/c_d-e.F1"] {
-            assert_eq!(class(good).as_deref(), Ok(good));
-        }
-        for bad in ["", "Not Valid!", "/internal", "example.com/", "-a", "a/b/c", &"a".repeat(64)] {
-            assert!(class(bad).is_err(), "{bad:?}");
-        }
     }
 
     /// What stands in the wrong place may be a secret.
@@ -373,7 +295,9 @@ mod tests {
         for flags in cases {
             let told = match Cli::try_parse_from([&["wasm-ccm", "run", "--provider=a.wasm"], flags].concat()) {
                 Err(error) => silenced(error).to_string(),
-                Ok(Cli { command: Command::Run(args) }) => format!("{:#}", run::configured(&args).err().unwrap()),
+                Ok(Cli { command: Command::Run(args) }) => {
+                    format!("{:#}", crate::run::configured(&args).err().unwrap())
+                }
                 Ok(_) => panic!("{flags:?}"),
             };
             assert!(!told.contains("hunter2"), "{flags:?}: {told}");
@@ -399,13 +323,6 @@ mod tests {
         for flags in cases {
             assert!(Cli::try_parse_from([&["wasm-ccm"], flags].concat()).is_err(), "{flags:?}");
         }
-    }
-
-    /// A kubeconfig that is no YAML once printed a drawing of the file over five lines.
-    #[test]
-    fn an_error_is_one_line() {
-        let error = anyhow::anyhow!("line 1: expected a list\n --> <input>:1:11\n  |").context("--kubeconfig x");
-        assert_eq!(one_line(&error), "--kubeconfig x: line 1: expected a list");
     }
 
     #[test]

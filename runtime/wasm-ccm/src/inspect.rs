@@ -8,10 +8,10 @@ use ccm_sandbox::{CONTRACT, Outline, Pool, Sandbox};
 use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
-use crate::gate::{self, Haste, Rejected};
-use crate::limits::LimitSettings;
 use crate::output;
-use crate::providers::ProviderRecord;
+use ccm_rollout::config::ProviderRecord;
+use ccm_rollout::config::limits::LimitSettings;
+use ccm_rollout::gate::{self, Haste, Rejected};
 
 /// What is shown.
 #[derive(Debug, Serialize)]

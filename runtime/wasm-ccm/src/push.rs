@@ -4,11 +4,9 @@ mod answers;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::Descriptor;
-use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::ByteString;
@@ -18,12 +16,12 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::check::{self, Checked};
-use crate::cli::ComponentArgs;
-use crate::gate::{Rejected, Unpacked};
-use crate::providers::ProviderRecord;
-use crate::source::{SIGNATURE, Source, component_key, is_component};
-use crate::{api, output, unpack};
+use crate::cli::PushArgs;
+use crate::{api, output};
+use ccm_rollout::config::ProviderRecord;
+use ccm_rollout::gate::{Rejected, Unpacked};
+use ccm_rollout::preflight::{self, Checked};
+use ccm_rollout::source::{SIGNATURE, Source, component_key, is_component};
 
 /// Who owns the keys that are written; a digest of the key goes after it.
 const MANAGER: &str = "wasm-ccm-push";
@@ -33,28 +31,6 @@ const PACK_FROM: usize = 256 << 10;
 const MAX_CONFIG_MAP: usize = 1 << 20;
 /// Beside the component: names of keys, and a signature.
 const ROOM: usize = 4 << 10;
-
-/// Flags of `push`.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-pub(crate) struct PushArgs {
-    /// The component: .wasm, .wasm.gz or .wasm.zst. What lies beside it as NAME.sig is pushed with it.
-    pub(crate) file: PathBuf,
-    /// Where to: configmap:NAMESPACE/NAME[/KEY]. It is made when there is none.
-    pub(crate) target: String,
-    /// How to reach the API server; in a pod its service account is used when this is absent.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the kubeconfig's.
-    #[arg(long, value_name = "URL")]
-    pub(crate) master: Option<String>,
-    #[command(flatten)]
-    pub(crate) component: ComponentArgs,
-    /// Let a component with another name or another provider ID scheme take the place of the one that lies there now. Whether it
-    /// can stand in for the one that serves is for the host to judge, which has a flag of the same name.
-    #[arg(long, help_heading = "Provider")]
-    pub(crate) allow_provider_change: bool,
-}
 
 /// Puts the component there.
 ///
@@ -75,7 +51,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let refused = |rejected: Rejected| {
             rejected.error.context(format!("{} does not pass the gate (step {})", args.file.display(), rejected.step))
         };
-        let checked = check::component(&config).await.map_err(refused)?;
+        let checked = preflight::component(&config).await.map_err(refused)?;
         let way = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         let server = way.cluster_url.clone();
         let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
@@ -88,7 +64,7 @@ pub(crate) fn push(args: &PushArgs) -> Result<()> {
         let upload = Upload::new(packed, unpacked, &file, key.as_deref(), before.as_ref()).with_context(what)?;
         let (old, old_digest) = upload.before(before.as_ref(), config.limits.sandbox.component_bytes);
         if let Some(old) = old {
-            check::aimed(&config, component, old).await.map_err(refused)?;
+            preflight::aimed(&config, component, old).await.map_err(refused)?;
         }
         let moved = before.as_ref().and_then(|before| upload.moves(before));
         if let Some(moved) = &moved {
@@ -223,7 +199,7 @@ impl Upload {
         let Some(packed) = map.and_then(|map| binary(map).or_else(|| text(map))) else {
             return (None, "nothing".to_owned());
         };
-        match unpack::unpack(packed, limit) {
+        match ccm_rollout::unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
                 (Some(Unpacked { bytes, digest: digest.clone(), signature: None }), digest)

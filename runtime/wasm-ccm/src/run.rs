@@ -7,29 +7,24 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
+use ccm_rollout::config::{self, ProviderConfig};
+use ccm_rollout::context::SharedContext;
+use ccm_rollout::status::ProviderStatuses;
+use ccm_rollout::{ProviderMetrics, Rollout, RolloutParts, host_pod};
 use ccm_sandbox::{Pool, Sandbox};
-use futures::future::{join_all, try_join_all};
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
-use crate::door::Walls;
-use crate::exchange_metrics::ExchangeMetrics;
 use crate::health::Health;
-use crate::keeper::{Keeper, News};
 use crate::leader::{self, Campaign, Leader};
-use crate::load::Surroundings;
 use crate::metrics::{CallMetrics, ProcessMetrics};
-use crate::provider_events::{ProviderEvents, host_pod};
-use crate::provider_metrics::ProviderMetrics;
-use crate::provider_status::ProviderStatuses;
-use crate::providers::{self, ProviderConfig};
+use crate::request_metrics::ExchangeMetrics;
 use crate::serve::{Pages, Readiness};
 use crate::start::{Reflectors, Shared};
 use crate::tasks::{EVENT_WRITER, Tasks};
 use crate::webhook::{self, Webhook};
-use crate::{api, connection, https, load, logging, serve, start};
+use crate::{api, connection, https, logging, serve, start};
 
 /// Threads that the host works with, on machines that have as many cores.
 const MAX_WORKERS: usize = 4;
@@ -66,7 +61,7 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
 pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     let given = &args.provider;
     let list = match (&given.providers, &given.provider) {
-        (Some(file), _) => providers::read_file(file)?,
+        (Some(file), _) => config::read_file(file)?,
         (None, Some(source)) => {
             let record = given.record.record(source.clone())?;
             vec![record.check()?]
@@ -144,10 +139,6 @@ async fn assemble(
     let open = WriteGate::new(client.clone(), metrics.api.clone(), writes);
     let (host_recorder, host_writer) = EventRecorder::new(open, metrics.events.clone(), events.clone());
     tasks.spawn_background("event writer of providers", host_writer.run(tasks.drain.clone()));
-    for provider in &providers {
-        provider_metrics.begin(&provider.source.to_string());
-    }
-    let news = News { events: ProviderEvents::new(host_recorder, pod), metrics: provider_metrics };
     let (recorder, writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
     let drain = tasks.drain.clone();
     tasks.spawn_background(EVENT_WRITER, writer.run(drain));
@@ -158,47 +149,35 @@ async fn assemble(
     let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
     let stores = reflectors.stores();
     let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
-    let surroundings = Arc::new(Surroundings {
+    let classes: Vec<_> = providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
+    let checks = readiness.clone();
+    let parts = RolloutParts {
         sandbox,
         client: client.clone(),
         events: Arc::new(recorder.clone()),
-        observer: Arc::new(calls),
-        walls: Walls {
+        calls: Arc::new(calls),
+        context: SharedContext {
             client: Some(client.clone()),
             leadership: leader.leadership(),
-            exchanges: Arc::new(exchanges),
+            exchanges: Some(Arc::new(exchanges)),
             nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
             cluster_name: args.cluster_name.clone(),
             cluster_cidrs: args.cluster_cidr.clone(),
             trace_http: args.trace_http,
         },
-        readiness: readiness.clone(),
+        readiness: Arc::new(move |check: &str, state| checks.set(check, state)),
         statuses,
+        metrics: provider_metrics,
+        recorder: host_recorder,
+        pod,
         depends: start::depends(&stores),
-        kept: Mutex::default(),
-        slots: Mutex::default(),
-    });
+    };
     // All that is waited for, from the beginning: nobody may find the process ready between two steps.
-    let settings = args.swap.settings();
-    let keeper =
-        |provider: &ProviderConfig| Keeper::new(&surroundings, provider.clone(), settings.clone(), news.clone());
-    let mut keepers = join_all(providers.iter().map(keeper)).await;
+    let mut rollout = Rollout::new(providers, &args.swap.settings(), parts).await;
     let Some(()) = tasks.unless_stopped(api::wait_for(&client, &readiness)).await? else { return tasks.stop().await };
     reflectors.start(&mut tasks, &readiness);
-    let prepared = try_join_all(keepers.iter_mut().map(Keeper::first));
-    let Some(slots) = tasks.unless_stopped(prepared).await?.transpose()? else { return tasks.stop().await };
-    load::check_together(&slots.iter().map(|slot| slot.provider()).collect::<Vec<_>>())?;
-    for (mut keeper, slot) in keepers.into_iter().zip(&slots) {
-        if let Some(look) = keeper.look_again() {
-            let work = look.run(Arc::clone(slot), stores.nodes.first_list());
-            tasks.spawn_background("second look at the configuration", work);
-        }
-        if let Some(work) = keeper.optimise() {
-            tasks.spawn_background("compiler of the first provider", work.run());
-        }
-        tasks.spawn_background("keeper of a provider", keeper.run(Arc::clone(slot), tasks.drain.clone()));
-    }
-    let classes = providers.iter().map(|provider| provider.load_balancer_classes.clone());
+    let Some(slots) = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()? else { return tasks.stop().await };
+    tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), tasks.drain.clone()));
     let providers: Vec<_> = slots.into_iter().zip(classes).collect();
     // Leader or not.
     if let Some(webhook) = &webhook {

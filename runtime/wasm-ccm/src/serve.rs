@@ -20,7 +20,7 @@ use crate::health::Health;
 use crate::https::{MinTls, Page, Port, TEXT, page, read_pair};
 use crate::leader::Seen;
 use crate::metrics::ProcessMetrics;
-use crate::provider_status::ProviderStatuses;
+use ccm_rollout::status::ProviderStatuses;
 
 /// Connections at the same time; more wait. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;

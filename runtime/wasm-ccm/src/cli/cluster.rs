@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_controllers::ClusterSettings;
 use clap::Args;
 
-use crate::duration::{parse, parse_period};
+use ccm_rollout::config::duration::{parse, parse_period};
 
 /// When providers are asked to look after the cluster as a whole.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_controllers::{DeletionBudget, NodeLifecycleSettings};
 use clap::Args;
 
-use crate::duration::{parse, parse_period};
+use ccm_rollout::config::duration::{parse, parse_period};
 
 /// When Nodes are deleted, and how many.
 #[derive(Debug, Args)]

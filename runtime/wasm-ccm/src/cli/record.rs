@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use ccm_rollout::Trust;
+use ccm_rollout::config::limits::LimitSettings;
+use ccm_rollout::config::{ProviderRecord, Wasi, load_balancer_class};
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser as _};
 
-use super::{class, pair};
-use crate::grants::{GrantArgs, once_each};
-use crate::limits::LimitSettings;
-use crate::providers::{ProviderRecord, Wasi};
-use crate::trust::Trust;
+use super::grants::{GrantArgs, once_each};
+use super::pair;
 
 /// What a component is held to, whatever its configuration.
 // No `Debug`: what an operator writes may be a secret.
@@ -24,7 +24,7 @@ pub(crate) struct ComponentArgs {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
     /// What a component that asks for WASI gets; deny-all when absent.
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "WASI", value_parser = wasi())]
     pub(crate) wasi: Option<Wasi>,
     /// A public key (Ed25519, PEM): only components that it signed are taken, and those of --provider-digest. May be given
     /// several times.
@@ -60,7 +60,7 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// A load balancer class whose Services it serves beside those without one; may be given several times.
-    #[arg(long, value_name = "CLASS", value_parser = class, help_heading = "Provider")]
+    #[arg(long, value_name = "CLASS", value_parser = load_balancer_class, help_heading = "Provider")]
     pub(crate) load_balancer_class: Vec<String>,
     /// Let a component with another name or other provider IDs take the place of the one that serves, or one without an
     /// interface that objects depend on.
@@ -116,4 +116,9 @@ impl RecordArgs {
             ..self.config.configure(self.component.record(source)?)?
         })
     }
+}
+
+/// What a component that asks for WASI gets.
+pub(super) fn wasi() -> impl clap::builder::TypedValueParser<Value = Wasi> {
+    PossibleValuesParser::new(["deny-all", "off"]).try_map(|text| text.parse::<Wasi>())
 }

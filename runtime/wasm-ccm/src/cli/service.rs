@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm_controllers::ServiceSettings;
 use clap::Args;
 
-use crate::duration::{parse, parse_period};
+use ccm_rollout::config::duration::{parse, parse_period};
 
 /// How load balancers are looked after.
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ccm_sandbox::ProbationSettings;
 use clap::Args;
 
-use crate::duration::{parse, parse_period};
-use crate::keeper::KeeperSettings;
+use ccm_rollout::KeeperSettings;
+use ccm_rollout::config::duration::{parse, parse_period};
 
 /// When a source counts as changed, and how a new component proves itself.
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! Flags of upstream that have nothing to set here. Stock manifests carry them, so they are taken, and one line says why they do nothing.
 
-use crate::duration;
+use ccm_rollout::config::duration;
 
 /// What the value of a flag is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

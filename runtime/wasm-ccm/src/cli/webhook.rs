@@ -10,9 +10,9 @@ use anyhow::{Result, bail, ensure};
 use bytesize::ByteSize;
 use clap::Args;
 
-use crate::duration::parse_period;
 use crate::https::MinTls;
 use crate::webhook::{Files, NAME, Settings};
+use ccm_rollout::config::duration::parse_period;
 
 /// Whether and how the API server can ask about Services before it takes them.
 #[derive(Debug, Args)]

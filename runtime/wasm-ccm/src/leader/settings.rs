@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{ArgAction, Args, ValueEnum};
 
 use super::timing::Timing;
-use crate::duration::parse_period;
+use ccm_rollout::config::duration::parse_period;
 
 /// Kinds of locks; upstream has dropped all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

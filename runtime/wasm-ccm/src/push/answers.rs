@@ -4,7 +4,7 @@ use ccm_controllers::{is_namespace_ending, lacks_right};
 use http::Uri;
 use kube::core::Status;
 
-use crate::api;
+use ccm_controllers::api_error_text;
 
 /// The error, and the way out where there is one that helps.
 pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String {
@@ -15,10 +15,10 @@ pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String
             format!("the API server at {} does not answer: {told}; check --kubeconfig and --master", address(server))
         }
         kube::Error::Api(status) => match way_out(status, namespace) {
-            Some(way_out) => format!("{}; {way_out}", api::tell(error)),
-            None => api::tell(error),
+            Some(way_out) => format!("{}; {way_out}", api_error_text(error)),
+            None => api_error_text(error),
         },
-        _ => api::tell(error),
+        _ => api_error_text(error),
     }
 }
 

@@ -36,7 +36,7 @@ fn only_what_is_large_is_packed_and_always_to_the_same_bytes() {
     let bytes = vec![7; PACK_FROM + 1];
     let large = upload(&bytes, "cloud.wasm", None, None).unwrap();
     assert_eq!(large.key, "cloud.wasm.gz");
-    assert_eq!(unpack::unpack(large.bytes.clone(), PACK_FROM * 2), Ok(bytes.clone()));
+    assert_eq!(ccm_rollout::unpack(large.bytes.clone(), PACK_FROM * 2), Ok(bytes.clone()));
     assert_eq!(upload(&bytes, "cloud.wasm", None, None).unwrap().bytes, large.bytes);
 }
 

@@ -32,9 +32,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::duration;
 use crate::https::{MinTls, Page, Port, TEXT, bind, page};
 use crate::tasks::Tasks;
+use ccm_rollout::config::duration;
 use certificate::Certificate;
 pub(crate) use certificate::Files;
 use metrics::WebhookMetrics;

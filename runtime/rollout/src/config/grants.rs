@@ -12,7 +12,6 @@ use ccm_egress::client::Proxy;
 use ccm_egress::endpoints::OperatorGrants;
 use ccm_egress::hosts::HostPattern;
 use ccm_egress::secret::Secret;
-use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,114 +21,28 @@ use crate::source::check_names;
 // No `Debug`: a URL may have a password in it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(crate) struct GrantSettings {
+pub struct GrantSettings {
     /// Base URLs of endpoints, by their name; they win over the cloud-config.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) endpoints: BTreeMap<String, String>,
+    pub endpoints: BTreeMap<String, String>,
     /// Hosts that the provider may name itself: `api.example.org`, `*.example.org`, with or without a port.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allow_hosts: Vec<String>,
+    pub allow_hosts: Vec<String>,
     /// Endpoints without TLS.
-    pub(crate) allow_http: bool,
+    pub allow_http: bool,
     /// Endpoints on this machine (127.0.0.0/8, ::1).
-    pub(crate) allow_loopback: bool,
+    pub allow_loopback: bool,
     /// Proxies of endpoints, by the endpoint's name; `*` stands for all others.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) proxies: BTreeMap<String, String>,
+    pub proxies: BTreeMap<String, String>,
     /// Environment variables that count for the provider: names, or beginnings such as `DO_*`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allow_env: Vec<String>,
+    pub allow_env: Vec<String>,
     /// Files that the provider may have besides its cloud-config, where that names them or the provider expects them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allow_files: Vec<PathBuf>,
+    pub allow_files: Vec<PathBuf>,
     /// A component may use credentials in more places than the one that was loaded first.
-    pub(crate) allow_grant_change: bool,
-}
-
-/// Grants as flags.
-// No `Debug`: a URL may have a password in it. What is NAME=VALUE is split by us, as clap would repeat what has no `=`.
-#[derive(Clone, Default, Args)]
-#[command(next_help_heading = "Grants")]
-pub(crate) struct GrantArgs {
-    /// Base URL of an endpoint of the provider (`wasm-ccm inspect` shows them); may be given several times.
-    #[arg(long, value_name = "NAME=URL")]
-    pub(crate) endpoint: Vec<String>,
-    /// Hosts of the provider's default URLs, and of those that it finds in a catalogue of the cloud, such as
-    /// api.example.org or *.example.org, comma-separated.
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
-    pub(crate) allow_host: Vec<String>,
-    /// Allow endpoints without TLS (http://).
-    #[arg(long)]
-    pub(crate) allow_http: bool,
-    /// Allow endpoints on this machine (127.0.0.0/8, ::1).
-    #[arg(long)]
-    pub(crate) allow_loopback: bool,
-    /// Proxy of an endpoint, or of all others with the name *; may be given several times. Hosts behind a proxy are
-    /// checked by their names only.
-    #[arg(long, value_name = "NAME=URL")]
-    pub(crate) proxy: Vec<String>,
-    /// Environment variables that count for the provider, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) allow_env: Vec<String>,
-    /// A file that the provider may read besides its cloud-config; may be given several times.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allow_file: Vec<PathBuf>,
-    /// Where a credential of the provider comes from: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given
-    /// several times.
-    #[arg(long, value_name = "NAME=SOURCE")]
-    pub(crate) credential: Vec<String>,
-    /// Take a component that uses credentials in more places than the one that was loaded first.
-    #[arg(long)]
-    pub(crate) allow_grant_change: bool,
-}
-
-impl GrantArgs {
-    /// The flags as a record has them.
-    ///
-    /// # Errors
-    ///
-    /// A name stands there twice.
-    pub(crate) fn settings(&self) -> Result<GrantSettings> {
-        Ok(GrantSettings {
-            endpoints: once_each("--endpoint", &self.endpoint)?,
-            allow_hosts: self.allow_host.clone(),
-            allow_http: self.allow_http,
-            allow_loopback: self.allow_loopback,
-            proxies: once_each("--proxy", &self.proxy)?,
-            allow_env: self.allow_env.clone(),
-            allow_files: self.allow_file.clone(),
-            allow_grant_change: self.allow_grant_change,
-        })
-    }
-}
-
-/// The NAME=VALUE of a flag that takes each name once: the last one would win, and nobody would know.
-///
-/// # Errors
-///
-/// Names the flag, and the name where it certainly is one: the text may be a secret whose name was forgotten.
-pub(crate) fn once_each(flag: &str, given: &[String]) -> Result<BTreeMap<String, String>> {
-    let mut map = BTreeMap::new();
-    for text in given {
-        let (name, value) = pair(text).with_context(|| {
-            format!("{flag}: what is given is not NAME=VALUE; it is not repeated here, as it may be a secret")
-        })?;
-        // An empty value is not proof enough that a name stands before it: Base64 ends in `=` as well.
-        let shown = if value.is_empty() { "a name" } else { name };
-        ensure!(
-            map.insert(name.to_owned(), value.to_owned()).is_none(),
-            "{flag} {shown}=... is given twice; leave one out"
-        );
-    }
-    Ok(map)
-}
-
-fn pair(text: &str) -> Option<(&str, &str)> {
-    let (name, value) = text.split_once('=')?;
-    // As descriptors name things. URLs, sentences and what ends in `==` are none.
-    let is_name =
-        name == "*" || (!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)));
-    (is_name && !(value.starts_with('=') && value.bytes().all(|b| b == b'='))).then_some((name, value))
+    pub allow_grant_change: bool,
 }
 
 impl GrantSettings {
@@ -138,7 +51,7 @@ impl GrantSettings {
     /// # Errors
     ///
     /// Names the grant and what would be right. Repeats no URL: there may be a password in it.
-    pub(crate) fn operator(&self) -> Result<OperatorGrants> {
+    pub fn operator(&self) -> Result<OperatorGrants> {
         let parse = |host: &String| host.parse::<HostPattern>().map_err(|error| anyhow!("{error}"));
         let hosts = self.allow_hosts.iter().map(|host| parse(host).with_context(|| format!("--allow-host {host}")));
         let proxy = |(name, url): (&String, &String)| {
@@ -168,7 +81,7 @@ impl GrantSettings {
 
 /// Where the operator says that a credential is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CredentialPlace {
+pub enum CredentialPlace {
     /// `file:PATH`
     File(PathBuf),
     /// `env:VARIABLE`
@@ -191,7 +104,7 @@ impl CredentialPlace {
     /// # Errors
     ///
     /// The environment has no such variable, or one with less than `min_bytes`.
-    pub(crate) fn check(&self, min_bytes: usize) -> Result<()> {
+    pub fn check(&self, min_bytes: usize) -> Result<()> {
         match self {
             Self::Environment(variable) => {
                 let bytes = variable_value(variable)?.expose().len();
@@ -211,7 +124,7 @@ impl CredentialPlace {
 /// # Errors
 ///
 /// There is none of this name.
-pub(crate) fn variable_value(variable: &str) -> Result<Secret> {
+pub fn variable_value(variable: &str) -> Result<Secret> {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty());
     let value = value.ok_or_else(|| anyhow!("the environment has no variable {variable}, or an empty one"))?;
     Ok(Secret::new(value.into_vec()))
@@ -256,7 +169,7 @@ impl fmt::Display for CredentialPlace {
 /// # Errors
 ///
 /// Names the credential.
-pub(crate) fn places(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, CredentialPlace>> {
+pub fn places(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, CredentialPlace>> {
     let place = |(name, text): (&String, &String)| {
         let place = text.parse().map_err(anyhow::Error::msg).with_context(|| format!("credential {name}"))?;
         Ok((name.clone(), place))
@@ -309,13 +222,6 @@ mod tests {
             let error = format!("{:#}", grants.operator().err().unwrap());
             assert!(error.contains(part) && !error.contains("hunter2"), "{error:?} does not say {part:?}");
         }
-    }
-
-    #[test]
-    fn a_name_that_is_given_twice_is_refused() {
-        let pairs = ["api=a", "api=b"].map(str::to_owned);
-        let error = once_each("--endpoint", &pairs).unwrap_err().to_string();
-        assert_eq!(error, "--endpoint api=... is given twice; leave one out");
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use ccm_cloud::{Capability, Severity};
 use ccm_sandbox::{Phase, Slot};
 
-use super::look::Place;
+use super::poll::Place;
 use super::{Keeper, version};
 use crate::gate::Step;
-use crate::load::Taken;
-use crate::provider_status::{Refused, Times, milliseconds};
+use crate::pipeline::Taken;
+use crate::status::{Refused, Times, milliseconds};
 
 /// A component on probation, with its signature; what is kept when it is proven, where there is a state folder.
 pub(super) struct Candidate(Option<(Vec<u8>, Option<Vec<u8>>)>);

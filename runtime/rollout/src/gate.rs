@@ -8,14 +8,14 @@ use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::providers::{ProviderConfig, Wasi};
+use crate::config::{ProviderConfig, Wasi};
 use crate::source::{Packed, SourceError};
 use crate::unpack::unpack;
 
 /// A step of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Step {
+pub enum Step {
     /// The source can be read, and holds one component.
     Source,
     /// It is not too large.
@@ -46,7 +46,7 @@ pub(crate) enum Step {
 
 impl Step {
     /// For metrics and messages.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Source => "source",
             Self::Size => "size",
@@ -65,7 +65,7 @@ impl Step {
     }
 
     /// Whether the same bytes may pass later: what is around them can change.
-    pub(crate) const fn may_pass_later(self) -> bool {
+    pub const fn may_pass_later(self) -> bool {
         matches!(self, Self::Source | Self::Trust | Self::Identity | Self::Grants | Self::Check)
     }
 }
@@ -78,15 +78,18 @@ impl fmt::Display for Step {
 
 /// Why a component was not taken.
 #[derive(Debug)]
-pub(crate) struct Rejected {
-    pub(crate) step: Step,
+pub struct Rejected {
+    /// Where it was stopped.
+    pub step: Step,
     /// Of the unpacked component, when it came so far.
-    pub(crate) digest: Option<String>,
-    pub(crate) error: anyhow::Error,
+    pub digest: Option<String>,
+    /// Why, with the way out.
+    pub error: anyhow::Error,
 }
 
 impl Rejected {
-    pub(crate) const fn at(step: Step, error: anyhow::Error) -> Self {
+    /// Stopped at `step`, before there was a digest.
+    pub const fn at(step: Step, error: anyhow::Error) -> Self {
         Self { step, digest: None, error }
     }
 
@@ -118,12 +121,13 @@ impl From<LoadError> for Rejected {
 }
 
 /// A component that is trusted, and was not looked into.
-pub(crate) struct Unpacked {
-    pub(crate) bytes: Vec<u8>,
+pub struct Unpacked {
+    /// The component.
+    pub bytes: Vec<u8>,
     /// `sha256:…`
-    pub(crate) digest: String,
+    pub digest: String,
     /// As it lay beside the component.
-    pub(crate) signature: Option<Vec<u8>>,
+    pub signature: Option<Vec<u8>>,
 }
 
 /// The first steps: unpacks it, and asks whether it may be run at all.
@@ -131,7 +135,7 @@ pub(crate) struct Unpacked {
 /// # Errors
 ///
 /// The step, and why.
-pub(crate) async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacked, Rejected> {
+pub async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacked, Rejected> {
     let Packed { bytes, signature, .. } = packed;
     let (limit, trust) = (config.limits.sandbox.component_bytes, config.trust.clone());
     let admit = move || {
@@ -149,7 +153,7 @@ pub(crate) async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<
 
 /// Whether anybody waits for the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub enum Haste {
     /// Nobody: another provider serves.
     None,
     /// The whole cluster, or a person.
@@ -161,7 +165,7 @@ pub(crate) enum Haste {
 /// # Errors
 ///
 /// The step, and why.
-pub(crate) async fn load(
+pub async fn load(
     sandbox: &Sandbox,
     config: &ProviderConfig,
     unpacked: &Unpacked,
@@ -178,10 +182,10 @@ pub(crate) async fn load(
 }
 
 /// How an operator lets a component be another one than that before.
-pub(crate) const WAY_OUT: &str = "if that is right, use --allow-provider-change";
+pub const WAY_OUT: &str = "if that is right, use --allow-provider-change";
 
 /// The one in whose place a component is put.
-pub(crate) struct Before<'a> {
+pub struct Before<'a> {
     descriptor: &'a Descriptor,
     offers: Vec<Capability>,
 }
@@ -206,7 +210,7 @@ fn is_exported(exports: &[String], interface: &str) -> bool {
 /// # Errors
 ///
 /// What differs, and the flag that allows it.
-pub(crate) fn identity(
+pub fn identity(
     config: &ProviderConfig,
     new: &Descriptor,
     exports: &[String],
@@ -243,7 +247,7 @@ pub(crate) fn identity(
 /// # Errors
 ///
 /// The interface and one of the objects, and the flag that allows it.
-pub(crate) fn offers(
+pub fn offers(
     config: &ProviderConfig,
     offers: &[Capability],
     before: Option<Before<'_>>,

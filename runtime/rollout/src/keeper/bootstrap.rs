@@ -7,11 +7,11 @@ use ccm_sandbox::{ProbationSettings, Slot};
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::look::without_request_ids;
+use super::poll::without_request_ids;
 use super::{Keeper, check, version};
 use crate::gate::{self, Rejected, Step};
-use crate::load::{Optimise, Refusal, Taken};
-use crate::provider_status::{Times, milliseconds};
+use crate::pipeline::{Optimise, Refusal, Taken};
+use crate::status::{Times, milliseconds};
 
 impl Keeper {
     /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
@@ -21,7 +21,7 @@ impl Keeper {
     /// # Errors
     ///
     /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
-    pub(crate) async fn first(&mut self) -> anyhow::Result<Arc<Slot>> {
+    pub(crate) async fn bootstrap(&mut self) -> anyhow::Result<Arc<Slot>> {
         let mut was_readable = false;
         // For the last good one, which is there and may yet be taken.
         let mut waits = true;
@@ -70,7 +70,7 @@ impl Keeper {
             } else {
                 tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
             }
-            self.surroundings.readiness.set(&check(&self.source), Err(error));
+            (self.surroundings.readiness)(&check(&self.source), Err(error));
             last = Some(told);
             self.reject(rejected, "nothing serves").await;
             drop(tokio::time::timeout(delay, self.changes.next()).await);
@@ -121,7 +121,7 @@ impl Keeper {
         self.offered =
             [Capability::LoadBalancers, Capability::Cluster].into_iter().filter(|one| slot.has(*one)).collect();
         self.surroundings.slots.lock().insert(self.source.clone(), Arc::clone(&slot));
-        self.surroundings.readiness.set(&check(&self.source), Ok(()));
+        (self.surroundings.readiness)(&check(&self.source), Ok(()));
         self.candidate = probation.map(|_| self.candidate(bytes, signature));
         if probation.is_none() {
             self.proven = Some(version.clone());

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// # Errors
 ///
 /// A sentence that says what a duration looks like.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let hint = || format!("{text:?} is not a duration; write it like 250ms, 90s or 1m30s");
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// # Errors
 ///
 /// A sentence that says what is wrong.
-pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
+pub fn parse_period(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("it must be above zero".to_owned()),
         period => Ok(period),

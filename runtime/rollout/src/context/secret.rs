@@ -37,7 +37,7 @@ pub(crate) async fn watched(client: &Client, namespace: &str, name: &str, key: &
                     kube::Error::Api(status) if lacks_right(status) => format!("; {RIGHTS}"),
                     _ => String::new(),
                 };
-                anyhow!("the API server did not give it: {}{way_out}", crate::api::tell(&error))
+                anyhow!("the API server did not give it: {}{way_out}", ccm_controllers::api_error_text(&error))
             })
         });
     let first = first.with_context(|| shown.clone())?;

@@ -1,69 +1,72 @@
 //! Everything that belongs to one provider, in one record. `--providers FILE` holds a list of them; the single-provider
 //! flags of `run` are sugar for a list of one.
 
+pub mod duration;
+pub mod grants;
+pub mod limits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{ConfigFile, ConfigFormat, Descriptor, Source};
 use ccm_egress::config_file::{self, Environment, MAX_CONFIG_FILE, resolve};
-use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::class as class_name;
-use crate::door::Files;
-use crate::grants::{CredentialPlace, GrantSettings, places};
-use crate::limits::{LimitSettings, ProviderLimits};
+use crate::context::Files;
 use crate::source;
 use crate::trust::Trust;
+use grants::{CredentialPlace, GrantSettings, places};
+use limits::{LimitSettings, ProviderLimits};
 
 /// One provider, as the operator writes it.
 // No `Debug`: a setting or URL may be a secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ProviderRecord {
+pub struct ProviderRecord {
     /// Where its component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
-    pub(crate) source: String,
+    pub source: String,
     /// The name that the component must give itself; any when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Path of its cloud-config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cloud_config: Option<PathBuf>,
+    pub cloud_config: Option<PathBuf>,
     /// Values of settings that it declares.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) settings: BTreeMap<String, String>,
+    pub settings: BTreeMap<String, String>,
     /// Where it may go, and what it may read.
     #[serde(default)]
-    pub(crate) grants: GrantSettings,
+    pub grants: GrantSettings,
     /// Where credentials that it declares come from: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) credentials: BTreeMap<String, String>,
+    pub credentials: BTreeMap<String, String>,
     /// Which components are taken.
     #[serde(default)]
-    pub(crate) trust: Trust,
+    pub trust: Trust,
     /// A component with another name or other provider IDs may take the place of the one that serves, and one without an
     /// interface that objects depend on.
     #[serde(default)]
-    pub(crate) allow_provider_change: bool,
+    pub allow_provider_change: bool,
     /// What a component that asks for WASI gets.
     #[serde(default)]
-    pub(crate) wasi: Wasi,
+    pub wasi: Wasi,
     /// Values of `spec.loadBalancerClass` of Services whose load balancers it makes. Services without a class go to the first
     /// provider that makes load balancers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) load_balancer_classes: Vec<String>,
+    pub load_balancer_classes: Vec<String>,
     /// Limits that differ from the defaults.
     #[serde(default)]
-    pub(crate) limits: LimitSettings,
+    pub limits: LimitSettings,
 }
 
 /// What a component that asks for WASI gets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Wasi {
+pub enum Wasi {
     /// A WASI 0.2 without files, sockets and environment; output goes to the log.
     #[default]
     DenyAll,
@@ -71,21 +74,44 @@ pub(crate) enum Wasi {
     Off,
 }
 
+impl FromStr for Wasi {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "deny-all" => Ok(Self::DenyAll),
+            "off" => Ok(Self::Off),
+            _ => Err(format!("{text:?} is neither deny-all nor off")),
+        }
+    }
+}
+
 /// One provider, checked.
 // No `Debug`: a setting or URL may be a secret.
 #[derive(Clone, PartialEq)]
-pub(crate) struct ProviderConfig {
-    pub(crate) source: source::Source,
-    pub(crate) name: Option<String>,
-    pub(crate) cloud_config: Option<PathBuf>,
-    pub(crate) settings: BTreeMap<String, String>,
-    pub(crate) grants: GrantSettings,
-    pub(crate) credentials: BTreeMap<String, CredentialPlace>,
-    pub(crate) trust: Trust,
-    pub(crate) allow_provider_change: bool,
-    pub(crate) wasi: Wasi,
-    pub(crate) load_balancer_classes: Vec<String>,
-    pub(crate) limits: ProviderLimits,
+pub struct ProviderConfig {
+    /// Where its component is.
+    pub source: source::Source,
+    /// The name that the component must give itself; any when absent.
+    pub name: Option<String>,
+    /// Path of its cloud-config.
+    pub cloud_config: Option<PathBuf>,
+    /// Values of settings that it declares.
+    pub settings: BTreeMap<String, String>,
+    /// Where it may go, and what it may read.
+    pub grants: GrantSettings,
+    /// Where its credentials come from, by their names.
+    pub credentials: BTreeMap<String, CredentialPlace>,
+    /// Which components are taken.
+    pub trust: Trust,
+    /// See [`ProviderRecord::allow_provider_change`].
+    pub allow_provider_change: bool,
+    /// What a component that asks for WASI gets.
+    pub wasi: Wasi,
+    /// Classes of Services whose load balancers it makes.
+    pub load_balancer_classes: Vec<String>,
+    /// All limits, defaults included.
+    pub limits: ProviderLimits,
 }
 
 impl ProviderRecord {
@@ -94,11 +120,11 @@ impl ProviderRecord {
     /// # Errors
     ///
     /// Names the field and what would be right.
-    pub(crate) fn check(self) -> Result<ProviderConfig> {
+    pub fn check(self) -> Result<ProviderConfig> {
         let source: source::Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
         let limits = self.limits.resolve().context("limits")?;
         for class in &self.load_balancer_classes {
-            drop(class_name(class).map_err(anyhow::Error::msg).context("loadBalancerClasses")?);
+            drop(load_balancer_class(class).map_err(anyhow::Error::msg).context("loadBalancerClasses")?);
         }
         drop(self.grants.operator().context("grants")?);
         self.trust.check().context("trust")?;
@@ -125,12 +151,32 @@ impl ProviderRecord {
     }
 }
 
+/// A label key, as the API server takes it for `spec.loadBalancerClass`.
+///
+/// # Errors
+///
+/// A sentence with an example.
+pub fn load_balancer_class(text: &str) -> Result<String, String> {
+    let part = |text: &str, max: usize| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        text.len() <= max
+            && ends(text.chars().next())
+            && ends(text.chars().last())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    if part(name, 63) && prefix.is_none_or(|prefix| part(prefix, 253)) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is no load balancer class, such as `internal` or `example.com/internal`"))
+}
+
 /// Reads the list in a `--providers` file.
 ///
 /// # Errors
 ///
 /// Names the file, the entry and the field.
-pub(crate) fn read_file(path: &Path) -> Result<Vec<ProviderConfig>> {
+pub fn read_file(path: &Path) -> Result<Vec<ProviderConfig>> {
     let what = || format!("--providers {}", path.display());
     let text = std::fs::read_to_string(path).with_context(what)?;
     let records: Vec<ProviderRecord> = serde_saphyr::from_str(&text)
@@ -152,7 +198,7 @@ fn sentence(message: &str) -> &str {
 /// # Errors
 ///
 /// Names the entry.
-pub(crate) fn check_all(records: Vec<ProviderRecord>) -> Result<Vec<ProviderConfig>> {
+pub fn check_all(records: Vec<ProviderRecord>) -> Result<Vec<ProviderConfig>> {
     ensure!(!records.is_empty(), "the list of providers is empty; it needs at least one entry with a source");
     let mut sources = BTreeSet::new();
     let mut checked = Vec::new();
@@ -167,7 +213,7 @@ pub(crate) fn check_all(records: Vec<ProviderRecord>) -> Result<Vec<ProviderConf
 }
 
 /// The JSON schema of a `--providers` file.
-pub(crate) fn schema() -> schemars::Schema {
+pub fn schema() -> schemars::Schema {
     let mut schema = schemars::schema_for!(Vec<ProviderRecord>);
     schema.insert("title".to_owned(), "Providers of wasm-ccm".into());
     schema
@@ -203,7 +249,7 @@ impl ProviderConfig {
     /// # Errors
     ///
     /// Names the file and, for what cannot be parsed, the place in it.
-    pub(crate) fn files(&self, descriptor: &Descriptor) -> Result<Files> {
+    pub fn files(&self, descriptor: &Descriptor) -> Result<Files> {
         let mut files = Files::default();
         let Some((first, others)) = descriptor.files.split_first() else {
             return match &self.cloud_config {
@@ -260,7 +306,7 @@ impl ProviderConfig {
 
     /// Whether its cloud-config is a text that can be a configuration: said at start, before any provider is there to say in
     /// which format it is.
-    pub(crate) fn cloud_config_is_readable(&self) -> Result<()> {
+    pub fn cloud_config_is_readable(&self) -> Result<()> {
         let Some(path) = &self.cloud_config else { return Ok(()) };
         let is_text = || config_file::text(&read_bytes(path)?).map(drop).map_err(anyhow::Error::from);
         is_text().with_context(|| cloud_config(path))
@@ -316,6 +362,16 @@ mod tests {
             assert!(error.contains(part) && error.contains("--providers"), "{text:?}: {error:?} does not say {part:?}");
             assert!(!error.contains("error:") && !error.contains("Options"), "{text:?}: {error:?}");
             assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_load_balancer_class_is_what_the_api_server_takes() {
+        for good in ["internal", "example.com/internal", "a", "a.b/c_d-e.F1"] {
+            assert_eq!(load_balancer_class(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "Not Valid!", "/internal", "example.com/", "-a", "a/b/c", &"a".repeat(64)] {
+            assert!(load_balancer_class(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-use crate::api::tell;
+use ccm_controllers::api_error_text;
 pub(crate) use changes::Changes;
 
 /// How long a ConfigMap is waited for.
@@ -21,13 +21,13 @@ const API_TIMEOUT: Duration = Duration::from_secs(30);
 /// Names that a component's file or key may end in.
 const ENDINGS: [&str; 3] = [".wasm", ".wasm.gz", ".wasm.zst"];
 /// What the name of a component's detached signature ends in, after the component's own name.
-pub(crate) const SIGNATURE: &str = ".sig";
+pub const SIGNATURE: &str = ".sig";
 /// No signature has as many bytes: no more of a file are read.
-pub(crate) const MAX_SIGNATURE: usize = 4096;
+pub const MAX_SIGNATURE: usize = 4096;
 
 /// A place that holds a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// A file, or a folder with exactly one component in it, such as a mounted ConfigMap.
     Path(PathBuf),
     /// `configmap:NAMESPACE/NAME[/KEY]`; without a key it must hold exactly one.
@@ -43,7 +43,7 @@ pub(crate) enum Source {
 
 /// Why a source gave no component.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SourceError {
+pub enum SourceError {
     /// The path cannot be read.
     #[error("cannot read {}: {error}; check the path and who may read it", part(.file))]
     Unreadable {
@@ -82,7 +82,7 @@ pub(crate) enum SourceError {
     /// The API server did not give it.
     #[error(
         "the API server did not give the ConfigMap: {}; {}",
-        tell(.0),
+        api_error_text(.0),
         self.way_out()
     )]
     Api(kube::Error),
@@ -115,7 +115,7 @@ impl SourceError {
     }
 
     /// Whether the API server is away or has too much to do, which says nothing about the source.
-    pub(crate) const fn is_passing(&self) -> bool {
+    pub const fn is_passing(&self) -> bool {
         match self {
             Self::ApiTimeout => true,
             Self::Api(kube::Error::Api(status)) => status.code >= 500 || status.code == 429,
@@ -170,7 +170,7 @@ impl FromStr for Source {
 }
 
 /// Refuses names that no API server can have: a typing error must not look like a ConfigMap that is still to come.
-pub(crate) fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
+pub fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
     if !is_label(namespace) || namespace.len() > 63 {
         return Err(format!(
             "the namespace {namespace:?} cannot be; it has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
@@ -209,18 +209,18 @@ impl fmt::Display for Source {
 
 /// What a source holds.
 #[derive(Debug)]
-pub(crate) struct Packed {
+pub struct Packed {
     /// The component as it lies there, perhaps compressed.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// What lies beside it under the same name and [`SIGNATURE`].
-    pub(crate) signature: Option<Vec<u8>>,
+    pub signature: Option<Vec<u8>>,
     /// `metadata.uid` of the ConfigMap.
-    pub(crate) uid: Option<String>,
+    pub uid: Option<String>,
 }
 
 impl Packed {
     /// Differs whenever the component or its signature does.
-    pub(crate) fn mark(&self) -> [u8; 32] {
+    pub fn mark(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(self.bytes.len().to_be_bytes());
         hash.update(&self.bytes);
@@ -235,7 +235,7 @@ impl Source {
     /// # Errors
     ///
     /// See [`SourceError`]. The caller says which source.
-    pub(crate) async fn fetch(&self, client: Option<&Client>, limit: usize) -> Result<Packed, SourceError> {
+    pub async fn fetch(&self, client: Option<&Client>, limit: usize) -> Result<Packed, SourceError> {
         let packed = match self {
             Self::Path(path) => read_path(path, limit).await?,
             Self::ConfigMap { namespace, name, key } => {
@@ -309,7 +309,7 @@ async fn only_component(folder: &Path) -> Result<String, SourceError> {
 }
 
 /// Whether a file or key of this name may hold a component.
-pub(crate) fn is_component(name: &str) -> bool {
+pub fn is_component(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
@@ -332,7 +332,7 @@ fn only(mut names: Vec<String>) -> Result<String, SourceError> {
 /// # Errors
 ///
 /// It holds several.
-pub(crate) fn component_key(map: &ConfigMap) -> Result<Option<String>, SourceError> {
+pub fn component_key(map: &ConfigMap) -> Result<Option<String>, SourceError> {
     let names = map.binary_data.iter().flat_map(|data| data.keys()).chain(map.data.iter().flat_map(|data| data.keys()));
     match only(names.cloned().collect()) {
         Ok(key) => Ok(Some(key)),

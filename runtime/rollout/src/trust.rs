@@ -20,14 +20,14 @@ const LENGTH: usize = 64;
 /// Which components are taken. Without a word here: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(crate) struct Trust {
+pub struct Trust {
     /// Files with public keys (Ed25519, PEM): a component that one of them signed is taken. The signature lies beside the
     /// component, under its name and `.sig`, raw or in base64, and is that of the unpacked component.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) keys: Vec<PathBuf>,
+    pub keys: Vec<PathBuf>,
     /// Digests (`sha256:…`) of unpacked components: one of these is taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) digests: Vec<String>,
+    pub digests: Vec<String>,
 }
 
 impl Trust {
@@ -36,7 +36,7 @@ impl Trust {
     /// # Errors
     ///
     /// Names the digest, or the file of the key.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         for digest in &self.digests {
             let hex = digest.strip_prefix("sha256:").unwrap_or_default();
             let fits = hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -66,7 +66,7 @@ impl Trust {
     /// # Errors
     ///
     /// Why not, and the way out.
-    pub(crate) fn admits(&self, component: &[u8], digest: &str, signature: Option<&[u8]>) -> Result<()> {
+    pub fn admits(&self, component: &[u8], digest: &str, signature: Option<&[u8]>) -> Result<()> {
         if (self.keys.is_empty() && self.digests.is_empty()) || self.digests.iter().any(|known| known == digest) {
             return Ok(());
         }

@@ -14,67 +14,71 @@ use crate::gate::Step;
 /// A component that was put to use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Version {
+pub struct Version {
     /// What it calls itself.
-    pub(crate) name: String,
-    pub(crate) version: String,
+    pub name: String,
+    /// The version that it gives itself.
+    pub version: String,
     /// `sha256:…` of the unpacked component.
-    pub(crate) digest: String,
+    pub digest: String,
 }
 
 /// A component that was not, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Refused {
+pub struct Refused {
     /// None when it did not come so far.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) digest: Option<String>,
+    pub digest: Option<String>,
     /// The step of the gate.
-    pub(crate) step: &'static str,
-    pub(crate) reason: String,
-    pub(crate) since: Timestamp,
+    pub step: &'static str,
+    /// Why, with the way out.
+    pub reason: String,
+    /// Since when it is known to be so.
+    pub since: Timestamp,
 }
 
 /// How long the last exchange took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Times {
+pub struct Times {
     /// From the change to the bytes, in milliseconds: with the time in which they had to stay the same.
-    pub(crate) read_ms: f64,
+    pub read_ms: f64,
     /// The compiler, in milliseconds.
-    pub(crate) compile_ms: f64,
+    pub compile_ms: f64,
     /// From the compiler's end to the exchange, in milliseconds.
-    pub(crate) takeover_ms: f64,
+    pub takeover_ms: f64,
     /// The exchange itself, in milliseconds.
-    pub(crate) exchange_ms: f64,
+    pub exchange_ms: f64,
     /// From the exchange to the end of the first call that began on the new component, in milliseconds; none before that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) first_call_ms: Option<f64>,
+    pub first_call_ms: Option<f64>,
 }
 
 /// How a provider stands.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ProviderStatus {
+pub struct ProviderStatus {
     /// Who serves; none before the first one was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) serving: Option<Version>,
+    pub serving: Option<Version>,
     /// `probation` or `proven`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) phase: Option<&'static str>,
+    pub phase: Option<&'static str>,
     /// Who returns when the one that serves fails its probation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_good: Option<Version>,
+    pub last_good: Option<Version>,
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// Grows with every exchange.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// What the source holds and does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) refused: Option<Refused>,
+    pub refused: Option<Refused>,
+    /// How long the last exchange took; none before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) times: Option<Times>,
+    pub times: Option<Times>,
 }
 
 impl fmt::Display for Version {
@@ -120,39 +124,39 @@ impl ProviderStatus {
 
 /// All providers of the process, by source. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct ProviderStatuses(Arc<Mutex<BTreeMap<String, ProviderStatus>>>);
+pub struct ProviderStatuses(Arc<Mutex<BTreeMap<String, ProviderStatus>>>);
 
 impl ProviderStatuses {
     /// Changes what is known of one.
-    pub(crate) fn update(&self, source: &str, change: impl FnOnce(&mut ProviderStatus)) {
+    pub fn update(&self, source: &str, change: impl FnOnce(&mut ProviderStatus)) {
         change(self.0.lock().entry(source.to_owned()).or_default());
     }
 
     /// For people.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.0.lock().iter().map(|(source, status)| status.text(source)).collect()
     }
 
     /// For programs.
-    pub(crate) fn json(&self) -> String {
+    pub fn json(&self) -> String {
         serde_json::to_string_pretty(&*self.0.lock()).unwrap_or_default() + "\n"
     }
 }
 
 impl Refused {
     /// From now on.
-    pub(crate) fn now(step: Step, digest: Option<String>, reason: String) -> Self {
+    pub fn now(step: Step, digest: Option<String>, reason: String) -> Self {
         Self { digest, step: step.as_str(), reason, since: Timestamp::now() }
     }
 }
 
 /// A digest as people compare it: `sha256:` and 12 digits.
-pub(crate) fn short(digest: &str) -> &str {
+pub fn short(digest: &str) -> &str {
     digest.get(.."sha256:".len() + 12).unwrap_or(digest)
 }
 
 /// For the page.
-pub(crate) fn milliseconds(time: Duration) -> f64 {
+pub fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 

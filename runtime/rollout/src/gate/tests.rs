@@ -5,7 +5,7 @@ use ccm_cloud::{Credential, Source};
 use ccm_sandbox::CallError;
 
 use super::*;
-use crate::providers::ProviderRecord;
+use crate::config::ProviderRecord;
 
 fn config(change: impl FnOnce(&mut ProviderConfig)) -> ProviderConfig {
     let record = ProviderRecord { source: "cloud.wasm".to_owned(), ..ProviderRecord::default() };

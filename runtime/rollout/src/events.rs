@@ -47,7 +47,7 @@ impl ProviderEvents {
 }
 
 /// The pod that this process is in, as the manifest says it: `POD_NAMESPACE`, `POD_NAME` and `POD_UID`.
-pub(crate) fn host_pod(variable: impl Fn(&str) -> Option<String>) -> Option<ObjectReference> {
+pub fn host_pod(variable: impl Fn(&str) -> Option<String>) -> Option<ObjectReference> {
     let variable = |name| variable(name).filter(|value| !value.is_empty());
     Some(ObjectReference {
         api_version: Some("v1".to_owned()),

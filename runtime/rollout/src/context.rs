@@ -1,5 +1,7 @@
 //! From an operator's record to what a provider may use: files, settings, endpoints, credentials.
 
+mod carryover;
+mod secret;
 #[cfg(test)]
 mod tests;
 
@@ -22,37 +24,45 @@ use ccm_egress::settings::Settings;
 use ccm_sandbox::Provider;
 use kube::Client;
 
-use crate::grants::{CredentialPlace, variable_value};
-use crate::kept::{Admitted, Kept};
-use crate::load::tell;
-use crate::providers::ProviderConfig;
-use crate::secret;
+use crate::config::ProviderConfig;
+use crate::config::grants::{CredentialPlace, variable_value};
+use crate::pipeline::problem_text;
+use carryover::Admitted;
+pub use carryover::Carryover;
 
 /// Where the environment names a proxy.
 const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 
-/// What all doors share.
+/// What all providers of the process share.
 #[derive(Clone)]
-pub(crate) struct Walls {
+pub struct SharedContext {
     /// None without a cluster: then no credential can come from a Secret.
-    pub(crate) client: Option<Client>,
-    pub(crate) leadership: Arc<dyn Leadership>,
-    pub(crate) exchanges: Arc<dyn ExchangeObserver>,
-    pub(crate) nodes: Option<Arc<dyn NodeSelector>>,
-    pub(crate) cluster_name: String,
-    pub(crate) cluster_cidrs: Vec<String>,
-    pub(crate) trace_http: bool,
+    pub client: Option<Client>,
+    /// Whether this replica may write to the cloud.
+    pub leadership: Arc<dyn Leadership>,
+    /// Counts requests to clouds; none where nobody reads metrics.
+    pub exchanges: Option<Arc<dyn ExchangeObserver>>,
+    /// The Nodes of the cluster, by label selector; none without a cluster.
+    pub nodes: Option<Arc<dyn NodeSelector>>,
+    /// `--cluster-name`.
+    pub cluster_name: String,
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: Vec<String>,
+    /// Whether requests and answers are logged, without secrets.
+    pub trace_http: bool,
 }
 
 /// The files of a provider by their declared names: what the operator wrote, and where.
 #[derive(Default)]
-pub(crate) struct Files {
-    pub(crate) parsed: BTreeMap<String, ConfigFile>,
-    pub(crate) paths: BTreeMap<String, PathBuf>,
+pub struct Files {
+    /// What stands in them.
+    pub parsed: BTreeMap<String, ConfigFile>,
+    /// Where they are.
+    pub paths: BTreeMap<String, PathBuf>,
 }
 
 /// The provider whose place another one takes.
-pub(crate) struct Before<'a> {
+pub struct Before<'a> {
     descriptor: &'a Descriptor,
     network: Option<&'a Network>,
 }
@@ -63,19 +73,19 @@ impl<'a> From<&'a Provider> for Before<'a> {
     }
 }
 
-/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Kept::taken`]). Of the one `before` it
+/// Opens the door of a provider. What is admitted counts once the provider is taken ([`Carryover::taken`]). Of the one `before` it
 /// gets a copy of tokens and found addresses: what it does with them must not change what that one works with, which is its
 /// witness and may return.
 ///
 /// # Errors
 ///
 /// All that is wrong with settings, endpoints or credentials, with the way out.
-pub(crate) async fn open(
+pub async fn open(
     config: &ProviderConfig,
     descriptor: &Descriptor,
     files: Files,
-    kept: &Kept,
-    walls: &Walls,
+    carryover: &Carryover,
+    shared: &SharedContext,
     before: Option<Before<'_>>,
 ) -> Result<(Door, Admitted)> {
     // Names that are no text are nobody's.
@@ -85,40 +95,39 @@ pub(crate) async fn open(
     let parsed = &files.parsed;
     let mut settings = Settings {
         files: parsed.iter().map(|(name, file)| (name.clone(), file.for_guest(&declared(descriptor, name)))).collect(),
-        cluster_name: walls.cluster_name.clone(),
-        cluster_cidrs: walls.cluster_cidrs.clone(),
+        cluster_name: shared.cluster_name.clone(),
+        cluster_cidrs: shared.cluster_cidrs.clone(),
         ..Settings::default()
     };
-    let given = &config.settings;
-    let values = settings.set_values(descriptor, given, parsed, &environment);
-    let values = values.map_err(|problems| anyhow!(tell(&problems)))?;
+    let values = settings.set_values(descriptor, &config.settings, parsed, &environment);
+    let values = values.map_err(|problems| anyhow!(problem_text(&problems)))?;
 
-    let context = Context { config, descriptor, files: &files, environment, values };
-    context.tell_withheld();
-    let operator = context.operator()?;
+    let given = Given { config, descriptor, files: &files, environment, values };
+    given.tell_withheld();
+    let operator = given.operator()?;
     let mut hidden: Vec<(String, Secret)> =
         parsed.iter().flat_map(|(name, file)| file.hidden(&declared(descriptor, name))).collect();
     let proxies = operator.proxies.values().chain(&operator.environment_proxy);
     hidden.extend(proxies.filter_map(|proxy| Some(("proxy".to_owned(), proxy.password()?.clone()))));
     let settings_of_client =
         ClientSettings { headers: config.limits.network.limits.headers, ..config.limits.network.client };
-    let found = |source: &Source| context.found(source);
+    let found = |source: &Source| given.found(source);
     let (captured, bindings) = match &before {
         Some(before) => (Arc::default(), before.network.map(|before| before.endpoints().bindings().copy())),
-        None => (Arc::clone(&kept.captured), Some(kept.bindings.clone())),
+        None => (Arc::clone(&carryover.captured), Some(carryover.bindings.clone())),
     };
     let bindings = bindings.unwrap_or_default();
     let endpoints = Endpoints::resolve(&descriptor.endpoints, &operator, found, settings_of_client, bindings);
-    let endpoints = endpoints.map_err(|problems| anyhow!(tell(&problems)))?;
+    let endpoints = endpoints.map_err(|problems| anyhow!(problem_text(&problems)))?;
     for Problem { field, message, .. } in endpoints.warnings() {
         tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
     }
     if let Some(before) = &before {
         nowhere_new(&endpoints, descriptor, before.descriptor)?;
     }
-    let sources = context.credentials(walls.client.as_ref()).await?;
+    let sources = given.credentials(shared.client.as_ref()).await?;
     let by_hand = |name: &str| config.credentials.contains_key(name);
-    let admitted = kept.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
+    let admitted = carryover.admit(&descriptor.name, Pin::new(descriptor, &sources, by_hand), &config.grants)?;
     let least = config.limits.network.limits.min_credential_bytes;
     let credentials = Credentials::new(descriptor, sources, hidden, captured, least);
     let problems = credentials.problems(descriptor);
@@ -132,16 +141,16 @@ pub(crate) async fn open(
         provider: descriptor.name.clone(),
         endpoints,
         credentials,
-        settings: NetworkSettings { trace: walls.trace_http, ..config.limits.network.clone() },
-        leadership: Arc::clone(&walls.leadership),
-        observer: Some(Arc::clone(&walls.exchanges)),
+        settings: NetworkSettings { trace: shared.trace_http, ..config.limits.network.clone() },
+        leadership: Arc::clone(&shared.leadership),
+        observer: shared.exchanges.clone(),
     };
     let door = Door {
         settings,
         cache: Cache::new(config.limits.cache_bytes),
         log: config.limits.log,
-        network: Some(Network::with_budgets(parts, descriptor, &kept.budgets)),
-        nodes: walls.nodes.clone(),
+        network: Some(Network::with_budgets(parts, descriptor, &carryover.budgets)),
+        nodes: shared.nodes.clone(),
         ..Door::closed()
     };
     Ok((door, admitted))
@@ -165,7 +174,7 @@ fn told((name, why): (String, String)) -> String {
     if why.starts_with("credential ") { why } else { format!("credential {name:?}: {why}") }
 }
 
-struct Context<'a> {
+struct Given<'a> {
     config: &'a ProviderConfig,
     descriptor: &'a Descriptor,
     files: &'a Files,
@@ -174,7 +183,7 @@ struct Context<'a> {
     values: BTreeMap<String, String>,
 }
 
-impl Context<'_> {
+impl Given<'_> {
     /// Where a URL or a file is said to be.
     fn found(&self, source: &Source) -> Option<endpoints::Found> {
         let files = &self.files.parsed;

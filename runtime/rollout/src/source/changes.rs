@@ -14,7 +14,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
 use super::{SIGNATURE, Source, is_component};
-use crate::api::tell;
+use ccm_controllers::api_error_text;
 
 /// A look at a path that costs no reading: what is there, and when it was changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn failure(error: &watcher::Error) -> String {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => {
-            (tell(error), matches!(error, kube::Error::Api(status) if lacks_right(status)))
+            (api_error_text(error), matches!(error, kube::Error::Api(status) if lacks_right(status)))
         }
         watcher::Error::WatchError(status) => (status.message.clone(), lacks_right(status)),
         watcher::Error::NoResourceVersion => (error.to_string(), false),

@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::gate::Step;
-use crate::provider_status::Version;
+use crate::status::Version;
 
 /// Where a component can be refused.
 const STEPS: [Step; 13] = [
@@ -57,7 +57,7 @@ struct InfoLabels {
 
 /// What became of components.
 #[derive(Clone)]
-pub(crate) struct ProviderMetrics {
+pub struct ProviderMetrics {
     loads: Family<LoadLabels, Counter>,
     info: Family<InfoLabels, Gauge>,
     generation: Family<SourceLabels, Gauge>,
@@ -68,7 +68,7 @@ pub(crate) struct ProviderMetrics {
 
 impl ProviderMetrics {
     /// The metrics, as parts of `registry`.
-    pub(crate) fn register(registry: &mut Registry) -> Self {
+    pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             loads: Family::default(),
             info: Family::default(),
@@ -111,7 +111,7 @@ impl ProviderMetrics {
     }
 
     /// This source is watched from now on. What may go wrong with it is there as 0, so that `increase()` sees the first time.
-    pub(crate) fn begin(&self, source: &str) {
+    pub fn begin(&self, source: &str) {
         let begin =
             |result, step| drop(self.loads.get_or_create(&LoadLabels { source: source.to_owned(), result, step }));
         for step in STEPS {
@@ -121,12 +121,12 @@ impl ProviderMetrics {
     }
 
     /// A component was `taken`, `rejected` or `rolled-back`.
-    pub(crate) fn load(&self, source: &str, result: &'static str, step: &'static str) {
+    pub fn load(&self, source: &str, result: &'static str, step: &'static str) {
         self.loads.get_or_create(&LoadLabels { source: source.to_owned(), result, step }).inc();
     }
 
     /// Another component serves.
-    pub(crate) fn serves(&self, source: &str, now: &Version, before: Option<&Version>, generation: u64) {
+    pub fn serves(&self, source: &str, now: &Version, before: Option<&Version>, generation: u64) {
         let labels = |Version { name, version, digest }: &Version| InfoLabels {
             source: source.to_owned(),
             name: name.clone(),
@@ -142,18 +142,18 @@ impl ProviderMetrics {
     }
 
     /// Whether it has yet to prove itself.
-    pub(crate) fn on_probation(&self, source: &str, is: bool) {
+    pub fn on_probation(&self, source: &str, is: bool) {
         self.on_probation.get_or_create(&SourceLabels { source: source.to_owned() }).set(is.into());
     }
 
     /// How long the gate took; the component was `taken` or `rejected`.
-    pub(crate) fn took(&self, source: &str, result: &'static str, gate: Duration) {
+    pub fn took(&self, source: &str, result: &'static str, gate: Duration) {
         let of = ResultLabels { source: source.to_owned(), result };
         self.load_duration.get_or_create(&of).observe(gate.as_secs_f64());
     }
 
     /// How long the exchange itself took.
-    pub(crate) fn exchanged(&self, source: &str, took: Duration) {
+    pub fn exchanged(&self, source: &str, took: Duration) {
         let of = SourceLabels { source: source.to_owned() };
         self.exchange_duration.get_or_create(&of).observe(took.as_secs_f64());
     }

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Keeper, MAX_DELAY, MIN_DELAY};
-use crate::api::backoff;
 use crate::gate::{self, Rejected, Step};
-use crate::provider_status::{Refused, short};
+use crate::retry::backoff;
 use crate::source::{Packed, SourceError};
+use crate::status::{Refused, short};
 
 /// How long an API server may be away before that is a reason to reject what it holds: it restarts now and then.
 const AWAY: Duration = Duration::from_secs(60);

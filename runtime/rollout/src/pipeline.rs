@@ -12,13 +12,12 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::api::backoff;
-use crate::door::{self, Walls};
+use crate::config::{ProviderConfig, Wasi};
+use crate::context::{self, Carryover, SharedContext};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked};
-use crate::kept::Kept;
-use crate::provider_status::ProviderStatuses;
-use crate::providers::{ProviderConfig, Wasi};
-use crate::serve::Readiness;
+use crate::retry::backoff;
+use crate::rollout::Readiness;
+use crate::status::ProviderStatuses;
 
 /// Longest wait between two tries.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -31,13 +30,13 @@ pub(crate) struct Surroundings {
     pub(crate) client: Client,
     pub(crate) events: Arc<dyn EventSink>,
     pub(crate) observer: Arc<dyn CallObserver>,
-    pub(crate) walls: Walls,
+    pub(crate) shared: SharedContext,
     pub(crate) readiness: Readiness,
     pub(crate) statuses: ProviderStatuses,
     /// An object that needs an optional interface, if there is one.
     pub(crate) depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
     /// What stays of a provider whatever becomes of its component, by source.
-    pub(crate) kept: Mutex<BTreeMap<String, Arc<Kept>>>,
+    pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
     /// Those that serve, by source.
     pub(crate) slots: Mutex<BTreeMap<String, Arc<Slot>>>,
 }
@@ -83,8 +82,8 @@ impl Refusal {
 }
 
 impl Surroundings {
-    fn kept_of(&self, config: &ProviderConfig) -> Arc<Kept> {
-        Arc::clone(self.kept.lock().entry(config.source.to_string()).or_default())
+    fn carryover_of(&self, config: &ProviderConfig) -> Arc<Carryover> {
+        Arc::clone(self.carryovers.lock().entry(config.source.to_string()).or_default())
     }
 
     /// The whole gate. Nothing of a component that is refused stays; the one `before` is not touched.
@@ -113,12 +112,12 @@ impl Surroundings {
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor.provider_id_schemes) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
         let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
-        let kept = self.kept_of(config);
-        let opened = door::open(config, &descriptor, files, &kept, &self.walls, before.map(Into::into)).await;
+        let carryover = self.carryover_of(config);
+        let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before.map(Into::into)).await;
         let (door, admitted) = opened.map_err(rejected(Step::Grants))?;
         let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
         let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));
-        let is_early = self.walls.nodes.as_ref().is_some_and(|nodes| nodes.matching("").is_err());
+        let is_early = self.shared.nodes.as_ref().is_some_and(|nodes| nodes.matching("").is_err());
         let judged = async {
             let told = judge(&provider, &[]).await?;
             let offers = provider.offers().await?.context("it cannot tell what it offers")?;
@@ -131,7 +130,7 @@ impl Surroundings {
         let (told, offers) = judged.map_err(rejected(Step::Check))?;
         gate::offers(config, &offers, before.map(Into::into), &self.depends).map_err(rejected(Step::Identity))?;
         // Not before: a component that is refused pins nothing.
-        kept.taken(admitted);
+        carryover.taken(admitted);
         let took = start.elapsed();
         tracing::info!(
             source = %config.source,
@@ -193,7 +192,7 @@ async fn judge(provider: &Provider, told: &[Problem]) -> Result<Vec<Problem>> {
     for problem in others.iter().filter(|problem| !told.contains(problem)) {
         tracing::warn!(field = problem.field, problem = problem.message, "configuration of the provider");
     }
-    if fatal.is_empty() { Ok(others) } else { bail!("its configuration is wrong: {}", tell(&fatal)) }
+    if fatal.is_empty() { Ok(others) } else { bail!("its configuration is wrong: {}", problem_text(&fatal)) }
 }
 
 /// A provider was taken before the Nodes were known, and what it thinks of its configuration may hang on who they are.
@@ -258,7 +257,7 @@ impl Optimise {
 }
 
 /// Problems in one line.
-pub(crate) fn tell(problems: &[Problem]) -> String {
+pub fn problem_text(problems: &[Problem]) -> String {
     let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
     told.join("; ")
 }

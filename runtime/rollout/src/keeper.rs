@@ -6,8 +6,8 @@
 //!                               └──rejected──▶ the one that serves goes on
 //! ```
 
-mod first;
-mod look;
+mod bootstrap;
+mod poll;
 mod verdict;
 
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::ProviderConfig;
+use crate::events::ProviderEvents;
 use crate::last_good::{LastGood, Remembered};
-use crate::load::{LookAgain, Optimise, Surroundings, Taken};
-use crate::provider_events::ProviderEvents;
-use crate::provider_metrics::ProviderMetrics;
-use crate::provider_status::{Times, Version, milliseconds};
-use crate::providers::ProviderConfig;
+use crate::metrics::ProviderMetrics;
+use crate::pipeline::{LookAgain, Optimise, Surroundings, Taken};
 use crate::source::Changes;
-use look::Place;
+use crate::status::{Times, Version, milliseconds};
+use poll::Place;
 use verdict::Candidate;
 
 /// First wait between two tries.
@@ -37,14 +37,15 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// How sources are watched and new components proven.
 #[derive(Debug, Clone)]
-pub(crate) struct KeeperSettings {
+pub struct KeeperSettings {
     /// How often a path is looked at.
-    pub(crate) poll: Duration,
+    pub poll: Duration,
     /// How long a source must stay the same.
-    pub(crate) settle: Duration,
-    pub(crate) probation: ProbationSettings,
+    pub settle: Duration,
+    /// How a new component proves itself.
+    pub probation: ProbationSettings,
     /// Where last good components are kept.
-    pub(crate) state_dir: Option<PathBuf>,
+    pub state_dir: Option<PathBuf>,
 }
 
 /// Where news of providers go.
@@ -104,7 +105,7 @@ impl Keeper {
         news: News,
     ) -> Self {
         let source = config.source.to_string();
-        surroundings.readiness.set(&check(&source), Err("not loaded yet".to_owned()));
+        (surroundings.readiness)(&check(&source), Err("not loaded yet".to_owned()));
         surroundings.statuses.update(&source, |_| {});
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
         let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &config.source));

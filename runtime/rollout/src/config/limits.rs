@@ -15,138 +15,138 @@ use ccm_egress::retry::RetrySettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration;
+use crate::config::duration;
 
 /// Limits of one provider. What is not given has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct LimitSettings {
+pub struct LimitSettings {
     /// Largest component as it lies in its source, perhaps compressed. Default 4MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) source_bytes: Option<ByteSize>,
+    pub source_bytes: Option<ByteSize>,
     /// Largest component, unpacked. Default 16MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) component_bytes: Option<ByteSize>,
+    pub component_bytes: Option<ByteSize>,
     /// Most functions in a component. Default 50000.
-    pub(crate) functions: Option<usize>,
+    pub functions: Option<usize>,
     /// Most types in a component. Default 20000.
-    pub(crate) types: Option<usize>,
+    pub types: Option<usize>,
     /// Largest function body. Default 256KiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) function_bytes: Option<ByteSize>,
+    pub function_bytes: Option<ByteSize>,
     /// Linear memory of a call, all memories together. Default 64MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) memory_bytes: Option<ByteSize>,
+    pub memory_bytes: Option<ByteSize>,
     /// Most linear memories. Default 4.
-    pub(crate) memories: Option<usize>,
+    pub memories: Option<usize>,
     /// Most tables. Default 16.
-    pub(crate) tables: Option<usize>,
+    pub tables: Option<usize>,
     /// Most elements in a table. Default 20000.
-    pub(crate) table_elements: Option<usize>,
+    pub table_elements: Option<usize>,
     /// Most core instances. Default 16.
-    pub(crate) instances: Option<usize>,
+    pub instances: Option<usize>,
     /// Most handles of resources. Default 1000.
-    pub(crate) handles: Option<usize>,
+    pub handles: Option<usize>,
     /// Most data from guest to host in one host call. Default 8MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) host_call_bytes: Option<ByteSize>,
+    pub host_call_bytes: Option<ByteSize>,
     /// Time of a call, waiting included. Default 60s.
-    pub(crate) call_time: Option<String>,
+    pub call_time: Option<String>,
     /// Computing time of a call. Default 2s.
-    pub(crate) call_cpu: Option<String>,
+    pub call_cpu: Option<String>,
     /// Calls that may compute for longer than 10ms at the same time. Default 1.
-    pub(crate) busy_calls: Option<usize>,
+    pub busy_calls: Option<usize>,
     /// Events per call. Default 20.
-    pub(crate) events: Option<usize>,
+    pub events: Option<usize>,
     /// Log lines per call. Default 50.
-    pub(crate) log_lines: Option<usize>,
+    pub log_lines: Option<usize>,
     /// Bytes per log line. Default 4KiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) log_line_bytes: Option<ByteSize>,
+    pub log_line_bytes: Option<ByteSize>,
     /// Bytes that the provider may keep between calls. Default 4MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) cache_bytes: Option<ByteSize>,
+    pub cache_bytes: Option<ByteSize>,
 
     /// Largest body of a request. Default 1MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) request_bytes: Option<ByteSize>,
+    pub request_bytes: Option<ByteSize>,
     /// Largest body of an answer, unpacked. Default 8MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) response_bytes: Option<ByteSize>,
+    pub response_bytes: Option<ByteSize>,
     /// Bodies of all answers of a call. Default 32MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) call_response_bytes: Option<ByteSize>,
+    pub call_response_bytes: Option<ByteSize>,
     /// Requests of a call. Default 2000.
-    pub(crate) call_requests: Option<usize>,
+    pub call_requests: Option<usize>,
     /// Headers of a request, and of an answer. Default 64.
-    pub(crate) headers: Option<usize>,
+    pub headers: Option<usize>,
     /// Bytes of these. Default 16KiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) header_bytes: Option<ByteSize>,
+    pub header_bytes: Option<ByteSize>,
     /// Query values of a request. Default 1000.
-    pub(crate) query_values: Option<usize>,
+    pub query_values: Option<usize>,
     /// Bytes of path and query. Default 16KiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) url_bytes: Option<ByteSize>,
+    pub url_bytes: Option<ByteSize>,
     /// Requests of one `send-all` at the same time. Default 32.
-    pub(crate) parallel_requests: Option<usize>,
+    pub parallel_requests: Option<usize>,
     /// Time of an exchange. Default 30s.
-    pub(crate) request_time: Option<String>,
+    pub request_time: Option<String>,
     /// Time of name, connection and TLS. Default 5s.
-    pub(crate) connect_time: Option<String>,
+    pub connect_time: Option<String>,
     /// Connections to a host that are kept open for later requests. Default 100.
-    pub(crate) idle_connections: Option<usize>,
+    pub idle_connections: Option<usize>,
     /// How long such a connection is kept. Default 60s.
-    pub(crate) idle_time: Option<String>,
+    pub idle_time: Option<String>,
     /// How often a request is sent that may be repeated. Default 3.
-    pub(crate) attempts: Option<usize>,
+    pub attempts: Option<usize>,
     /// Time before the second attempt, which doubles with each further one. Default 200ms.
-    pub(crate) retry_delay: Option<String>,
+    pub retry_delay: Option<String>,
     /// Longest time between two attempts. Default 5s.
-    pub(crate) max_retry_delay: Option<String>,
+    pub max_retry_delay: Option<String>,
     /// Bytes of answers that are kept for other requests. Default 32MiB.
     #[schemars(with = "Option<String>")]
-    pub(crate) share_bytes: Option<ByteSize>,
+    pub share_bytes: Option<ByteSize>,
     /// Shortest credential. Default 8B.
     #[schemars(with = "Option<String>")]
-    pub(crate) min_credential_bytes: Option<ByteSize>,
+    pub min_credential_bytes: Option<ByteSize>,
     /// Requests per second and endpoint, on average. Default 50.
-    pub(crate) requests_per_second: Option<u32>,
+    pub requests_per_second: Option<u32>,
     /// Requests to an endpoint at once after a quiet time. Default 250.
-    pub(crate) request_burst: Option<u32>,
+    pub request_burst: Option<u32>,
     /// Requests to an endpoint in any minute. Default what the provider says of its cloud.
-    pub(crate) requests_per_minute: Option<u32>,
+    pub requests_per_minute: Option<u32>,
     /// Requests to an endpoint in any hour. Default what the provider says of its cloud.
-    pub(crate) requests_per_hour: Option<u32>,
+    pub requests_per_hour: Option<u32>,
     /// Requests to an endpoint at the same time. Default 100.
-    pub(crate) concurrent_requests: Option<usize>,
+    pub concurrent_requests: Option<usize>,
     /// How long a request waits for its turn. Default 10s.
-    pub(crate) request_wait: Option<String>,
+    pub request_wait: Option<String>,
     /// Percent of what the cloud grants that refreshes of addresses leave to others. Default 10.
-    pub(crate) reserve_percent: Option<u8>,
+    pub reserve_percent: Option<u8>,
     /// Longest pause that a cloud can ask for. Default 5m.
-    pub(crate) max_pause: Option<String>,
+    pub max_pause: Option<String>,
     /// Failures in a row after which an endpoint is taken for dead. Default 5.
-    pub(crate) breaker_failures: Option<u32>,
+    pub breaker_failures: Option<u32>,
     /// Time until the first try while it is, which doubles with each further one. Default 1s.
-    pub(crate) breaker_first_pause: Option<String>,
+    pub breaker_first_pause: Option<String>,
     /// Longest time between two tries while it is. Default 1m.
-    pub(crate) breaker_pause: Option<String>,
+    pub breaker_pause: Option<String>,
 }
 
 /// Limits of one provider, complete.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ProviderLimits {
+pub struct ProviderLimits {
     /// Largest component as it lies in its source, in bytes.
-    pub(crate) source_bytes: usize,
+    pub source_bytes: usize,
     /// What holds for loading and calls.
-    pub(crate) sandbox: ccm_sandbox::Limits,
+    pub sandbox: ccm_sandbox::Limits,
     /// What a call may log.
-    pub(crate) log: LogLimits,
+    pub log: LogLimits,
     /// Bytes of its cache.
-    pub(crate) cache_bytes: u64,
+    pub cache_bytes: u64,
     /// How it uses the network.
-    pub(crate) network: NetworkSettings,
+    pub network: NetworkSettings,
 }
 
 impl LimitSettings {
@@ -155,7 +155,7 @@ impl LimitSettings {
     /// # Errors
     ///
     /// Names the pair and the names that there are.
-    pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<Self> {
+    pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self> {
         let mut object = serde_json::Map::new();
         for (name, value) in pairs {
             // A limit takes the text, or the number that it is.
@@ -189,7 +189,7 @@ impl LimitSettings {
     /// # Errors
     ///
     /// Names the limit whose value cannot be.
-    pub(crate) fn resolve(&self) -> Result<ProviderLimits> {
+    pub fn resolve(&self) -> Result<ProviderLimits> {
         let base = ccm_sandbox::Limits::default();
         let log = LogLimits::default();
         Ok(ProviderLimits {
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_limit_with_its_default() {
-        let documented = include_str!("../../../docs/operating.md");
+        let documented = include_str!("../../../../docs/operating.md");
         let schema = schemars::schema_for!(LimitSettings);
         let limits = schema.get("properties").and_then(|limits| limits.as_object()).unwrap();
         assert!(limits.len() > 40);

@@ -2,11 +2,8 @@ use ccm_cloud::{Alone, ConfigFormat, Credential, Endpoint, Setting, TlsSources, 
 
 use ccm_egress::endpoints::Bindings;
 
-use prometheus_client::registry::Registry;
-
 use super::*;
-use crate::exchange_metrics::ExchangeMetrics;
-use crate::providers::ProviderRecord;
+use crate::config::ProviderRecord;
 
 const PASSWORD: &str = "cloud:Global.password";
 
@@ -56,12 +53,12 @@ fn told(config: &ProviderConfig, descriptor: &Descriptor, variables: &[(&str, &s
     let files = config.files(descriptor).unwrap();
     let variables = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
     let environment = Environment::new(&["TEST_*".to_owned()], variables);
-    let context = Context { config, descriptor, files: &files, environment, values: BTreeMap::new() };
-    let found = |source: &Source| context.found(source);
+    let given = Given { config, descriptor, files: &files, environment, values: BTreeMap::new() };
+    let found = |source: &Source| given.found(source);
     let operator = config.grants.operator().unwrap();
     let settings = ClientSettings::default();
     let problems = Endpoints::resolve(&descriptor.endpoints, &operator, found, settings, Bindings::default());
-    tell(&problems.err().unwrap())
+    problem_text(&problems.err().unwrap())
 }
 
 /// A component says which key or variable is what: it may name those of a secret.
@@ -148,8 +145,8 @@ fn a_credential_is_found_below_a_name_with_a_dot_or_braces_in_it() {
         let given = BTreeMap::from([("cloud".to_owned(), cloud.to_owned())]);
         let environment = Environment::default();
         let values = Settings::default().set_values(&descriptor, &given, &files.parsed, &environment).unwrap();
-        let context = Context { config: &config, descriptor: &descriptor, files: &files, environment, values };
-        let value = context.configured(&source).unwrap().read().unwrap().unwrap();
+        let given = Given { config: &config, descriptor: &descriptor, files: &files, environment, values };
+        let value = given.configured(&source).unwrap().read().unwrap().unwrap();
         assert_eq!(value.expose(), b"value-one", "{cloud}");
     }
 }
@@ -168,19 +165,19 @@ async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before
     };
     let mut descriptor = descriptor(vec![], vec![credential("token", Source::default())]);
     descriptor.endpoints.push(endpoint);
-    let walls = Walls {
+    let shared = SharedContext {
         client: None,
         leadership: Arc::new(Alone),
-        exchanges: Arc::new(ExchangeMetrics::register(&mut Registry::default())),
+        exchanges: None,
         nodes: None,
         cluster_name: String::new(),
         cluster_cidrs: vec![],
         trace_http: false,
     };
-    let kept = Kept::default();
+    let carryover = Carryover::default();
     let open = async |before: Option<&Network>| {
         let before = before.map(|network| Before { descriptor: &descriptor, network: Some(network) });
-        open(&config, &descriptor, Files::default(), &kept, &walls, before).await.unwrap().0.network.unwrap()
+        open(&config, &descriptor, Files::default(), &carryover, &shared, before).await.unwrap().0.network.unwrap()
     };
     let logs_in = |network: &Network, project: &str| {
         network

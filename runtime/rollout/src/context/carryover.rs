@@ -9,13 +9,13 @@ use ccm_egress::endpoints::Bindings;
 use ccm_egress::network::Budgets;
 use parking_lot::Mutex;
 
-use crate::grants::GrantSettings;
+use crate::config::grants::GrantSettings;
 
 /// What clouds asked for, and what the component that was taken first may do with credentials; and for as long as there is no
 /// provider, captured credentials and where a catalogue said that endpoints are. After that each begins with those of the one
 /// before.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub struct Carryover {
     pub(crate) captured: Arc<Captured>,
     pub(crate) bindings: Bindings,
     /// A cloud that asked for a pause gets it, whoever asks again.
@@ -24,13 +24,13 @@ pub(crate) struct Kept {
 }
 
 /// A component that may have its credentials, and counts once it is taken.
-pub(crate) struct Admitted {
+pub struct Admitted {
     pin: Pin,
     /// It may do more than the first one: the operator said so.
     is_wider: bool,
 }
 
-impl Kept {
+impl Carryover {
     /// A component may use credentials where the one that was taken first did, and nowhere else.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Kept {
     }
 
     /// The component runs: from now on no other may do more.
-    pub(crate) fn taken(&self, Admitted { pin, is_wider }: Admitted) {
+    pub fn taken(&self, Admitted { pin, is_wider }: Admitted) {
         let mut pinned = self.pinned.lock();
         if is_wider || pinned.is_none() {
             *pinned = Some(pin);
@@ -95,13 +95,13 @@ mod tests {
         }
     }
 
-    fn admit(kept: &Kept, header: &str, allow_grant_change: bool) -> Result<Admitted> {
+    fn admit(kept: &Carryover, header: &str, allow_grant_change: bool) -> Result<Admitted> {
         kept.admit("test", pin(header), &GrantSettings { allow_grant_change, ..GrantSettings::default() })
     }
 
     #[test]
     fn what_the_first_component_did_is_pinned_once_it_was_taken_and_not_before() {
-        let kept = Kept::default();
+        let kept = Carryover::default();
         drop(admit(&kept, "refused-later", false).unwrap());
         let first = admit(&kept, "one", false).unwrap();
         kept.taken(first);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_operator_may_let_the_next_one_do_more_which_then_counts_for_all_after_it() {
-        let kept = Kept::default();
+        let kept = Carryover::default();
         kept.taken(admit(&kept, "one", false).unwrap());
         // Not before it was taken.
         drop(admit(&kept, "two", true).unwrap());
@@ -125,7 +125,7 @@ mod tests {
     /// A provider that is tried again once forgot that the cloud had asked for a pause.
     #[tokio::test]
     async fn budgets_outlive_the_network_that_they_were_made_for() {
-        let kept = Kept::default();
+        let kept = Carryover::default();
         let network = || {
             let endpoint = Endpoint {
                 name: "api".to_owned(),

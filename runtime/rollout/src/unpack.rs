@@ -20,7 +20,7 @@ const FORMATS: [(&str, &[u8]); 4] = [
 
 /// Why bytes cannot be unpacked.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UnpackError {
+pub enum UnpackError {
     /// The stream breaks off or breaks the format's rules.
     #[error("its {format} stream is broken: {message}; pack and upload it again")]
     Broken {
@@ -50,7 +50,7 @@ pub(crate) enum UnpackError {
 /// # Errors
 ///
 /// See [`UnpackError`].
-pub(crate) fn unpack(bytes: Vec<u8>, limit: usize) -> Result<Vec<u8>, UnpackError> {
+pub fn unpack(bytes: Vec<u8>, limit: usize) -> Result<Vec<u8>, UnpackError> {
     let Some(outer) = format(&bytes) else { return Ok(bytes) };
     let unpacked = match outer {
         GZIP => read(flate2::bufread::MultiGzDecoder::new(bytes.as_slice()), limit),

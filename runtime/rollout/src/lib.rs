@@ -1,0 +1,41 @@
+//! Components over time: where they come from, which of them are taken, and which one serves.
+//!
+//! ```text
+//! source ──▶ unpack, trust ──▶ gate ──▶ context (grants, credentials) ──▶ check ──▶ slot, on probation ──▶ proven, kept
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`config`] | what the operator says of a provider: its source, grants, limits |
+//! | [`source`] | files, folders and ConfigMaps, and how their changes are noticed |
+//! | [`gate`] | the steps that a component must pass, and where it was rejected |
+//! | [`preflight`] | the gate for `check` and `push`, which run nothing |
+//! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
+//! | [`status`] | the page `/providerz` |
+//!
+//! Controllers know nothing of this: they hold the slots that [`Rollout::bootstrap`] gives.
+
+pub mod config;
+pub mod context;
+mod events;
+pub mod gate;
+mod keeper;
+mod last_good;
+mod metrics;
+mod pipeline;
+pub mod preflight;
+mod retry;
+mod rollout;
+pub mod source;
+pub mod status;
+mod trust;
+mod unpack;
+
+pub use events::host_pod;
+pub use keeper::KeeperSettings;
+pub use metrics::ProviderMetrics;
+pub use pipeline::problem_text;
+pub use retry::backoff;
+pub use rollout::{Readiness, Rollout, RolloutParts};
+pub use trust::Trust;
+pub use unpack::{UnpackError, unpack};
