@@ -1,7 +1,8 @@
 //! The program under test and the components, as the recipes built them.
 //!
 //! cargo writes beside each of them which sources it was made of. What is older than one of its sources is not handed out: a test of
-//! it would be a test of what was there before. Where a program or component came without such a list, nobody can tell.
+//! it would be a test of what was there before. Without such a list nobody can tell, which is an error too; but not of a program that
+//! the environment names: that may come from elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,9 @@ pub fn program() -> Result<PathBuf> {
 fn find_program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(PROGRAM).map(PathBuf::from) {
         ensure!(path.is_file(), "{PROGRAM}={}: there is no such file", path.display());
-        is_fresh(&path, "build it again")?;
+        if list_of(&path).is_file() {
+            is_fresh(&path, "build it again")?;
+        }
         return Ok(path);
     }
     let this = std::env::current_exe()?;
@@ -57,11 +60,21 @@ pub fn component(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Compares a file with the sources that the list of cargo beside it names: of `x` and `x.wasm`, this is `x.d`.
+/// The list of sources that cargo puts beside a file: of `x` and `x.wasm`, this is `x.d`.
+fn list_of(path: &Path) -> PathBuf {
+    path.with_extension("d")
+}
+
+/// Compares a file with the sources that the list beside it names.
 fn is_fresh(path: &Path, way_out: &str) -> Result<()> {
-    let Ok(list) = fs::read_to_string(path.with_extension("d")) else { return Ok(()) };
+    let list = list_of(path);
+    let text = fs::read_to_string(&list);
+    let text =
+        text.with_context(|| format!("{}, the list of its sources, cannot be read: {way_out}", list.display()))?;
+    let sources = sources(&text);
+    ensure!(!sources.is_empty(), "{} names no source: {way_out}", list.display());
     let made = changed(path)?;
-    for source in sources(&list) {
+    for source in sources {
         let source = Path::new(&source);
         let is_older = changed(source).map(|changed| changed <= made);
         ensure!(is_older.unwrap_or(false), "{} is older than {}: {way_out}", path.display(), source.display());
@@ -98,7 +111,11 @@ mod tests {
             path
         };
         let (made, old, new) = (at("guest.wasm", 60), at("old one.rs", 90), at("new.rs", 90));
-        is_fresh(&made, "build it").unwrap();
+        let error = is_fresh(&made, "build it").unwrap_err().to_string();
+        assert!(error.contains("guest.d, the list of its sources, cannot be read: build it"), "{error}");
+        fs::write(folder.path().join("guest.d"), format!("{}:\n", made.display())).unwrap();
+        let error = is_fresh(&made, "build it").unwrap_err().to_string();
+        assert!(error.contains("guest.d names no source: build it"), "{error}");
         let list = format!("{}: {} {}\n", made.display(), old.display(), new.display()).replace("old one", "old\\ one");
         fs::write(folder.path().join("guest.d"), list).unwrap();
         is_fresh(&made, "build it").unwrap();
@@ -111,6 +128,19 @@ mod tests {
         fs::remove_file(&old).unwrap();
         let error = is_fresh(&made, "build it").unwrap_err().to_string();
         assert!(error.contains("old one.rs"), "a source that is gone: {error}");
+    }
+
+    /// A recipe that forgets the list of one would leave its tests without the comparison.
+    #[test]
+    fn every_component_has_the_list_of_its_sources_beside_it() {
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+        for folder in ["providers", "guests"] {
+            let files = fs::read_dir(target.join(folder)).into_iter().flatten().map(|file| file.unwrap().path());
+            for component in files.filter(|file| file.extension().is_some_and(|kind| kind == "wasm")) {
+                let list = fs::read_to_string(list_of(&component)).unwrap_or_default();
+                assert!(!sources(&list).is_empty(), "{} has no list of its sources", component.display());
+            }
+        }
     }
 
     #[test]

@@ -80,7 +80,7 @@ async fn the_same_event_again_raises_the_count_and_another_text_is_another_event
         }
     })
     .await;
-    assert_eq!(api.events(), ["Warning SyncNodeFailed: a", "Warning SyncNodeFailed: b"]);
+    assert_eq!(api.events(), ["Warning SyncNodeFailed: a (3 times)", "Warning SyncNodeFailed: b"]);
     let counts: Vec<_> = api.calls().into_iter().map(|call| call.body["series"]["count"].as_i64()).collect();
     assert_eq!(counts, [None, Some(2), None, Some(3)]);
     assert_eq!([api.count("POST"), api.count("PATCH")], [2, 2]);
@@ -181,7 +181,7 @@ async fn an_event_whose_answer_was_lost_is_not_written_twice() {
         recorder.record(request("node0", "a")).await;
     })
     .await;
-    assert_eq!(api.events(), ["Warning SyncNodeFailed: a"]);
+    assert_eq!(api.events(), ["Warning SyncNodeFailed: a (2 times)"]);
     assert_eq!([api.count("POST"), api.count("PATCH")], [2, 1], "and a repetition still finds it");
     assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (2, 0));
 }

@@ -38,6 +38,7 @@ pub(crate) struct State {
     silent: Vec<String>,
     lost: Vec<String>,
     failures: Vec<(String, Value)>,
+    watches: Vec<mock::SendResponse<Response<Body>>>,
 }
 
 impl State {
@@ -53,6 +54,12 @@ impl State {
         let mut node = self.nodes[name].clone();
         merge(&mut node, patch);
         self.store(name, node);
+    }
+
+    /// A Node as it was in a backup, with the resource version of that time, which is also that of the API server now.
+    pub(crate) fn restore(&mut self, node: Value) {
+        self.version = node["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        self.nodes.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
     }
 
     pub(crate) fn delete(&mut self, name: &str) {
@@ -112,7 +119,8 @@ impl State {
             }
             ("GET", ["api", "v1", "services"]) => {
                 let items: Vec<&Value> = self.services.values().collect();
-                (200, json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items }))
+                let version = json!({ "resourceVersion": self.version.to_string() });
+                (200, json!({ "kind": "List", "apiVersion": "v1", "metadata": version, "items": items }))
             }
             (verb, ["api", "v1", "namespaces", namespace, "services", name, ..]) => {
                 self.answer_service(verb, &format!("{namespace}/{name}"), call)
@@ -220,6 +228,14 @@ impl FakeApi {
         self.state.lock().silent.push(part.to_owned());
     }
 
+    /// Ends all watches, which say nothing before, since what they have seen is no more: who watches makes a new list.
+    pub(crate) fn expire_watches(&self) {
+        for watch in std::mem::take(&mut self.state.lock().watches) {
+            let body = Body::from(serde_json::to_vec(&failure(410, "GET")).unwrap());
+            watch.send_response(Response::builder().status(410).body(body).unwrap());
+        }
+    }
+
     /// Does what the next request asks whose line ends with `line`, but answers that nobody knows.
     pub(crate) fn lose_answer(&self, line: &str) {
         self.state.lock().lost.push(line.to_owned());
@@ -261,11 +277,13 @@ impl FakeApi {
         self.lines().iter().filter(|line| line.contains(part)).count()
     }
 
-    /// `type reason: note` of all Events, in order of their names, which is the order of time.
+    /// `type reason: note` of all Events, in order of their names, which is the order of time. What was said more than once
+    /// ends with ` (N times)`.
     pub(crate) fn events(&self) -> Vec<String> {
         let told = |event: &Value| {
             let part = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-            format!("{} {}: {}", part("type"), part("reason"), part("note"))
+            let times = event["series"]["count"].as_u64().map(|count| format!(" ({count} times)")).unwrap_or_default();
+            format!("{} {}: {}{times}", part("type"), part("reason"), part("note"))
         };
         self.state.lock().events.values().map(told).collect()
     }
@@ -298,7 +316,11 @@ async fn serve(mut handle: mock::Handle<Request<Body>, Response<Body>>, state: A
         let watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
         let mut state = state.lock();
         state.calls.push(call.clone());
-        if watch || state.silent.iter().any(|part| call.line.contains(part)) {
+        if watch {
+            state.watches.push(respond);
+            continue;
+        }
+        if state.silent.iter().any(|part| call.line.contains(part)) {
             unanswered.push(respond);
             continue;
         }

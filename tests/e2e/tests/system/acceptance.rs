@@ -13,7 +13,7 @@ use kube::api::PostParams;
 use kube::runtime::watcher;
 use serde_json::json;
 
-use crate::look::{FIXTURE_TYPE, PAIRS, addresses, await_event, events_about, get, is_tainted};
+use crate::look::{FIXTURE_TYPE, PAIRS, addresses, await_event, get, is_tainted, told_once};
 use crate::stage::{LIMIT, Stage, cloudlycke};
 
 /// The machines of the demonstration, and a third: type and provider ID as they must be afterwards.
@@ -101,9 +101,7 @@ async fn a_cluster_before_and_after_its_cloud_controller_manager() {
     }
     for ((name, ip, instance_type, provider_id), node) in NODES.into_iter().zip(after) {
         await_event(client, name, "Normal", "Synced", &["Node synced successfully"]).await;
-        let synced = events_about(client, name).await;
-        let synced = synced.iter().filter(|event| event.reason.as_deref() == Some("Synced")).count();
-        assert_eq!(synced, 1, "A-08: {name}");
+        assert_eq!(told_once(client, name).await, ["Normal Synced"], "A-08: {name}");
         // the six labels.
         for ((old, new), wanted) in PAIRS.into_iter().zip([instance_type, "virtualbox", "virtualbox"]) {
             let seen = [&node.labels()[old], &node.labels()[new]];

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 use crate::look::{
-    FIXTURE_TYPE, Machine, all_events, annotate, await_event, await_untainted, bare, create, events_about, get, patch,
+    FIXTURE_TYPE, Machine, all_events, annotate, await_event, await_untainted, bare, create, get, patch, told_once,
     with_addresses,
 };
 use crate::stage::Stage;
@@ -185,7 +185,7 @@ async fn a_node_gets_what_the_cloud_says_of_its_machine_and_keeps_everything_els
         let after = await_untainted(client, name).await;
         assert_eq!(bare(&after), machine.applied_to(before), "{name}");
         await_event(client, name, "Normal", "Synced", &["Node synced successfully"]).await;
-        assert_eq!(events_about(client, name).await.len(), 1, "{name}");
+        assert_eq!(told_once(client, name).await, ["Normal Synced"], "{name}");
     }
     host.end().await;
 }

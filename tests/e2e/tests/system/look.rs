@@ -159,6 +159,29 @@ pub(crate) async fn events_about(client: &Client, name: &str) -> Vec<Event> {
     all_events(client).await.into_iter().filter(|event| is_about(event, name)).collect()
 }
 
+/// Each Event about an object as `TYPE REASON: NOTE`, in order of time, with how often it was said where that is more than once.
+pub(crate) async fn told(client: &Client, name: &str) -> Vec<String> {
+    let mut events = events_about(client, name).await;
+    events.sort_by_key(|event| event.event_time.clone());
+    let line = |event: Event| {
+        let times = event.series.map(|series| format!(" ({} times)", series.count)).unwrap_or_default();
+        let part = Option::unwrap_or_default;
+        format!("{} {}: {}{times}", part(event.type_), part(event.reason), part(event.note))
+    };
+    events.into_iter().map(line).collect()
+}
+
+/// What was said of an object, as types and reasons in order of time.
+///
+/// # Panics
+///
+/// Something was said more than once.
+pub(crate) async fn told_once(client: &Client, name: &str) -> Vec<String> {
+    let told = told(client, name).await;
+    assert!(told.iter().all(|line| !line.ends_with(" times)")), "said more than once of {name}: {told:?}");
+    told.into_iter().map(|line| line.split_once(':').map(|(what, _)| what.to_owned()).unwrap_or(line)).collect()
+}
+
 fn is_about(event: &Event, name: &str) -> bool {
     event.regarding.as_ref().is_some_and(|about| about.name.as_deref() == Some(name))
 }

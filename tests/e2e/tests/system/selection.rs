@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::look::{await_event, await_untainted, events_about, is_tainted, nodes, patch};
+use crate::look::{await_event, await_untainted, is_tainted, nodes, patch, told_once};
 use crate::service_look::{
     annotated, assert_one_each, await_reason, await_served, balanced, balancing, cloud, owned, serve, the,
 };
@@ -97,7 +97,7 @@ async fn a_node_without_provider_id_that_no_provider_knows_says_so_once() {
     await_untainted(client, "last").await;
     host.idle("Nodes", 3).await;
     host.events_written().await;
-    assert_eq!(events_about(client, "foreign-1").await.len(), 1);
+    assert_eq!(told_once(client, "foreign-1").await, ["Warning SyncNodeFailed"]);
     assert!(is_tainted(&nodes(client).get("foreign-1").await.unwrap()));
     host.end().await;
 }

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::look::events_about;
+pub(crate) use crate::look::told;
 use crate::stage::{Actor, LIMIT, Stage};
 
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -189,16 +189,4 @@ pub(crate) async fn assert_one_each(client: &Client, cloud: &BalancerCloud) {
         assert_eq!((ips(service), is_served(service)), (Vec::from_iter(address), true), "{service:?}");
     }
     assert_eq!(cloud.balancers().len(), served.len(), "there is one that belongs to nobody");
-}
-
-/// Each Event about a Service as `TYPE REASON: NOTE`, with how often it was said where that is more than once.
-pub(crate) async fn told(client: &Client, name: &str) -> Vec<String> {
-    let mut events = events_about(client, name).await;
-    events.sort_by_key(|event| event.event_time.clone());
-    let line = |event: k8s_openapi::api::events::v1::Event| {
-        let times = event.series.map(|series| format!(" ({} times)", series.count)).unwrap_or_default();
-        let part = Option::unwrap_or_default;
-        format!("{} {}: {}{times}", part(event.type_), part(event.reason), part(event.note))
-    };
-    events.into_iter().map(line).collect()
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::look::{
-    FIXTURE_TYPE, STATE, annotate, await_event, await_untainted, create, events_about, get, is_tainted, patch,
-    patch_status,
+    FIXTURE_TYPE, STATE, annotate, await_event, await_untainted, create, get, is_tainted, patch, patch_status,
+    told_once,
 };
 use crate::stage::{LIMIT, Stage};
 
@@ -79,7 +79,7 @@ async fn a_node_that_cannot_be_initialised_is_left_alone_says_why_and_goes_on_on
         patch(client, &name, repair).await;
         await_untainted(client, &name).await;
         await_event(client, &name, "Normal", "Synced", &[]).await;
-        assert_eq!(events_about(client, &name).await.len(), 2, "{name}: one warning, one success");
+        assert_eq!(told_once(client, &name).await, ["Warning SyncNodeFailed", "Normal Synced"], "{name}");
     }
     assert_eq!(host.count("ccm_nodes_uninitialized", &[]).await.unwrap(), 0.0);
     host.end().await;

@@ -162,3 +162,29 @@ async fn the_controller_ends_with_its_reflector() {
     assert_eq!(ended, Ok(()));
     assert!(!stop.is_cancelled(), "the owner's signal is the owner's");
 }
+
+/// What was written before the backup was restored had higher resource versions. The watch has shown nothing of that write.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_etcds_backup_shows_uninitialised_is_initialised_again() {
+    let api = FakeApi::new();
+    let cloud = Arc::new(FakeCloud::default());
+    cloud.answer("node0", [found(|_| ()), found(|_| ())]);
+    api.add(node("node0").tainted().0);
+    let backup = api.json("node0");
+    let story = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(
+            (
+                api.json("node0")["spec"]["taints"].as_array().is_none_or(Vec::is_empty),
+                api.count("PATCH /api/v1/nodes")
+            ),
+            (true, 2)
+        );
+        api.with(|state| state.restore(backup));
+        api.expire_watches();
+    };
+    let controller = run(&api, &cloud, NodeSettings::default(), Duration::from_secs(60));
+    tokio::join!(controller, story);
+    assert!(api.json("node0")["spec"]["taints"].as_array().is_none_or(Vec::is_empty), "{}", api.json("node0"));
+    assert_eq!(api.count("PATCH /api/v1/nodes"), 4);
+}

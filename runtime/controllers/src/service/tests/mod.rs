@@ -14,6 +14,7 @@ mod processing;
 mod record;
 mod recovery;
 mod restart;
+mod restored;
 mod selection;
 mod start;
 mod whole;

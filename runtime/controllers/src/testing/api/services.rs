@@ -131,6 +131,14 @@ impl FakeApi {
         self.state.lock().edit_service(name, patch);
     }
 
+    /// A Service as it was in a backup, with the resource version of that time, which is also that of the API server now.
+    pub(crate) fn restore_service(&self, service: Value) {
+        let part = |name: &str| service["metadata"][name].as_str().unwrap().to_owned();
+        let mut state = self.state.lock();
+        state.version = part("resourceVersion").parse().unwrap();
+        state.services.insert(format!("{}/{}", part("namespace"), part("name")), service);
+    }
+
     /// As `kubectl delete`.
     pub(crate) fn delete_service(&self, name: &str) {
         self.edit_service(name, &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));

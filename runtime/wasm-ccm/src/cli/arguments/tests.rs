@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use clap::CommandFactory as _;
 
 use super::super::{Cli, Command as Chosen, RunArgs, parse_from};
@@ -150,6 +152,14 @@ fn a_flag_that_asks_for_what_is_so_anyway_is_no_news_and_the_last_of_several_cou
     let several = ["--profiling=false", "--profiling", "--kube-api-qps=1", "--kube-api-qps=2"];
     assert_eq!(run(&several).unwrap().1, ["profiling", "kube-api-qps"]);
     assert_eq!(run(&["--profiling", "--profiling=false"]).unwrap().1, [""; 0]);
+}
+
+/// A connection that fell silent is replaced within this time: until then Nodes and Services change unseen.
+#[test]
+fn by_default_a_silent_connection_is_replaced_within_45_s() {
+    let (args, _) = run(&[]).unwrap();
+    let pings = args.pings();
+    assert!(pings.period + pings.timeout <= Duration::from_secs(45), "{pings:?}");
 }
 
 #[test]

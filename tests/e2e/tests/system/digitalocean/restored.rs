@@ -190,7 +190,8 @@ async fn a_copy_with_the_id_of_a_living_services_load_balancer_has_one_of_its_ow
     assert_eq!(ips(&the(client, "web").await), ips(&web));
     host.events_written().await;
     let told = told(client, "copy").await;
-    assert_eq!(told.iter().filter(|line| line.contains("LoadBalancerNotAdopted")).count(), 1, "{told:?}");
+    let not_adopted: Vec<_> = told.iter().filter(|line| line.contains("LoadBalancerNotAdopted")).collect();
+    assert!(matches!(not_adopted[..], [once] if !once.ends_with(" times)")), "{told:?}");
 
     // Its owner gives it up, and then it is to be had.
     change(client, "web", &annotated([("wasm-ccm.io/orphan", "digitalocean")])).await;
