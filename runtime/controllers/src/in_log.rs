@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::Resource;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{Lookup, ObjectRef};
 
 /// What work is about, in a line of the log.
 pub(crate) trait InLog {
@@ -11,7 +10,7 @@ pub(crate) trait InLog {
     fn in_log(&self) -> String;
 }
 
-impl<K: Resource<DynamicType = ()>> InLog for ObjectRef<K> {
+impl<K: Lookup<DynamicType = ()>> InLog for ObjectRef<K> {
     fn in_log(&self) -> String {
         let Self { namespace, name, .. } = self;
         namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
@@ -27,9 +26,10 @@ impl InLog for Arc<str> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Node, Service};
+    use k8s_openapi::api::core::v1::Service;
 
     use super::*;
+    use crate::store::Node;
 
     #[test]
     fn an_object_is_called_in_the_log_what_kubectl_calls_it() {

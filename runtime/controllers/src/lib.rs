@@ -43,5 +43,5 @@ pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use service::predicates::balanced_service;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
-pub use store::{FirstList, Reflector, ReflectorHandle, Stored, Trim, causes};
+pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored, causes};
 pub use write_gate::{ApiError, WriteGate, WriteGateSettings};

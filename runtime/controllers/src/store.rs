@@ -7,20 +7,20 @@
 
 mod decode;
 mod lists;
+mod node;
+mod pairs;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
-use std::fmt::Debug;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Service};
-use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
+use kube::runtime::reflector::{Lookup, ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, watcher};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,8 +30,10 @@ use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
 use decode::DeserializeGuard;
 pub use decode::Stored;
 pub(crate) use lists::{Age, Lists};
+pub use node::Node;
+pub(crate) use pairs::Pairs;
 
-/// Objects per page of a list. A Node with its images decodes to about 30 KiB, so a page stays below 8 MiB.
+/// Objects per page of a list. A Node with its images is up to 30 KiB of text, so a page stays below 8 MiB.
 const PAGE_SIZE: u32 = 250;
 /// Keys that wait for one subscriber. When it is full the watch waits: queues empty it at once.
 const SUBSCRIBER_BOUND: usize = 1_024;
@@ -42,52 +44,6 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(60);
 /// The copy that kubectl keeps of what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Drops what no controller reads, so that memory does not grow with it.
-pub trait Trim {
-    /// Called once per object, before it is stored.
-    fn trim(&mut self);
-}
-
-impl Trim for Node {
-    fn trim(&mut self) {
-        trim_metadata(&mut self.metadata);
-        if let Some(spec) = &mut self.spec {
-            *spec =
-                NodeSpec { provider_id: spec.provider_id.take(), taints: spec.taints.take(), ..NodeSpec::default() };
-        }
-        if let Some(status) = self.status.take() {
-            let ready = status.conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
-            let ready =
-                ready.map(|one| NodeCondition { type_: one.type_, status: one.status, ..NodeCondition::default() });
-            let mut capacity = status.capacity;
-            if let Some(capacity) = &mut capacity {
-                capacity.retain(|name, _| matches!(name.as_str(), "cpu" | "memory"));
-            }
-            let uuid = |info: NodeSystemInfo| NodeSystemInfo { system_uuid: info.system_uuid, ..Default::default() };
-            self.status = Some(NodeStatus {
-                addresses: status.addresses,
-                capacity,
-                conditions: ready.map(|ready| vec![ready]),
-                node_info: status.node_info.map(uuid),
-                ..NodeStatus::default()
-            });
-        }
-    }
-}
-
-impl Trim for Service {
-    fn trim(&mut self) {
-        trim_metadata(&mut self.metadata);
-    }
-}
-
-fn trim_metadata(metadata: &mut kube::core::ObjectMeta) {
-    metadata.managed_fields = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(LAST_APPLIED);
-    }
-}
 
 /// Whether the store has been filled once, and what keeps it from that. Cheap to clone.
 ///
@@ -140,7 +96,7 @@ impl FirstList {
 #[derive(Clone)]
 pub struct ReflectorHandle<K>
 where
-    K: Resource<DynamicType = ()> + Clone + 'static,
+    K: Lookup<DynamicType = ()> + Clone + 'static,
 {
     reader: Store<K>,
     first_list: FirstList,
@@ -149,7 +105,7 @@ where
 
 impl<K> ReflectorHandle<K>
 where
-    K: Resource<DynamicType = ()> + Clone + 'static,
+    K: Lookup<DynamicType = ()> + Clone + 'static,
 {
     /// The store.
     #[must_use]
@@ -175,10 +131,7 @@ where
 }
 
 /// A watch, the store that it feeds, and those who want to know.
-pub struct Reflector<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
+pub struct Reflector<K: Stored> {
     api: Api<DeserializeGuard<K>>,
     writer: Writer<K>,
     reader: Store<K>,
@@ -194,10 +147,7 @@ where
     failing: bool,
 }
 
-impl<K> Reflector<K>
-where
-    K: Resource<DynamicType = ()> + Trim + Stored + Clone + Debug + Send + Sync + 'static,
-{
+impl<K: Stored> Reflector<K> {
     /// A reflector of all objects of a kind, in all namespaces. Nothing is read before [`run`](Self::run).
     #[must_use]
     pub fn new(client: Client, metrics: &StoreMetrics) -> Self {
@@ -307,15 +257,15 @@ where
         self.meters.last_event.set(now_seconds());
         let told = match event {
             watcher::Event::Apply(guard) => self.decoded(guard).map_or_else(Vec::new, |object| {
-                let key = key(&object);
+                let key = stored_key(&object);
                 self.writer.apply_watcher_event(&watcher::Event::Apply(object));
                 vec![key]
             }),
             watcher::Event::Delete(guard) => {
                 let key = key(&guard);
                 self.undecodable.remove(&key);
-                match guard.0 {
-                    Ok(object) if object.meta().name.is_some() => {
+                match guard.object {
+                    Ok(object) if guard.metadata.name.is_some() => {
                         self.writer.apply_watcher_event(&watcher::Event::Delete(object))
                     }
                     // The store takes whole objects only; the old one is as good to say which.
@@ -340,11 +290,11 @@ where
                 vec![]
             }
             watcher::Event::InitDone => {
-                let mut keys: HashSet<_> = self.reader.state().iter().map(|object| key(&**object)).collect();
+                let mut keys: HashSet<_> = self.reader.state().iter().map(|object| stored_key(&**object)).collect();
                 self.writer.apply_watcher_event(&watcher::Event::InitDone);
                 self.lists.is_stored();
                 drop(self.first_list.send_replace(Ok(())));
-                keys.extend(self.reader.state().iter().map(|object| key(&**object)));
+                keys.extend(self.reader.state().iter().map(|object| stored_key(&**object)));
                 keys.into_iter().collect()
             }
         };
@@ -355,25 +305,26 @@ where
     /// For an object that cannot be decoded, its state when it could be. In a list, whatever is missing is gone, and what
     /// belongs to it in the cloud would go too.
     fn last_good(&self, guard: &DeserializeGuard<K>) -> Option<K> {
-        let Err(invalid) = &guard.0 else { return None };
+        if guard.object.is_ok() {
+            return None;
+        }
         let old = self.reader.get(&key(guard))?;
-        (old.meta().uid == invalid.metadata.uid).then(|| K::clone(&old))
+        (old.uid().as_deref() == guard.metadata.uid.as_deref()).then(|| K::clone(&old))
     }
 
-    /// The object, trimmed. Says once per object that it is left out, and once that it is back.
+    /// The object. Says once per object that it is left out, and once that it is back.
     fn decoded(&mut self, guard: DeserializeGuard<K>) -> Option<K> {
         let key = key(&guard);
-        match guard.0 {
+        match guard.object {
             // The store cannot take what has no name.
-            Ok(object) if object.meta().name.is_none() => {
+            Ok(_) if guard.metadata.name.is_none() => {
                 self.meters.undecodable.inc();
                 None
             }
-            Ok(mut object) => {
+            Ok(object) => {
                 if self.undecodable.remove(&key) {
                     tracing::info!(object = %key.in_log(), "object can be decoded again");
                 }
-                object.trim();
                 Some(object)
             }
             Err(error) => {
@@ -414,7 +365,7 @@ where
     async fn welcome(&mut self, newcomer: mpsc::Sender<ObjectRef<K>>) {
         for object in self.reader.state() {
             // An error means that the subscriber is gone.
-            drop(newcomer.send(key(&*object)).await);
+            drop(newcomer.send(stored_key(&*object)).await);
         }
         self.subscribers.push(newcomer);
     }
@@ -466,10 +417,19 @@ pub fn causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Name and namespace, without anything that changes.
-fn key<K: Resource<DynamicType = ()>, O: Resource<DynamicType = ()>>(object: &O) -> ObjectRef<K> {
-    let key = ObjectRef::new(&object.name_any());
-    match object.namespace() {
-        Some(namespace) => key.within(&namespace),
+fn key<K: Stored>(guard: &DeserializeGuard<K>) -> ObjectRef<K> {
+    key_of(guard.metadata.name.as_deref(), guard.metadata.namespace.as_deref())
+}
+
+/// The same of an object in the store.
+fn stored_key<K: Stored>(object: &K) -> ObjectRef<K> {
+    key_of(object.name().as_deref(), object.namespace().as_deref())
+}
+
+fn key_of<K: Stored>(name: Option<&str>, namespace: Option<&str>) -> ObjectRef<K> {
+    let key = ObjectRef::new(name.unwrap_or_default());
+    match namespace {
+        Some(namespace) => key.within(namespace),
         None => key,
     }
 }

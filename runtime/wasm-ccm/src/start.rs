@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use ccm_cloud::{BatchSettings, Batcher, Capability, LoadBalancers, Lookups, Member};
 use ccm_controllers::{
-    EventRecorder, FirstList, LoadBalancerMember, Metrics, Reflector, ReflectorHandle, WriteGate, balanced_service,
+    EventRecorder, FirstList, LoadBalancerMember, Metrics, Node, Reflector, ReflectorHandle, WriteGate,
+    balanced_service,
 };
 use ccm_sandbox::Slot;
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use tokio::sync::watch;
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::Cluster;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub use metrics::ClusterMetrics;
 use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp, QueueSettings};
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 use sync::{Member, Syncer};
 use wake::{Changes, Waking};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Cluster, ClusterSubject, Failure, Reaction, Severity};
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Service};
+use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ use crate::node::view::cloud_node;
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::service::view::cloud_service;
+use crate::store::Node;
 
 /// Who says so in Events.
 const REPORTER: &str = "cloud-cluster-controller";
@@ -220,19 +221,19 @@ impl Syncer {
 
     /// What is told about; no reference for the provider itself. None when the object is gone.
     fn object(&self, subject: &ClusterSubject) -> Option<(About, Option<ObjectReference>)> {
-        let uid = |uid: Option<&String>| uid.cloned().unwrap_or_default();
+        let uid = |uid: Option<&str>| uid.unwrap_or_default().to_owned();
         match subject {
             ClusterSubject::Call | ClusterSubject::Provider => {
                 Some((["Provider".into(), String::new(), String::new(), String::new()], None))
             }
             ClusterSubject::Node(name) => {
-                let uid = uid(self.nodes.get(&ObjectRef::new(name))?.metadata.uid.as_ref());
+                let uid = uid(self.nodes.get(&ObjectRef::new(name))?.uid.as_deref());
                 let object = node_reference(name, &uid);
                 Some((["Node".into(), String::new(), name.clone(), uid], Some(object)))
             }
             ClusterSubject::Service { namespace, name } => {
                 let key = ObjectRef::new(name).within(namespace);
-                let uid = uid(self.services.get(&key)?.metadata.uid.as_ref());
+                let uid = uid(self.services.get(&key)?.metadata.uid.as_deref());
                 let object = service_reference(namespace, name, &uid);
                 Some((["Service".into(), namespace.clone(), name.clone(), uid], Some(object)))
             }

@@ -12,16 +12,15 @@ use backon::{BackoffBuilder as _, ConstantBuilder};
 use ccm_cloud::{Attributes, Cluster, Descriptor};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use k8s_openapi::api::core::v1::{Node, Service};
-use kube::Resource;
-use kube::runtime::reflector::{ObjectRef, Store};
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::sync::Syncer;
 use crate::node::view::cloud_node;
 use crate::service::view::cloud_service;
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 
 /// Names that wait for the queue, which takes them at once.
 const BOUND: usize = 64;
@@ -30,13 +29,13 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// The store of one kind, who changed in it, and what was seen of each object.
-struct Watched<K: Resource<DynamicType = ()> + Clone + 'static> {
+struct Watched<K: Lookup<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     keys: mpsc::Receiver<ObjectRef<K>>,
     marks: HashMap<ObjectRef<K>, u64>,
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Watched<K> {
+impl<K: Lookup<DynamicType = ()> + Clone + 'static> Watched<K> {
     fn new((store, keys): (Store<K>, mpsc::Receiver<ObjectRef<K>>)) -> Self {
         Self { store, keys, marks: HashMap::new() }
     }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use ccm_cloud::{Address, AddressKind};
-use k8s_openapi::api::core::v1::Node;
+
+use crate::store::Node;
 
 /// Set by kubelets with `--node-ip`: the addresses that must come first.
 pub(crate) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -52,21 +53,17 @@ pub(crate) fn wanted(cloud: &[Address], node: &Node) -> Result<Option<Vec<Addres
 
 /// The value of [`PROVIDED_NODE_IP`].
 pub(crate) fn provided(node: &Node) -> Option<&str> {
-    node.metadata.annotations.as_ref()?.get(PROVIDED_NODE_IP).map(String::as_str)
+    node.annotations.get(PROVIDED_NODE_IP)
 }
 
 /// `status.addresses`, without entries of kinds that Kubernetes does not define.
 pub(crate) fn current(node: &Node) -> Vec<Address> {
-    let entries = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    entries.filter_map(|entry| Some(Address::new(AddressKind::parse(&entry.type_)?, &entry.address))).collect()
+    node.addresses.iter().filter_map(|(kind, value)| Some(Address::new(AddressKind::parse(kind)?, value))).collect()
 }
 
 /// Whether the Node must be written to have exactly `wanted`, in this order.
 pub(crate) fn differ(node: &Node, wanted: &[Address]) -> bool {
-    let entries = || node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    !entries()
-        .map(|e| (e.type_.as_str(), e.address.as_str()))
-        .eq(wanted.iter().map(|address| (address.kind.as_str(), address.value.as_str())))
+    !node.addresses.iter().eq(wanted.iter().map(|address| (address.kind.as_str(), address.value.as_str())))
 }
 
 /// Brings the addresses that `provided` names to the front, in its order, and drops others of the same kinds.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use ccm_cloud::Instance;
 
+use crate::store::Pairs;
+
 pub(crate) type Labels = BTreeMap<String, String>;
 
 /// An old label, which wins, and the label that took its place.
@@ -23,12 +25,12 @@ const REGION: Pair =
 ///
 /// Type, zone and region overwrite. Further labels of the cloud are left out when their name belongs to Kubernetes or when
 /// the Node already has one of that name.
-pub(crate) fn initial(labels: &Labels, instance: &Instance) -> Labels {
+pub(crate) fn initial(labels: &Pairs, instance: &Instance) -> Labels {
     let mut changes = Labels::new();
     let named = [(INSTANCE_TYPE, &instance.instance_type), (ZONE, &instance.zone), (REGION, &instance.region)];
     for (pair, value) in named {
         for name in [pair.deprecated, pair.stable] {
-            if !value.is_empty() && labels.get(name) != Some(value) {
+            if !value.is_empty() && labels.get(name) != Some(value.as_str()) {
                 changes.insert(name.to_owned(), value.clone());
             }
         }
@@ -55,12 +57,12 @@ pub(crate) fn initial(labels: &Labels, instance: &Instance) -> Labels {
 }
 
 /// The labels to set so that the new label of each pair says what the old one says. A lone new label is left alone.
-pub(crate) fn corrections(labels: &Labels) -> Labels {
+pub(crate) fn corrections(labels: &Pairs) -> Labels {
     [ZONE, REGION, INSTANCE_TYPE]
         .into_iter()
         .filter_map(|pair| {
             let value = labels.get(pair.deprecated)?;
-            (labels.get(pair.stable) != Some(value)).then(|| (pair.stable.to_owned(), value.clone()))
+            (labels.get(pair.stable) != Some(value)).then(|| (pair.stable.to_owned(), value.to_owned()))
         })
         .collect()
 }

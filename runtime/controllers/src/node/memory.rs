@@ -4,13 +4,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use crate::store::{Age, Lists};
+use crate::store::{Age, Lists, Node};
 use crate::warnings::Warnings;
 
 #[derive(Default)]
@@ -43,7 +41,7 @@ impl Memory {
     /// A Node that carries the taint was seen. Says whether this is news: false while the store still shows a state from
     /// before the taint was removed by us. Working on that one would ask the cloud and write for nothing.
     pub(crate) fn is_waiting(&self, node: &Node) -> bool {
-        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        let uid = node.uid.as_deref().unwrap_or_default();
         let mut nodes = self.nodes.lock();
         let entry = nodes.entry(node.name_any()).or_default();
         if entry.uid != uid {
@@ -51,7 +49,7 @@ impl Memory {
             *entry = Entry { uid: uid.to_owned(), waiting: entry.waiting, ..Entry::default() };
         }
         if let Some(finished) = entry.finished
-            && !self.lists.shown(&node.metadata).is_as_new_as(finished)
+            && !self.lists.shown(node.resource_version.as_deref()).is_as_new_as(finished)
         {
             return false;
         }
@@ -65,10 +63,10 @@ impl Memory {
     pub(crate) fn finished(&self, node: &Node) {
         let mut nodes = self.nodes.lock();
         let Some(entry) = nodes.get_mut(&node.name_any()) else { return };
-        if node.metadata.uid.as_deref() != Some(&entry.uid) {
+        if node.uid.as_deref() != Some(&entry.uid) {
             return;
         }
-        entry.finished = Some(self.lists.answered(&node.metadata));
+        entry.finished = Some(self.lists.answered(node.resource_version.as_deref()));
         entry.unanswered = false;
         entry.warnings = Warnings::default();
         if std::mem::take(&mut entry.waiting) {
@@ -79,7 +77,7 @@ impl Memory {
     /// The taint of this Node was to be removed by us, and no answer came.
     pub(crate) fn unanswered(&self, node: &Node) {
         if let Some(entry) = self.nodes.lock().get_mut(&node.name_any())
-            && node.metadata.uid.as_deref() == Some(&entry.uid)
+            && node.uid.as_deref() == Some(&entry.uid)
         {
             entry.unanswered = true;
         }
@@ -94,7 +92,7 @@ impl Memory {
     /// Whether this Node, which has no taint any more, lost it by our write without an answer. Says so once.
     pub(crate) fn was_unanswered(&self, node: &Node) -> bool {
         let mut nodes = self.nodes.lock();
-        let entry = nodes.get_mut(&node.name_any()).filter(|entry| node.metadata.uid.as_deref() == Some(&entry.uid));
+        let entry = nodes.get_mut(&node.name_any()).filter(|entry| node.uid.as_deref() == Some(&entry.uid));
         entry.is_some_and(|entry| std::mem::take(&mut entry.unanswered))
     }
 

@@ -11,7 +11,7 @@
 //! Lookups of Nodes that wait at the same time become one call of the provider, so they are not limited; the number of
 //! Nodes that are written at the same time is.
 
-mod addresses;
+pub(crate) mod addresses;
 mod labels;
 mod memory;
 mod refresh;
@@ -29,7 +29,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::Lookups;
-use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +39,7 @@ pub use selector::NodeLabels;
 use crate::events::EventRecorder;
 use crate::metrics::{NodeMetrics, QueueMetrics};
 use crate::queue::{self, GivenUp, QueueSettings};
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 use crate::write_gate::WriteGate;
 use memory::Memory;
 use sync::Syncer;

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use ccm_cloud::Need;
 use futures::StreamExt as _;
 use futures::stream;
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +16,7 @@ use super::sync::{SyncError, Syncer};
 use super::view::is_uninitialized;
 use super::write::Written;
 use crate::metrics::now_seconds;
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 
 /// Most Nodes that are asked about at the same time: as many as fit into the batches that may run at once, so that a larger
 /// cluster is not copied as a whole.
@@ -116,7 +114,7 @@ async fn write(
     let _permit = writes.acquire().await;
     // The cloud took its time: the store may have a newer state by now.
     let newest = syncer.store.get(&ObjectRef::new(&asked.name_any()));
-    let Some(node) = newest.filter(|newest| newest.metadata.uid == asked.metadata.uid) else {
+    let Some(node) = newest.filter(|newest| newest.uid == asked.uid) else {
         return Ok(Outcome::Unchanged);
     };
     match syncer.writer.update_addresses(node, addresses).await? {

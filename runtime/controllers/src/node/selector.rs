@@ -2,16 +2,14 @@
 //!
 //! `kube` can match selectors and not read them; its own also lack `>` and `<`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ccm_cloud::NodeSelector;
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 
 use super::view::provider_id;
 use crate::node_lifecycle::decision::is_ready;
-use crate::store::FirstList;
+use crate::store::{FirstList, Node, Pairs};
 
 /// Answers selectors from the store of Nodes.
 pub struct NodeLabels {
@@ -33,7 +31,7 @@ impl NodeSelector for NodeLabels {
         self.first_list.state()?;
         let nodes = self.store.state();
         let mut names: Vec<String> =
-            nodes.iter().filter(|node| selector.matches(node.labels())).map(|node| node.name_any()).collect();
+            nodes.iter().filter(|node| selector.matches(&node.labels)).map(|node| node.name_any()).collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -87,7 +85,7 @@ impl Selector {
         Ok(Self(requirements.map_err(|why| format!("label selector {text:?}: {why}"))?))
     }
 
-    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn matches(&self, labels: &Pairs) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
 }
@@ -139,7 +137,7 @@ impl Requirement {
         Ok(Self { key, test })
     }
 
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    fn matches(&self, labels: &Pairs) -> bool {
         let value = labels.get(&self.key);
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.test {
@@ -203,10 +201,6 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
-    }
-
     /// Facts about `labels.Parse` and `Requirement.Matches` of Kubernetes.
     #[test]
     fn selectors_mean_what_kubectl_means_by_them() {
@@ -240,7 +234,8 @@ mod tests {
             ("in=x", false),
             ("notin", false),
         ];
-        let node = labels(&[("pool", "web"), ("cpus", "4"), ("empty", ""), ("node.kubernetes.io/role", "worker")]);
+        let node = [("pool", "web"), ("cpus", "4"), ("empty", ""), ("node.kubernetes.io/role", "worker")];
+        let node = node.into_iter().collect();
         for (selector, matches) in cases {
             assert_eq!(Selector::parse(selector).unwrap().matches(&node), matches, "{selector:?}");
         }

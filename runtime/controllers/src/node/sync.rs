@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use ccm_cloud::{Failure, Instance, Lookups, Need, Reaction, Severity};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 
@@ -20,6 +18,7 @@ use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::metrics::NodeMetrics;
 use crate::queue::Verdict;
 use crate::reaction;
+use crate::store::Node;
 use crate::write_gate::ApiError;
 
 /// Upstream's name of this controller in Events.
@@ -187,7 +186,7 @@ impl Syncer {
     }
 
     async fn reconcile_labels(&self, node: &Node) -> Verdict {
-        let corrections = labels::corrections(node.labels());
+        let corrections = labels::corrections(&node.labels);
         if corrections.is_empty() {
             return Verdict::Done;
         }
@@ -256,7 +255,7 @@ impl Syncer {
     }
 
     async fn record(&self, node: &Node, severity: Severity, reason: &str, message: String) {
-        let about = node_reference(&node.name_any(), node.metadata.uid.as_deref().unwrap_or_default());
+        let about = node_reference(&node.name_any(), node.uid.as_deref().unwrap_or_default());
         let (reason, action, annotations) = (reason.into(), "Initialize", Default::default());
         let request = EventRequest { about, severity, reason, action, message, reporter: REPORTER, annotations };
         self.recorder.record(request).await;
@@ -265,6 +264,5 @@ impl Syncer {
 
 /// Seconds since the Node was created.
 fn age(node: &Node) -> Option<f64> {
-    let created = node.metadata.creation_timestamp.as_ref()?.0;
-    Some(Timestamp::now().duration_since(created).as_secs_f64().max(0.0))
+    Some(Timestamp::now().duration_since(node.created?).as_secs_f64().max(0.0))
 }

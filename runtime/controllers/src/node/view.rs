@@ -2,33 +2,26 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{Attributes, Described};
-use k8s_openapi::api::core::v1::{Node, Taint};
+use ccm_cloud::Described;
 
 use super::addresses;
+use crate::store::Node;
 
 /// Kubelets of a cluster with an external cloud provider register with it.
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// What a lookup needs to know of a Node.
 pub(crate) fn cloud_node(node: &Node) -> ccm_cloud::Node {
-    let metadata = &node.metadata;
-    let status = node.status.as_ref();
-    let capacity = status.and_then(|status| status.capacity.as_ref());
-    let quantity = |name: &str| Some((name.to_owned(), capacity?.get(name)?.0.clone()));
     ccm_cloud::Node {
-        name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
+        name: node.name_any(),
+        uid: node.uid.as_deref().unwrap_or_default().to_owned(),
         provider_id: provider_id(node).map(ToOwned::to_owned),
-        system_uuid: status
-            .and_then(|status| status.node_info.as_ref())
-            .map(|info| info.system_uuid.to_lowercase())
-            .filter(|uuid| !uuid.is_empty()),
+        system_uuid: node.system_uuid.as_ref().map(|uuid| uuid.to_lowercase()),
         addresses: addresses::current(node),
-        labels: metadata.labels.clone().unwrap_or_default(),
-        annotations: metadata.annotations.clone().unwrap_or_default(),
-        capacity: ["cpu", "memory"].into_iter().filter_map(quantity).collect::<Attributes>(),
-        taints: taints(node).iter().map(|taint| taint.key.clone()).collect(),
+        labels: node.labels.to_map(),
+        annotations: node.annotations.to_map(),
+        capacity: node.capacity.to_map(),
+        taints: node.taints.iter().map(|taint| taint.key.clone()).collect(),
     }
 }
 
@@ -47,14 +40,10 @@ impl Described for Waiting {
 
 /// `spec.providerID`, where it says anything.
 pub(crate) fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
-}
-
-pub(crate) fn taints(node: &Node) -> &[Taint] {
-    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+    node.provider_id.as_deref()
 }
 
 /// Whether the Node waits for its initialisation, whatever the value and the effect of the taint.
 pub(crate) fn is_uninitialized(node: &Node) -> bool {
-    taints(node).iter().any(|taint| taint.key == UNINITIALIZED)
+    node.taints.iter().any(|taint| taint.key == UNINITIALIZED)
 }

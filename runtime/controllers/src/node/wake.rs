@@ -2,10 +2,10 @@
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
+
+use crate::store::Node;
 
 /// Keys that wait for the queue, which takes them at once.
 const BOUND: usize = 64;

@@ -12,14 +12,14 @@ use backon::{BackoffBuilder as _, ConstantBackoff, ConstantBuilder};
 use ccm_cloud::{Address, Instance};
 use http::HeaderValue;
 use http::header::ACCEPT;
-use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
-use kube::ResourceExt as _;
-use kube::api::{Api, PartialObjectMeta, Patch, PatchParams, Request};
+use k8s_openapi::api::core::v1::{Node as WholeNode, NodeAddress, Taint};
+use kube::api::{Api, GetParams, PartialObjectMeta, Patch, PatchParams, Request};
 use serde_json::{Map, Value, json};
 
 use super::addresses::{self, ProvidedIpError};
 use super::labels::{self, Labels};
-use super::view::{UNINITIALIZED, is_uninitialized, provider_id, taints};
+use super::view::{UNINITIALIZED, is_uninitialized, provider_id};
+use crate::store::Node;
 use crate::write_gate::{ApiError, Purpose, WriteGate};
 
 /// Attempts of one write against other writers, and the shortest and half the longest time between them, as upstream.
@@ -84,7 +84,7 @@ pub(crate) enum Written {
 #[derive(Clone)]
 pub(crate) struct NodeWriter {
     pub(crate) gate: WriteGate,
-    pub(crate) api: Api<Node>,
+    pub(crate) api: Api<WholeNode>,
     manager: &'static str,
 }
 
@@ -159,7 +159,7 @@ impl NodeWriter {
 
     /// Sets labels that were decided from this state of the Node.
     pub(crate) async fn set_labels(&self, node: &Node, labels: &Labels) -> Result<(), WriteError> {
-        let body = json!({ "metadata": { "resourceVersion": node.resource_version(), "labels": labels } });
+        let body = json!({ "metadata": { "resourceVersion": node.resource_version, "labels": labels } });
         match self.patch(PATCH, &node.name_any(), &body).await {
             // Whoever is gone needs no labels.
             Ok(_) | Err(ApiError::NotFound) => Ok(()),
@@ -174,7 +174,7 @@ impl NodeWriter {
         let wanted: Vec<NodeAddress> = wanted.iter().map(entry).collect();
         let body = |addresses: Value| {
             json!({
-                "metadata": { "resourceVersion": node.resource_version() },
+                "metadata": { "resourceVersion": node.resource_version },
                 "status": { "addresses": addresses },
             })
         };
@@ -184,23 +184,20 @@ impl NodeWriter {
         };
         let answer = self.send(PATCH_STATUS, &node.name_any(), &patch).await?;
         let mut changed = node.clone();
-        changed.metadata.resource_version = answer.metadata.resource_version;
-        changed.status.get_or_insert_default().addresses = Some(wanted);
+        changed.resource_version = answer.metadata.resource_version.map(Into::into);
+        changed.addresses = wanted.into_iter().map(|one| (one.type_, one.address)).collect();
         Ok(changed)
     }
 
     /// Labels, provider ID and the removal of the taint, in one. Returns the Node as it is afterwards.
     async fn patch_initial(&self, node: &Node, found: &Instance) -> Result<Node, ApiError> {
-        let labels = labels::initial(node.labels(), found);
+        let labels = labels::initial(&node.labels, found);
         let answer = self.patch(PATCH, &node.name_any(), &initial_patch(node, found, &labels)).await?;
         let mut changed = node.clone();
-        changed.metadata.resource_version = answer.metadata.resource_version;
-        changed.metadata.labels.get_or_insert_default().extend(labels);
-        let spec = changed.spec.get_or_insert_default();
-        spec.taints.get_or_insert_default().retain(|taint| taint.key != UNINITIALIZED);
-        if spec.provider_id.is_none() {
-            spec.provider_id = Some(found.provider_id.clone());
-        }
+        changed.resource_version = answer.metadata.resource_version.map(Into::into);
+        changed.labels = changed.labels.with(&labels);
+        changed.taints = others(node).cloned().collect();
+        changed.provider_id.get_or_insert_with(|| found.provider_id.as_str().into());
         Ok(changed)
     }
 
@@ -211,7 +208,7 @@ impl NodeWriter {
         purpose: Purpose,
         name: &str,
         body: &Value,
-    ) -> Result<PartialObjectMeta<Node>, ApiError> {
+    ) -> Result<PartialObjectMeta<WholeNode>, ApiError> {
         self.send(purpose, name, &Patch::Strategic(body.clone())).await
     }
 
@@ -220,7 +217,7 @@ impl NodeWriter {
         purpose: Purpose,
         name: &str,
         patch: &Patch<Value>,
-    ) -> Result<PartialObjectMeta<Node>, ApiError> {
+    ) -> Result<PartialObjectMeta<WholeNode>, ApiError> {
         let request = Request::new(self.api.resource_url());
         let params = PatchParams { field_manager: Some(self.manager.into()), ..PatchParams::default() };
         let request = match purpose.resource.split_once('/') {
@@ -235,6 +232,11 @@ impl NodeWriter {
         self.gate.write(purpose, sent).await
     }
 
+    async fn get(&self, name: &str) -> Result<Node, kube::Error> {
+        let request = Request::new(self.api.resource_url()).get(name, &GetParams::default());
+        self.gate.client().request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
     /// After a write that failed: reads the Node again when another writer was first. Returns how it ended, if it did.
     pub(crate) async fn after(&self, error: ApiError, live: &mut Live) -> Result<Option<Written>, WriteError> {
         match error {
@@ -245,12 +247,12 @@ impl NodeWriter {
         let Some(delay) = live.delays.next() else { return Err(WriteError::Api(ApiError::Conflict)) };
         tokio::time::sleep(delay).await;
         let name = live.node.name_any();
-        let node = match self.gate.read(GET, self.api.get(&name)).await {
+        let node = match self.gate.read(GET, self.get(&name)).await {
             Ok(node) => node,
             Err(ApiError::NotFound) => return Ok(Some(Written::Gone)),
             Err(error) => return Err(WriteError::Api(error)),
         };
-        if node.metadata.uid != live.node.metadata.uid {
+        if node.uid != live.node.uid {
             return Ok(Some(Written::Gone));
         }
         live.node = Arc::new(node);
@@ -298,9 +300,14 @@ fn whole_list(wanted: &[NodeAddress]) -> Option<Value> {
     Some(std::iter::once(json!({ "$patch": "replace" })).chain(wanted.iter().map(|address| json!(address))).collect())
 }
 
+/// Its taints without the one that waits for the initialisation.
+fn others(node: &Node) -> impl Iterator<Item = &Taint> {
+    node.taints.iter().filter(|taint| taint.key != UNINITIALIZED)
+}
+
 /// The body of [`NodeWriter::patch_initial`].
 fn initial_patch(node: &Node, found: &Instance, labels: &Labels) -> Value {
-    let mut metadata = json!({ "resourceVersion": node.resource_version() });
+    let mut metadata = json!({ "resourceVersion": node.resource_version });
     if let (false, Some(metadata)) = (labels.is_empty(), metadata.as_object_mut()) {
         metadata.insert("labels".into(), json!(labels));
     }
@@ -308,7 +315,7 @@ fn initial_patch(node: &Node, found: &Instance, labels: &Labels) -> Value {
     if provider_id(node).is_none() && !found.provider_id.is_empty() {
         spec.insert("providerID".into(), json!(found.provider_id));
     }
-    let others: Vec<&Taint> = taints(node).iter().filter(|taint| taint.key != UNINITIALIZED).collect();
+    let others: Vec<&Taint> = others(node).collect();
     spec.insert("taints".into(), if others.is_empty() { Value::Null } else { json!(others) });
     json!({ "metadata": metadata, "spec": spec })
 }

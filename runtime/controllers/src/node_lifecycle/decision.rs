@@ -4,9 +4,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Taint;
 
-use crate::node::view::{provider_id, taints};
+use crate::node::view::provider_id;
+use crate::store::Node;
 
 /// On a Node whose machine is switched off, with the effect [`EFFECT`].
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -25,7 +26,7 @@ pub(crate) enum Standing {
 }
 
 pub(crate) fn standing(node: &Node) -> Standing {
-    if node.metadata.deletion_timestamp.is_some() {
+    if node.is_deleting {
         return Standing::Deleting;
     }
     if is_ready(node) { Standing::Ready } else { Standing::NotReady }
@@ -33,13 +34,7 @@ pub(crate) fn standing(node: &Node) -> Standing {
 
 /// Whether its kubelet says that all is well.
 pub(crate) fn is_ready(node: &Node) -> bool {
-    ready(node) == Some("True")
-}
-
-/// Status of the condition Ready.
-fn ready(node: &Node) -> Option<&str> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    Some(conditions.iter().find(|condition| condition.type_ == "Ready")?.status.as_str())
+    node.ready.as_deref() == Some("True")
 }
 
 /// What an answer of the cloud is about: after a change of it, an older answer is about something else.
@@ -51,7 +46,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn of(node: &Node) -> Self {
-        let uid = node.metadata.uid.clone().unwrap_or_default();
+        let uid = node.uid.as_deref().unwrap_or_default().to_owned();
         Self { uid, provider_id: provider_id(node).map(ToOwned::to_owned) }
     }
 }
@@ -59,14 +54,13 @@ impl Identity {
 /// A digest of what may change the cloud's answer: heartbeats and taints do not.
 pub(crate) fn digest(node: &Node) -> u64 {
     let mut digest = DefaultHasher::new();
-    (ready(node), &node.metadata.labels, &node.metadata.annotations).hash(&mut digest);
+    (&node.ready, &node.labels, &node.annotations).hash(&mut digest);
     digest.finish()
 }
 
 /// Since its creation by the API server's clock; nothing when that is not said or lies ahead.
 pub(crate) fn age(node: &Node) -> Duration {
-    let created = node.metadata.creation_timestamp.as_ref();
-    let age = created.map(|created| Timestamp::now().duration_since(created.0));
+    let age = node.created.map(|created| Timestamp::now().duration_since(created));
     age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
 }
 
@@ -80,7 +74,7 @@ pub(crate) enum ShutdownTaint {
 /// All taints that the Node should have; none when it has them.
 pub(crate) fn corrected_taints(node: &Node, wanted: ShutdownTaint) -> Option<Vec<Taint>> {
     let is_it = |taint: &Taint| taint.key == SHUTDOWN && taint.effect == EFFECT;
-    let present = taints(node);
+    let present = &node.taints;
     match (wanted, present.iter().any(is_it)) {
         (ShutdownTaint::There, false) => {
             let added = Taint { key: SHUTDOWN.into(), effect: EFFECT.into(), ..Taint::default() };

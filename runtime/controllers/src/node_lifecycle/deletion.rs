@@ -7,13 +7,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Preconditions};
 use tokio::time::Instant;
 
 use super::decision::{Identity, Standing, standing};
 use crate::node::write::{Live, NodeWriter, WriteError};
+use crate::store::Node;
 use crate::write_gate::Purpose;
 
 const DELETE: Purpose = Purpose { verb: "delete", resource: "nodes" };
@@ -41,7 +40,9 @@ impl NodeWriter {
             if Instant::now() >= valid_until {
                 return Ok(Deletion::Late);
             }
-            let preconditions = Preconditions { uid: live.node.uid(), resource_version: live.node.resource_version() };
+            let owned = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+            let (uid, resource_version) = (owned(&live.node.uid), owned(&live.node.resource_version));
+            let preconditions = Preconditions { uid, resource_version };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             let name = live.node.name_any();
             match self.gate.write(DELETE, self.api.delete(&name, &params)).await {

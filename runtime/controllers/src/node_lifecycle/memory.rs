@@ -6,8 +6,6 @@
 use std::collections::{HashMap, hash_map};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -15,6 +13,7 @@ use tokio::time::Instant;
 use super::NodeLifecycleSettings;
 use super::decision::{Identity, digest};
 use crate::metrics::NodeLifecycleMetrics;
+use crate::store::Node;
 
 /// Longest time that anything is put off by. Longer settings count as this one, so that no sum is beyond the clock's end.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);

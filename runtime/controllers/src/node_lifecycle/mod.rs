@@ -38,8 +38,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::Lookups;
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -52,6 +50,7 @@ use crate::metrics::{NodeLifecycleMetrics, QueueMetrics};
 use crate::node::wake;
 use crate::node::write::NodeWriter;
 use crate::queue::{self, GivenUp, QueueSettings};
+use crate::store::Node;
 use crate::write_gate::WriteGate;
 use budget::Budget;
 use memory::Memory;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Failure, Instance, InstanceState, Keeper, Lookups, Need, Reaction, Severity};
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -23,6 +21,7 @@ use crate::node::view::{Waiting, provider_id};
 use crate::node::write::{NodeWriter, WriteError};
 use crate::queue::Verdict;
 use crate::reaction;
+use crate::store::Node;
 use crate::write_gate::ApiError;
 
 /// Upstream's name of this controller, in Events and in `metadata.managedFields`.
@@ -418,7 +417,7 @@ impl Syncer {
 }
 
 fn uid(node: &Node) -> &str {
-    node.metadata.uid.as_deref().unwrap_or_default()
+    node.uid.as_deref().unwrap_or_default()
 }
 
 fn after(wait: Duration) -> Verdict {

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::decision::{Identity, ShutdownTaint, Standing, corrected_taints, standing};
 use crate::node::write::{Live, NodeWriter, PATCH, WriteError};
+use crate::store::Node;
 
 impl NodeWriter {
     /// Brings the shutdown taint to where it is wanted. Says whether that took a write.
@@ -26,7 +25,8 @@ impl NodeWriter {
                 return Ok(false);
             };
             let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
-            let body = json!({ "metadata": { "resourceVersion": live.node.resource_version() }, "spec": { "taints": taints } });
+            let body =
+                json!({ "metadata": { "resourceVersion": live.node.resource_version }, "spec": { "taints": taints } });
             match self.patch(PATCH, &live.node.name_any(), &body).await {
                 Ok(_) => return Ok(true),
                 Err(error) => {

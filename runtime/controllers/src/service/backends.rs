@@ -13,15 +13,16 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ccm_cloud::{Address, AddressKind, Backend};
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
+use ccm_cloud::Backend;
 use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 
 use super::fingerprint::{self, Digest};
 use super::predicates::{is_backend, is_included};
+use crate::node::addresses;
 use crate::node::selector::Selector;
+use crate::node::view::provider_id;
+use crate::store::Node;
 
 /// Backends in order of their names.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl Current {
         let parsed = Selector::parse(selector).ok();
         let matches = |backend: &&Backend| {
             let node = self.nodes.get(&ObjectRef::new(&backend.name));
-            node.zip(parsed.as_ref()).is_some_and(|(node, selector)| selector.matches(node.labels()))
+            node.zip(parsed.as_ref()).is_some_and(|(node, selector)| selector.matches(&node.labels))
         };
         let names = names(backends.list.iter().filter(matches));
         chosen.insert(selector.to_owned(), (backends.digest, names));
@@ -146,16 +147,11 @@ fn names<'a>(backends: impl Iterator<Item = &'a Backend>) -> Digest {
 }
 
 fn backend(node: &Node) -> Backend {
-    Backend { name: node.name_any(), provider_id: provider_id(node).map(ToOwned::to_owned), addresses: addresses(node) }
-}
-
-fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
-}
-
-fn addresses(node: &Node) -> Vec<Address> {
-    let entries = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    entries.filter_map(|entry| Some(Address::new(AddressKind::parse(&entry.type_)?, &entry.address))).collect()
+    Backend {
+        name: node.name_any(),
+        provider_id: provider_id(node).map(ToOwned::to_owned),
+        addresses: addresses::current(node),
+    }
 }
 
 /// What each Node was like when it was last looked at, as far as it is a reason for a pass.
@@ -190,11 +186,11 @@ impl Watched {
 /// A digest of the labels.
 fn labels(node: &Node) -> u64 {
     let mut digest = DefaultHasher::new();
-    node.labels().hash(&mut digest);
+    node.labels.hash(&mut digest);
     digest.finish()
 }
 
 fn reason(node: &Node) -> Digest {
-    let addresses: Vec<_> = addresses(node).into_iter().map(|address| (address.kind, address.value)).collect();
+    let addresses: Vec<_> = addresses::current(node).into_iter().map(|address| (address.kind, address.value)).collect();
     Digest::of(&(is_included(node), provider_id(node), addresses))
 }

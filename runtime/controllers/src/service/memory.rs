@@ -323,7 +323,7 @@ impl Memory {
             if entry.newest.metadata.uid != seen.metadata.uid {
                 return None;
             }
-            entry.take(Arc::clone(&seen), self.lists.shown(&seen.metadata));
+            entry.take(Arc::clone(&seen), self.lists.shown(seen.metadata.resource_version.as_deref()));
             Some(Arc::clone(&entry.newest))
         });
         newest.flatten().unwrap_or(seen)
@@ -343,7 +343,7 @@ impl Memory {
     /// A Service is taken care of by `member`; `owned` says whether the Service itself says that it has a load balancer.
     pub(crate) fn enter(&self, key: &Key, service: &Arc<Service>, member: usize, owned: bool) {
         let mut services = self.services.lock();
-        let age = self.lists.shown(&service.metadata);
+        let age = self.lists.shown(service.metadata.resource_version.as_deref());
         let entry = services.entry(key.clone()).or_insert_with(|| Entry::new(Arc::clone(service), age, member, owned));
         entry.take(Arc::clone(service), age);
         entry.member = member;
@@ -391,7 +391,7 @@ impl Memory {
     /// Our write of a Service was answered.
     pub(crate) fn wrote(&self, key: &Key, service: Service) -> Arc<Service> {
         let service = Arc::new(service);
-        let age = self.lists.answered(&service.metadata);
+        let age = self.lists.answered(service.metadata.resource_version.as_deref());
         self.with(key, |entry| entry.take(Arc::clone(&service), age));
         service
     }

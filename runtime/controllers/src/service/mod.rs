@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::LoadBalancers;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ pub use metrics::ServiceMetrics;
 use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp, QueueSettings};
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 use crate::write_gate::WriteGate;
 use backends::{Backends, Current};
 use claims::Claims;

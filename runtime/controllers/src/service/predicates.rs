@@ -1,9 +1,10 @@
 //! What a Service is to this controller, and which Nodes are backends. Nothing here reads or writes anything.
 
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::in_log::InLog as _;
+use crate::store::Node;
 
 /// Keeps a Service until its load balancer is gone.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -48,15 +49,11 @@ pub(crate) fn needs_cleanup(service: &Service) -> bool {
 
 /// Not kept out by its label.
 pub(crate) fn is_included(node: &Node) -> bool {
-    let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(EXCLUDE));
-    label.is_none_or(|value| FALSE.contains(&value.as_str()))
+    node.labels.get(EXCLUDE).is_none_or(|value| FALSE.contains(&value))
 }
 
 /// Whether load balancers send traffic to it. Neither readiness nor cordon matter: health checks see the one, the other is
 /// about new pods.
 pub(crate) fn is_backend(node: &Node) -> bool {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    node.metadata.deletion_timestamp.is_none()
-        && is_included(node)
-        && !taints.into_iter().any(|taint| taint.key == AUTOSCALER_TAINT)
+    !node.is_deleting && is_included(node) && !node.taints.iter().any(|taint| taint.key == AUTOSCALER_TAINT)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
@@ -22,7 +22,7 @@ use super::predicates::{has_finalizer, is_load_balancer};
 use super::record::Record;
 use super::sync::Syncer;
 use super::verify;
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 
 /// What the waking listens to.
 pub(super) struct Sources {

@@ -28,7 +28,7 @@ use super::memory::Key;
 use super::predicates::FINALIZER;
 use super::record::{RECORDED, Record};
 use super::view::{as_stored, ingress};
-use crate::store::Trim as _;
+use crate::store::Stored as _;
 use crate::write_gate::{ApiError, Purpose, WriteGate};
 
 /// Attempts of the one write that is bound to what was read, and the shortest and half the longest time between them.
@@ -257,7 +257,7 @@ impl ServiceWriter {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let (api, name, patch) = (self.api(service), service.name_any(), Patch::Strategic(body));
         match self.0.write(PATCH, api.patch_status(&name, &params, &patch)).await {
-            Ok(written) => Ok(Written::Changed(Box::new(trimmed(written)))),
+            Ok(written) => Ok(Written::Changed(Box::new(Service::keep(written)))),
             Err(ApiError::NotFound) => Ok(Written::Gone),
             // Another UID is refused, as other things are.
             Err(error) if is_stale(&error) && self.live(service).await?.is_none() => Ok(Written::Gone),
@@ -268,7 +268,7 @@ impl ServiceWriter {
     /// The Service as the API server has it; none when it is gone, or another one has its name.
     async fn live(&self, service: &Service) -> Result<Option<Service>, ApiError> {
         match self.0.read(GET, self.api(service).get(&service.name_any())).await {
-            Ok(live) => Ok(Some(trimmed(live)).filter(|live| live.metadata.uid == service.metadata.uid)),
+            Ok(live) => Ok(Some(Service::keep(live)).filter(|live| live.metadata.uid == service.metadata.uid)),
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -283,17 +283,12 @@ impl ServiceWriter {
             let request = http::Request::patch(url).header(CONTENT_TYPE, "application/json-patch+json").body(body);
             self.0.client().request(request.map_err(kube::Error::HttpError)?).await
         };
-        self.0.write(PATCH, sent).await.map(trimmed)
+        self.0.write(PATCH, sent).await.map(Service::keep)
     }
 }
 
 const fn is_stale(error: &ApiError) -> bool {
     matches!(error, ApiError::Conflict | ApiError::Refused { code: 422, .. })
-}
-
-fn trimmed(mut service: Service) -> Service {
-    service.trim();
-    service
 }
 
 /// A name as a part of a JSON pointer.

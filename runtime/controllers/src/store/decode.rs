@@ -5,176 +5,117 @@
 //! in pieces. Here the text is read once, and what nobody reads is skipped without a copy.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Service, Taint,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use kube::core::error_boundary::InvalidObject;
+use kube::runtime::reflector::Lookup;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::LAST_APPLIED;
+
 /// An object that is kept, and what is read of its text.
-pub trait Stored: Sized {
+pub trait Stored: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {
+    /// What the API server calls it.
+    type Kind: Resource<DynamicType = ()>;
     /// The fields that are read.
-    type Read: DeserializeOwned + Into<Self>;
+    type Read: DeserializeOwned;
+
+    /// Drops what no controller reads, so that memory does not grow with it.
+    fn keep(read: Self::Read) -> Self;
 }
 
 /// An object, or why it cannot be decoded. A list or a watch goes on when one object is odd.
 #[derive(Debug, Clone)]
-pub(super) struct DeserializeGuard<K>(pub(super) Result<K, InvalidObject>);
+pub(super) struct DeserializeGuard<K> {
+    /// Says which object it is, and in which version.
+    pub(super) metadata: ObjectMeta,
+    pub(super) object: Result<K, String>,
+}
+
+impl<K: Stored> From<K> for DeserializeGuard<K> {
+    fn from(object: K) -> Self {
+        let metadata = ObjectMeta {
+            name: object.name().map(Cow::into_owned),
+            namespace: object.namespace().map(Cow::into_owned),
+            resource_version: object.resource_version().map(Cow::into_owned),
+            uid: object.uid().map(Cow::into_owned),
+            ..ObjectMeta::default()
+        };
+        Self { metadata, object: Ok(object) }
+    }
+}
 
 impl<'de, K: Stored> Deserialize<'de> for DeserializeGuard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let error = match serde_json::from_str::<K::Read>(text.get()) {
-            Ok(read) => return Ok(Self(Ok(read.into()))),
+        let error = match serde_json::from_str(text.get()) {
+            Ok(read) => return Ok(K::keep(read).into()),
             Err(error) => error.to_string(),
         };
         let Identified { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        Ok(Self(Err(InvalidObject { error, metadata: metadata.into() })))
+        let Identity { name, namespace, resource_version, uid } = metadata;
+        let metadata = ObjectMeta { name, namespace, resource_version, uid, ..ObjectMeta::default() };
+        Ok(Self { metadata, object: Err(error) })
     }
 }
 
-impl<K: Resource> Resource for DeserializeGuard<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
+impl<K: Stored> Resource for DeserializeGuard<K> {
+    type DynamicType = ();
+    type Scope = <K::Kind as Resource>::Scope;
 
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
+    fn kind((): &()) -> Cow<'_, str> {
+        <K::Kind as Resource>::kind(&())
     }
 
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
+    fn group((): &()) -> Cow<'_, str> {
+        <K::Kind as Resource>::group(&())
     }
 
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
+    fn version((): &()) -> Cow<'_, str> {
+        <K::Kind as Resource>::version(&())
     }
 
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
+    fn plural((): &()) -> Cow<'_, str> {
+        <K::Kind as Resource>::plural(&())
     }
 
     fn meta(&self) -> &ObjectMeta {
-        self.0.as_ref().map_or_else(|invalid| &invalid.metadata, K::meta)
+        &self.metadata
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.as_mut().map_or_else(|invalid| &mut invalid.metadata, K::meta_mut)
+        &mut self.metadata
     }
 }
 
 #[derive(Deserialize)]
 struct Identified {
     #[serde(default)]
-    metadata: Metadata,
+    metadata: Identity,
 }
 
-/// All but `managedFields`, which are more than everything else.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
-    annotations: Option<BTreeMap<String, String>>,
-    creation_timestamp: Option<Time>,
-    deletion_grace_period_seconds: Option<i64>,
-    deletion_timestamp: Option<Time>,
-    finalizers: Option<Vec<String>>,
-    generation: Option<i64>,
-    labels: Option<BTreeMap<String, String>>,
+struct Identity {
     name: Option<String>,
     namespace: Option<String>,
-    owner_references: Option<Vec<OwnerReference>>,
     resource_version: Option<String>,
     uid: Option<String>,
 }
 
-impl From<Metadata> for ObjectMeta {
-    fn from(read: Metadata) -> Self {
-        Self {
-            annotations: read.annotations,
-            creation_timestamp: read.creation_timestamp,
-            deletion_grace_period_seconds: read.deletion_grace_period_seconds,
-            deletion_timestamp: read.deletion_timestamp,
-            finalizers: read.finalizers,
-            generation: read.generation,
-            labels: read.labels,
-            name: read.name,
-            namespace: read.namespace,
-            owner_references: read.owner_references,
-            resource_version: read.resource_version,
-            uid: read.uid,
-            ..Self::default()
-        }
-    }
-}
-
-/// See [`Trim`](super::Trim), which drops the rest.
-#[derive(Deserialize)]
-pub struct ReadNode {
-    #[serde(default)]
-    metadata: Metadata,
-    spec: Option<ReadNodeSpec>,
-    status: Option<ReadNodeStatus>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReadNodeSpec {
-    #[serde(rename = "providerID")]
-    provider_id: Option<String>,
-    taints: Option<Vec<Taint>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReadNodeStatus {
-    addresses: Option<Vec<NodeAddress>>,
-    capacity: Option<BTreeMap<String, Quantity>>,
-    conditions: Option<Vec<ReadCondition>>,
-    node_info: Option<ReadNodeInfo>,
-}
-
-#[derive(Deserialize)]
-struct ReadCondition {
-    #[serde(rename = "type", default)]
-    kind: String,
-    #[serde(default)]
-    status: String,
-}
-
-#[derive(Deserialize)]
-struct ReadNodeInfo {
-    #[serde(rename = "systemUUID", default)]
-    system_uuid: String,
-}
-
-impl Stored for Node {
-    type Read = ReadNode;
-}
-
-impl From<ReadNode> for Node {
-    fn from(read: ReadNode) -> Self {
-        let condition =
-            |read: ReadCondition| NodeCondition { type_: read.kind, status: read.status, ..NodeCondition::default() };
-        let info = |read: ReadNodeInfo| NodeSystemInfo { system_uuid: read.system_uuid, ..NodeSystemInfo::default() };
-        let spec =
-            |read: ReadNodeSpec| NodeSpec { provider_id: read.provider_id, taints: read.taints, ..NodeSpec::default() };
-        let status = |read: ReadNodeStatus| NodeStatus {
-            addresses: read.addresses,
-            capacity: read.capacity,
-            conditions: read.conditions.map(|read| read.into_iter().map(condition).collect()),
-            node_info: read.node_info.map(info),
-            ..NodeStatus::default()
-        };
-        Self { metadata: read.metadata.into(), spec: read.spec.map(spec), status: read.status.map(status) }
-    }
-}
-
 impl Stored for Service {
+    type Kind = Self;
     type Read = Self;
+
+    fn keep(mut read: Self) -> Self {
+        read.metadata.managed_fields = None;
+        if let Some(annotations) = &mut read.metadata.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
+        read
+    }
 }

@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kube::core::ObjectMeta;
-
 /// How many lists of a reflector have begun, and which is in the store. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lists(Arc<Counts>);
@@ -37,14 +35,14 @@ impl Lists {
         self.0.stored.store(self.0.begun.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Of a state that the store shows now.
-    pub(crate) fn shown(&self, state: &ObjectMeta) -> Age {
-        Age { list: self.0.stored.load(Ordering::Relaxed), version: version(state) }
+    /// Of a state that the store shows now, by its resource version.
+    pub(crate) fn shown(&self, version: Option<&str>) -> Age {
+        Age { list: self.0.stored.load(Ordering::Relaxed), version: number(version) }
     }
 
     /// Of a state that the API server has answered now: no list that has begun so far is newer.
-    pub(crate) fn answered(&self, state: &ObjectMeta) -> Age {
-        Age { list: self.0.begun.load(Ordering::Relaxed), version: version(state) }
+    pub(crate) fn answered(&self, version: Option<&str>) -> Age {
+        Age { list: self.0.begun.load(Ordering::Relaxed), version: number(version) }
     }
 }
 
@@ -61,38 +59,34 @@ impl Age {
 }
 
 /// Resource versions in order, as far as the API server's are numbers, which they are.
-fn version(state: &ObjectMeta) -> Option<u64> {
-    state.resource_version.as_deref()?.parse().ok()
+fn number(version: Option<&str>) -> Option<u64> {
+    version?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn state(version: u64) -> ObjectMeta {
-        ObjectMeta { resource_version: Some(version.to_string()), ..ObjectMeta::default() }
-    }
-
     #[test]
     fn what_was_written_is_newer_than_a_lower_version_until_a_list_that_began_later_says_otherwise() {
         let lists = Lists::default();
         lists.begins();
         lists.is_stored();
-        let written = lists.answered(&state(100));
-        assert!(!lists.shown(&state(99)).is_as_new_as(written));
-        assert!(lists.shown(&state(100)).is_as_new_as(written));
+        let written = lists.answered(Some("100"));
+        assert!(!lists.shown(Some("99")).is_as_new_as(written));
+        assert!(lists.shown(Some("100")).is_as_new_as(written));
         // The watch breaks. What was written while a list is read may not be in it.
         lists.begins();
-        let meanwhile = lists.answered(&state(50));
-        assert!(!lists.shown(&state(49)).is_as_new_as(written), "the list is not there yet");
+        let meanwhile = lists.answered(Some("50"));
+        assert!(!lists.shown(Some("49")).is_as_new_as(written), "the list is not there yet");
         lists.is_stored();
-        assert!(lists.shown(&state(49)).is_as_new_as(written), "etcd was restored");
-        assert!(!lists.shown(&state(49)).is_as_new_as(meanwhile));
-        assert!(lists.shown(&state(51)).is_as_new_as(meanwhile));
+        assert!(lists.shown(Some("49")).is_as_new_as(written), "etcd was restored");
+        assert!(!lists.shown(Some("49")).is_as_new_as(meanwhile));
+        assert!(lists.shown(Some("51")).is_as_new_as(meanwhile));
         // One that fails counts for nothing but for what is written meanwhile.
         lists.begins();
         lists.begins();
         lists.is_stored();
-        assert!(lists.shown(&state(1)).is_as_new_as(meanwhile));
+        assert!(lists.shown(Some("1")).is_as_new_as(meanwhile));
     }
 }

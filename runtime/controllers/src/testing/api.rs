@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tower_test::mock;
+
+use crate::store::Node;
 
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq)]

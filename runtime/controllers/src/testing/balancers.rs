@@ -8,13 +8,12 @@ use ccm_cloud::{
     Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, NodeSelector as _, Outcome,
     Problem, Reaction, Service, Standing, ValueKind, Wish,
 };
-use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 
 use crate::node::NodeLabels;
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 
 /// On a Service: which Nodes take traffic, by their labels.
 pub(crate) const NODES: &str = "fake.io/nodes";

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Annotation, Cluster, ClusterSubject, Descriptor, Failure, ValueKind};
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use super::{ClusterController, ClusterControllerParts, ClusterMember, ClusterNod
 use crate::events::{EventRecorder, EventSettings};
 use crate::metrics::Metrics;
 use crate::queue::GivenUp;
-use crate::store::FirstList;
+use crate::store::{FirstList, Node};
 use crate::testing::{FakeApi, node, scraped};
 use crate::write_gate::{WriteGate, WriteGateSettings};
 

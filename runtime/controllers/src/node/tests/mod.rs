@@ -11,7 +11,6 @@ mod refresh;
 use std::sync::Arc;
 
 use ccm_cloud::Lookups;
-use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
@@ -27,6 +26,7 @@ use super::{NodeSettings, refresh as refreshing};
 use crate::events::{EventRecorder, EventSettings, EventWriter};
 use crate::metrics::Metrics;
 use crate::queue::Verdict;
+use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, scraped};
 use crate::write_gate::{WriteGate, WriteGateSettings};
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Failure, Finding, Instances, Lookups, Member, Reaction};
-use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
@@ -29,6 +28,7 @@ use crate::events::{EventRecorder, EventSettings, EventWriter};
 use crate::metrics::Metrics;
 use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
+use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, node, scraped};
 use crate::write_gate::{WriteGate, WriteGateSettings};
 

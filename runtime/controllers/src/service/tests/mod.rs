@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Failure, Reaction};
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
@@ -41,6 +41,7 @@ use super::{LoadBalancerMember, ServiceSettings, verify, wake};
 use crate::events::{EventRecorder, EventSettings, EventWriter};
 use crate::metrics::Metrics;
 use crate::queue::Verdict;
+use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
 use crate::write_gate::{WriteGate, WriteGateSettings};
 

@@ -1,6 +1,6 @@
 //! Cases 172 to 198: which Services and Nodes matter, and which changes of them.
 
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use super::*;

@@ -54,7 +54,7 @@ impl World {
 
     pub(super) async fn node(&mut self, draft: Draft) {
         let node: Node = draft.object();
-        let key = ObjectRef::new(node.metadata.name.as_deref().unwrap());
+        let key = ObjectRef::new(&node.name);
         self.nodes.apply_watcher_event(&Event::Apply(node));
         if let Some(keys) = &self.node_keys {
             keys.send(key).await.unwrap();
