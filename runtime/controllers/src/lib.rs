@@ -21,6 +21,7 @@ mod queue;
 mod reaction;
 mod series;
 mod service;
+mod shrink;
 mod store;
 mod warnings;
 mod write_gate;

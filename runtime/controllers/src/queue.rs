@@ -27,6 +27,7 @@ use tracing::Instrument as _;
 
 use crate::in_log::InLog;
 use crate::metrics::QueueMeters;
+use crate::shrink::shrink;
 
 /// How often it is looked at what is being worked on, as upstream.
 const LOOK: Duration = Duration::from_millis(500);
@@ -118,15 +119,7 @@ where
     R: Fn(K) -> F,
     F: Future<Output = Verdict> + Send + 'static,
 {
-    let mut queue = Queue {
-        settings,
-        meters,
-        running: HashMap::new(),
-        planned: BTreeMap::new(),
-        plans: HashMap::new(),
-        next_plan: 0,
-        failures: HashMap::new(),
-    };
+    let mut queue = Queue::new(settings, meters);
     let mut tasks = JoinSet::new();
     let mut keys_of_tasks: HashMap<Id, K> = HashMap::new();
     let mut look = Instant::now();
@@ -142,7 +135,9 @@ where
             }
             Some(ended) = tasks.join_next_with_id(), if !tasks.is_empty() => {
                 let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-                keys_of_tasks.remove(&id).and_then(|key| {
+                let key = keys_of_tasks.remove(&id);
+                shrink(&mut keys_of_tasks);
+                key.and_then(|key| {
                     let verdict = verdict(ended, &key, &queue.meters);
                     queue.ended(key, verdict)
                 })
@@ -199,6 +194,18 @@ fn verdict(ended: Ended, key: &impl InLog, meters: &QueueMeters) -> Verdict {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
+    fn new(settings: QueueSettings, meters: QueueMeters) -> Self {
+        Self {
+            settings,
+            meters,
+            running: HashMap::new(),
+            planned: BTreeMap::new(),
+            plans: HashMap::new(),
+            next_plan: 0,
+            failures: HashMap::new(),
+        }
+    }
+
     /// A key that wants to run, since `since`. Returned when it is to run now.
     fn add(&mut self, key: K, since: Instant) -> Option<K> {
         if let Some(running) = self.running.get_mut(&key) {
@@ -224,12 +231,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// A run has ended. Returns the key when it is to run once more at once.
     fn ended(&mut self, key: K, verdict: Verdict) -> Option<K> {
         let running = self.running.remove(&key)?;
+        shrink(&mut self.running);
         self.meters.work_duration.observe(running.begun.elapsed().as_secs_f64());
         if self.running.is_empty() {
             self.measure();
         }
         match verdict {
-            Verdict::Done | Verdict::Change => drop(self.failures.remove(&key)),
+            Verdict::Done | Verdict::Change => {
+                self.failures.remove(&key);
+                shrink(&mut self.failures);
+            }
             Verdict::Backoff | Verdict::After(_) => {}
         }
         let delay = match verdict {
@@ -287,6 +298,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     fn unplan(&mut self, key: &K) {
         if let Some(plan) = self.plans.remove(key) {
+            shrink(&mut self.plans);
             self.planned.remove(&plan);
         }
     }
@@ -300,6 +312,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
         let key = first.remove();
         self.plans.remove(&key);
+        shrink(&mut self.plans);
         self.add(key, at)
     }
 }

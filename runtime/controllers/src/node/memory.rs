@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use crate::shrink::shrink;
 use crate::store::{Age, Lists, Node};
 use crate::warnings::Warnings;
 
@@ -98,7 +99,10 @@ impl Memory {
 
     /// The Node has no taint any more, or is gone.
     pub(crate) fn forget(&self, name: &str) {
-        let removed = self.nodes.lock().remove(name);
+        let mut nodes = self.nodes.lock();
+        let removed = nodes.remove(name);
+        shrink(&mut nodes);
+        drop(nodes);
         if removed.is_some_and(|entry| entry.waiting) {
             self.waiting.dec();
         }

@@ -103,16 +103,16 @@ impl Syncer {
             self.memory.forget(name);
             if is_our_work {
                 self.untainted(&node);
-                self.initialised(&node).await;
+                Box::pin(self.initialised(&node)).await;
             }
-            return self.reconcile_labels(&node).await;
+            return Box::pin(self.reconcile_labels(&node)).await;
         }
         if !self.memory.is_waiting(&node) {
             return Verdict::Done;
         }
         match self.initialise(&node).await {
             Ok(()) => Verdict::Done,
-            Err(error) => self.failed(&node, &error).await,
+            Err(error) => Box::pin(self.failed(&node, &error)).await,
         }
     }
 
@@ -140,7 +140,7 @@ impl Syncer {
         let written = Box::pin(self.write(node, &found)).await?;
         drop(permit);
         if let Some(written) = written {
-            self.initialised(&written).await;
+            Box::pin(self.initialised(&written)).await;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::NodeLifecycleSettings;
 use super::decision::{Identity, digest};
 use crate::metrics::NodeLifecycleMetrics;
+use crate::shrink::shrink;
 use crate::store::Node;
 
 /// Longest time that anything is put off by. Longer settings count as this one, so that no sum is beyond the clock's end.
@@ -214,7 +215,10 @@ impl Memory {
 
     /// The Node is Ready: whatever the cloud said of its machine is void.
     pub(crate) fn forget_machine(&self, name: &str) {
-        let removed = self.nodes.lock().remove(name);
+        let mut nodes = self.nodes.lock();
+        let removed = nodes.remove(name);
+        shrink(&mut nodes);
+        drop(nodes);
         self.removed(removed);
     }
 

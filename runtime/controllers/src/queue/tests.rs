@@ -226,3 +226,20 @@ async fn what_is_being_worked_on_is_measured_before_it_has_ended() {
         assert!((longest - 0.51..=longest).contains(&seen_longest), "{work}: {seen_longest}");
     }
 }
+
+#[test]
+fn a_crowd_that_is_done_leaves_no_room_behind() {
+    let meters = QueueMetrics::register(&mut Registry::default()).of("Nodes");
+    let mut queue = Queue::new(QueueSettings::default(), meters);
+    let keys = || (0..5_000).map(|i| format!("n{i}"));
+    for verdict in [Verdict::Backoff, Verdict::Done] {
+        for key in keys() {
+            queue.add(key, Instant::now());
+        }
+        for key in keys() {
+            queue.ended(key, verdict);
+        }
+    }
+    let room = [queue.running.capacity(), queue.plans.capacity(), queue.failures.capacity()];
+    assert!(room.iter().all(|room| *room <= 1_024), "{room:?}");
+}

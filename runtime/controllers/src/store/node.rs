@@ -1,4 +1,4 @@
-//! What is kept of a Node. Everything that the API server says of one takes ten times as much, and clusters have thousands.
+//! What is kept of a Node. The type of the Kubernetes API takes three times as much for the same, and clusters have thousands.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -184,5 +184,5 @@ async fn memory_ends_with_the_node() {
 async fn a_sync_that_waits_is_small() {
     let bench = Bench::new();
     let bytes = size_of_val(&bench.syncer.sync("node0"));
-    assert!(bytes < 2_048, "{bytes} bytes");
+    assert!(bytes < 1_024, "{bytes} bytes");
 }
