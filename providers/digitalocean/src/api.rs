@@ -110,9 +110,9 @@ pub(crate) struct Meta {
     total: usize,
 }
 
-/// What was asked for by its ID, if the answer is about that.
+/// What was asked for by its ID, if the answer is about that. People write IDs in any case, and the cloud in its own.
 fn about<T>(item: T, id: impl Fn(&T) -> &str, asked: &str) -> Result<T, Failure> {
-    if id(&item) == asked {
+    if id(&item).eq_ignore_ascii_case(asked) {
         return Ok(item);
     }
     Err(Failure::retry(format!("asked for {asked}, the answer is about {}", id(&item))))

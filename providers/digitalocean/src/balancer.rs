@@ -120,7 +120,7 @@ pub(crate) fn get(config: &Config, service: &Service, nodes: ProviderIds) -> Res
     if found.is_none() && id_of(service).is_some() {
         account::sees_the_cluster(nodes)?;
     }
-    Ok(found.map(|balancer| wanted::ingress(&balancer, asked.hostname.as_deref())))
+    Ok(found.map(|balancer| wanted::ingress(service, &balancer, asked.hostname.as_deref())))
 }
 
 /// Whose the load balancer is that a call for this Service would change.
@@ -271,7 +271,7 @@ fn create(
     };
     note(service, &balancer, done);
     done.outcome.changes.push(format!("created {} {}", balancer.kind, balancer.id));
-    settled(&balancer, asked, done)
+    settled(service, &balancer, asked, done)
 }
 
 /// One Service and what it asks for.
@@ -282,8 +282,8 @@ struct Work<'a> {
 }
 
 /// The addresses, or how to go on without.
-fn settled(balancer: &Balancer, asked: &Asked, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
-    let ingress = wanted::ingress(balancer, asked.hostname.as_deref());
+fn settled(service: &Service, balancer: &Balancer, asked: &Asked, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+    let ingress = wanted::ingress(service, balancer, asked.hostname.as_deref());
     if !ingress.is_empty() {
         return Ok(ingress);
     }
@@ -336,12 +336,15 @@ fn nobody(fixed: &Fixed, chosen: &Chosen) -> Failure {
 
 /// Writes the ID down where it is not. One that is in the place of another was made just now, or in a call that did not hear of it.
 fn note(service: &Service, balancer: &Balancer, done: &mut Done) {
-    if let Some(old) = id_of(service).filter(|old| *old != balancer.id) {
+    untold::serves(service, balancer);
+    let old = id_of(service).filter(|old| !balancer.has_id(old));
+    if let Some(old) = old {
         let message =
             format!("load balancer {old} is gone, and {} is in its place; its address is another", balancer.id);
         done.warn(RECREATED, message);
     }
-    if service.annotation(names::ID) != Some(&balancer.id) {
+    // One that differs in case alone stays as people wrote it.
+    if old.is_some() || id_of(service).is_none() {
         done.outcome.annotations.push((names::ID.to_owned(), Some(balancer.id.clone())));
     }
 }

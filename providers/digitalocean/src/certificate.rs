@@ -102,6 +102,8 @@ pub(crate) fn of_existing(certificate: &Certificate, balancer: &Balancer) -> Res
     let Some(asked) = asked else { return Ok(Kept::default()) };
     let as_asked = |asked| Ok(Kept { id: Some(present(asked)?), remark: None });
     let mut ids = balancer.forwarding_rules.iter().map(|rule| &rule.certificate_id);
+    // People write IDs in any case. What the load balancer has in another one does not differ.
+    let asked = ids.clone().find(|id| id.eq_ignore_ascii_case(&asked)).cloned().unwrap_or(asked);
     let Some(has) = ids.find(|id| !id.is_empty() && **id != asked) else { return as_asked(asked) };
     let Some(present) = certificates::get(has)?.filter(|present| present.kind == LETS_ENCRYPT) else {
         return as_asked(asked);

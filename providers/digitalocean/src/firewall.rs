@@ -107,7 +107,7 @@ fn told(what: &str, failure: Failure) -> Failure {
 fn with_unlisted(services: &[Service], listed: &[Balancer]) -> Result<Vec<Balancer>, Failure> {
     let mut all = listed.to_vec();
     for id in services.iter().filter(|service| is_open(service)).filter_map(id_of) {
-        if all.iter().all(|balancer| balancer.id != id) {
+        if !all.iter().any(|balancer| balancer.has_id(id)) {
             all.extend(balancers::get(id)?);
         }
     }

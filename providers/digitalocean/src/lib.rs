@@ -147,7 +147,7 @@ impl load_balancers::Guest for DigitalOcean {
 
     /// Two Services that name the same load balancer change it one after the other.
     fn locks(service: Service) -> Vec<String> {
-        let id = balancer::id_of(&service).map(|id| format!("id {id}"));
+        let id = balancer::id_of(&service).map(|id| format!("id {}", id.to_ascii_lowercase()));
         id.into_iter().chain([format!("name {}", asked::read(&service).0.name)]).collect()
     }
 

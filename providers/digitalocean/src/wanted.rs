@@ -12,6 +12,7 @@ use crate::annotations as names;
 use crate::api::balancers::{Balancer, HealthCheck, Rule, Spec, Sticky};
 use crate::asked::{Asked, canonical};
 use crate::backends::{self, Chosen};
+use crate::balancer::id_of;
 use crate::config::Config;
 use crate::kind::{self, HealthProtocol, Kind, Network, Stack};
 use crate::ordered;
@@ -293,8 +294,8 @@ fn idle(seconds: Option<i64>) -> i64 {
 }
 
 /// Where clients reach it; nothing while it has no address. One of network INTERNAL has no public one, and perhaps none that is
-/// told: then its name alone is known.
-pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<Ingress> {
+/// told: then its name alone is known. An IPv6 address that the answer lacks is that of the status, if that is about the same one.
+pub(crate) fn ingress(service: &Service, balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<Ingress> {
     let has_address = !balancer.ip.is_empty() || (asked_hostname.is_some() && is_internal(balancer));
     if balancer.status != "active" || !has_address {
         return vec![];
@@ -304,12 +305,21 @@ pub(crate) fn ingress(balancer: &Balancer, asked_hostname: Option<&str>) -> Vec<
     }
     let ends_tls = || balancer.forwarding_rules.iter().any(|rule| !rule.certificate_id.is_empty());
     let regional = Kind::parse(&balancer.kind) != Some(Kind::Network);
-    let address = |ip: &String| {
+    let address = |ip: &str| {
         let ingress = Ingress::ip(ip);
         if regional && (balancer.enable_proxy_protocol || ends_tls()) { ingress.proxied() } else { ingress }
     };
-    let addresses = [&balancer.ip, &balancer.ipv6];
-    addresses.into_iter().filter(|ip| !ip.is_empty()).map(address).collect()
+    let v6 = if balancer.ipv6.is_empty() { known_v6(service, balancer) } else { Some(balancer.ipv6.as_str()) };
+    [Some(balancer.ip.as_str()), v6].into_iter().flatten().filter(|ip| !ip.is_empty()).map(address).collect()
+}
+
+/// The description of the API does not promise it in each answer, and clients that use it would lose it.
+fn known_v6<'a>(service: &'a Service, balancer: &Balancer) -> Option<&'a str> {
+    let is_same = id_of(service).is_some_and(|id| balancer.has_id(id));
+    let is_single = Stack::parse(&balancer.network_stack) == Some(Stack::Ipv4);
+    let mut known = service.ingress.iter().filter_map(|ingress| ingress.ip.as_deref());
+    let has_v4 = known.clone().any(|ip| ip == balancer.ip);
+    known.find(|ip| ip.contains(':')).filter(|_| is_same && has_v4 && !is_single)
 }
 
 pub(crate) fn is_internal(balancer: &Balancer) -> bool {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::listing::{MOST_BY_ID, all, by_id, dated, is_about_the_list, named};
 use crate::api::droplets::Region;
 use crate::api::{CLOUD, about, exceptions, is_absent, is_name_taken, list, or_default};
+use crate::kind::Size;
 
 const BALANCERS: &str = "/v2/load_balancers";
 const BALANCER: &str = "/v2/load_balancers/{id}";
@@ -188,6 +189,18 @@ pub(crate) struct Balancer {
     /// `2026-11-22T18:20:05Z`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) created_at: String,
+}
+
+impl Balancer {
+    /// In any case: people write it on Services.
+    pub(crate) fn has_id(&self, id: &str) -> bool {
+        self.id.eq_ignore_ascii_case(id)
+    }
+
+    /// Whether it tells a size in words that a change could repeat.
+    pub(crate) fn tells_size(&self) -> bool {
+        self.size_unit > 0 || Size::parse(&self.size).is_some()
+    }
 }
 
 #[derive(Deserialize)]

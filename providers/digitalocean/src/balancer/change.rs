@@ -64,12 +64,12 @@ impl Work<'_> {
             Ok(Err(Unchanged::Failed(failure))) => return Err(failure),
             Ok(Err(Unchanged::Refused(failure))) | Err(failure) => failure,
         };
-        self.follow(balancer, &chosen, done)?;
+        self.follow(balancer, &chosen.ids, done)?;
         if scope == Scope::All {
             return Err(refused);
         }
         done.warn(CONFIG_ERROR, format!("nothing but the droplets follows the Nodes: {}", refused.message));
-        settled(balancer, self.asked, done)
+        self.settled(balancer, done)
     }
 
     /// The droplets that an existing one should have.
@@ -114,13 +114,21 @@ impl Work<'_> {
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Unchanged> {
         if balancer.status != "active" || scope.differences(balancer, plan).is_empty() {
-            return Ok(settled(balancer, self.asked, done)?);
+            return Ok(self.settled(balancer, done)?);
+        }
+        if let Some(untold) = size::untold(balancer, plan) {
+            let rest = Spec { droplet_ids: balancer.droplet_ids.clone(), ..plan.clone() };
+            if !scope.differences(balancer, &rest).is_empty() {
+                return Err(Unchanged::Refused(untold));
+            }
+            self.follow(balancer, &plan.droplet_ids, done)?;
+            return Ok(self.settled(balancer, done)?);
         }
         // Who follows the Nodes asks for no other size.
         let size = |waits: Option<Failure>| waits.filter(|_| scope == Scope::All).map_or(Ok(()), Err);
         let (possible, waits) = size::possible(balancer, plan);
         if scope.differences(balancer, &possible).is_empty() {
-            let ingress = settled(balancer, self.asked, done)?;
+            let ingress = self.settled(balancer, done)?;
             size(waits)?;
             return Ok(ingress);
         }
@@ -138,15 +146,19 @@ impl Work<'_> {
         done.outcome.changes.push(format!("changed {}: {}", balancer.id, parts.join(", ")));
         // The droplets do not wait for a tag.
         self.mark(balancer, done);
-        let ingress = settled(&changed, self.asked, done)?;
+        let ingress = self.settled(&changed, done)?;
         size(waits.or(refused))?;
         Ok(ingress)
     }
 
+    fn settled(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
+        settled(self.service, balancer, self.asked, done)
+    }
+
     /// Changes nothing but the droplets: the rest stays as the cloud has it.
-    fn follow(&self, balancer: &Balancer, chosen: &Chosen, done: &mut Done) -> Result<(), Failure> {
+    fn follow(&self, balancer: &Balancer, chosen: &[u64], done: &mut Done) -> Result<(), Failure> {
         let lacks = |ids: &[u64], of: &[u64]| of.iter().copied().filter(|id| !ids.contains(id)).collect::<Vec<_>>();
-        let (new, old) = (lacks(&balancer.droplet_ids, &chosen.ids), lacks(&chosen.ids, &balancer.droplet_ids));
+        let (new, old) = (lacks(&balancer.droplet_ids, chosen), lacks(chosen, &balancer.droplet_ids));
         if balancer.status != "active" || (new.is_empty() && old.is_empty()) {
             return Ok(());
         }

@@ -22,7 +22,7 @@ const SHARE: Duration = Duration::from_secs(1);
 const WRITTEN: Duration = Duration::from_secs(6);
 
 fn written_key(id: &str) -> String {
-    format!("written/{id}")
+    format!("written/{}", id.to_ascii_lowercase())
 }
 
 /// Notes a write: Nodes that go and come back within a second must not find the load balancer as it was before they went.
@@ -34,6 +34,12 @@ pub(super) fn written(id: &str) {
 pub(crate) fn id_of(service: &Service) -> Option<&str> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     service.annotation(names::ID).filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(letter))
+}
+
+/// Whether a load balancer is the one that the ID on the Service leads to.
+pub(super) fn has_id_of(service: &Service) -> impl Fn(&Balancer) -> bool {
+    let id = id_of(service);
+    move |balancer| id.is_some_and(|id| balancer.has_id(id))
 }
 
 /// Whether its load balancer is one of these. Which classes are the operator's for this provider is not told; who has an ID was served.
@@ -88,13 +94,13 @@ pub(super) fn seek(
     let is_new = id.is_none() && asked.name != asked.default_name && !untold::are_tags_seen();
     let listed = balancers::dated(if is_new { Duration::ZERO } else { SHARE });
     let listed = listed.map(|(all, date)| {
-        if is_new {
+        if asked.name != asked.default_name {
             untold::looked(service, &all, date);
         }
         all
     });
     if let Some(id) = id.filter(|_| glance) {
-        if let Some(balancer) = listed.iter().flatten().find(|balancer| balancer.id == id) {
+        if let Some(balancer) = listed.iter().flatten().find(|balancer| balancer.has_id(id)) {
             return Ok(Some(balancer.clone()));
         }
         if let Err(failure) = &listed
@@ -227,14 +233,12 @@ pub(crate) fn among<'a>(
     asked: &Asked,
 ) -> Option<&'a Balancer> {
     untold::learn(all);
-    let id = id_of(service);
+    let is_known = has_id_of(service);
     let named = |balancer: &&Balancer| {
         balancer.name == asked.default_name
             || (balancer.name == asked.name && owner::another(config, service, balancer).is_none())
     };
-    let known = |balancer: &&Balancer| {
-        Some(balancer.id.as_str()) == id && !owner::is_of_another_cluster(config, service, balancer)
-    };
+    let known = |balancer: &&Balancer| is_known(balancer) && !owner::is_of_another_cluster(config, service, balancer);
     all.iter().find(known).or_else(|| all.iter().find(named))
 }
 
@@ -254,7 +258,10 @@ impl Going {
         let is_free = || match untold::is_told(&balancer) {
             true => owner::another(config, service, &balancer).is_none(),
             // Whoever takes it over gives it the name.
-            false => balancer.name == asked.name || untold::is_asked_for(service, &balancer),
+            false => {
+                (balancer.name == asked.name && !untold::is_anothers(service, &balancer))
+                    || untold::is_asked_for(service, &balancer)
+            }
         };
         if balancer.name == asked.default_name || owner::is_own(service, &balancer) || is_free() {
             self.all.push(balancer);
@@ -276,7 +283,7 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
     // Asks now: what is overlooked here is paid for until somebody sees it.
     let listed = balancers::all(Duration::ZERO);
     let mut going = Going::default();
-    let id = id_of(service);
+    let (id, is_known) = (id_of(service), has_id_of(service));
     let listed = match listed.or_else(|failure| named(asked, failure)) {
         Ok(listed) => listed,
         // What the ID leads to is all that can be seen.
@@ -286,7 +293,7 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
         }
     };
     untold::learn(&listed);
-    let mut known = listed.iter().find(|balancer| Some(balancer.id.as_str()) == id).cloned();
+    let mut known = listed.iter().find(|balancer| is_known(balancer)).cloned();
     if let Some(id) = id.filter(|_| known.is_none()) {
         // One that was just made may not be in a listing yet.
         known = by_id(id)?;
@@ -296,7 +303,7 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
         going.known(config, service, asked, balancer);
     }
     let mut staying = vec![];
-    for balancer in listed.into_iter().filter(|balancer| Some(balancer.id.as_str()) != id) {
+    for balancer in listed.into_iter().filter(|balancer| !is_known(balancer)) {
         let is_own = || match untold::is_told(&balancer) {
             true => owner::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none(),
             false => untold::is_asked_for(service, &balancer),

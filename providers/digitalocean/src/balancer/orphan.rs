@@ -7,7 +7,7 @@ use ccm_sdk::log;
 use ccm_sdk::types::{Failure, Service};
 
 use super::owner::goes_by;
-use super::{Done, disowned, lookup, untold};
+use super::{Done, disowned, lookup, size, untold};
 use crate::api::balancers::{self, Balancer, Replaced, Spec};
 use crate::api::tags;
 use crate::asked::{self, Asked};
@@ -56,6 +56,10 @@ fn rename(asked: &Asked, balancer: &Balancer, done: &mut Done) -> Result<(), Fai
     let id = &balancer.id;
     let name = format!("released-{id}");
     let Some(spec) = as_it_is(name.clone(), asked, balancer) else { return Ok(()) };
+    // By hand it can be renamed without.
+    if let Some(untold) = size::untold(balancer, &spec) {
+        return Err(untold);
+    }
     lookup::written(id);
     let failure = match balancers::replaced(id, balancers::replace(id, &spec)?) {
         Ok(Replaced::Done(_)) => {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ccm_sdk::types::{Failure, Reaction, Service};
 use ccm_sdk::{Answer, cache, log};
 
-use super::{Done, Work, id_of, untold};
+use super::{Done, Work, lookup, untold};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
 use crate::api::tags;
@@ -230,7 +230,7 @@ impl Work<'_> {
     /// It has become another's meanwhile, or cannot be marked.
     pub(super) fn claim(&self, balancer: &mut Balancer, done: &mut Done) -> Result<(), Failure> {
         let service = self.service;
-        if id_of(service) == Some(&balancer.id) {
+        if lookup::has_id_of(service)(balancer) {
             return self.take_over(balancer, done);
         }
         let Some(tag) = tag_of(service, self.asked) else { return Ok(()) };

@@ -32,9 +32,24 @@ struct Refused {
     message: String,
 }
 
+/// Why nothing can be written where neither the Service nor the cloud says of which size it is: what a change leaves out gets its
+/// default, one node, and somebody may have made it larger. By the API's description an answer may lack both, and in no example
+/// does one.
+pub(super) fn untold(balancer: &Balancer, plan: &Spec) -> Option<Failure> {
+    if balancer.tells_size() || plan.size.is_some() || plan.size_unit.is_some() {
+        return None;
+    }
+    let message = format!(
+        "load balancer {} is not changed but for its droplets: DigitalOcean does not tell its size, and a change that does not either would make it 1 node; this is tried again, and annotation {} says of how many nodes it should be",
+        balancer.id,
+        names::SIZE_UNIT
+    );
+    Some(Failure::retry(message).annotation(names::SIZE_UNIT))
+}
+
 /// What can be written now, and why the size is not in it.
 pub(super) fn possible(balancer: &Balancer, plan: &Spec) -> (Spec, Option<Failure>) {
-    let refused = wanted::size_differs(balancer, plan).then(|| noted(balancer)).flatten();
+    let refused = can_wait(balancer, plan).then(|| noted(balancer)).flatten();
     let refused = refused.filter(|refused| refused.size.as_ref().is_none_or(|size| *size == wanted::size_words(plan)));
     match refused {
         None => (plan.clone(), None),
@@ -44,6 +59,11 @@ pub(super) fn possible(balancer: &Balancer, plan: &Spec) -> (Spec, Option<Failur
             (without(balancer, plan), Some(annotated(Failure::new(reaction, message), plan).after(left)))
         }
     }
+}
+
+/// Whether it has another size than it should, which a change can repeat.
+fn can_wait(balancer: &Balancer, plan: &Spec) -> bool {
+    balancer.tells_size() && wanted::size_differs(balancer, plan)
 }
 
 fn without(balancer: &Balancer, plan: &Spec) -> Spec {
@@ -75,7 +95,7 @@ pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Wr
         answer
     };
     let answer = put(plan)?;
-    if !wanted::size_differs(balancer, plan) || !may_be_about_size(&answer) {
+    if !can_wait(balancer, plan) || !may_be_about_size(&answer) {
         return Ok(Written { answer, parts: scope.differences(balancer, plan), waits: None });
     }
     let takes_none = balancers::is_resized_too_soon(&answer);

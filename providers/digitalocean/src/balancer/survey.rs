@@ -44,7 +44,7 @@ fn standing(
     done.told(problems.of(Some(fixed.kind)))?;
     let plan = work.plan(balancer, &fixed, &chosen, done)?;
     let mut differences = wanted::differences(balancer, &plan);
-    let ingress = wanted::ingress(balancer, asked.hostname.as_deref());
+    let ingress = wanted::ingress(&wish.service, balancer, asked.hostname.as_deref());
     if ingress.is_empty() {
         differences.push(format!("status is {}", balancer.status));
     }

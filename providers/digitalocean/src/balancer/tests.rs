@@ -1,9 +1,11 @@
 //! Cases of the reference by number: `do_NNN`.
 
 mod accounts;
+mod addresses;
 mod certificates;
 mod changes;
 mod clusters;
+mod letters;
 mod listings;
 mod nonsense;
 mod orphans;

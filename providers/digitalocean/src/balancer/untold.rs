@@ -9,6 +9,7 @@
 //! | it has the default name | as ever: the Service's UID is in it |
 //! | this process asked for it to be made, and heard no no | remembered for an hour: the answer was lost. What is older than the request is another's |
 //! | the Service has no ID, and its tag is in the account | one was made for it, by a process that is no more |
+//! | this process had it made for another Service, or has served another one with it since | remembered for longer: it is not this Service's, whatever it asked for, unless its ID leads there and it is served |
 //!
 //! Nothing else is taken for its name alone, nor deleted: it may be another Service's.
 
@@ -35,6 +36,9 @@ const SKEW: u64 = 5;
 
 /// How long a load balancer that was asked for is expected.
 const ASKED_FOR: Duration = Duration::from_secs(3_600);
+
+/// How long it is known whom a load balancer serves: longer than anybody who asked for its name before expects one.
+const SERVES: Duration = Duration::from_secs(2 * 3_600);
 
 /// How long it is known whether a tag is in the account.
 const LOOKED_UP: Duration = Duration::from_secs(60);
@@ -65,8 +69,8 @@ fn looked_key(service: &Service) -> String {
     format!("looked/{}", service.uid)
 }
 
-/// Notes when the cloud was last asked what it has, by its own clock: what is made for the Service is made later. A cloud that does
-/// not tell the time has that of the host.
+/// Notes when the cloud was asked what it has, by its own clock: what is made for the Service is made later. A cloud that does not
+/// tell the time has that of the host.
 pub(super) fn looked(service: &Service, all: &[Balancer], date: Option<u64>) {
     if all.iter().any(|balancer| balancer.tags.is_some()) {
         cache::put(SEEN_KEY, b"", TOLD);
@@ -87,7 +91,7 @@ pub(super) fn asks(service: &Service, name: &str) -> bool {
     let before = asked_for(service, name);
     let did = before.is_some();
     // The first request may have made it.
-    let when = || cache::get_json(&looked_key(service)).unwrap_or_default();
+    let when = || cache::get_json(&looked_key(service)).unwrap_or_else(|| clock::since_epoch().as_secs());
     let asked = before.unwrap_or_else(|| (name.to_owned(), when()));
     cache::put_json(&asked_for_key(service), &asked, ASKED_FOR);
     did
@@ -100,8 +104,25 @@ pub(super) fn is_refused(service: &Service, answer: &Answer) {
     }
 }
 
-/// Whether this process has asked for one with its name, and not after it was made.
+fn serves_key(id: &str) -> String {
+    format!("serves/{id}")
+}
+
+/// Notes that a load balancer is the Service's.
+pub(super) fn serves(service: &Service, balancer: &Balancer) {
+    cache::put(&serves_key(&balancer.id), service.uid.as_bytes(), SERVES);
+}
+
+/// Whether this process has made it for another Service, or served that one with it last: its name is free to nobody else.
+pub(super) fn is_anothers(service: &Service, balancer: &Balancer) -> bool {
+    cache::get(&serves_key(&balancer.id)).is_some_and(|uid| uid != service.uid.as_bytes())
+}
+
+/// Whether this process has asked for one with its name, not after it was made, and not had that one made for another Service.
 pub(super) fn is_asked_for(service: &Service, balancer: &Balancer) -> bool {
+    if is_anothers(service, balancer) {
+        return false;
+    }
     let made = moment::find(&balancer.created_at).map_or(u64::MAX, |made| made.saturating_add(SKEW));
     asked_for(service, &balancer.name).is_some_and(|(_, asked)| asked <= made)
 }
@@ -115,7 +136,8 @@ pub(super) fn forget(service: &Service) {
 
 /// Whether one with the name that a Service asks for is its own.
 pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
-    is_asked_for(service, balancer) || (id_of(service).is_none() && has_tag(service))
+    let is_tagged = || id_of(service).is_none() && !is_anothers(service, balancer) && has_tag(service);
+    is_asked_for(service, balancer) || is_tagged()
 }
 
 fn tag_key(service: &Service) -> String {

@@ -207,17 +207,23 @@ fn an_odd_load_balancer_of_somebody_else_is_read_all_the_same() {
 #[test]
 fn what_clients_see_depends_on_what_the_load_balancer_does_to_the_traffic() {
     let active = r#"{"id": "x", "status": "active", "ip": "203.0.113.7", "ipv6": "2604:a880::7"}"#;
-    assert_eq!(ingress(&balancer(active), None), [Ingress::ip("203.0.113.7"), Ingress::ip("2604:a880::7")]);
-    assert_eq!(ingress(&balancer(active), Some("lb.example.com")), [Ingress::hostname("lb.example.com")]);
+    assert_eq!(
+        ingress(&service(&[]), &balancer(active), None),
+        [Ingress::ip("203.0.113.7"), Ingress::ip("2604:a880::7")]
+    );
+    assert_eq!(
+        ingress(&service(&[]), &balancer(active), Some("lb.example.com")),
+        [Ingress::hostname("lb.example.com")]
+    );
     for more in [r#""enable_proxy_protocol": true"#, r#""forwarding_rules": [{"certificate_id": "c-1"}]"#] {
         let changed = balancer(&active.replace(r#", "ipv6": "2604:a880::7""#, &format!(", {more}")));
-        assert_eq!(ingress(&changed, None), [Ingress::ip("203.0.113.7").proxied()]);
+        assert_eq!(ingress(&service(&[]), &changed, None), [Ingress::ip("203.0.113.7").proxied()]);
         // One that passes packets through changes nothing, whatever it was once asked for.
         let network = Balancer { kind: "REGIONAL_NETWORK".to_owned(), ..changed };
-        assert_eq!(ingress(&network, None), [Ingress::ip("203.0.113.7")]);
+        assert_eq!(ingress(&service(&[]), &network, None), [Ingress::ip("203.0.113.7")]);
     }
     for json in [active.replace("active", "new"), active.replace("203.0.113.7", "")] {
-        assert_eq!(ingress(&balancer(&json), None), []);
+        assert_eq!(ingress(&service(&[]), &balancer(&json), None), []);
     }
 }
 

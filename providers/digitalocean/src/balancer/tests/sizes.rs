@@ -124,7 +124,6 @@ fn a_size_that_nobody_asks_for_stays() {
         (json!({"size": "lb-small", "size_unit": 4}), (json!(null), json!(4))),
         (json!({"size": "lb-large", "size_unit": null}), (json!("lb-large"), json!(null))),
         (json!({"size": "lb-small", "size_unit": 1}), (json!(null), json!(null))),
-        (json!({"size": null, "size_unit": null}), (json!(null), json!(null))),
     ] {
         for change in [ensure, update_backends] {
             let mut has = changed("lb-1", has.clone());
@@ -136,5 +135,54 @@ fn a_size_that_nobody_asks_for_stays() {
             let member = |name: &str| body.get(name).cloned().unwrap_or_default();
             assert_eq!((member("size"), member("size_unit")), sent, "{has}");
         }
+    }
+}
+
+/// What is left out of a write gets its default, one node. Each documented answer tells a size.
+#[test]
+fn one_that_does_not_tell_its_size_is_not_written_without() {
+    const DROPLETS: [&str; 2] =
+        ["api POST /v2/load_balancers/lb-1/droplets", "api DELETE /v2/load_balancers/lb-1/droplets"];
+    let cloud_with = |has: &Value| {
+        let cloud = FakeCloud::new().always(GET, one(has)).always(LIST, many(std::slice::from_ref(has)));
+        DROPLETS.into_iter().fold(cloud, |cloud, line| cloud.on(line, Reply::status(204)))
+    };
+    let missing = json!({"size": null, "size_unit": null});
+    for untold in [missing, json!({"size": "", "size_unit": 0}), json!({"size": "lb-huge", "size_unit": null})] {
+        let mut has = changed("lb-1", untold);
+        has["droplet_ids"] = json!([100, 7]);
+        for change in [ensure, update_backends] {
+            let cloud = cloud_with(&has);
+            let done = change(&config(), &settled_service(&[]), &nodes());
+            assert_eq!((addresses(&done), done.outcome.changes), (both(), vec!["changed lb-1: droplets".to_owned()]));
+            assert_eq!(routes(&cloud)[1..], DROPLETS, "{has}");
+        }
+        // What the Service asks for is known.
+        let cloud = cloud_with(&has).on(PUT, one(&balancer("lb-1")));
+        let done = ensure(&config(), &settled_service(&[(names::SIZE_UNIT, "2")]), &nodes());
+        assert_eq!((addresses(&done), &body(&cloud, 1)["size_unit"]), (both(), &json!(2)));
+        // Where the cloud does not want that, nothing is written without.
+        let cloud = cloud_with(&has).on(PUT, no(422, "size_unit exceeds the limit of your account"));
+        let done = ensure(&config(), &settled_service(&[(names::SIZE_SLUG, "lb-large")]), &nodes());
+        assert_eq!(failure(&done).0, Reaction::Quota);
+        assert_eq!(routes(&cloud)[1..], [PUT, DROPLETS[0], DROPLETS[1]]);
+
+        has["name"] = json!("theirs");
+        let cloud = cloud_with(&has);
+        let done = ensure(&config(), &settled_service(&[]), &nodes());
+        assert_eq!(failure(&done).0, Reaction::Retry);
+        assert_eq!(routes(&cloud)[1..], DROPLETS);
+        let told = failure_of(&done);
+        assert_eq!(told.field, Some(format!("metadata.annotations[{}]", names::SIZE_UNIT)));
+        assert!(told.message.contains("load balancer lb-1") && told.message.contains("1 node"), "{}", told.message);
+        let cloud = cloud_with(&has);
+        assert_eq!(addresses(&update_backends(&config(), &settled_service(&[]), &nodes())), both());
+        assert_eq!(routes(&cloud)[1..], DROPLETS);
+
+        // To give it up, it is renamed.
+        has["name"] = json!("aservice123");
+        let cloud = cloud_with(&has);
+        let done = orphan(&config(), &settled_service(&[]));
+        assert_eq!((failure(&done).0, routes(&cloud)), (Reaction::Retry, vec![LIST.to_owned()]));
     }
 }

@@ -190,3 +190,71 @@ fn an_id_of_anothers_that_was_never_taken_over_deletes_nothing() {
         }
     }
 }
+
+/// The name was free when both asked for it. One of them had it made, or has the ID.
+#[test]
+fn what_was_made_for_another_service_is_not_what_this_one_asked_for() {
+    let has = untold("lb-1", "my-lb");
+    let other = Service { uid: "service-456".to_owned(), name: "other".to_owned(), ..named() };
+    let other_known = Service { annotations: known().annotations, ..other.clone() };
+    let tag = Reply::json(200, json!({ "tag": { "name": OWN, "resources": { "count": 0 } } }).to_string());
+    for (is_made, look) in [(true, not_found()), (true, tag.clone()), (false, not_found()), (false, tag)] {
+        let cloud = FakeCloud::new().always(LOOK, look).on(LIST, many(&[])).on(POST, Reply::status(503));
+        assert!(ensure(&config(), &named(), &nodes()).outcome.failure.is_some());
+        let cloud = match is_made {
+            true => cloud.on(LIST, many(&[])).on(POST, one(&has)),
+            false => cloud.on(GET, one(&has)),
+        };
+        let done = ensure(&config(), if is_made { &other } else { &other_known }, &nodes());
+        assert_eq!(addresses(&done), both());
+        let cloud = cloud.always(LIST, many(std::slice::from_ref(&has))).always(GET, one(&has));
+        for done in [ensure(&config(), &named(), &nodes()), update_backends(&config(), &named(), &nodes())] {
+            assert_eq!((failure(&done).0, written(&done)), (Reaction::Conflict, vec![]), "{is_made}");
+        }
+        // Neither without its ID, nor with it from a copy: only a call that makes it what the Service asks for takes it over.
+        for service in [named(), known()] {
+            let done = delete(&config(), &service);
+            assert_eq!((done.outcome.failure.clone(), deletes(&cloud)), (None, vec![]), "{is_made}");
+            assert_eq!(reasons(&done), ["LoadBalancerNotDeleted"]);
+        }
+        let cloud = cloud.on(DELETE, Reply::status(204));
+        let taken_over = addresses(&ensure(&config(), &known(), &nodes()));
+        let done = delete(&config(), &known());
+        assert_eq!((taken_over, done.outcome.failure, deletes(&cloud)), (both(), None, vec![DELETE.to_owned()]));
+    }
+}
+
+/// Then the listing before the request may be that of others, and answers may stop to tell tags.
+#[test]
+fn when_it_was_asked_for_is_known_also_where_tags_were_told_and_where_there_was_an_id() {
+    const NOON: u64 = 1_795_348_800;
+    let lost = || Reply::lost(ccm_sdk::http::TransportReason::Timeout, true);
+    let told = changed("lb-9", json!({"name": "other", "tags": []}));
+    let gone = service(&[(names::NAME, "my-lb"), (names::ID, "lb-0")]);
+    let late = "Sun, 22 Nov 2026 15:00:00 GMT";
+    for (service, listed, date, created, is_own) in [
+        (named(), vec![told.clone()], None, "2026-11-22T11:59:50Z", false),
+        (named(), vec![told.clone()], None, "2026-11-22T12:00:01Z", true),
+        (named(), vec![told.clone()], Some(late), "2026-11-22T12:00:01Z", false),
+        (named(), vec![told], Some(late), "2026-11-22T15:00:01Z", true),
+        (gone.clone(), vec![], None, "2026-11-22T11:59:50Z", false),
+        (gone.clone(), vec![], Some(late), "2026-11-22T12:00:01Z", false),
+        (gone, vec![], Some(late), "2026-11-22T15:00:01Z", true),
+    ] {
+        let listing = || match date {
+            Some(date) => many(&listed).header("Date", date),
+            None => many(&listed),
+        };
+        let cloud = FakeCloud::new().at(NOON).always("api GET /v2/load_balancers/lb-0", not_found());
+        let cloud = cloud.always(LOOK, not_found()).on(LIST, listing()).on(POST, lost());
+        let another = Service { uid: "service-456".to_owned(), ..named() };
+        assert!(ensure(&config(), &another, &nodes()).outcome.failure.is_some());
+        let cloud = cloud.on(LIST, listing()).on(POST, lost());
+        assert!(ensure(&config(), &service, &nodes()).outcome.failure.is_some());
+        let mut has = untold("lb-1", "my-lb");
+        has["created_at"] = json!(created);
+        let _cloud = tagging(cloud.always(LIST, many(std::slice::from_ref(&has))).always(GET, one(&has)));
+        let done = ensure(&config(), &service, &nodes());
+        assert_eq!(done.outcome.failure.is_none(), is_own, "{date:?} {created}: {done:?}");
+    }
+}

@@ -1,0 +1,58 @@
+//! IDs that people wrote in capitals.
+
+use super::*;
+
+const GET_CAPITALS: &str = "api GET /v2/load_balancers/LB-1";
+
+fn capitals() -> Service {
+    let mut service = service(&[(names::ID, "LB-1")]);
+    service.ingress = both();
+    service
+}
+
+#[test]
+fn the_id_of_a_load_balancer_is_the_same_in_any_case() {
+    let has = balancer("lb-1");
+    let cloud = FakeCloud::new().always(LIST, many(std::slice::from_ref(&has))).always(GET_CAPITALS, one(&has));
+    for done in [ensure(&config(), &capitals(), &nodes()), update_backends(&config(), &capitals(), &nodes())] {
+        assert_eq!((addresses(&done), written(&done), reasons(&done)), (both(), vec![], vec![]));
+    }
+    assert_eq!(get(&config(), &capitals()), Ok(Some(both())));
+    assert_eq!(routes(&cloud), [GET_CAPITALS, LIST, LIST]);
+    let wish = Wish { service: capitals(), backends: vec![0, 1] };
+    assert_eq!(standings(&config(), &[wish]), [Standing::InStep(both())]);
+    let cloud = cloud.on(DELETE, Reply::status(204));
+    let done = delete(&config(), &capitals());
+    assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]));
+    assert_eq!(deletes(&cloud), [DELETE]);
+}
+
+#[test]
+fn after_a_write_the_one_in_capitals_is_looked_at_closely_too() {
+    let has = changed("lb-1", json!({"droplet_ids": []}));
+    let cloud = FakeCloud::new().on(LIST, many(&[has])).on(PUT, one(&balancer("lb-1")));
+    assert_eq!(addresses(&update_backends(&config(), &capitals(), &nodes())), both());
+    let cloud = cloud.on(GET_CAPITALS, one(&balancer("lb-1")));
+    assert_eq!(addresses(&update_backends(&config(), &capitals(), &nodes())), both());
+    assert_eq!(routes(&cloud), [LIST, PUT, GET_CAPITALS]);
+}
+
+#[test]
+fn an_answer_about_another_one_is_still_none() {
+    let _cloud = FakeCloud::new().on(GET_CAPITALS, one(&balancer("lb-2")));
+    assert_eq!(failure(&ensure(&config(), &capitals(), &nodes())).0, Reaction::Retry);
+}
+
+/// One that differs in case alone would be written with each look.
+#[test]
+fn the_id_of_a_certificate_is_the_same_in_any_case() {
+    let rule = json!({"entry_protocol": "https", "entry_port": 80, "target_protocol": "http", "target_port": 30000,
+        "certificate_id": "c-1"});
+    let annotations = [(names::TYPE, "REGIONAL"), (names::CERTIFICATE_ID, "C-1"), (names::PROTOCOL, "https")];
+    let service = settled_service(&annotations);
+    let has = changed("lb-1", json!({"type": "REGIONAL", "forwarding_rules": [rule]}));
+    let cloud = FakeCloud::new().always(GET, one(&has));
+    let done = ensure(&config(), &service, &nodes());
+    assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec![]));
+    assert_eq!(routes(&cloud), [GET]);
+}
