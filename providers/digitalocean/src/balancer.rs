@@ -269,6 +269,7 @@ fn create(
     let Some(balancer) = created? else {
         return Err(certificate::missing(certificate.as_deref()));
     };
+    untold::made(&balancer);
     note(service, &balancer, done);
     done.outcome.changes.push(format!("created {} {}", balancer.kind, balancer.id));
     settled(service, &balancer, asked, done)

@@ -69,12 +69,17 @@ fn looked_key(service: &Service) -> String {
     format!("looked/{}", service.uid)
 }
 
+/// Notes that one was made: an answer to that with tags tells as much as one in a listing.
+pub(super) fn made(balancer: &Balancer) {
+    if balancer.tags.is_some() {
+        cache::put(SEEN_KEY, b"", TOLD);
+    }
+}
+
 /// Notes when the cloud was asked what it has, by its own clock: what is made for the Service is made later. A cloud that does not
 /// tell the time has that of the host.
 pub(super) fn looked(service: &Service, all: &[Balancer], date: Option<u64>) {
-    if all.iter().any(|balancer| balancer.tags.is_some()) {
-        cache::put(SEEN_KEY, b"", TOLD);
-    }
+    all.iter().for_each(made);
     let seconds = date.unwrap_or_else(|| clock::since_epoch().as_secs());
     cache::put_json(&looked_key(service), &seconds, ASKED_FOR);
 }

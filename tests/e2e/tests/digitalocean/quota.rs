@@ -25,6 +25,10 @@ async fn more_load_balancers_than_a_minute_has_requests_are_made_in_two_without_
         wish.service.uid = format!("{number:0>8}-0000-4000-8000-000000000000");
         wish.set("name", &format!("web-{number}"));
     }
+    // Until the cloud has told tags once, a listing for a Service with a name of its own is not that of others: one made a moment ago
+    // might be another Service's. Those that begin together before the first answer cannot know, so that one comes first.
+    let first = wishes[0].call(&rig, Call::Ensure).await;
+    assert!(first.failure.is_none(), "{first:?}");
     let outcomes = join_all(wishes.iter_mut().map(|wish| wish.call(&rig, Call::Ensure))).await;
     let failures: Vec<_> = outcomes.into_iter().filter_map(|outcome| outcome.failure).collect();
     assert_eq!(rig.requests(), PER_MINUTE);

@@ -135,6 +135,23 @@ fn before_one_with_a_name_is_asked_for_the_listing_is_not_that_of_others() {
     }
 }
 
+/// Many Services with names of their own begin together: the first answer with tags is enough for all.
+#[test]
+fn once_the_cloud_told_the_tags_of_what_it_made_the_listing_is_that_of_others() {
+    for (has, shared) in
+        [(changed("lb-9", json!({"name": "my-lb", "tags": []})), true), (untold("lb-9", "my-lb"), false)]
+    {
+        let cloud = FakeCloud::new().always(LIST, many(&[])).on(POST, one(&has)).always(POST, Reply::status(500));
+        for _ in 0..2 {
+            ensure(&config(), &named(), &nodes());
+        }
+        let listings =
+            cloud.requests().into_iter().filter(|one| one.path == "/v2/load_balancers" && one.body.is_empty());
+        let listings: Vec<bool> = listings.map(|request| request.share_ms > 0).collect();
+        assert_eq!((listings[0], listings[1]), (false, shared), "{has}");
+    }
+}
+
 /// The process that made it is no more.
 #[test]
 fn a_service_without_id_whose_tag_is_there_had_one_made_and_takes_it_and_deletes_nothing() {
