@@ -126,6 +126,7 @@ impl Syncer {
         if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(member))) {
             return Err(None);
         }
+        self.is_as_before(key, service, member).await?;
         let call = self.call("orphan", provider.orphan(view), |answer| answer.as_ref().err());
         let answer = self.in_time(Task::Orphan, call).await.map_err(Some)?;
         match answer.and_then(|answer| answer) {
@@ -288,8 +289,14 @@ impl Syncer {
         };
         let is_gone = is_gone.map_err(|error| Some(SyncError::Api { task: Task::Read, error }))?;
         let bequest = match is_gone {
-            true => self.bequest(key, service, member).await.map_err(Some)?,
-            false => Bequest::Nobodys(None),
+            true => {
+                let bequest = self.in_time(Task::Adopt, self.bequest(key, service, member)).await;
+                bequest.and_then(|bequest| bequest).map_err(Some)?
+            }
+            false => {
+                self.is_as_before(key, service, member).await?;
+                Bequest::Nobodys(None)
+            }
         };
         let _going = match bequest {
             Bequest::Nobodys(going) => going,

@@ -32,6 +32,9 @@ impl Syncer {
         let seen = self.backends.seen();
         let now = self.job(key, job.member).filter(|now| now.target.spec == job.target.spec);
         let Some(now) = now else { return Verdict::After(Duration::ZERO) };
+        if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
+            return verdict;
+        }
         let verdict = match Box::pin(self.in_time(Task::Update, self.follow(key, now))).await {
             Ok(Ok(now)) => {
                 let error = SyncError::Cloud { task: Task::Read, failure };

@@ -7,21 +7,23 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use ccm_cloud::{Annotation, Mark};
+use ccm_cloud::{Annotation, Failure, Mark, Reaction};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::error::{SyncError, Task};
 use super::memory::Key;
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::wake::key;
 use super::write::ServiceWriter;
-use crate::write_gate::ApiError;
 
 /// So old a list of the API server may be. Whoever had a load balancer made since then had it made by this process, whose store
 /// has that Service.
 const MAX_AGE: Duration = Duration::from_secs(30);
+/// So long a list that failed is not asked for again: whoever waited for it would wait as long once more, one after the other.
+const MAX_FAILED: Duration = Duration::from_secs(5);
 /// What is written on more Services than this says little about any of them, if something else says more.
 const MANY: usize = 64;
 
@@ -29,7 +31,7 @@ const MANY: usize = 64;
 #[derive(Default)]
 pub(crate) struct Living {
     index: Mutex<Index>,
-    listed: tokio::sync::Mutex<Option<(Instant, Uids)>>,
+    listed: tokio::sync::Mutex<Option<Listed>>,
 }
 
 impl Living {
@@ -46,20 +48,23 @@ impl Living {
         self.filled(store, written, |index| index.uids.marked(mark).cloned())
     }
 
-    /// Services that have one of these annotations with its value: of those that many have, only if it is the rarest.
+    /// Services that have one of these annotations with its value, beside the place of that from the
+    /// rarest to the commonest: of those that many have, only if it is the rarest.
     pub(crate) fn having(
         &self,
         store: &Store<Service>,
         written: Vec<Annotation>,
         annotations: &BTreeMap<&str, &str>,
-    ) -> HashSet<Key> {
+    ) -> Vec<(usize, Key)> {
         self.filled(store, written, |index| {
             let pair = |(name, value): (&&str, &&str)| ((*name).to_owned(), (*value).to_owned());
             let mut all: Vec<&HashSet<Key>> =
                 annotations.iter().filter_map(|one| index.annotated.get(&pair(one))).collect();
             all.sort_by_key(|keys| keys.len());
             let rare = all.into_iter().enumerate().filter(|(place, keys)| *place == 0 || keys.len() <= MANY);
-            rare.flat_map(|(_, keys)| keys.iter().cloned()).collect()
+            let mut found = HashSet::new();
+            let rare = rare.flat_map(|(place, keys)| keys.iter().map(move |key| (place, key)));
+            rare.filter(|(_, key)| found.insert(*key)).map(|(place, key)| (place, key.clone())).collect()
         })
     }
 
@@ -74,22 +79,29 @@ impl Living {
         look(&index)
     }
 
-    /// The Service whose UID a mark is, as the API server has it: the store lacks those that nobody here can decode.
+    /// The Service whose UID a mark is, as the API server had it a moment ago: the store lacks those that nobody here can decode.
     ///
     /// # Errors
     ///
     /// The API server does not say.
-    pub(crate) async fn listed(&self, writer: &ServiceWriter, mark: &Mark) -> Result<Option<Key>, ApiError> {
+    pub(crate) async fn listed(&self, writer: &ServiceWriter, mark: &Mark) -> Result<Option<Key>, SyncError> {
         let mut listed = self.listed.lock().await;
-        let young = listed.as_ref().filter(|(since, _)| since.elapsed() < MAX_AGE);
-        if let Some((_, uids)) = young {
-            return Ok(uids.marked(mark).cloned());
+        match &*listed {
+            Some(Listed::All(since, uids)) if since.elapsed() < MAX_AGE => return Ok(uids.marked(mark).cloned()),
+            Some(Listed::Failed(since, why)) if since.elapsed() < MAX_FAILED => {
+                let failure = Failure::new(Reaction::Retry, why.clone());
+                return Err(SyncError::Cloud { task: Task::Adopt, failure });
+            }
+            _ => {}
         }
         let since = Instant::now();
         let mut uids = Uids::default();
-        writer.list(|uid, key| uids.insert(uid, key)).await?;
+        if let Err(error) = writer.list(|uid, key| uids.insert(uid, key)).await {
+            *listed = Some(Listed::Failed(Instant::now(), error.to_string()));
+            return Err(SyncError::Api { task: Task::Adopt, error });
+        }
         let marked = uids.marked(mark).cloned();
-        *listed = Some((since, uids));
+        *listed = Some(Listed::All(since, uids));
         Ok(marked)
     }
 
@@ -98,6 +110,13 @@ impl Living {
     pub(crate) fn looked(&self) -> usize {
         self.index.lock().looked
     }
+}
+
+/// What the API server said when it was asked for all Services.
+enum Listed {
+    All(Instant, Uids),
+    /// It did not say: why, in words.
+    Failed(Instant, String),
 }
 
 /// Services by their UIDs, which marks shorten.

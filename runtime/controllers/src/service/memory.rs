@@ -91,6 +91,8 @@ pub(crate) struct Entry {
     pub(crate) recorded: Option<Record>,
     /// What the provider's annotations with this digest lead to, where they are not those of the record.
     pub(crate) offer: Option<(Digest, Offer)>,
+    /// That came to something else just before it was used.
+    pub(crate) offer_changed: bool,
     /// The provider's annotations that could not be written so far.
     pub(crate) unwritten: BTreeMap<String, Option<String>>,
     /// What an Event has announced.
@@ -138,6 +140,7 @@ impl Entry {
             doubt: Doubt::None,
             recorded: None,
             offer: None,
+            offer_changed: false,
             unwritten: BTreeMap::new(),
             announced: None,
             standing: None,
@@ -256,6 +259,7 @@ impl Entry {
         self.standing = None;
         self.unsaid = None;
         self.offer = None;
+        self.offer_changed = false;
         self.doubt = Doubt::None;
         self.attempt = None;
         self.delays = None;

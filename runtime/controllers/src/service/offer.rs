@@ -163,18 +163,42 @@ impl Syncer {
         if job.is_undecided {
             return Err(Verdict::After(Duration::ZERO));
         }
-        let before = self.offer(key, &job.service, &job.asked.descriptor);
-        if !matches!(before, Some(Offer::Free { .. })) {
-            return Ok(());
+        match self.is_as_before(key, &job.service, job.member).await {
+            Ok(()) => Ok(()),
+            Err(None) => Err(Verdict::After(Duration::ZERO)),
+            Err(Some(error)) => Err(self.not_served(key, job, error).await),
         }
-        let Some(asker) = self.asker(job.member, Place::Held) else { return Ok(()) };
-        match self.judge(&asker, key, &job.service).await {
-            Ok(now) if Some(&now) == before.as_ref() => Ok(()),
-            Ok(now) => {
-                self.judged(key, &job.service, &asker.descriptor, now);
-                Err(Verdict::After(Duration::ZERO))
+    }
+
+    /// The same before any call: what was nobody's, or was not there, may be another one's by now. What belongs to another one is
+    /// not told to the provider at all.
+    ///
+    /// # Errors
+    ///
+    /// None: it is not what it was. Some: it changes all the time, or nobody can tell.
+    pub(crate) async fn is_as_before(
+        &self,
+        key: &Key,
+        service: &Service,
+        member: usize,
+    ) -> Result<(), Option<SyncError>> {
+        let Some(asker) = self.asker(member, Place::Held) else { return Ok(()) };
+        let before = self.offer(key, service, &asker.descriptor);
+        let Some(before @ (Offer::Free { .. } | Offer::Nothing)) = before else { return Ok(()) };
+        let now = self.in_time(Task::Adopt, self.judge(&asker, key, service)).await;
+        let now = now.and_then(|now| now).map_err(Some)?;
+        let is_same = now == before;
+        if !is_same {
+            self.judged(key, service, &asker.descriptor, now);
+        }
+        let changed = self.memory.with(key, |entry| std::mem::replace(&mut entry.offer_changed, !is_same));
+        match (is_same, changed) {
+            (true, _) => Ok(()),
+            (false, Some(true)) => {
+                let message = "whose the load balancer is has changed again";
+                Err(Some(unknown(Failure::new(Reaction::Retry, message))))
             }
-            Err(error) => Err(self.not_served(key, job, error).await),
+            (false, _) => Err(None),
         }
     }
 
@@ -252,21 +276,22 @@ impl Syncer {
         let seen = |key: &Key| Some(self.memory.newest(key, self.store.get(key)?));
         let other = |key: &Key| seen(key).filter(|other| other.metadata.uid != service.metadata.uid);
         let offered = written(service, descriptor);
-        let mut rivals: Vec<_> =
-            self.living.having(&self.store, self.written(), &offered).iter().filter_map(other).collect();
-        rivals.retain(|rival| may_have_it(rival));
-        rivals.sort_by_key(|rival| {
+        // Whoever goes takes nothing along that has the mark of another one: it would be left to nobody.
+        let may_take = |other: &Service| mark.uid.is_none() || is_wanted(other) || !is_offered(other, descriptor);
+        let having = self.living.having(&self.store, self.written(), &offered);
+        let mut rivals: Vec<_> = having.iter().filter_map(|(place, key)| Some((*place, other(key)?))).collect();
+        rivals.retain(|(_, rival)| may_take(rival) && may_have_it(rival));
+        rivals.sort_by_cached_key(|(place, rival)| {
             let metadata = &rival.metadata;
-            (
-                is_offered(rival, descriptor),
-                metadata.creation_timestamp.as_ref().map(|time| time.0),
-                metadata.uid.clone(),
-            )
+            let time = metadata.creation_timestamp.as_ref().map(|time| time.0);
+            (*place, is_offered(rival, descriptor), time, metadata.uid.clone())
         });
+        let rivals = rivals.into_iter().map(|(_, rival)| rival);
         let marked = self.living.marked(&self.store, self.written(), mark);
         let marked = marked.as_ref().and_then(other);
         let claimed = claim.filter(|claim| self.is_there(claim)).and_then(|claim| other(&claim.key));
-        let likely = marked.into_iter().chain(claimed).chain(rivals.into_iter().take(MOST_RIVALS));
+        let claimed = claimed.filter(|claimed| may_take(claimed));
+        let likely = marked.into_iter().chain(claimed).chain(rivals.take(MOST_RIVALS));
         for candidate in likely.filter(|candidate| may_have_a_load_balancer(candidate, descriptor)) {
             // It may have another one meanwhile, or the provider leaves it to somebody else.
             let theirs = self.mark(asker, &candidate).await?;
@@ -274,16 +299,20 @@ impl Syncer {
                 return Ok(Some(key(&candidate)));
             }
         }
-        if mark.uid.is_none() {
+        // Nothing else has the UID of this one.
+        if mark.uid.is_none() || mark.is_of(service.metadata.uid.as_deref().unwrap_or_default()) {
             return Ok(None);
         }
-        let listed = self.living.listed(&self.writer, mark).await;
-        let listed = listed.map_err(|error| SyncError::Api { task: Task::Adopt, error })?;
+        let listed = self.living.listed(&self.writer, mark).await?;
         let is_seen = |key: &Key| {
             let seen = self.store.get(key);
             seen.is_some_and(|seen| mark.is_of(seen.metadata.uid.as_deref().unwrap_or_default()))
         };
-        Ok(listed.filter(|key| !is_seen(key)))
+        let Some(key) = listed.filter(|key| !is_seen(key)) else { return Ok(None) };
+        // The list may be older than its end, which the store has seen.
+        let is_there = self.writer.is_marked(&key, mark).await;
+        let is_there = is_there.map_err(|error| SyncError::Api { task: Task::Adopt, error })?;
+        Ok(is_there.then_some(key))
     }
 
     /// What any provider writes.

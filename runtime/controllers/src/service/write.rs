@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder};
-use ccm_cloud::Ingress;
+use ccm_cloud::{Ingress, Mark};
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -160,9 +160,22 @@ impl ServiceWriter {
     /// Whether the API server says that the Service is gone, or another one has its name. Nothing but metadata is read, so a
     /// Service that cannot be decoded is there.
     pub(crate) async fn is_gone(&self, service: &Service) -> Result<bool, ApiError> {
-        match self.0.read(GET, self.api(service).get_metadata(&service.name_any())).await {
-            Ok(live) => Ok(live.metadata.uid != service.metadata.uid),
-            Err(ApiError::NotFound) => Ok(true),
+        let live = self.uid(self.api(service), &service.name_any()).await?;
+        Ok(live.is_none_or(|live| live != service.metadata.uid))
+    }
+
+    /// Whether the API server has a Service of this name with the UID of a mark.
+    pub(crate) async fn is_marked(&self, key: &Key, mark: &Mark) -> Result<bool, ApiError> {
+        let api = Api::namespaced(self.0.client(), key.namespace.as_deref().unwrap_or_default());
+        let live = self.uid(api, &key.name).await?.flatten();
+        Ok(live.is_some_and(|live| mark.is_of(&live)))
+    }
+
+    /// None where there is no such Service.
+    async fn uid(&self, api: Api<Service>, name: &str) -> Result<Option<Option<String>>, ApiError> {
+        match self.0.read(GET, api.get_metadata(name)).await {
+            Ok(live) => Ok(Some(live.metadata.uid)),
+            Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -87,6 +87,43 @@ async fn it_deletes_what_nobody_has_and_what_another_one_only_names() {
     assert_eq!(calls(&bench), [""; 0]);
 }
 
+/// Somebody strips finalizers in a loop: a list of when the first one went still has the second one.
+#[tokio::test(start_paused = true)]
+async fn of_those_who_are_removed_by_force_one_after_the_other_nothing_stays() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.add(service("third").with("/metadata", "uid", json!(GONE)));
+    bench.cloud.script("ensure", "third", [made("lb-3")]);
+    assert_eq!(bench.sync("third").await, Verdict::Done);
+    bench.cloud.mark_with("lb-3", Some(GONE));
+    bench.cloud.take_calls();
+    for name in ["other", "third"] {
+        bench.api.destroy_service(name);
+        bench.catch_up();
+        assert_eq!(bench.sync(name).await, Verdict::Done);
+        assert_eq!(calls(&bench), [format!("delete {name}")]);
+    }
+}
+
+/// It has claimed the load balancer, and takes nothing along that has the mark of another one: nobody would delete it.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_goes_itself_keeps_nobody_from_the_load_balancer() {
+    let goes = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER] } });
+    let claimed = async || {
+        let (mut bench, delay) = pending().await;
+        bench.add(offering("web", WEB, "lb-1").patched(&goes));
+        bench.cloud.fail("locks", "web", down());
+        assert!(matches!(bench.sync("web").await, Verdict::After(_)));
+        (bench, delay)
+    };
+    let (mut bench, delay) = claimed().await;
+    assert_eq!(again(&mut bench, delay).await, ["delete other"]);
+    // Another copy, which stays.
+    let (mut bench, _) = claimed().await;
+    bench.add(offering("copy", GONE, "lb-1"));
+    assert_eq!(bench.sync("copy").await, Verdict::Done);
+    assert_eq!(seen(&bench, "copy").as_deref(), Some("lb-1"));
+}
+
 /// It was restored with its finalizer and removed again before anybody had served it.
 #[tokio::test(start_paused = true)]
 async fn what_a_service_never_took_over_is_not_deleted_when_it_was_removed_by_force() {

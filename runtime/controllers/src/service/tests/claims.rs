@@ -163,3 +163,114 @@ async fn what_is_being_deleted_for_a_service_that_is_gone_is_not_taken_over() {
     tokio::time::advance(delay).await;
     assert!(matches!(bench.sync("web").await, Verdict::After(_)));
 }
+
+/// A list of the API server that is a moment old.
+async fn list(bench: &Bench) {
+    let mark = ccm_cloud::Mark { load_balancer: "lb-0".into(), uid: Some(WEB.into()) };
+    bench.syncer.living.listed(&bench.syncer.writer, &mark).await.unwrap();
+}
+
+/// It stands in a list of before.
+#[tokio::test(start_paused = true)]
+async fn who_was_removed_a_moment_ago_has_no_load_balancer_any_more() {
+    for name in ["web", "other"] {
+        let mut bench = with_other(FakeBalancers::default()).await;
+        list(&bench).await;
+        bench.api.destroy_service("other");
+        bench.add(offering(name, WEB, "lb-1"));
+        assert_eq!(bench.sync(name).await, Verdict::Done);
+        assert_eq!(
+            (calls(&bench), seen(&bench, name).as_deref()),
+            (vec![format!("ensure {name}: n0 n1")], Some("lb-1"))
+        );
+    }
+}
+
+/// Each of them waited for the API server in its turn, and held its place.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_does_not_hold_up_those_who_need_none() {
+    let mut bench = Bench::new();
+    let uid = |kind: usize, number: usize| format!("{kind:08}-0000-4000-8000-{number:012}");
+    for number in 0..40 {
+        let name = format!("web-{number}");
+        bench.cloud.mark_with(&name, Some(&uid(1, number)));
+        bench.api.add_service(offering(&name, &uid(2, number), &name).0);
+    }
+    bench.catch_up();
+    let offers: Vec<_> = bench.syncer.store.state().into_iter().map(|one| (wake::key(&one), one)).collect();
+    for (key, service) in &offers {
+        bench.syncer.memory.enter(key, service, 0, false);
+    }
+    assert_eq!(bench.syncer.decide_all(offers, 0).await, 0);
+    tokio::time::advance(31 * SECOND).await;
+    bench.api.silence("GET /api/v1/services");
+    for number in 0..40 {
+        let syncer = Arc::clone(&bench.syncer);
+        tokio::spawn(async move { syncer.sync(&key(&format!("web-{number}"))).await });
+    }
+    tokio::time::sleep(SECOND).await;
+    bench.add(service("plain"));
+    let served = tokio::time::timeout(15 * SECOND, bench.sync("plain")).await;
+    assert_eq!(served, Ok(Verdict::Done));
+    assert_eq!(calls(&bench), ["ensure plain: n0 n1"]);
+}
+
+/// It shares the rare annotation, and many share another one.
+#[tokio::test(start_paused = true)]
+async fn whoever_shares_what_few_have_is_asked_first() {
+    let both = || json!({ "fake.io/id": "lb-1", "fake.io/job-1": "4711" });
+    let mut bench = Bench::new();
+    bench.cloud.mark_with("lb-1", None);
+    let draft = |name: &str, uid: &str, annotations| {
+        service(name).with("/metadata", "uid", json!(uid)).with("/metadata", "annotations", annotations)
+    };
+    for number in 0..9 {
+        let name = format!("job-{number}");
+        bench.add(made_at(draft(&name, &name, json!({ "fake.io/job-1": "4711" })), 0));
+    }
+    bench.add(made_at(draft("first", OTHER, json!({ "fake.io/id": "lb-1" })), 1));
+    bench.add(made_at(draft("web", WEB, both()), 2));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(seen(&bench, "web"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_changes_again_and_again_is_not_followed_at_once_each_time() {
+    let mut bench = Bench::new();
+    bench.cloud.mark_with("lb-3", None);
+    bench.add(offering("web", WEB, "lb-3"));
+    bench.cloud.fail("locks", "web", [failure(Reaction::Retry, "down")]);
+    let Verdict::After(delay) = bench.sync("web").await else { panic!("served") };
+    tokio::time::advance(delay).await;
+    bench.cloud.mark_with("lb-3", Some(GONE));
+    assert_eq!(bench.sync("web").await, Verdict::After(Duration::ZERO));
+    bench.cloud.mark_with("lb-3", None);
+    let Verdict::After(delay) = bench.sync("web").await else { panic!("served") };
+    assert!(delay > Duration::ZERO, "{delay:?}");
+    assert_eq!(calls(&bench), [""; 0]);
+    tokio::time::advance(delay).await;
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(calls(&bench), ["ensure web: n0 n1"]);
+}
+
+/// Hosts are written to it, and a record says that it is taken over.
+#[tokio::test(start_paused = true)]
+async fn the_hosts_of_what_somebody_else_has_got_meanwhile_stay_as_they_are() {
+    let mut bench = with_other(FakeBalancers { locks: vec!["all".into()], ..Default::default() }).await;
+    bench.cloud.mark_with("lb-3", None);
+    let wrong = json!({
+        "metadata": { "finalizers": [FINALIZER] },
+        "spec": { "loadBalancerSourceRanges": ["soon"] },
+        "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.9" }] } },
+    });
+    bench.add(offering("web", WEB, "lb-3").patched(&wrong));
+    let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
+    let syncer = Arc::clone(&bench.syncer);
+    let waiting = tokio::spawn(async move { syncer.sync(&key("web")).await });
+    tokio::time::sleep(SECOND).await;
+    bench.cloud.mark_with("lb-3", Some(OTHER));
+    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), Verdict::After(Duration::ZERO));
+    assert_eq!((calls(&bench), bench.record("web")), (vec![], None));
+}

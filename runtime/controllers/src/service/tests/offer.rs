@@ -356,3 +356,51 @@ async fn what_was_begun_to_be_taken_over_is_ensured_also_where_a_survey_finds_it
         assert_eq!(calls(&bench), ["ensure web: n0 n1"], "{restores_finalizer}");
     }
 }
+
+/// There was nothing, and then there was. `Elsewhere` is no end of it: a provider that leaves a Service to somebody else has none for it.
+#[tokio::test(start_paused = true)]
+async fn what_led_to_nothing_is_judged_again_before_each_call() {
+    let nothing = async || {
+        let mut bench = with_other(FakeBalancers::default()).await;
+        bench.add(offering("web", WEB, "lb-x"));
+        bench.cloud.fail("ensure", "web", [failure(Reaction::Elsewhere, "not mine")]);
+        bench.sync("web").await;
+        assert_eq!(calls(&bench), ["ensure web: n0 n1"]);
+        bench.cloud.mark_with("lb-x", Some(OTHER));
+        bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-x" } } }));
+        bench
+    };
+    let mut bench = nothing().await;
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/mode": "fast" } } }));
+    while bench.sync("web").await != Verdict::Done {}
+    assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["ensure web: n0 n1".to_owned()], None));
+
+    let mut bench = nothing().await;
+    bench.delete("web");
+    while bench.sync("web").await != Verdict::Done {}
+    assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["delete web".to_owned()], None));
+    assert!(bench.reasons().await.contains(&"LoadBalancerNotDeleted".to_owned()));
+
+    let mut bench = nothing().await;
+    bench.cloud.script("orphan", "web", [Outcome::default()]);
+    bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }));
+    while bench.sync("web").await != Verdict::Done {}
+    assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["orphan web".to_owned()], None));
+}
+
+/// Days may lie between two tries.
+#[tokio::test(start_paused = true)]
+async fn what_was_nobodys_is_judged_again_at_each_try_to_delete_it() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.cloud.mark_with("lb-3", None);
+    let draft = offering("web", WEB, "lb-3").with("/metadata", "finalizers", json!([FINALIZER]));
+    bench.add(draft.with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")));
+    bench.cloud.fail("delete", "web", [failure(Reaction::Retry, "down")]);
+    let Verdict::After(delay) = bench.sync("web").await else { panic!("deleted") };
+    assert_eq!((calls(&bench), seen(&bench, "web").as_deref()), (vec!["delete web".to_owned()], Some("lb-3")));
+    bench.cloud.mark_with("lb-3", Some(OTHER));
+    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));
+    tokio::time::advance(delay).await;
+    while bench.sync("web").await != Verdict::Done {}
+    assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["delete web".to_owned()], None));
+}
