@@ -145,12 +145,14 @@ async fn after_etcd_was_restored_from_a_backup_what_changes_counts_although_its_
     let client = stage.client();
     two_nodes(client).await;
     serve(client, "web", json!({})).await;
+    NodeFixture::new("early").register(client).await.unwrap();
     stage.cluster.backup().await.unwrap();
 
     let cloud = cloud(Duration::ZERO).await;
     // Without a Lease, which would be held by a process that etcd knows nothing of.
     let host = balancing(&stage, &cloud, &["--leader-elect=false"]);
     await_served(client, "web").await;
+    let early = await_untainted(client, "early").await;
     // So that the resource versions of the backup are not reached again so soon.
     for round in 0..200 {
         patch(client, "n1", &json!({ "metadata": { "labels": { "round": round.to_string() } } })).await;
@@ -168,7 +170,9 @@ async fn after_etcd_was_restored_from_a_backup_what_changes_counts_although_its_
     let changed = change(client, "web", &port(82)).await;
     await_port(&cloud, 82).await;
     assert!(version(&changed) < highest);
-    // Nodes that wait for their initialisation are heard of too.
+    // So is the Node that had lost its taint since, and others that wait for their initialisation are heard of too.
+    let again = await_untainted(client, "early").await;
+    assert_eq!((again.uid(), &again.spec), (early.uid(), &early.spec));
     NodeFixture::new("late").register(client).await.unwrap();
     await_untainted(client, "late").await;
     // An API server that has just started refuses what it has no rules for yet.
