@@ -101,6 +101,8 @@ pub(crate) struct Entry {
     pub(crate) standing: Option<(Target, Standing)>,
     pub(crate) unsaid: Option<Unsaid>,
     pub(crate) warnings: Warnings,
+    /// What became of offers. A manifest that is applied again and again makes the same one each time, and it succeeds each time.
+    pub(crate) offers_told: Warnings,
     /// When the condition was written last, and what was to be reached then.
     pub(crate) condition: Option<(Purpose, Instant)>,
     /// When a status that somebody else had changed was put right last.
@@ -146,6 +148,7 @@ impl Entry {
             standing: None,
             unsaid: None,
             warnings: Warnings::default(),
+            offers_told: Warnings::default(),
             condition: None,
             repaired: None,
             pass: None,

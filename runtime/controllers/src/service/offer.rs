@@ -414,7 +414,9 @@ impl Syncer {
                 (Severity::Warning, "LoadBalancerNotDeleted", message)
             }
         };
-        if self.is_news(key, &message) {
+        let repeat = self.settings.repeat_warning;
+        let is_news = self.memory.with(key, |entry| entry.offers_told.is_news(&message, repeat));
+        if is_news != Some(false) {
             self.tell(service, severity, reason, message).await;
         }
     }
