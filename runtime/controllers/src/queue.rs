@@ -283,7 +283,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 .with_jitter()
                 .build()
         });
-        delays.next().unwrap_or(max_backoff)
+        // What is added by chance comes on top of its longest delay.
+        delays.next().unwrap_or(max_backoff).min(max_backoff)
     }
 
     fn plan(&mut self, key: K, delay: Duration) {

@@ -1,4 +1,4 @@
-//! Metrics of the process and of calls into providers.
+//! Metrics of the process and of calls into providers. Upstream's `running_managed_controllers` is not among them.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`.
+//! Upstream's `/configz` is not among them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -243,7 +243,8 @@ impl Entry {
                         .with_jitter()
                         .build()
                 });
-                delays.next().unwrap_or(settings.max_backoff)
+                // What is added by chance comes on top of its longest delay.
+                delays.next().unwrap_or(settings.max_backoff).min(settings.max_backoff)
             }
         };
         let now = Instant::now();

@@ -162,6 +162,12 @@ fn remarks<'a>(
         note(cases, why);
     }
     for Unbuilt { cases, why, file, says } in &data.unbuilt {
+        if !file.starts_with("runtime") {
+            wrong.push(format!(
+                "{why:?}: {} is not below runtime/, where the program itself says what it has not",
+                file.display()
+            ));
+        }
         if !read(file).contains(says) {
             wrong
                 .push(format!("{why:?} is over, since {} does not say {says:?}: {cases:?} need tests", file.display()));
@@ -256,9 +262,9 @@ fn said(yaml: &str) -> Vec<String> {
 
 #[test]
 fn a_case_without_a_test_has_a_deviation_that_cites_or_is_not_built() {
-    let unbuilt = |says: &str| {
+    let unbuilt = |file: &str, says: &str| {
         format!(
-            "deviations: [{{cases: [83], why: so (QUIRK-1)}}]\nunbuilt: [{{cases: [82], why: later, file: b.rs, says: {says}}}]"
+            "deviations: [{{cases: [83], why: so (QUIRK-1)}}]\nunbuilt: [{{cases: [82], why: later, file: {file}, says: {says}}}]"
         )
     };
     let lacks = |cases: &str| format!("neither a test nor a deviation: {cases}");
@@ -271,10 +277,17 @@ fn a_case_without_a_test_has_a_deviation_that_cites_or_is_not_built() {
         ),
         ("deviations: [{cases: [81, 82, 83, 84], why: (QUIRK-36)}]", vec!["no case 84".to_owned()]),
         ("deviations: []\nnotes: [{cases: [81, 82, 83], why: (QUIRK-36)}]", vec![lacks("[82, 83]")]),
-        (&unbuilt("nothing"), vec![]),
+        (&unbuilt("runtime/b.rs", "nothing"), vec![]),
         (
-            &unbuilt("something"),
-            vec!["\"later\" is over, since b.rs does not say \"something\": [82] need tests".to_owned()],
+            &unbuilt("runtime/b.rs", "something"),
+            vec!["\"later\" is over, since runtime/b.rs does not say \"something\": [82] need tests".to_owned()],
+        ),
+        // Anybody can write a sentence there.
+        (
+            &unbuilt("docs/b.md", "nothing"),
+            vec![
+                "\"later\": docs/b.md is not below runtime/, where the program itself says what it has not".to_owned(),
+            ],
         ),
     ] {
         assert_eq!(said(yaml), wrong, "{yaml}");

@@ -99,12 +99,15 @@ async fn case_164_a_service_that_is_gone_is_remembered_until_the_cloud_let_go() 
 /// The delays of one key, by upstream's formula and up to as much again by chance.
 #[tokio::test(start_paused = true)]
 async fn case_167_a_plain_failure_is_tried_again_with_back_off() {
+    // Whatever nobody foresaw is tried again after 5 min at most, with all that is added by chance.
+    const MOST: u64 = 300;
     let mut bench = Bench::new();
     bench.add(service("web"));
     bench.cloud.fail("ensure", "web", vec![failure(Reaction::Retry, "down"); 9]);
     for floor in [5, 10, 20, 40, 80, 160, 300, 300, 300] {
         let Verdict::After(delay) = bench.sync("web").await else { panic!("no retry") };
-        assert!((floor..=2 * floor + 1).contains(&delay.as_secs()), "{floor}: {delay:?}");
+        let range = Duration::from_secs(floor)..=Duration::from_secs((2 * floor).min(MOST));
+        assert!(range.contains(&delay), "{floor}: {delay:?}");
         // Not before.
         assert!(matches!(bench.sync("web").await, Verdict::After(_)));
         tokio::time::advance(delay).await;

@@ -15,7 +15,7 @@ async fn a_service_that_etcds_backup_shows_without_an_address_is_served_again() 
     let metrics = Metrics::register(&mut Registry::default());
     let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
     let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
-    let mut nodes = reflector::store::Writer::<Node>::default();
+    let mut nodes = Writer::<Node>::default();
     nodes.apply_watcher_event(&Event::Init);
     nodes.apply_watcher_event(&Event::InitDone);
     let (_node_sender, node_keys) = tokio::sync::mpsc::channel(1);
