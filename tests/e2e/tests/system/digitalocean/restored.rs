@@ -208,3 +208,69 @@ async fn a_copy_with_the_id_of_a_living_services_load_balancer_has_one_of_its_ow
     host.end().await;
     cloud.check().unwrap();
 }
+
+/// What the Event of one that was taken over says: the provider once found it again by its name.
+#[tokio::test]
+async fn whoever_gives_up_what_was_taken_over_has_a_new_load_balancer_and_the_old_one_stays() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[503]).await;
+    let mut host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    serve(client, "shop", annotated([(NAME, "shop")])).await;
+    let names = ["web", "shop"];
+    let (mut before, mut backups) = (vec![], vec![]);
+    for name in names {
+        before.push(await_balanced(client, &cloud, name).await);
+        backups.push(backup(client, name).await);
+    }
+    host.signal("KILL").await.unwrap();
+    host.wait(LIMIT).await.unwrap();
+    for (name, backup) in names.into_iter().zip(&backups) {
+        lose(client, name).await;
+        restore(client, backup).await;
+    }
+    let host = start(&stage, &cloud, &[], &[]);
+    for (name, (_, old)) in names.into_iter().zip(&before) {
+        await_event(client, name, "Normal", "LoadBalancerAdopted", &["wasm-ccm.io/orphan: digitalocean"]).await;
+        let has_it = |now: &Service| is_served(now) && now.annotations().get(ID) == Some(&old.id);
+        await_service(client, name, has_it).await;
+        change(client, name, &annotated([("wasm-ccm.io/orphan", "digitalocean")])).await;
+        let is_given_up = |now: &Service| !has_finalizer(now) && !now.annotations().contains_key(ID);
+        await_service(client, name, is_given_up).await;
+        change(client, name, &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } })).await;
+        let has_another = |now: &Service| is_served(now) && now.annotations().get(ID).is_some_and(|id| *id != old.id);
+        await_service(client, name, has_another).await;
+        assert!(ids(&cloud).contains(&old.id), "{name}");
+    }
+    assert_eq!((cloud.balancers().len(), cloud.done(Endpoint::CreateBalancer)), (4, 4));
+    host.end().await;
+    cloud.check().unwrap();
+}
+
+/// It is removed by force, and a backup makes it again under another name before anybody could delete anything.
+#[tokio::test]
+async fn a_service_restored_under_another_name_has_the_load_balancer_of_the_one_that_was_removed_by_force() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    members(client, &cloud, &[504]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    let (web, old) = await_balanced(client, &cloud, "web").await;
+    let mut copy = backup(client, "web").await;
+    copy["metadata"]["name"] = json!("copy");
+    // The host sees all of it at once.
+    host.signal("STOP").await.unwrap();
+    lose(client, "web").await;
+    restore(client, &copy).await;
+    host.signal("CONT").await.unwrap();
+    let has_it = |now: &Service| is_served(now) && now.annotations().get(ID) == Some(&old.id);
+    let now = await_service(client, "copy", has_it).await;
+    assert_eq!(ips(&now), ips(&web));
+    host.events_written().await;
+    assert_eq!((ids(&cloud), cloud.done(Endpoint::CreateBalancer)), (vec![old.id], 1));
+    host.end().await;
+    cloud.check().unwrap();
+}
