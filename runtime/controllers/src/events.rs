@@ -267,7 +267,7 @@ impl EventWriter {
                     requests.close();
                 }
                 () = tokio::time::sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
-                Some(object) = writing.next() => writing.extend(lines.next(object).map(publish)),
+                Some(object) = writing.next() => writing.extend(lines.next(&object).map(publish)),
                 request = requests.recv(), if open && has_room => match request {
                     Some(request) => writing.extend(lines.begin(request).map(publish)),
                     None => open = false,

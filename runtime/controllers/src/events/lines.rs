@@ -41,11 +41,11 @@ impl Lines {
     }
 
     /// The next Event about an object, of which one was written.
-    pub(super) fn next(&mut self, object: Object) -> Option<EventRequest> {
-        let next = self.waiting.get_mut(&object).and_then(VecDeque::pop_front);
+    pub(super) fn next(&mut self, object: &Object) -> Option<EventRequest> {
+        let next = self.waiting.get_mut(object).and_then(VecDeque::pop_front);
         match next {
             Some(_) => self.len -= 1,
-            None => drop(self.waiting.remove(&object)),
+            None => drop(self.waiting.remove(object)),
         }
         next
     }

@@ -56,13 +56,13 @@ impl Claims {
         claim: Claim,
         seen: Option<&Claim>,
         is_valid: impl Fn(&Claim) -> bool,
-    ) -> Result<(), Claim> {
+    ) -> Result<(), Box<Claim>> {
         let mut state = self.0.lock();
         let name = (member, load_balancer.to_owned());
         let is_other = |other: &&Claim| (&other.key, &other.uid) != (&claim.key, &claim.uid) && Some(*other) != seen;
         let other = state.all.get(&name).filter(is_other);
         if let Some(other) = other.filter(|other| other.goes || is_valid(other)) {
-            return Err(other.clone());
+            return Err(Box::new(other.clone()));
         }
         state.all.insert(name, claim);
         // Now and then, so that it costs next to nothing for each of them.
@@ -85,7 +85,7 @@ impl Claims {
         (key, uid): (Key, Option<String>),
         seen: Option<&Claim>,
         is_valid: impl Fn(&Claim) -> bool,
-    ) -> Result<Going<'_>, Claim> {
+    ) -> Result<Going<'_>, Box<Claim>> {
         let claim = Claim { key, uid, goes: true };
         self.claim(member, load_balancer, claim.clone(), seen, is_valid)?;
         Ok(Going { claims: self, name: (member, load_balancer.to_owned()), claim })

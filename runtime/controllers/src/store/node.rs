@@ -164,7 +164,6 @@ impl From<ReadNode> for Node {
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
         let annotations = metadata.annotations.into_iter().flatten();
         let capacity = status.capacity.into_iter().flatten().map(|(name, Quantity(value))| (name, value));
-        let said = |text: &Box<str>| !text.is_empty();
         Self {
             name: metadata.name.unwrap_or_default(),
             uid: metadata.uid,
@@ -173,12 +172,12 @@ impl From<ReadNode> for Node {
             is_deleting: metadata.deletion_timestamp.is_some(),
             labels: metadata.labels.into_iter().flatten().collect(),
             annotations: annotations.filter(|(name, _)| name != LAST_APPLIED).collect(),
-            provider_id: spec.provider_id.filter(said),
+            provider_id: spec.provider_id.filter(|text| !text.is_empty()),
             taints: spec.taints.unwrap_or_default(),
             addresses: status.addresses.into_iter().flatten().map(|one| (one.type_, one.address)).collect(),
             capacity: capacity.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory")).collect(),
             ready: status.conditions.into_iter().flatten().find(|one| &*one.kind == "Ready").map(|one| one.status),
-            system_uuid: status.node_info.map(|info| info.system_uuid).filter(said),
+            system_uuid: status.node_info.map(|info| info.system_uuid).filter(|text| !text.is_empty()),
         }
     }
 }

@@ -192,8 +192,7 @@ async fn a_deletion_that_waits_for_its_turn_spares_the_load_balancer_of_who_came
         let mut bench = with_other(FakeBalancers { locks: vec!["all".into()], ..Default::default() }).await;
         bench.delete("other");
         let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-        let syncer = Arc::clone(&bench.syncer);
-        let waiting = tokio::spawn(async move { syncer.sync(&key("other")).await });
+        let waiting = bench.begin("other");
         tokio::time::sleep(Duration::from_secs(1)).await;
         bench.api.destroy_service("other");
         let name = if is_known { "other" } else { "web" };
@@ -292,8 +291,7 @@ async fn what_was_never_taken_over_is_not_given_up_and_what_is_given_up_is_never
     let mut bench = with_other(FakeBalancers { locks: vec!["all".into()], ..Default::default() }).await;
     bench.edit("other", &orphaned());
     let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-    let syncer = Arc::clone(&bench.syncer);
-    let waiting = tokio::spawn(async move { syncer.sync(&key("other")).await });
+    let waiting = bench.begin("other");
     tokio::time::sleep(Duration::from_secs(1)).await;
     bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } }));
     drop(held);

@@ -22,11 +22,7 @@ async fn of_two_copies_that_come_at_the_same_time_one_has_the_load_balancer() {
         bench.cloud.mark_with("lb-1", mark);
         bench.add(made_at(offering("young", WEB, "lb-1"), 2));
         let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-        let sync = |bench: &Bench, name: &'static str| {
-            let syncer = Arc::clone(&bench.syncer);
-            tokio::spawn(async move { syncer.sync(&key(name)).await })
-        };
-        let young = sync(&bench, "young");
+        let young = bench.begin("young");
         tokio::time::sleep(SECOND).await;
         bench.add(made_at(offering("old", OTHER, "lb-1"), 1));
         if lose_memory {
@@ -39,7 +35,7 @@ async fn of_two_copies_that_come_at_the_same_time_one_has_the_load_balancer() {
             assert_eq!(bench.sync("young").await, Verdict::Done);
         } else {
             // Both wait for their turn.
-            let old = sync(&bench, "old");
+            let old = bench.begin("old");
             tokio::time::sleep(SECOND).await;
             drop(held);
             assert_eq!([young.await.unwrap(), old.await.unwrap()], [Verdict::Done; 2]);
@@ -58,8 +54,7 @@ async fn what_somebody_else_has_got_while_a_service_waited_for_its_turn_is_not_t
     bench.cloud.mark_with("lb-3", None);
     bench.add(offering("web", WEB, "lb-3"));
     let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-    let syncer = Arc::clone(&bench.syncer);
-    let waiting = tokio::spawn(async move { syncer.sync(&key("web")).await });
+    let waiting = bench.begin("web");
     tokio::time::sleep(SECOND).await;
     // By its name, without any annotation.
     bench.cloud.mark_with("lb-3", Some(OTHER));
@@ -149,8 +144,7 @@ async fn what_is_being_deleted_for_a_service_that_is_gone_is_not_taken_over() {
     let mut bench = with_other(FakeBalancers { delay: 2 * SECOND, ..Default::default() }).await;
     bench.api.destroy_service("other");
     bench.catch_up();
-    let syncer = Arc::clone(&bench.syncer);
-    let deletion = tokio::spawn(async move { syncer.sync(&key("other")).await });
+    let deletion = bench.begin("other");
     tokio::time::sleep(SECOND).await;
     bench.add(offering("web", WEB, "lb-1"));
     bench.cloud.take_calls();
@@ -205,8 +199,7 @@ async fn a_list_that_fails_does_not_hold_up_those_who_need_none() {
     tokio::time::advance(31 * SECOND).await;
     bench.api.silence("GET /api/v1/services");
     for number in 0..40 {
-        let syncer = Arc::clone(&bench.syncer);
-        tokio::spawn(async move { syncer.sync(&key(&format!("web-{number}"))).await });
+        drop(bench.begin(&format!("web-{number}")));
     }
     tokio::time::sleep(SECOND).await;
     bench.add(service("plain"));
@@ -265,8 +258,7 @@ async fn the_hosts_of_what_somebody_else_has_got_meanwhile_stay_as_they_are() {
     });
     bench.add(offering("web", WEB, "lb-3").patched(&wrong));
     let held = bench.syncer.locks.hold(["0/all".to_owned()].into()).await;
-    let syncer = Arc::clone(&bench.syncer);
-    let waiting = tokio::spawn(async move { syncer.sync(&key("web")).await });
+    let waiting = bench.begin("web");
     tokio::time::sleep(SECOND).await;
     bench.cloud.mark_with("lb-3", Some(OTHER));
     bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-3" } } }));

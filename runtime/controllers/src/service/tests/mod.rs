@@ -29,6 +29,7 @@ use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::backends::{Backends, Current};
@@ -197,6 +198,13 @@ impl Bench {
             self.store.apply_watcher_event(&Event::Apply(service));
             self.syncer.notice(&key);
         }
+    }
+
+    /// A run that goes on while the test does something else.
+    #[expect(clippy::disallowed_methods, reason = "the test waits for its end, or ends it")]
+    fn begin(&self, name: &str) -> JoinHandle<Verdict> {
+        let (syncer, key) = (Arc::clone(&self.syncer), key(name));
+        tokio::spawn(async move { syncer.sync(&key).await })
     }
 
     /// One run, after which the store has what it wrote.
