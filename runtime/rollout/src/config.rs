@@ -306,6 +306,10 @@ impl ProviderConfig {
 
     /// Whether its cloud-config is a text that can be a configuration: said at start, before any provider is there to say in
     /// which format it is.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no text.
     pub fn cloud_config_is_readable(&self) -> Result<()> {
         let Some(path) = &self.cloud_config else { return Ok(()) };
         let is_text = || config_file::text(&read_bytes(path)?).map(drop).map_err(anyhow::Error::from);

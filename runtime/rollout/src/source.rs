@@ -170,6 +170,10 @@ impl FromStr for Source {
 }
 
 /// Refuses names that no API server can have: a typing error must not look like a ConfigMap that is still to come.
+///
+/// # Errors
+///
+/// Names the part that cannot be, and what would be right.
 pub fn check_names(namespace: &str, name: &str, key: Option<&str>) -> Result<(), String> {
     if !is_label(namespace) || namespace.len() > 63 {
         return Err(format!(

@@ -51,8 +51,11 @@ impl Load {
     }
 }
 
+/// Whether a request, by its method and path, is one of those.
+type Picks = Box<dyn Fn(&Method, &str) -> bool + Send + Sync>;
+
 struct Hold {
-    picks: Box<dyn Fn(&Method, &str) -> bool + Send + Sync>,
+    picks: Picks,
     reached: mpsc::UnboundedSender<String>,
     /// Closed when they may go on.
     over: watch::Receiver<()>,
