@@ -87,13 +87,10 @@ async fn a_service_that_only_the_api_server_has_keeps_its_load_balancer() {
     assert!(told.contains("it belongs to Service default/other"), "{told}");
 }
 
-/// Every Service was once looked at twice for each of them.
-#[tokio::test(start_paused = true)]
-async fn many_restored_services_cost_one_look_at_each_and_one_list() {
-    const MANY: usize = 400;
-    let mut bench = Bench::new();
+/// Services of a backup, whose load balancers are marked with UIDs that are no more; who they belong to is decided.
+async fn decide_restored(bench: &mut Bench, count: usize) {
     let uid = |kind: usize, number: usize| format!("{kind:08}-0000-4000-8000-{number:012}");
-    for number in 0..MANY {
+    for number in 0..count {
         let name = format!("web-{number}");
         bench.cloud.mark_with(&name, Some(&uid(1, number)));
         bench.api.add_service(offering(&name, &uid(2, number), &name).0);
@@ -104,6 +101,14 @@ async fn many_restored_services_cost_one_look_at_each_and_one_list() {
         bench.syncer.memory.enter(key, service, 0, false);
     }
     assert_eq!(bench.syncer.decide_all(offers, 0).await, 0);
+}
+
+/// Every Service was once looked at twice for each of them.
+#[tokio::test(start_paused = true)]
+async fn many_restored_services_cost_one_look_at_each_and_one_list() {
+    const MANY: usize = 400;
+    let mut bench = Bench::new();
+    decide_restored(&mut bench, MANY).await;
     assert_eq!((bench.cloud.count("mark"), bench.api.count("GET /api/v1/services")), (MANY, 1));
     assert_eq!(bench.syncer.living.looked(), MANY);
     // Each of them changes once, when it is served.
@@ -184,18 +189,7 @@ async fn who_was_removed_a_moment_ago_has_no_load_balancer_any_more() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_does_not_hold_up_those_who_need_none() {
     let mut bench = Bench::new();
-    let uid = |kind: usize, number: usize| format!("{kind:08}-0000-4000-8000-{number:012}");
-    for number in 0..40 {
-        let name = format!("web-{number}");
-        bench.cloud.mark_with(&name, Some(&uid(1, number)));
-        bench.api.add_service(offering(&name, &uid(2, number), &name).0);
-    }
-    bench.catch_up();
-    let offers: Vec<_> = bench.syncer.store.state().into_iter().map(|one| (wake::key(&one), one)).collect();
-    for (key, service) in &offers {
-        bench.syncer.memory.enter(key, service, 0, false);
-    }
-    assert_eq!(bench.syncer.decide_all(offers, 0).await, 0);
+    decide_restored(&mut bench, 40).await;
     tokio::time::advance(31 * SECOND).await;
     bench.api.silence("GET /api/v1/services");
     for number in 0..40 {

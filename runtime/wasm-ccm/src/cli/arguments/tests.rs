@@ -6,92 +6,9 @@ use super::super::{Cli, Command as Chosen, RunArgs, parse_from};
 use super::*;
 
 /// All flags of upstream's cloud controller manager (1.36), each with a value that stock manifests may have.
-const UPSTREAM: &[(&str, &str)] = &[
-    ("controllers", "*"),
-    ("min-resync-period", "12h0m0s"),
-    ("controller-start-interval", "0s"),
-    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
-    ("kube-api-qps", "20"),
-    ("kube-api-burst", "30"),
-    ("leader-elect", "true"),
-    ("leader-elect-lease-duration", "15s"),
-    ("leader-elect-renew-deadline", "10s"),
-    ("leader-elect-retry-period", "2s"),
-    ("leader-elect-resource-lock", "leases"),
-    ("leader-elect-resource-name", "cloud-controller-manager"),
-    ("leader-elect-resource-namespace", "kube-system"),
-    ("feature-gates", "CloudControllerManagerWebhook=true,Any=false"),
-    ("cloud-provider", "digitalocean"),
-    ("cloud-config", "/etc/kubernetes/cloud.conf"),
-    ("external-cloud-volume-plugin", "digitalocean"),
-    ("use-service-account-credentials", "true"),
-    ("allow-untagged-cloud", "true"),
-    ("cluster-name", "kubernetes"),
-    ("cluster-cidr", "10.244.0.0/16,fd00::/48"),
-    ("allocate-node-cidrs", "true"),
-    ("cidr-allocator-type", "RangeAllocator"),
-    ("configure-cloud-routes", "true"),
-    ("route-reconciliation-period", "10s"),
-    ("node-monitor-period", "5s"),
-    ("node-sync-period", "0s"),
-    ("concurrent-node-syncs", "1"),
-    ("concurrent-node-status-updates", "0"),
-    ("concurrent-service-syncs", "1"),
-    ("master", "https://10.0.0.1:6443"),
-    ("kubeconfig", "/etc/kubernetes/ccm.conf"),
-    ("node-status-update-frequency", "5m0s"),
-    ("profiling", "true"),
-    ("contention-profiling", "true"),
-    ("enable-leader-migration", "true"),
-    ("leader-migration-config", "/etc/kubernetes/migration.yaml"),
-    ("bind-address", "0.0.0.0"),
-    ("secure-port", "10258"),
-    ("cert-dir", "/var/run/kubernetes"),
-    ("tls-cert-file", "/tls/tls.crt"),
-    ("tls-private-key-file", "/tls/tls.key"),
-    ("tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
-    ("tls-curve-preferences", "29,23"),
-    ("tls-min-version", "VersionTLS13"),
-    ("tls-sni-cert-key", "/tls/a.crt,/tls/a.key:a.example"),
-    ("disable-http2-serving", "false"),
-    ("permit-port-sharing", "true"),
-    ("permit-address-sharing", "true"),
-    ("http2-max-streams-per-connection", "42"),
-    ("authentication-kubeconfig", "/etc/kubernetes/ccm.conf"),
-    ("authentication-token-webhook-cache-ttl", "10s"),
-    ("authentication-skip-lookup", "true"),
-    ("authentication-tolerate-lookup-failure", "true"),
-    ("client-ca-file", "/etc/kubernetes/pki/ca.crt"),
-    ("requestheader-client-ca-file", "/etc/kubernetes/pki/front-proxy-ca.crt"),
-    ("requestheader-allowed-names", "front-proxy-client"),
-    ("requestheader-uid-headers", "x-remote-uid"),
-    ("requestheader-username-headers", "x-remote-user"),
-    ("requestheader-group-headers", "x-remote-group"),
-    ("requestheader-extra-headers-prefix", "x-remote-extra-"),
-    ("authorization-kubeconfig", "/etc/kubernetes/ccm.conf"),
-    ("authorization-webhook-cache-authorized-ttl", "10s"),
-    ("authorization-webhook-cache-unauthorized-ttl", "10s"),
-    ("authorization-always-allow-paths", "/healthz,/readyz,/livez,/metrics"),
-    ("webhooks", "*"),
-    ("webhook-bind-address", "0.0.0.0"),
-    ("webhook-secure-port", "10260"),
-    ("webhook-cert-dir", "/webhook"),
-    ("webhook-tls-cert-file", "/webhook/tls.crt"),
-    ("webhook-tls-private-key-file", "/webhook/tls.key"),
-    ("webhook-tls-cipher-suites", "TLS_AES_128_GCM_SHA256"),
-    ("webhook-tls-curve-preferences", "29"),
-    ("webhook-tls-min-version", "VersionTLS13"),
-    ("webhook-tls-sni-cert-key", "/webhook/a.crt,/webhook/a.key"),
-    ("webhook-disable-http2-serving", "false"),
-    ("v", "2"),
-    ("vmodule", "controller=4"),
-    ("logging-format", "text"),
-    ("log-flush-frequency", "5s"),
-    ("log-text-split-stream", "true"),
-    ("log-text-info-buffer-size", "64Ki"),
-    ("log-json-split-stream", "true"),
-    ("log-json-info-buffer-size", "0"),
-];
+fn upstream() -> impl Iterator<Item = (&'static str, &'static str)> {
+    include_str!("upstream-flags.txt").lines().filter_map(|line| line.split_once('='))
+}
 
 /// What `run` comes to with these flags; what is wrong with them, if anything.
 fn run(flags: &[&str]) -> Result<(RunArgs, Vec<&'static str>), String> {
@@ -104,10 +21,10 @@ fn run(flags: &[&str]) -> Result<(RunArgs, Vec<&'static str>), String> {
 #[test]
 fn every_flag_of_upstream_starts_and_those_without_effect_are_told_in_one_line() {
     // With the equals sign, and as two words; a boolean alone too.
-    let one: Vec<String> = UPSTREAM.iter().map(|(name, value)| format!("--{name}={value}")).collect();
-    let two = UPSTREAM.iter().flat_map(|(name, value)| {
-        let is_boolean = *value == "true" || *value == "false";
-        if is_boolean { vec![format!("--{name}={value}")] } else { vec![format!("--{name}"), (*value).to_owned()] }
+    let one: Vec<String> = upstream().map(|(name, value)| format!("--{name}={value}")).collect();
+    let two = upstream().flat_map(|(name, value)| {
+        let is_boolean = matches!(value, "true" | "false");
+        if is_boolean { vec![format!("--{name}={value}")] } else { vec![format!("--{name}"), value.to_owned()] }
     });
     for words in [one, two.collect()] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -122,7 +39,7 @@ fn every_flag_of_upstream_starts_and_those_without_effect_are_told_in_one_line()
         let (before, _) = line.split_once(&format!("({})", inert.why)).unwrap();
         let (_, flags) = before.rsplit_once(';').unwrap_or(("", before));
         assert!(flags.split([',', ' ']).any(|flag| flag == format!("--{}", inert.name)), "{}", inert.name);
-        assert!(UPSTREAM.iter().any(|(name, _)| *name == inert.name), "{} is no flag of upstream", inert.name);
+        assert!(upstream().any(|(name, _)| name == inert.name), "{} is no flag of upstream", inert.name);
     }
     assert_eq!(told(&[]), None);
 }
@@ -131,9 +48,9 @@ fn every_flag_of_upstream_starts_and_those_without_effect_are_told_in_one_line()
 fn a_flag_of_upstream_has_an_effect_or_is_told_to_have_none() {
     let cli = Cli::command();
     let command = cli.find_subcommand("run").unwrap();
-    for (name, _) in UPSTREAM {
-        let ours = command.get_arguments().any(|argument| argument.get_long() == Some(*name) || *name == "v");
-        let inert = INERT.iter().any(|inert| inert.name == *name);
+    for (name, _) in upstream() {
+        let ours = command.get_arguments().any(|argument| argument.get_long() == Some(name) || name == "v");
+        let inert = INERT.iter().any(|inert| inert.name == name);
         assert!(ours != inert, "{name}");
     }
 }
@@ -224,7 +141,7 @@ fn the_table_in_the_documentation_has_every_flag_and_says_what_the_program_says(
     let rows: Vec<(&str, &str)> =
         section.lines().filter_map(|line| line.strip_prefix("| `--")?.strip_suffix(" |")?.split_once("` | ")).collect();
     let documented: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
-    assert_eq!(documented, UPSTREAM.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    assert_eq!(documented, upstream().map(|(name, _)| name).collect::<Vec<_>>());
     let command = Cli::command();
     let run = command.find_subcommand("run").unwrap();
     let mut defaults = 0;
