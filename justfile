@@ -154,7 +154,7 @@ overlay NAME: build-providers
     echo "    kubectl apply --server-side -k $overlay"
 
 # What takes too long for every change: a hundred exchanges of a provider under load
-nightly: build-providers _guests _control-plane _programs
+nightly: build-providers _guests _control-plane _programs (_matched "exchanges_under_load")
     SWAP_EXCHANGES=100 cargo test --workspace --test system -- exchanges_under_load
 
 # The image of the host, as an OCI layout: target/image/oci. Every tool for images takes it: `podman pull oci:target/image/oci:wasm-ccm`,
@@ -163,7 +163,7 @@ image: build
     image/build "${CARGO_TARGET_DIR:-target}/release/wasm-ccm" target/image
 
 # The image as a pod of the Deployment has it, non-root and read-only, against a real API server (root, umoci and runc)
-image-test: image build-providers _control-plane _programs
+image-test: image build-providers _control-plane _programs (_matched "image::")
     #!/usr/bin/env bash
     set -euo pipefail
     {{ quote(just_executable()) }} _install umoci:umoci runc:runc
@@ -176,7 +176,7 @@ image-test: image build-providers _control-plane _programs
     WASM_CCM_BUNDLE=$PWD/target/image/bundle cargo test --workspace --test system -- --ignored image::
 
 # System tests, demo and overlays with the optimised host, which is what the image has
-release-test: build build-providers _guests _control-plane _programs
+release-test: build build-providers _guests _control-plane _programs (_matched release_tests)
     #!/usr/bin/env bash
     set -euo pipefail
     export WASM_CCM=$PWD/target/release/wasm-ccm
@@ -254,6 +254,15 @@ _guests: _tools
     cd providers && RUSTFLAGS={{ quote(no_paths) }} cargo build --release -p successor
     cp {{ quote(wasm) }}/wasm32-unknown-unknown/release/{successor,hostile,scripted,session,balancer}.{wasm,d} target/guests/
     for kind in wasm d; do cp {{ quote(wasm) }}/wasm32-wasip2/release/hostile.$kind target/guests/hostile-wasi.$kind; done
+
+# Each of these filters matches a system test: cargo is content with a filter that matches none.
+_matched *FILTERS: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    tests=$(cargo test --quiet --workspace --test system -- --list)
+    for filter in {{ FILTERS }}; do
+        [[ $tests == *"$filter"* ]] || { echo "error: no system test is called $filter" >&2; exit 1; }
+    done
 
 # What tests, demo and benchmarks run, beside components.
 _programs: _tools
