@@ -9,7 +9,7 @@
 //! | [`config`] | what the operator says of a provider: its source, grants, limits |
 //! | [`source`] | files, folders and ConfigMaps, and how their changes are noticed |
 //! | [`gate`] | the steps that a component must pass, and where it was rejected |
-//! | [`preflight`] | the gate for `check` and `push`, which run nothing |
+//! | [`preflight`] | the gate for `check` and `push`, which put nothing to use |
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
 //! | [`status`] | the page `/providerz` |
 //!

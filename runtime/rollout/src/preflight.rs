@@ -41,7 +41,7 @@ fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
 
 /// Whether a component that passed the gate goes where it should: another provider than the one that lies there is almost surely
 /// a mistake. No more is asked, for what lies there may never have served, or failed its probation: who serves, and what depends
-/// on it, is known to the host alone. What cannot be loaded, or says not who it is, is nobody.
+/// on it, is known to the host alone. What cannot be loaded or identified is not compared.
 ///
 /// # Errors
 ///

@@ -15,7 +15,8 @@ const MAX_NAME: usize = 256;
 /// Interfaces of the contract that a provider must export.
 const REQUIRED: [&str; 2] = ["meta", "instances"];
 /// Interfaces of the contract that a provider may export.
-const EXPORTS: [&str; 6] = ["meta", "instances", "load-balancers", "load-balancer-survey", "routes", "cluster"];
+const EXPORTS: [&str; 7] =
+    ["meta", "instances", "load-balancers", "load-balancer-survey", "load-balancer-orphan", "routes", "cluster"];
 
 /// What can be said of a component before it is compiled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -247,4 +248,21 @@ fn is_offered_wasi(name: &str) -> bool {
 
 fn at_most(what: &'static str, count: usize, limit: usize, setting: &'static str) -> Result<(), LoadError> {
     if count > limit { Err(LoadError::TooComplex { what, limit, setting }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interfaces_that_are_known_are_those_of_the_contract() {
+        let world = include_str!("../../../wit/v0.1/world.wit");
+        let named = |kind: &str| {
+            let lines = world.lines().filter_map(|line| line.trim().strip_prefix(kind)?.strip_suffix(';'));
+            lines.map(str::trim).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(EXPORTS.to_vec(), named("export "));
+        let types = std::iter::once("types".to_owned());
+        assert_eq!(IMPORTS.to_vec(), types.chain(named("import ")).collect::<Vec<_>>());
+    }
 }

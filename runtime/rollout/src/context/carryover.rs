@@ -95,37 +95,37 @@ mod tests {
         }
     }
 
-    fn admit(kept: &Carryover, header: &str, allow_grant_change: bool) -> Result<Admitted> {
-        kept.admit("test", pin(header), &GrantSettings { allow_grant_change, ..GrantSettings::default() })
+    fn admit(carryover: &Carryover, header: &str, allow_grant_change: bool) -> Result<Admitted> {
+        carryover.admit("test", pin(header), &GrantSettings { allow_grant_change, ..GrantSettings::default() })
     }
 
     #[test]
     fn what_the_first_component_did_is_pinned_once_it_was_taken_and_not_before() {
-        let kept = Carryover::default();
-        drop(admit(&kept, "refused-later", false).unwrap());
-        let first = admit(&kept, "one", false).unwrap();
-        kept.taken(first);
-        let error = admit(&kept, "two", false).err().unwrap().to_string();
+        let carryover = Carryover::default();
+        drop(admit(&carryover, "refused-later", false).unwrap());
+        let first = admit(&carryover, "one", false).unwrap();
+        carryover.taken(first);
+        let error = admit(&carryover, "two", false).err().unwrap().to_string();
         let says = ["it wants to use credential \"token\" in header \"two\"", "--allow-grant-change"];
         assert!(says.iter().all(|part| error.contains(part)), "{error}");
-        kept.taken(admit(&kept, "one", false).unwrap());
+        carryover.taken(admit(&carryover, "one", false).unwrap());
     }
 
     #[test]
     fn the_operator_may_let_the_next_one_do_more_which_then_counts_for_all_after_it() {
-        let kept = Carryover::default();
-        kept.taken(admit(&kept, "one", false).unwrap());
+        let carryover = Carryover::default();
+        carryover.taken(admit(&carryover, "one", false).unwrap());
         // Not before it was taken.
-        drop(admit(&kept, "two", true).unwrap());
-        assert!(admit(&kept, "two", false).is_err());
-        kept.taken(admit(&kept, "two", true).unwrap());
-        assert!(admit(&kept, "two", false).is_ok() && admit(&kept, "one", false).is_err());
+        drop(admit(&carryover, "two", true).unwrap());
+        assert!(admit(&carryover, "two", false).is_err());
+        carryover.taken(admit(&carryover, "two", true).unwrap());
+        assert!(admit(&carryover, "two", false).is_ok() && admit(&carryover, "one", false).is_err());
     }
 
     /// A provider that is tried again once forgot that the cloud had asked for a pause.
     #[tokio::test]
     async fn budgets_outlive_the_network_that_they_were_made_for() {
-        let kept = Carryover::default();
+        let carryover = Carryover::default();
         let network = || {
             let endpoint = Endpoint {
                 name: "api".to_owned(),
@@ -141,12 +141,12 @@ mod tests {
             let parts = NetworkParts {
                 provider: "test".to_owned(),
                 endpoints: endpoints.unwrap(),
-                credentials: Credentials::new(&descriptor, BTreeMap::new(), vec![], Arc::clone(&kept.captured), 8),
+                credentials: Credentials::new(&descriptor, BTreeMap::new(), vec![], Arc::clone(&carryover.captured), 8),
                 settings,
                 leadership: Arc::new(Alone),
                 observer: None,
             };
-            Network::with_budgets(parts, &descriptor, &kept.budgets).recoveries()
+            Network::with_budgets(parts, &descriptor, &carryover.budgets).recoveries()
         };
         assert!(network()[0].same_channel(&network()[0]));
     }
