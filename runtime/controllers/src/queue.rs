@@ -283,8 +283,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 .with_jitter()
                 .build()
         });
-        // What is added by chance comes on top of its longest delay.
-        delays.next().unwrap_or(max_backoff).min(max_backoff)
+        capped(delays.next().unwrap_or(max_backoff), max_backoff)
     }
 
     fn plan(&mut self, key: K, delay: Duration) {
@@ -316,4 +315,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         shrink(&mut self.plans);
         self.add(key, at)
     }
+}
+
+/// Keeps a delay, which chance makes up to twice as long, within the longest one. Those beyond are spread over the tenth below it:
+/// what failed together does not come back together.
+pub(crate) fn capped(delay: Duration, longest: Duration) -> Duration {
+    let beyond = delay.saturating_sub(longest).min(longest);
+    delay.min(longest) - beyond / 10
 }

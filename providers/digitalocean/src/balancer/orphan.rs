@@ -56,24 +56,24 @@ fn rename(asked: &Asked, balancer: &Balancer, done: &mut Done) -> Result<(), Fai
     let id = &balancer.id;
     let name = format!("released-{id}");
     let Some(spec) = as_it_is(name.clone(), asked, balancer) else { return Ok(()) };
-    // By hand it can be renamed without.
-    if let Some(untold) = size::untold(balancer, &spec) {
-        return Err(untold);
-    }
-    lookup::written(id);
-    let failure = match balancers::replaced(id, balancers::replace(id, &spec)?) {
-        Ok(Replaced::Done(_)) => {
-            done.outcome.changes.push(format!("renamed {id} from {} to {name}", balancer.name));
-            return Ok(());
+    let why = if size::untold(balancer, &spec).is_some() {
+        "DigitalOcean does not tell its size, and a change without one would make it 1 node".to_owned()
+    } else {
+        lookup::written(id);
+        match balancers::replaced(id, balancers::replace(id, &spec)?) {
+            Ok(Replaced::Done(_)) => {
+                done.outcome.changes.push(format!("renamed {id} from {} to {name}", balancer.name));
+                return Ok(());
+            }
+            Ok(Replaced::Absent) => return Ok(()),
+            Ok(Replaced::Refused(failure)) => failure.message,
+            Err(failure) if goes_by(&failure) => return Err(failure),
+            Err(failure) => failure.message,
         }
-        Ok(Replaced::Absent) => return Ok(()),
-        Ok(Replaced::Refused(failure)) => failure,
-        Err(failure) if goes_by(&failure) => return Err(failure),
-        Err(failure) => failure,
     };
     let message = format!(
-        "load balancer {id} keeps the name {:?}, by which this Service takes it again; rename it by hand: {}",
-        balancer.name, failure.message
+        "load balancer {id} keeps the name {:?}, by which this Service takes it again; rename it by hand: {why}",
+        balancer.name
     );
     done.warn(NOT_RELEASED, message);
     Ok(())

@@ -19,7 +19,7 @@ use crate::queue::Verdict;
 use crate::reaction::MIN_SLOW_RETRY;
 
 /// What is known of a Service whose load balancer goes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// The store has it.
     Seen,
@@ -122,11 +122,12 @@ impl Syncer {
             set(&mut view.annotations, name, value);
         }
         let _turn = self.turn(member, &view).await.map_err(Some)?;
+        self.is_as_before(key, service, member).await?;
+        // Last, since all before takes its time.
         let newest = self.store.get(key).map(|seen| self.memory.newest(key, seen));
         if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(member))) {
             return Err(None);
         }
-        self.is_as_before(key, service, member).await?;
         let call = self.call("orphan", provider.orphan(view), |answer| answer.as_ref().err());
         let answer = self.in_time(Task::Orphan, call).await.map_err(Some)?;
         match answer.and_then(|answer| answer) {
@@ -279,8 +280,8 @@ impl Syncer {
         let purpose = self.deletion(key, service, member);
         let (view, _wrong) = self.view(key, service, &provider.descriptor());
         let _turn = self.turn(member, &view).await.map_err(Some)?;
-        if self.is_wanted_again(key, service) {
-            return Err(None);
+        if known == Known::Seen {
+            self.is_as_before(key, service, member).await?;
         }
         // Somebody may have taken the finalizer off while it waited: then it is an old object that asks for this.
         let is_gone = match known {
@@ -293,15 +294,16 @@ impl Syncer {
                 let bequest = self.in_time(Task::Adopt, self.bequest(key, service, member)).await;
                 bequest.and_then(|bequest| bequest).map_err(Some)?
             }
-            false => {
-                self.is_as_before(key, service, member).await?;
-                Bequest::Nobodys(None)
-            }
+            false => Bequest::Nobodys(None),
         };
         let _going = match bequest {
             Bequest::Nobodys(going) => going,
             Bequest::Stays(why) => return Ok(Left::Alone(why)),
         };
+        // Last, since all before takes its time.
+        if self.is_wanted_again(key, service) {
+            return Err(None);
+        }
         self.announce(key, service, purpose).await;
         self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (Doubt::All, None));
         let call = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref());

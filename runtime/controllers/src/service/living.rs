@@ -57,7 +57,7 @@ impl Living {
         annotations: &BTreeMap<&str, &str>,
     ) -> Vec<(usize, Key)> {
         self.filled(store, written, |index| {
-            let pair = |(name, value): (&&str, &&str)| ((*name).to_owned(), (*value).to_owned());
+            let pair = |(name, value): (&&str, &&str)| ((*name).to_owned(), value.to_ascii_lowercase());
             let mut all: Vec<&HashSet<Key>> =
                 annotations.iter().filter_map(|one| index.annotated.get(&pair(one))).collect();
             all.sort_by_key(|keys| keys.len());
@@ -139,7 +139,8 @@ fn plain(uid: &str) -> String {
     uid.replace('-', "").to_ascii_lowercase()
 }
 
-/// The name of an annotation and its value.
+/// The name of an annotation, and its value in small letters: clouds do not tell `ABC` from `abc`. Whoever is found is asked for
+/// its own mark, so one too many does no harm.
 type Pair = (String, String);
 
 #[derive(Default)]
@@ -166,7 +167,7 @@ impl Index {
         let written = self.written.as_deref().unwrap_or_default();
         let is_written = |name: &str| written.iter().any(|known| known.covers(name));
         let all = service.metadata.annotations.iter().flatten().filter(|(name, _)| is_written(name));
-        let pairs: Vec<Pair> = all.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let pairs: Vec<Pair> = all.map(|(name, value)| (name.clone(), value.to_ascii_lowercase())).collect();
         for pair in &pairs {
             self.annotated.entry(pair.clone()).or_default().insert(key.clone());
         }

@@ -21,7 +21,7 @@ use super::offer::Offer;
 use super::record::Record;
 use super::view::ingress;
 use crate::metrics::now_seconds;
-use crate::queue::{QueueSettings, Verdict};
+use crate::queue::{QueueSettings, Verdict, capped};
 use crate::store::{Age, Lists};
 use crate::warnings::Warnings;
 
@@ -243,8 +243,7 @@ impl Entry {
                         .with_jitter()
                         .build()
                 });
-                // What is added by chance comes on top of its longest delay.
-                delays.next().unwrap_or(settings.max_backoff).min(settings.max_backoff)
+                capped(delays.next().unwrap_or(settings.max_backoff), settings.max_backoff)
             }
         };
         let now = Instant::now();

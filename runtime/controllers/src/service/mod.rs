@@ -101,7 +101,7 @@ pub struct ServiceSettings {
     pub repeat_warning: Duration,
     /// Shortest time between two writes of a condition whose message alone has changed. Default 30 s.
     pub condition_interval: Duration,
-    /// When keys run. Defaults as upstream: 5 s, doubling up to 300 s; and up to as much again by chance. `max_run` begins when
+    /// When keys run. Defaults as upstream: 5 s, doubling, with up to as much again by chance, to 300 s at most. `max_run` begins when
     /// the Service's turn has come: waiting for locks and for one of the [`concurrent_syncs`](Self::concurrent_syncs) does
     /// not count.
     pub queue: QueueSettings,

@@ -52,6 +52,8 @@ pub(crate) struct FakeBalancers {
     pub(crate) surveys: bool,
     /// What an operation on each load balancer takes.
     pub(crate) delay: Duration,
+    /// The same for each mark.
+    pub(crate) mark_delay: Duration,
     /// What `locks` says for all Services.
     pub(crate) locks: Vec<String>,
     pub(crate) state: Mutex<State>,
@@ -59,7 +61,14 @@ pub(crate) struct FakeBalancers {
 
 impl Default for FakeBalancers {
     fn default() -> Self {
-        Self { name: "fake", surveys: false, delay: Duration::ZERO, locks: vec![], state: Mutex::default() }
+        Self {
+            name: "fake",
+            surveys: false,
+            delay: Duration::ZERO,
+            mark_delay: Duration::ZERO,
+            locks: vec![],
+            state: Mutex::default(),
+        }
     }
 }
 
@@ -275,7 +284,8 @@ impl LoadBalancers for FakeBalancers {
             if let Some(failure) = self.scripted("mark", &service.name).and_then(|outcome| outcome.failure) {
                 return Err(failure);
             }
-            let id = service.annotations.get("fake.io/id").cloned();
+            tokio::time::sleep(self.mark_delay).await;
+            let id = service.annotations.get("fake.io/id").map(|id| id.to_ascii_lowercase());
             let known = id.and_then(|id| Some((self.state.lock().marks.get(&id).cloned()?, id)));
             Ok(known.map(|(uid, load_balancer)| Mark { load_balancer, uid }))
         })

@@ -179,10 +179,12 @@ fn one_that_does_not_tell_its_size_is_not_written_without() {
         assert_eq!(addresses(&update_backends(&config(), &settled_service(&[]), &nodes())), both());
         assert_eq!(routes(&cloud)[1..], DROPLETS);
 
-        // To give it up, it is renamed.
+        // To give it up, it would have to be renamed: whoever gives it up is told, and does not wait for ever.
         has["name"] = json!("aservice123");
         let cloud = cloud_with(&has);
         let done = orphan(&config(), &settled_service(&[]));
-        assert_eq!((failure(&done).0, routes(&cloud)), (Reaction::Retry, vec![LIST.to_owned()]));
+        assert_eq!((&done.outcome.failure, routes(&cloud)), (&None, vec![LIST.to_owned()]));
+        let [(reason, told)] = &done.warnings[..] else { panic!("{done:?}") };
+        assert!(*reason == "LoadBalancerNotReleased" && told.contains("1 node"), "{reason}: {told}");
     }
 }

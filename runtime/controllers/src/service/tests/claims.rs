@@ -221,6 +221,41 @@ async fn whoever_shares_what_few_have_is_asked_first() {
     assert_eq!(seen(&bench, "web"), None);
 }
 
+/// Clouds do not tell `ABC` from `abc`.
+#[tokio::test(start_paused = true)]
+async fn an_id_in_other_letters_leads_to_the_load_balancer_of_who_has_it() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.edit("other", &json!({ "metadata": { "annotations": { "fake.io/id": "lb-1" } } }));
+    bench.cloud.mark_with("lb-1", None);
+    while bench.sync("other").await != Verdict::Done {}
+    bench.add(offering("web", WEB, "LB-1"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(seen(&bench, "web"), None);
+}
+
+/// Whose the load balancer is was asked last, and took its time.
+#[tokio::test(start_paused = true)]
+async fn who_wants_the_load_balancer_again_while_it_is_asked_whose_it_is_keeps_it() {
+    for (change, back) in [
+        (json!({ "spec": { "type": "ClusterIP" } }), json!({ "spec": { "type": "LoadBalancer" } })),
+        (
+            json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }),
+            json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": null } } }),
+        ),
+    ] {
+        let cloud = FakeBalancers { mark_delay: 4 * SECOND, ..Default::default() };
+        let mut bench = Bench::with(cloud, ServiceSettings::default());
+        bench.cloud.mark_with("lb-3", None);
+        let draft = offering("web", WEB, "lb-3").with("/metadata", "finalizers", json!([FINALIZER]));
+        bench.add(draft.patched(&change));
+        let waiting = bench.begin("web");
+        tokio::time::sleep(6 * SECOND).await;
+        bench.edit("web", &back);
+        let _verdict = waiting.await.unwrap();
+        assert_eq!(calls(&bench), [""; 0], "{change}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_changes_again_and_again_is_not_followed_at_once_each_time() {
     let mut bench = Bench::new();
