@@ -39,7 +39,7 @@ impl Default for WriteGateSettings {
 }
 
 /// Why a request had no effect, or none that is known.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {
     /// This process may not write: it is not the leader.
@@ -92,7 +92,7 @@ pub enum ApiError {
     },
     /// No answer, or none that can be read.
     #[error("no usable answer from the API server: {0:#}")]
-    Transport(kube::Error),
+    Transport(Arc<kube::Error>),
 }
 
 impl ApiError {
@@ -127,7 +127,7 @@ impl ApiError {
 
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return Self::Transport(error) };
+        let kube::Error::Api(status) = error else { return Self::Transport(Arc::new(error)) };
         let is_right = api_status::lacks_right(&status);
         if api_status::is_object_missing(&status) {
             return Self::NotFound;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use ccm_cloud::{Annotation, Failure, Mark, Reaction};
+use ccm_cloud::{Annotation, Mark};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use super::memory::Key;
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::wake::key;
 use super::write::ServiceWriter;
+use crate::write_gate::ApiError;
 
 /// So old a list of the API server may be. Whoever had a load balancer made since then had it made by this process, whose store
 /// has that Service.
@@ -88,16 +89,15 @@ impl Living {
         let mut listed = self.listed.lock().await;
         match &*listed {
             Some(Listed::All(since, uids)) if since.elapsed() < MAX_AGE => return Ok(uids.marked(mark).cloned()),
-            Some(Listed::Failed(since, why)) if since.elapsed() < MAX_FAILED => {
-                let failure = Failure::new(Reaction::Retry, why.clone());
-                return Err(SyncError::Cloud { task: Task::Adopt, failure });
+            Some(Listed::Failed(since, error)) if since.elapsed() < MAX_FAILED => {
+                return Err(SyncError::Api { task: Task::Adopt, error: error.clone() });
             }
             _ => {}
         }
         let since = Instant::now();
         let mut uids = Uids::default();
         if let Err(error) = writer.list(|uid, key| uids.insert(uid, key)).await {
-            *listed = Some(Listed::Failed(Instant::now(), error.to_string()));
+            *listed = Some(Listed::Failed(Instant::now(), error.clone()));
             return Err(SyncError::Api { task: Task::Adopt, error });
         }
         let marked = uids.marked(mark).cloned();
@@ -115,8 +115,8 @@ impl Living {
 /// What the API server said when it was asked for all Services.
 enum Listed {
     All(Instant, Uids),
-    /// It did not say: why, in words.
-    Failed(Instant, String),
+    /// It did not say.
+    Failed(Instant, ApiError),
 }
 
 /// Services by their UIDs, which marks shorten.

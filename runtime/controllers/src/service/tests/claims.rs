@@ -202,6 +202,23 @@ async fn a_list_that_fails_does_not_hold_up_those_who_need_none() {
     assert_eq!(calls(&bench), ["ensure plain: n0 n1"]);
 }
 
+/// Those that came within the five seconds for which the failure is kept were told that their cloud had failed.
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_said_to_one_it_says_to_all() {
+    let mut bench = Bench::new();
+    decide_restored(&mut bench, 2).await;
+    tokio::time::advance(31 * SECOND).await;
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429, "reason": "TooManyRequests",
+        "message": "too many requests", "details": { "retryAfterSeconds": 47 },
+    });
+    bench.api.fail("GET /api/v1/services", status);
+    let first = bench.sync("web-0").await;
+    let second = bench.sync("web-1").await;
+    assert_eq!((bench.api.count("GET /api/v1/services"), second), (2, first));
+    assert_eq!(bench.events().await, Vec::<String>::new());
+}
+
 /// It shares the rare annotation, and many share another one.
 #[tokio::test(start_paused = true)]
 async fn whoever_shares_what_few_have_is_asked_first() {
