@@ -209,12 +209,13 @@ impl Slot {
             is_proven: before.probation.is_none(),
         });
         let probation = Probation::begin(probation, Some(last_good), &provider);
+        let next = Serving::new(provider, Some(probation));
         let begun = Instant::now();
-        self.put(Serving::new(provider, Some(probation)));
+        self.put_next(next);
         let took = begun.elapsed();
         self.first_call.send_replace(None);
         self.phase.send_replace(Phase::Probation);
-        self.next_generation();
+        self.tell_generation();
         took
     }
 
@@ -223,8 +224,19 @@ impl Slot {
         *self.serving.lock() = next;
     }
 
-    fn next_generation(&self) {
-        self.generation.send_modify(|generation| *generation = generation.wrapping_add(1));
+    /// The same, as the next generation: whoever is served by it finds that number. Whoever waits for it is told by
+    /// [`Self::tell_generation`], when nobody waits for the lock.
+    fn put_next(&self, next: Arc<Serving>) {
+        let mut serving = self.serving.lock();
+        self.generation.send_if_modified(|generation| {
+            *generation = generation.wrapping_add(1);
+            false
+        });
+        *serving = next;
+    }
+
+    fn tell_generation(&self) {
+        self.generation.send_modify(|_| {});
     }
 
     /// Notes the first call, when it is that.
@@ -270,9 +282,9 @@ impl Slot {
                 // What it knew of the cloud is older than what the other one did there.
                 provider.forget_all();
                 let again = (!is_proven).then(|| Probation::begin(probation.settings, None, provider));
-                self.put(Serving::new(Arc::clone(provider), again));
+                self.put_next(Serving::new(Arc::clone(provider), again));
                 self.phase.send_replace(Phase::RolledBack { why, is_proven: *is_proven });
-                self.next_generation();
+                self.tell_generation();
             }
             // Nobody to return to: it goes on, and its probation begins anew.
             (Verdict::Failed(_), None) => {

@@ -32,6 +32,8 @@ pub(crate) enum Step {
     Kept(String),
     /// Ends the call with the text of the last answer in a failure.
     Fail(String),
+    /// Ends the component, with all that the call has begun.
+    Crash {},
 }
 
 #[derive(Deserialize)]
@@ -192,6 +194,7 @@ impl Step {
             }
             Self::Kept(key) => json!(cache::get(&key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),
             Self::Fail(message) => return Err(Failure::retry(format!("{message}: {last}"))),
+            Self::Crash {} => std::process::abort(),
         })
     }
 }

@@ -166,7 +166,8 @@ impl Slot {
 
     /// Brings a load balancer to what its Service asks for.
     ///
-    /// Where a new provider crashes, the last good one does it: the function is idempotent, and would be called again anyway.
+    /// Where a new provider crashes before it has sent anything that changes the cloud, the last good one does it. What was sent
+    /// may not show yet: who began anew at once would make a second one, so the Service is tried again later.
     /// Whether that one would have failed as well where the new one fails cannot be tried; but it has made this load balancer,
     /// finds nothing wrong with the Service, and still sees it.
     async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
@@ -184,6 +185,7 @@ impl Slot {
             (Err(error), None) | (Err(error @ CallError::OutOfTime(_)), _) => {
                 Outcome::failed(no_answer(extent.function())(error))
             }
+            (Err(error), Some(_)) if changes.is_set() => Outcome::failed(no_answer(extent.function())(error)),
             (Err(_), Some((_, good))) => {
                 self.judge(&serving);
                 return good.bring(extent, service, backends).await;
@@ -261,13 +263,18 @@ impl LoadBalancers for Slot {
                     return Outcome::failed(failure);
                 }
             }
-            let uid = service.uid.clone();
-            let answer = serving.provider.take_away(service).await;
+            let answer = serving.provider.take_away(service.clone()).await;
             if let (Ok(_), Some(probation)) = (&answer, &serving.probation) {
-                probation.answered_deletion(&uid);
+                probation.answered_deletion(&service.uid);
+            }
+            let mut outcome = answer.unwrap_or_else(unanswered_deletion);
+            if let Some((probation, good)) = serving.witness()
+                && outcome.failure.is_none()
+            {
+                outcome.failure = still_there(after(service, &outcome), probation, good).await;
             }
             self.judge(&serving);
-            answer.unwrap_or_else(unanswered_deletion)
+            outcome
         })
     }
 
@@ -353,6 +360,36 @@ async fn looked_for(
     standings
 }
 
+/// The Service as it is when what a deletion wrote on it is written. Without its addresses, which say where a load balancer was.
+fn after(mut service: Service, outcome: &Outcome) -> Service {
+    service.ingress.clear();
+    for (name, value) in &outcome.annotations {
+        match value {
+            Some(value) => service.annotations.insert(name.clone(), value.clone()),
+            None => service.annotations.remove(name),
+        };
+    }
+    service
+}
+
+/// Why the Service is not let go though a new provider has deleted its load balancer: the last good one finds one still. Nobody
+/// would look for that again.
+async fn still_there(service: Service, probation: &Probation, good: &Provider) -> Option<Failure> {
+    // What it knows is older than the deletion.
+    good.forget_all();
+    match good.get(service).await {
+        Ok(None) => None,
+        Ok(Some(_)) => {
+            let what = "the last good one still finds the load balancer that it says it deleted";
+            probation.fails("load-balancers.delete", what);
+            Some(Failure::new(Reaction::Retry, format!("load-balancers.delete: {what}")))
+        }
+        // It never had to do with load balancers.
+        Err(failure) if failure.reaction == Reaction::Unsupported => None,
+        Err(failure) => Some(undecided(failure)),
+    }
+}
+
 /// That something is not there is believed when two say so.
 fn undecided(failure: Failure) -> Failure {
     let text = format!(
@@ -380,11 +417,14 @@ impl Cluster for Slot {
                 return answer;
             };
             let changes = ChangeFlag::default();
+            let crashes = serving.provider.settings.tally.counts().1;
             let work = serving.provider.reconcile_noting(nodes.clone(), services.clone(), changes.clone());
             let Some(answer) = Self::unless_failed(&serving, &changes, work).await else {
                 return good.reconcile(nodes, services).await;
             };
-            let answer = if faults(&answer) == 0 {
+            // Of a call under way at the same time, perhaps: then it is tried again later all the same.
+            let has_crashed = serving.provider.settings.tally.counts().1 != crashes;
+            let answer = if faults(&answer) == 0 || (has_crashed && changes.is_set()) {
                 answer
             } else {
                 // The work is idempotent: the last good one would do it again if it came back.

@@ -20,7 +20,8 @@ pub struct ProbationSettings {
     /// Least number of calls that were answered. Default 10.
     pub calls: u32,
     /// So many calls without an answer (a crash, no answer in time, a broken limit), or so many calls that failed where the
-    /// last good one did not, and the last good one returns. Default 3. Zero counts as one.
+    /// last good one did not, and the last good one returns. Default 3. Zero counts as one. A load balancer that it says it
+    /// deleted and that the last good one still finds is enough by itself.
     pub faults: u32,
 }
 
@@ -67,6 +68,8 @@ pub(super) struct Probation {
     /// Calls that failed where the last good one did not.
     differences: AtomicU32,
     last_difference: Mutex<String>,
+    /// What it has left behind in the cloud: once is enough.
+    failure: Mutex<Option<String>>,
     /// UIDs of the Services whose deletion had to wait, and has had no answer yet.
     deletions: Mutex<BTreeSet<String>>,
 }
@@ -89,6 +92,7 @@ impl Probation {
             crashes_before,
             differences: AtomicU32::new(0),
             last_difference: Mutex::default(),
+            failure: Mutex::default(),
             deletions: Mutex::default(),
         }
     }
@@ -98,6 +102,12 @@ impl Probation {
         *self.last_difference.lock() = format!("{function}: {what}");
         self.differences.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(function, what, "the new provider fails where the last good one does not");
+    }
+
+    /// What the new provider says that it did in the cloud is not so.
+    pub(super) fn fails(&self, function: &'static str, what: &str) {
+        *self.failure.lock() = Some(format!("{function}: {what}"));
+        tracing::warn!(function, what, "the new provider did not do what it says");
     }
 
     /// Its time runs from the first of these on.
@@ -134,6 +144,9 @@ impl Probation {
         let (calls, crashes) = provider.settings.tally.counts();
         let (calls, crashes) = (calls.wrapping_sub(self.calls_before), crashes.wrapping_sub(self.crashes_before));
         let differences = self.differences.load(Ordering::Relaxed);
+        if let Some(why) = self.failure.lock().clone() {
+            return Verdict::Failed(why);
+        }
         let limit = self.settings.faults.max(1);
         if crashes >= limit {
             let last = provider.settings.tally.last_crash();

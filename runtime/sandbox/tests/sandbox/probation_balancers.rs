@@ -10,6 +10,7 @@ use ccm_sandbox::{Phase, ProbationSettings, Slot};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::cloud::{Cloud, ok};
 use crate::exchange::slow_cloud;
 use crate::rig::{Grants, Scripted, at, backends, map, node, service};
 use crate::successor::{Works, answers, faults, generation, is_on_probation, rolled_back};
@@ -276,4 +277,55 @@ async fn a_call_that_has_begun_to_change_the_cloud_ends_on_a_provider_that_was_r
         let by = if effect == "read" { "203.0.113.9" } else { "192.0.2.7" };
         assert_eq!(outcome.ingress, [at(by)], "{effect}: {outcome:?}");
     }
+}
+
+/// The request may have made it, and not show yet: the one that tried at once made the second one.
+#[tokio::test]
+async fn what_a_crash_has_left_in_the_cloud_is_looked_for_later_and_not_made_again_at_once() {
+    let works = Works::new();
+    for (method, effect, is_made) in [("post", "once", false), ("put", "repeatable", false), ("get", "read", true)] {
+        let cloud = Cloud::start(|_| ok("{}"));
+        let Scripted(new) = Scripted::new(Grants::of(&[("api", cloud.url())])).await;
+        let slot = Slot::new(works.version("1", "good").await, None);
+        slot.exchange(Arc::new(new), faults(2));
+        let send = json!({ "send": { "method": method, "effect": effect, "path": "/balancers" } });
+        let service = planned(&json!({ "ensure": { "steps": [send, { "crash": {} }] } }));
+        let outcome = ensure(&slot, service.clone()).await;
+        assert_eq!(cloud.take().len(), 1, "{effect}");
+        assert_eq!(outcome.ingress.len(), usize::from(is_made), "{effect}: {outcome:?}");
+        let failure = outcome.failure.map(|failure| (failure.reaction, failure.message.contains("crashed")));
+        assert_eq!(failure, (!is_made).then_some((Reaction::Retry, true)), "{effect}");
+        assert!(is_on_probation(&slot), "{effect}");
+        // It counts, and whoever returns does it.
+        ensure(&slot, service.clone()).await;
+        assert!(rolled_back(&slot).contains("2 of its first 2 calls gave no answer"), "{}", rolled_back(&slot));
+        assert_eq!(ensure(&slot, service).await, done(), "{effect}");
+    }
+}
+
+/// A Service that was let go is looked for by nobody.
+#[tokio::test]
+async fn what_a_new_provider_says_that_it_deleted_is_gone_only_when_the_last_good_one_finds_nothing() {
+    let works = Works::new();
+    let Scripted(old) = Scripted::new(Grants::default()).await;
+    let (old, new) = (Arc::new(old), works.version("2", "good").await);
+    let at_once = ProbationSettings { time: Duration::ZERO, calls: 100, faults: 3 };
+    let after = || {
+        let slot = Slot::new(Arc::clone(&old), None);
+        slot.exchange(Arc::clone(&new), at_once);
+        slot
+    };
+    let slot = after();
+    assert_eq!(slot.delete(planned(&json!({ "get": {} }))).await, Outcome::default());
+    // Without a plan it finds what the addresses of the Service say, which are of before.
+    assert_eq!(slot.delete(planned(&json!({}))).await, Outcome::default());
+    let untold = slot.delete(planned(&json!({ "get": { "steps": [{ "fail": "no" }] } }))).await.failure.unwrap();
+    assert!(untold.message.contains("the last good one cannot tell"), "{untold}");
+    assert!(is_on_probation(&slot), "nobody knows who is right");
+
+    let there = planned(&json!({ "get": { "ingress": ["203.0.113.9"] } }));
+    let failure = slot.delete(there.clone()).await.failure.unwrap();
+    assert_eq!((failure.reaction, failure.message.contains("still finds")), (Reaction::Retry, true), "{failure}");
+    assert!(rolled_back(&slot).contains("load-balancers.delete: "), "once is enough: {}", rolled_back(&slot));
+    assert_eq!(slot.delete(there).await, Outcome::default(), "of the one that returned");
 }

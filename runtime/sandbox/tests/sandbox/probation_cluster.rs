@@ -1,9 +1,13 @@
 //! A new provider proves itself with the cluster as a whole.
 
-use ccm_cloud::{Cluster as _, ClusterSubject, Failure, Reaction};
-use ccm_sandbox::Slot;
+use std::sync::Arc;
 
-use crate::rig::{node, service};
+use ccm_cloud::{Cluster as _, ClusterSubject, Failure, Reaction, Service};
+use ccm_sandbox::Slot;
+use serde_json::json;
+
+use crate::cloud::{Cloud, ok};
+use crate::rig::{Grants, Scripted, map, node, service};
 use crate::successor::{Works, faults, is_on_probation, rolled_back};
 
 async fn reconcile(slot: &Slot) -> Result<Vec<(ClusterSubject, Failure)>, Failure> {
@@ -39,5 +43,25 @@ async fn what_both_fail_at_is_nobodys_fault_and_a_cloud_that_asks_for_a_pause_ge
         let slot = works.slot(good, new, faults(1)).await;
         assert_eq!(reconcile(&slot).await.unwrap_err().reaction, told, "{new}");
         assert!(is_on_probation(&slot), "{new}");
+    }
+}
+
+/// What was sent may not show yet.
+#[tokio::test]
+async fn the_last_good_one_does_not_begin_anew_at_once_what_crashed_with_the_cloud_half_changed() {
+    let works = Works::new();
+    for (method, effect, is_done) in [("post", "once", false), ("get", "read", true)] {
+        let cloud = Cloud::start(|_| ok("{}"));
+        let Scripted(new) = Scripted::new(Grants::of(&[("api", cloud.url())])).await;
+        let slot = Slot::new(works.version("1", "good").await, None);
+        slot.exchange(Arc::new(new), faults(2));
+        let send = json!({ "send": { "method": method, "effect": effect, "path": "/firewalls" } });
+        let script = json!({ "reconcile": { "steps": [send, { "crash": {} }] } }).to_string();
+        let web = || Service { annotations: map(&[("scripted.example/script", &script)]), ..service("web") };
+        assert_eq!(slot.reconcile(vec![], vec![web()]).await.is_ok(), is_done, "{effect}");
+        assert!(is_on_probation(&slot), "{effect}");
+        drop(slot.reconcile(vec![], vec![web()]).await);
+        assert!(rolled_back(&slot).contains("gave no answer"), "{}", rolled_back(&slot));
+        assert_eq!(slot.reconcile(vec![], vec![web()]).await, Ok(vec![]), "{effect}");
     }
 }
