@@ -96,6 +96,20 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// An object that was read, if it has a UID. An answer without one is of something in between, and says nothing of the object:
+    /// whoever took it for another object would take this one for gone.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub(crate) fn unless_uid<T>(object: T, uid: impl FnOnce(&T) -> Option<&str>) -> Result<T, Self> {
+        if uid(&object).is_some_and(|uid| !uid.is_empty()) {
+            return Ok(object);
+        }
+        let missing = <serde_json::Error as serde::de::Error>::missing_field("metadata.uid");
+        Err(Self::Transport(Arc::new(kube::Error::SerdeError(missing))))
+    }
+
     /// Whether the request may have had its effect all the same.
     pub(crate) const fn is_unanswered(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::Transport(_) | Self::Unavailable { .. })

@@ -248,7 +248,7 @@ impl NodeWriter {
         tokio::time::sleep(delay).await;
         let name = live.node.name_any();
         let node = match self.gate.read(GET, self.get(&name)).await {
-            Ok(node) => node,
+            Ok(node) => ApiError::unless_uid(node, |node| node.uid.as_deref()).map_err(WriteError::Api)?,
             Err(ApiError::NotFound) => return Ok(Some(Written::Gone)),
             Err(error) => return Err(WriteError::Api(error)),
         };

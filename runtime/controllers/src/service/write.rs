@@ -161,20 +161,20 @@ impl ServiceWriter {
     /// Service that cannot be decoded is there.
     pub(crate) async fn is_gone(&self, service: &Service) -> Result<bool, ApiError> {
         let live = self.uid(self.api(service), &service.name_any()).await?;
-        Ok(live.is_none_or(|live| live != service.metadata.uid))
+        Ok(live.is_none_or(|live| service.metadata.uid.as_ref() != Some(&live)))
     }
 
     /// Whether the API server has a Service of this name with the UID of a mark.
     pub(crate) async fn is_marked(&self, key: &Key, mark: &Mark) -> Result<bool, ApiError> {
         let api = Api::namespaced(self.0.client(), key.namespace.as_deref().unwrap_or_default());
-        let live = self.uid(api, &key.name).await?.flatten();
+        let live = self.uid(api, &key.name).await?;
         Ok(live.is_some_and(|live| mark.is_of(&live)))
     }
 
     /// None where there is no such Service.
-    async fn uid(&self, api: Api<Service>, name: &str) -> Result<Option<Option<String>>, ApiError> {
+    async fn uid(&self, api: Api<Service>, name: &str) -> Result<Option<String>, ApiError> {
         match self.0.read(GET, api.get_metadata(name)).await {
-            Ok(live) => Ok(Some(live.metadata.uid)),
+            Ok(live) => Ok(ApiError::unless_uid(live, |live| live.metadata.uid.as_deref())?.metadata.uid),
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -186,7 +186,8 @@ impl ServiceWriter {
         let mut page = ListParams::default().limit(PAGE_SIZE);
         loop {
             let listed = self.0.read(LIST, all.list_metadata(&page)).await?;
-            for service in &listed.items {
+            for service in listed.items {
+                let service = ApiError::unless_uid(service, |service| service.metadata.uid.as_deref())?;
                 let (name, namespace) = (service.name_any(), service.namespace().unwrap_or_default());
                 found(service.metadata.uid.as_deref().unwrap_or_default(), Key::new(&name).within(&namespace));
             }
@@ -281,7 +282,10 @@ impl ServiceWriter {
     /// The Service as the API server has it; none when it is gone, or another one has its name.
     async fn live(&self, service: &Service) -> Result<Option<Service>, ApiError> {
         match self.0.read(GET, self.api(service).get(&service.name_any())).await {
-            Ok(live) => Ok(Some(Service::keep(live)).filter(|live| live.metadata.uid == service.metadata.uid)),
+            Ok(live) => {
+                let live = ApiError::unless_uid(Service::keep(live), |live| live.metadata.uid.as_deref())?;
+                Ok(Some(live).filter(|live| live.metadata.uid == service.metadata.uid))
+            }
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }

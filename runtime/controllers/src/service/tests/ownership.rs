@@ -42,13 +42,17 @@ async fn a_service_that_only_the_store_has_lost_keeps_its_load_balancer() {
     bench.sync("web").await;
     let lost = bench.syncer.store.get(&key("web")).unwrap();
     bench.store.apply_watcher_event(&Event::Delete(Service::clone(&lost)));
-    // It is not known; it is there, with a spec that nobody here can read; it is another one.
+    // It is not known; it is there, with a spec that nobody here can read; something answers that is no Service; it is another one.
     bench.api.refuse(GET, 503, 1);
     bench.api.script(GET, |state| {
         state.edit_service("web", &json!({ "spec": { "ports": "none" } }));
         None
     });
-    for _ in 0..2 {
+    bench.api.script(GET, |state| {
+        state.edit_service("web", &json!({ "metadata": { "uid": null } }));
+        None
+    });
+    for _ in 0..3 {
         let Verdict::After(delay) = bench.syncer.sync(&key("web")).await else { panic!("no second look") };
         assert_eq!((bench.cloud.count("delete"), bench.cloud.balancers().len()), (0, 1));
         tokio::time::advance(delay).await;
