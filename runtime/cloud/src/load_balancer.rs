@@ -79,10 +79,26 @@ impl Mark {
     }
 }
 
+/// Gives the provider that a piece of work is done with, from the first question to the record of what was done: another one may
+/// take its place in between.
+pub trait LoadBalancerSource: Send + Sync + 'static {
+    /// The provider of the moment.
+    fn load_balancers(&self) -> Arc<dyn LoadBalancers>;
+
+    /// Whether what this component ([`LoadBalancers::component`]) wrote is not to be trusted: it was refused after it had served.
+    fn is_refused(&self, _component: &str) -> bool {
+        false
+    }
+}
+
+impl<T: LoadBalancers> LoadBalancerSource for Arc<T> {
+    fn load_balancers(&self) -> Arc<dyn LoadBalancers> {
+        Self::clone(self)
+    }
+}
+
 /// Makes load balancers. Every function is idempotent, and none waits for the cloud's work: that is a failure with the
 /// reaction [`Pending`](crate::Reaction::Pending).
-///
-/// Behind this stands the provider of the moment, which can be another one at the next call.
 ///
 /// # Cancel safety
 ///
@@ -90,6 +106,11 @@ impl Mark {
 pub trait LoadBalancers: Send + Sync + 'static {
     /// Who the provider is.
     fn descriptor(&self) -> Arc<Descriptor>;
+
+    /// Short digest of the component that answers: the first 12 hexadecimal digits of its SHA-256. Empty where there is no component.
+    fn component(&self) -> String {
+        String::new()
+    }
 
     /// Says whether settings and files of the provider are those of another time: a digest, the same after a restart with
     /// the same configuration. Nothing secret can be read from it.

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::in_log::InLog as _;
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
+use crate::queue::capped;
 use decode::DeserializeGuard;
 pub use decode::Stored;
 pub(crate) use lists::{Age, Lists};
@@ -388,7 +389,7 @@ fn config() -> watcher::Config {
 /// Between two attempts to watch.
 fn delays() -> impl Iterator<Item = Duration> {
     let delays = ExponentialBuilder::new().with_min_delay(MIN_DELAY).with_max_delay(MAX_DELAY);
-    delays.with_jitter().without_max_times().build()
+    delays.with_jitter().without_max_times().build().map(|delay| capped(delay, MAX_DELAY))
 }
 
 /// As [`causes`], with the API server's own words where it said something.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 
-/// Endless delays that double from `first` to `most`, with jitter.
+/// Endless delays that double from `first` to `most`, with jitter of up to as much again, and none longer than `most`.
 pub fn backoff(first: Duration, most: Duration) -> impl Iterator<Item = Duration> {
-    ExponentialBuilder::new().with_min_delay(first).with_max_delay(most).with_jitter().without_max_times().build()
+    let delays = ExponentialBuilder::new().with_min_delay(first).with_max_delay(most);
+    delays.with_jitter().without_max_times().build().map(move |delay| delay.min(most))
 }

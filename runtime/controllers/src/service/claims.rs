@@ -2,6 +2,9 @@
 //!
 //! Whoever takes one over is not seen at the cloud before that is done, and in the store even later. Two copies that come at the
 //! same time would both have it.
+//!
+//! Claims are of one process. A leader that lost its Lease sends nothing more, but what it sent may still arrive: the cloud's own tag
+//! on a load balancer decides then, which providers ask again before they take one over.
 
 use std::collections::HashMap;
 

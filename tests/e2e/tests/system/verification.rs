@@ -33,11 +33,12 @@ async fn a_survey_that_fails_or_learns_nothing_is_no_comparison() {
         });
         let is_wrong = case == "nothing is known";
         change(client, "web", &annotated([(IDLE, if is_wrong { "soon" } else { "60" })])).await;
-        let host = balancing(&stage, &cloud, &[]);
+        let host = balancing(&stage, &cloud, &["--v=4"]);
         host.ready().await;
         let labels = surveyed(outcome);
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         host.await_count(OPERATIONS, &labels, LIMIT, |count| count == 1.0).await.unwrap();
+        host.await_log(LIMIT, &["load balancers surveyed"]).await.unwrap();
         if is_wrong {
             await_reason(client, "web", "InvalidService").await;
         } else {

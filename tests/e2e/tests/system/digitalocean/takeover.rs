@@ -1,6 +1,7 @@
 //! What the Go manager has left is taken over as it is: its state is written here by its rules, as sections 1.8, 2 and 5 of the
 //! reference have them, and not by ours.
 
+use ccm_e2e::component;
 use ccm_sim_digitalocean::{Certificate, CertificateKind, DigitalOcean, Droplet, Endpoint, TOKEN};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Cloud, ID, is_served, members, start};
 use crate::look::await_event;
+use crate::mistakes::run;
 use crate::service_look::{FINALIZER, await_service, serve, services, told};
 use crate::stage::{LIMIT, Stage};
 
@@ -235,6 +237,26 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
     assert_eq!((cloud.balancers(), cloud.firewalls()), (before, firewalls));
     host.end().await;
     cloud.check().unwrap();
+}
+
+/// What the component would not read of the Services above, nobody would miss there.
+#[test]
+fn the_services_of_the_go_manager_carry_each_annotation_that_the_component_declares() {
+    let component = component("providers/digitalocean.wasm").unwrap();
+    let (code, stdout, stderr) = run(&["inspect", component.to_str().unwrap(), "--output=json"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let seen: Value = serde_json::from_str(&stdout).unwrap();
+    let declared: Vec<&str> =
+        seen["descriptor"]["annotations"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let carried = |name: &str| {
+        let own = name.strip_prefix(PREFIX);
+        let is_listed = |list: &[(&str, &str)]| own.is_some_and(|own| list.iter().any(|one| one.0 == own));
+        let is_everywhere = EVERYWHERE.iter().any(|one| one.0 == name);
+        is_listed(&REGIONAL) || is_listed(&NETWORK) || is_everywhere || name == ID
+    };
+    let missing: Vec<&str> =
+        declared.iter().copied().filter(|name| !name.ends_with('*') && !carried(name)).collect();
+    assert_eq!((missing, declared.len() > 30), (vec![], true), "{declared:?}");
 }
 
 /// One whose status has a name.
