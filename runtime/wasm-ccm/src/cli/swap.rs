@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ccm_sandbox::ProbationSettings;
 use clap::Args;
 
-use ccm_rollout::KeeperSettings;
 use ccm_rollout::config::duration::{parse, parse_period};
+use ccm_rollout::{KeeperSettings, ProbationSettings};
 
 /// When a source counts as changed, and how a new component proves itself.
 #[derive(Debug, Args)]
@@ -23,7 +22,8 @@ pub(crate) struct SwapArgs {
     /// when it fails.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse)]
     pub(crate) provider_probation: Duration,
-    /// How many calls it must have answered by the end of its probation.
+    /// How many good answers it must have given by the end of its probation.
+    /// Failures and the questions of the admission webhook do not count.
     #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().calls)]
     pub(crate) provider_probation_calls: u32,
     /// How many calls without an answer, or that fail where the one before does not, end a probation.
