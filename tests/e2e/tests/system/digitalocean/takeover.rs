@@ -254,8 +254,7 @@ fn the_services_of_the_go_manager_carry_each_annotation_that_the_component_decla
         let is_everywhere = EVERYWHERE.iter().any(|one| one.0 == name);
         is_listed(&REGIONAL) || is_listed(&NETWORK) || is_everywhere || name == ID
     };
-    let missing: Vec<&str> =
-        declared.iter().copied().filter(|name| !name.ends_with('*') && !carried(name)).collect();
+    let missing: Vec<&str> = declared.iter().copied().filter(|name| !name.ends_with('*') && !carried(name)).collect();
     assert_eq!((missing, declared.len() > 30), (vec![], true), "{declared:?}");
 }
 
