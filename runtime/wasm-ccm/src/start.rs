@@ -11,7 +11,7 @@ mod service;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{BatchSettings, Batcher, Capability, LoadBalancerSource, Lookups, Member};
+use ccm_cloud::{BatchSettings, Batcher, Capability, Lookups, Member};
 use ccm_controllers::{
     EventRecorder, FirstList, LoadBalancerMember, Metrics, Node, Reflector, ReflectorHandle, WriteGate,
     balanced_service,
@@ -113,7 +113,7 @@ async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
 pub(crate) fn balancing(providers: &[(ProviderSlot, Vec<String>)]) -> Vec<LoadBalancerMember> {
     let able = providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
     able.map(|(provider, classes)| LoadBalancerMember {
-        provider: Arc::new(provider.clone()) as Arc<dyn LoadBalancerSource>,
+        provider: Arc::new(provider.clone()),
         classes: classes.clone(),
     })
     .collect()

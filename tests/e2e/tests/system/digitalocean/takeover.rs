@@ -1,7 +1,7 @@
 //! What the Go manager has left is taken over as it is: its state is written here by its rules, as sections 1.8, 2 and 5 of the
 //! reference have them, and not by ours.
 
-use ccm_e2e::component;
+use ccm_e2e::host::component;
 use ccm_sim_digitalocean::{Certificate, CertificateKind, DigitalOcean, Droplet, Endpoint, TOKEN};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
