@@ -3,7 +3,7 @@
 use ccm_cloud::Reaction;
 use tokio::time::{advance, sleep};
 
-use super::restart::{surveying, sync_all, three};
+use super::restart::{at_once, surveying, sync_all, three};
 use super::*;
 use crate::testing::Version;
 
@@ -14,7 +14,7 @@ fn version(component: &str, revision: &str, locks: &[&str]) -> Version {
 
 /// `web` is there and not served yet; the old component serves.
 fn bench(cloud: FakeBalancers) -> Bench {
-    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    let mut bench = Bench::with(cloud, at_once());
     bench.cloud.exchange(version("old", "1", &["x"]));
     bench.add(service("web"));
     bench
