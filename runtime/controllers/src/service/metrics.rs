@@ -40,6 +40,7 @@ pub struct ServiceMetrics {
     pub(crate) not_ready: Family<ReasonLabel, Gauge>,
     pub(crate) address_delay: Histogram,
     pub(crate) drifted: Counter,
+    pub(crate) outdated: Gauge,
     pub(crate) last_verification: FloatGauge,
 }
 
@@ -67,6 +68,7 @@ impl ServiceMetrics {
             not_ready: Family::default(),
             address_delay: long_histogram(),
             drifted: Counter::default(),
+            outdated: Gauge::default(),
             last_verification: FloatGauge::default(),
         };
         let help = "Load balancers whose hosts were to be updated";
@@ -93,6 +95,8 @@ impl ServiceMetrics {
         registry.register("ccm_service_address_delay_seconds", help, this.address_delay.clone());
         let help = "Load balancers that were found to be other than they were made";
         registry.register("ccm_load_balancers_drifted", help, this.drifted.clone());
+        let help = "Services that wait to be ensured again for another revision or configuration of their provider";
+        registry.register("ccm_services_outdated", help, this.outdated.clone());
         let help = "When load balancers were last compared with their Services, in seconds since the epoch";
         registry.register("ccm_load_balancer_verification_timestamp_seconds", help, this.last_verification.clone());
         this
