@@ -179,11 +179,16 @@ impl QueueMetrics {
         registry.register("workqueue_queue_duration_seconds", help, this.queue_duration.clone());
         let help = "Time that the work on an object took";
         registry.register("workqueue_work_duration_seconds", help, this.work_duration.clone());
-        let help = "Sum of the times that unfinished work has taken so far; a Node that waits for its cloud is part of it";
+        let help =
+            "Sum of the times that unfinished work has taken so far; a Node that waits for its cloud is part of it";
         registry.register("workqueue_unfinished_work_seconds", help, this.unfinished.clone());
         let help = "Time that the longest unfinished work has taken so far";
         registry.register("workqueue_longest_running_processor_seconds", help, this.longest.clone());
-        registry.register("ccm_reconcile_panics", "Panics of a controller: please report these bugs", this.panics.clone());
+        registry.register(
+            "ccm_reconcile_panics",
+            "Panics of a controller: please report these bugs",
+            this.panics.clone(),
+        );
         this
     }
 
@@ -308,7 +313,7 @@ impl NodeMetrics {
             help,
             this.taint_removal_delay.clone(),
         );
-        let help = "From the creation of a Node until it was initialised";
+        let help = "Time from the creation of a Node until it was initialised";
         registry.register("node_controller_initial_node_sync_delay_seconds", help, this.initial_sync_delay.clone());
         let help = "Failed attempts to initialise a Node, by reaction: what the host does about the failure";
         registry.register("ccm_node_initialization_failures", help, this.failures.clone());
@@ -387,7 +392,11 @@ impl NodeLifecycleMetrics {
         let help = "Questions about machines of Nodes that are not Ready, by answer: `running`, `stopped`, `other`, `absent`, or the reaction to a failure";
         registry.register("ccm_node_lifecycle_looks", help, this.looks.clone());
         registry.register("ccm_node_lifecycle_deletions", "Deletions of Nodes, by result: `deleted`, `failed`, or `unneeded` because the Node was Ready, gone or another one at the last moment", this.deletions.clone());
-        registry.register("ccm_node_lifecycle_taints", "Changes of the shutdown taint: `added`, `removed`, `failed`", this.taints.clone());
+        registry.register(
+            "ccm_node_lifecycle_taints",
+            "Changes of the shutdown taint: `added`, `removed`, `failed`",
+            this.taints.clone(),
+        );
         this
     }
 

@@ -385,6 +385,6 @@ mod tests {
         let mut schema = serde_json::to_string_pretty(&schema()).unwrap();
         schema.push('\n');
         let documented = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(documented, schema, "write it anew: wasm-ccm providers-schema > docs/providers.schema.json");
+        assert_eq!(documented, schema, "docs/providers.schema.json is not what the program says: run ./just reference");
     }
 }

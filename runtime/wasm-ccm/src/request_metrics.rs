@@ -80,7 +80,11 @@ impl ExchangeMetrics {
             "Requests that are left, as the cloud says",
             metrics.remaining.clone(),
         );
-        registry.register("ccm_cloud_requests_limit", "Requests that the cloud allows, as it says", metrics.limit.clone());
+        registry.register(
+            "ccm_cloud_requests_limit",
+            "Requests that the cloud allows, as it says",
+            metrics.limit.clone(),
+        );
         registry.register("ccm_cloud_requests_waiting", "Requests that wait for their turn", metrics.waiting.clone());
         registry.register(
             "ccm_cloud_requests_under_way",

@@ -53,7 +53,11 @@ impl ClusterMetrics {
         };
         let help = "Calls for the cluster as a whole, by outcome: `ok`, `partial` (single objects failed), or the reaction to the failure";
         registry.register("ccm_cluster_syncs", help, this.syncs.clone());
-        registry.register("ccm_cluster_sync_duration_seconds", "Time of calls for the cluster as a whole", this.duration.clone());
+        registry.register(
+            "ccm_cluster_sync_duration_seconds",
+            "Time of calls for the cluster as a whole",
+            this.duration.clone(),
+        );
         let help = "Nodes and Services that failed in the last call that had an answer";
         registry.register("ccm_cluster_objects_failing", help, this.failing.clone());
         let help = "Time of the last call that served all objects, except for objects that are wrong themselves, in seconds since the epoch";

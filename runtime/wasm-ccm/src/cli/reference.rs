@@ -34,7 +34,8 @@ fn spelling(arg: &Arg) -> String {
 }
 
 fn row(arg: &Arg) -> String {
-    let default: Vec<_> = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    let default: Vec<_> =
+        arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
     let default = if !arg.get_action().takes_values() {
         "off".to_owned()
     } else if default.is_empty() {
@@ -42,9 +43,11 @@ fn row(arg: &Arg) -> String {
     } else {
         default.join(", ")
     };
-    let values: Vec<_> =
-        arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
-    let one_of = if arg.get_action().takes_values() && !values.is_empty() && !matches!(arg.get_value_names(), Some([name]) if name == "BOOL") {
+    let values: Vec<_> = arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
+    let one_of = if arg.get_action().takes_values()
+        && !values.is_empty()
+        && !matches!(arg.get_value_names(), Some([name]) if name == "BOOL")
+    {
         format!(" One of {}.", values.join(", "))
     } else {
         String::new()
@@ -56,7 +59,9 @@ fn row(arg: &Arg) -> String {
 /// The flags of a command, each under its heading; the headings in the order in which they come.
 fn tables(command: &Command) -> String {
     let mut tables: Vec<(&str, String)> = vec![];
-    let is_flag = |arg: &&Arg| !matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::Version) && !arg.is_hide_set();
+    let is_flag = |arg: &&Arg| {
+        !matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::Version) && !arg.is_hide_set()
+    };
     for arg in command.get_arguments().filter(is_flag) {
         let heading = arg.get_help_heading().unwrap_or(if arg.is_positional() { "Arguments" } else { "Options" });
         match tables.iter_mut().find(|(known, _)| *known == heading) {
@@ -64,7 +69,9 @@ fn tables(command: &Command) -> String {
             None => tables.push((heading, row(arg))),
         }
     }
-    let table = |(heading, rows): &(&str, String)| format!("\n### {heading}\n\n| flag | default | meaning |\n|---|---|---|\n{rows}");
+    let table = |(heading, rows): &(&str, String)| {
+        format!("\n### {heading}\n\n| flag | default | meaning |\n|---|---|---|\n{rows}")
+    };
     tables.iter().map(table).collect()
 }
 

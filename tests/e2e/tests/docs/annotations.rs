@@ -50,15 +50,15 @@ fn the_reference_has_every_annotation_that_a_provider_declares() {
 
 /// `wasm-ccm.io/...`, and what begins with a domain of Kubernetes.
 #[test]
-fn the_reference_has_every_name_of_the_host_in_its_handwritten_part() {
+fn every_name_of_the_host_stands_in_the_handwritten_part_of_the_reference() {
     let page = read("docs/reference/annotations.md");
     let (written, _) = page.split_once(ccm_built::reference::MARK).unwrap();
     let mut names: Vec<String> = vec![];
     for (_, source) in sources(&["runtime"]) {
         let constants = source.lines().filter(|line| line.contains("const ") && line.contains(": &str = \""));
-        let values = constants.filter_map(|line| line.split('"').nth(1)).filter(|value| {
-            value.split_once('/').is_some_and(|(domain, name)| domain.contains('.') && name.len() > 2)
-        });
+        let values = constants
+            .filter_map(|line| line.split('"').nth(1))
+            .filter(|value| value.split_once('/').is_some_and(|(domain, name)| domain.contains('.') && name.len() > 2));
         names.extend(values.map(str::to_owned));
     }
     assert!(names.len() >= 8, "{names:?}");

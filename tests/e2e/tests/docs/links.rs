@@ -107,7 +107,8 @@ fn every_page_that_code_or_manifests_name_exists() {
 
 #[test]
 fn anchors_and_targets_are_those_of_github() {
-    let page = "# A `<b>`, c?\n```\n# no [x](y)\n```\n## At 3 a.m.\n## At 3 a.m.\n[a](b.md#c) and [`d`](#e) but `[f](g)`\n";
+    let page =
+        "# A `<b>`, c?\n```\n# no [x](y)\n```\n## At 3 a.m.\n## At 3 a.m.\n[a](b.md#c) and [`d`](#e) but `[f](g)`\n";
     assert_eq!(anchors(page), ["a-b-c", "at-3-am", "at-3-am-1"]);
     assert_eq!(targets(page), ["b.md#c", "#e"]);
     assert_eq!(normal(Path::new("docs/guides/../a/./b.md")), Path::new("docs/a/b.md"));

@@ -39,7 +39,8 @@ fn files(folder: &str, endings: &[&str]) -> Vec<String> {
 
 /// Rust files of these folders without those of tests: path and text.
 fn sources(folders: &[&str]) -> Vec<(String, String)> {
-    let is_test = |file: &String| file.ends_with("tests.rs") || file.split('/').any(|part| matches!(part, "tests" | "testing"));
+    let is_test =
+        |file: &String| file.ends_with("tests.rs") || file.split('/').any(|part| matches!(part, "tests" | "testing"));
     let rust = folders.iter().flat_map(|folder| files(folder, &[".rs"]));
     rust.filter(|file| !is_test(file)).map(|file| (file.clone(), read(&file))).collect()
 }
