@@ -57,11 +57,11 @@ pub(crate) enum Command {
     /// Run the controllers.
     #[command(args_override_self = true)]
     Run(Box<RunArgs>),
-    /// Show what a provider's component is, offers and asks for.
+    /// Show what a component is, what it offers, and what it needs.
     Inspect(InspectArgs),
-    /// Ask whether `run` would take a component; exit code 1 and the reason when not.
+    /// Check whether `run` would take a component. If not, the exit code is 1, and the reason is printed.
     Check(Box<CheckArgs>),
-    /// Put a component into a ConfigMap, when it is one that `run` would take.
+    /// Write a component to a ConfigMap, if `run` would take it.
     Push(Box<PushArgs>),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,

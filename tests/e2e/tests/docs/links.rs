@@ -50,7 +50,9 @@ fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir => drop(normal.pop()),
+            Component::ParentDir => {
+                normal.pop();
+            }
             Component::CurDir => {}
             part => normal.push(part),
         }

@@ -14,28 +14,30 @@ struct Metric {
 /// What is registered in a file; or the call that cannot be read.
 fn registered(source: &str) -> Result<Vec<Metric>, String> {
     let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let mut metrics = vec![];
-    for (start, call) in source.match_indices("registry.register") {
-        let rest = &source[start + call.len()..];
-        let (function, rest) = rest.split_once('(').unwrap_or_default();
-        let arguments = arguments(rest);
-        let text = |argument: &str| text(&source[..start], argument);
-        let metric = match (function, arguments.as_slice()) {
-            ("", [name, help, family]) => Some((text(name), text(help), family, "")),
-            ("_with_unit", [name, help, unit, family]) => {
-                let unit = unit.rsplit("::").next().map(|unit| format!("_{}", unit.to_lowercase()));
-                Some((text(name).map(|name| name + &unit.unwrap_or_default()), text(help), family, ""))
-            }
-            _ => None,
-        };
-        let of = |(name, help, family, _): (Option<String>, Option<String>, &String, _)| {
-            let (kind, labels) = kind(source, family)?;
-            let suffix = if kind == "counter" { "_total" } else { "" };
-            Some(Metric { name: name? + suffix, kind, labels, help: help? })
-        };
-        metrics.push(metric.and_then(of).ok_or_else(|| format!("register{function}({arguments:?})"))?);
-    }
-    Ok(metrics)
+    let calls = source.match_indices("registry.register");
+    calls
+        .map(|(start, call)| {
+            metric(source, start, call.len()).ok_or_else(|| source[start..].lines().next().unwrap().to_owned())
+        })
+        .collect()
+}
+
+/// The metric that a call registers, which starts there.
+fn metric(source: &str, start: usize, length: usize) -> Option<Metric> {
+    let (before, call) = (&source[..start], &source[start + length..]);
+    let (function, rest) = call.split_once('(')?;
+    let arguments = arguments(rest);
+    let (name, help, family) = match (function, arguments.as_slice()) {
+        ("", [name, help, family]) => (text(before, name)?, help, family),
+        ("_with_unit", [name, help, unit, family]) => {
+            let unit = unit.rsplit("::").next()?.to_lowercase();
+            (format!("{}_{unit}", text(before, name)?), help, family)
+        }
+        _ => return None,
+    };
+    let (kind, labels) = kind(source, before, family)?;
+    let suffix = if kind == "counter" { "_total" } else { "" };
+    Some(Metric { name: name + suffix, kind, labels, help: text(before, help)? })
 }
 
 /// The arguments of a call, from behind its parenthesis.
@@ -71,18 +73,14 @@ fn text(before: &str, argument: &str) -> Option<String> {
     Some(lines.concat().replace("\\\"", "\""))
 }
 
-/// Kind and labels of what is registered, by the type that its name has in this file.
-fn kind(source: &str, expression: &str) -> Option<(&'static str, Vec<String>)> {
+/// Kind and labels of what is registered: by the type of this variable, or of this field of the struct whose `impl` it is.
+fn kind(source: &str, before: &str, expression: &str) -> Option<(&'static str, Vec<String>)> {
     let name = expression.trim_end_matches(".clone()").rsplit('.').next()?;
-    let declared = source.match_indices(&format!("{name}: ")).filter(|(at, _)| {
-        let before = source[..*at].chars().next_back();
-        before.is_some_and(|c| !c.is_alphanumeric() && c != '_')
-    });
-    let types = declared.map(|(at, found)| &source[at + found.len()..]);
-    let known = ["Family<", "Counter", "Gauge", "FloatGauge", "Histogram"];
-    let mut types: Vec<&str> = types.filter(|kind| known.iter().any(|known| kind.starts_with(known))).collect();
-    types.sort_by_key(|kind| !kind.starts_with("Family<"));
-    let declared = *types.first()?;
+    let (_, function) = before.rsplit_once("\nimpl ")?;
+    let (owner, _) = function.split_once(' ')?;
+    let variable = function.rsplit_once(&format!("let {name}: ")).map(|(_, kind)| kind);
+    let field = || Some(body(source, owner)?.split_once(&format!(" {name}: "))?.1);
+    let declared = variable.or_else(field)?;
     let (labels, kind) = match declared.strip_prefix("Family<") {
         Some(family) => {
             let (labels, kind) = family.split_once(", ")?;
@@ -94,11 +92,15 @@ fn kind(source: &str, expression: &str) -> Option<(&'static str, Vec<String>)> {
     kinds.iter().find(|(of, _)| kind.starts_with(of)).map(|(_, kind)| (*kind, labels))
 }
 
+/// What stands between the braces of a struct.
+fn body<'a>(source: &'a str, name: &str) -> Option<&'a str> {
+    let (_, body) = source.split_once(&format!("struct {name} {{"))?;
+    body.split_once('}').map(|(body, _)| body)
+}
+
 /// The names of a struct's fields.
 fn fields(source: &str, name: &str) -> Option<Vec<String>> {
-    let (_, body) = source.split_once(&format!("struct {name} {{"))?;
-    let (body, _) = body.split_once('}')?;
-    let named = body.lines().filter_map(|line| line.trim().split_once(": ")).map(|(name, _)| name);
+    let named = body(source, name)?.lines().filter_map(|line| line.trim().split_once(": ")).map(|(name, _)| name);
     Some(named.filter(|name| !name.starts_with("//")).map(|name| name.rsplit(' ').next().unwrap().to_owned()).collect())
 }
 
@@ -129,8 +131,9 @@ fn a_registration_is_read_with_its_type_labels_and_unit() {
             pub(crate) code: u16,
             webhook: &'static str,
         }
+        struct Others { calls: Gauge }
         struct Metrics { calls: Family<Labels, Counter>, last: FloatGauge, wait: Family<Labels, Histogram, fn() -> Histogram> }
-        fn register(registry: &mut Registry) {
+impl Metrics {
             registry.register("calls", "Calls, by (code) and \"webhook\"", metrics.calls.clone());
             let help = "When it was, \
                         in seconds";
@@ -141,6 +144,8 @@ fn a_registration_is_read_with_its_type_labels_and_unit() {
                 Unit::Seconds,
                 metrics.wait.clone(),
             );
+            let leads: Family<Labels, Gauge> = Family::default();
+            registry.register("leads", "Leads", leads);
         }
     "#;
     let metric = |name: &str, kind, labels: &[&str], help: &str| Metric {
@@ -153,6 +158,7 @@ fn a_registration_is_read_with_its_type_labels_and_unit() {
         metric("calls_total", "counter", &["code", "webhook"], "Calls, by (code) and \"webhook\""),
         metric("last_seconds", "gauge", &[], "When it was, in seconds"),
         metric("wait_seconds", "histogram", &["code", "webhook"], "Wait"),
+        metric("leads", "gauge", &["code", "webhook"], "Leads"),
     ];
     assert_eq!(registered(source).unwrap(), expected);
     assert!(registered("registry.register(name(), help, x)").is_err());
