@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::duration;
 
-/// Limits of one provider. What is not given has its default.
+/// Limits of one provider. A limit that is not given has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LimitSettings {

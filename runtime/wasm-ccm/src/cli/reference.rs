@@ -90,7 +90,7 @@ fn the_reference_has_every_flag_of_every_command() {
 
 #[test]
 fn the_reference_has_every_limit_with_its_default() {
-    let schema = ccm_rollout::config::schema();
+    let schema = serde_json::to_value(ccm_rollout::config::schema()).unwrap();
     let limits = &schema["$defs"]["LimitSettings"]["properties"];
     // The schema sorts them by name; the settings have those together that belong together.
     let settings = serde_json::to_string(&LimitSettings::default()).unwrap();
