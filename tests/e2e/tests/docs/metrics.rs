@@ -78,9 +78,12 @@ fn kind(source: &str, before: &str, expression: &str) -> Option<(&'static str, V
     let name = expression.trim_end_matches(".clone()").rsplit('.').next()?;
     let (_, function) = before.rsplit_once("\nimpl ")?;
     let (owner, _) = function.split_once(' ')?;
-    let variable = function.rsplit_once(&format!("let {name}: ")).map(|(_, kind)| kind);
-    let field = || Some(body(source, owner)?.split_once(&format!(" {name}: "))?.1);
-    let declared = variable.or_else(field)?;
+    let variable = function.rfind(&format!("let {name}: Family<")).map(|at| &function[at..]);
+    let field = || body(source, owner)?.split_once(&format!(" {name}: ")).map(|(_, kind)| kind);
+    let declared = match variable {
+        Some(variable) => variable.split_once(": ")?.1,
+        None => field()?,
+    };
     let (labels, kind) = match declared.strip_prefix("Family<") {
         Some(family) => {
             let (labels, kind) = family.split_once(", ")?;
