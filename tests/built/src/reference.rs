@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 /// The line after which a page is generated.
 pub const MARK: &str = "<!-- `./just reference` writes the rest of this page. -->\n";
 
-/// Compares the generated part of `docs/reference/NAME.md` with what it is now. With the environment variable `REFERENCE=write`, writes
-/// it instead.
+/// Compares the generated part of the page of this name with what it is now. With the environment variable `REFERENCE=write`, writes it
+/// instead.
 ///
 /// # Errors
 ///

@@ -1,6 +1,8 @@
 //! `docs/reference/metrics.md`: names, types, labels and help of all metrics, read from where they are registered, as Kubernetes does for
 //! its own reference. A registry cannot be asked: it keeps silent about what has no series yet.
 
+use std::collections::BTreeSet;
+
 use super::{read, sources};
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +67,7 @@ fn arguments(call: &str) -> Vec<String> {
 fn text(before: &str, argument: &str) -> Option<String> {
     let literal = match argument.strip_prefix('"') {
         Some(literal) => literal,
-        None => before.rsplit_once(&format!("let {argument} = \""))?.1,
+        None => before.rsplit_once(&format!("let {argument} ="))?.1.trim_start().strip_prefix('"')?,
     };
     let end = literal.match_indices('"').find(|(at, _)| !literal[..*at].ends_with('\\'))?.0;
     // A literal that goes on in the next line.
@@ -116,6 +118,8 @@ fn the_reference_has_every_metric_with_its_labels() {
     }
     metrics.sort();
     assert!(metrics.len() > 60, "{}", metrics.len());
+    let help: BTreeSet<&str> = metrics.iter().map(|metric| metric.help.as_str()).collect();
+    assert_eq!(help.len(), metrics.len(), "two metrics with the same help");
     let mut page = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
     for Metric { name, kind, labels, help } in &metrics {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
@@ -138,8 +142,9 @@ fn a_registration_is_read_with_its_type_labels_and_unit() {
         struct Metrics { calls: Family<Labels, Counter>, last: FloatGauge, wait: Family<Labels, Histogram, fn() -> Histogram> }
 impl Metrics {
             registry.register("calls", "Calls, by (code) and \"webhook\"", metrics.calls.clone());
-            let help = "When it was, \
-                        in seconds";
+            let help =
+                "When it was, \
+                 in seconds";
             registry.register("last_seconds", help, this.last.clone());
             registry.register_with_unit(
                 "wait",
