@@ -96,7 +96,7 @@ deny: _tools
     deny={{ quote(cache) }}/cargo-deny-{{ cargo_deny }}
     if [ ! -x "$deny/bin/cargo-deny" ]; then
         echo "installing cargo-deny {{ cargo_deny }} into $deny (once)" >&2
-        cargo install cargo-deny --quiet --locked --version {{ cargo_deny }} --root "$deny"
+        CARGO_PROFILE_DEV_DEBUG=false cargo install cargo-deny --debug --quiet --locked --version {{ cargo_deny }} --root "$deny"
     fi
     "$deny/bin/cargo-deny" check bans licenses sources
     cd providers
@@ -206,7 +206,7 @@ sbom: _tools
     tool={{ quote(cache) }}/cargo-cyclonedx-{{ cargo_cyclonedx }}
     if [ ! -x "$tool/bin/cargo-cyclonedx" ]; then
         echo "installing cargo-cyclonedx {{ cargo_cyclonedx }} into $tool (once)" >&2
-        cargo install cargo-cyclonedx --quiet --locked --version {{ cargo_cyclonedx }} --root "$tool"
+        CARGO_PROFILE_DEV_DEBUG=false cargo install cargo-cyclonedx --debug --quiet --locked --version {{ cargo_cyclonedx }} --root "$tool"
     fi
     mkdir -p target/image
     # It writes one for each crate of the workspace, beside its Cargo.toml, and where that is.

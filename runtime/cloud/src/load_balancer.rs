@@ -82,10 +82,12 @@ impl Mark {
 /// Gives the provider that a piece of work is done with, from the first question to the record of what was done: another one may
 /// take its place in between.
 pub trait LoadBalancerSource: Send + Sync + 'static {
-    /// The provider of the moment.
+    /// The provider of the moment. It stays what it is: the same component with the same description and configuration answers all
+    /// of its calls, whatever is exchanged meanwhile. To take it is no call: it is done often, and mostly only to compare.
     fn load_balancers(&self) -> Arc<dyn LoadBalancers>;
 
     /// Whether what this component ([`LoadBalancers::component`]) wrote is not to be trusted: it was refused after it had served.
+    /// True before anybody is told of the exchange that follows, and after a restart as well.
     fn is_refused(&self, _component: &str) -> bool {
         false
     }

@@ -5,18 +5,26 @@
 //!                               │                    └──failed──▶ the last good one returns
 //!                               └──rejected──▶ the one that serves goes on
 //! ```
+//!
+//! | module | does |
+//! |---|---|
+//! | `bootstrap` | finds the first component |
+//! | `poll` | looks at the source, and takes what it holds through the gate |
+//! | `report` | tells what becomes of components: Events, log, metrics, page, state folder |
+//!
+//! Which component serves is the [`Slot`]'s to say; nothing of it is kept here.
 
 mod bootstrap;
 mod poll;
-mod verdict;
+mod report;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Capability, Severity};
-use ccm_sandbox::{ProbationSettings, Slot};
-use jiff::Timestamp;
+use ccm_cloud::Capability;
+use ccm_sandbox::Provider;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,11 +32,11 @@ use crate::config::ProviderConfig;
 use crate::events::ProviderEvents;
 use crate::last_good::{LastGood, Remembered};
 use crate::metrics::ProviderMetrics;
-use crate::pipeline::{LookAgain, Optimise, Surroundings, Taken};
+use crate::pipeline::{LookAgain, Optimise, Surroundings};
+use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
-use crate::status::{Times, Version, milliseconds};
-use poll::Place;
-use verdict::Candidate;
+use crate::status::Times;
+use report::{Candidate, Told};
 
 /// First wait between two tries.
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -48,11 +56,17 @@ pub struct KeeperSettings {
     pub state_dir: Option<PathBuf>,
 }
 
-/// Where news of providers go.
+/// Where it is told what becomes of components.
 #[derive(Clone)]
-pub(crate) struct News {
+pub(crate) struct Audience {
     pub(crate) events: ProviderEvents,
     pub(crate) metrics: ProviderMetrics,
+}
+
+/// The slot of a keeper, and what is told of it.
+pub(super) struct Place {
+    pub(super) slot: Slot<Provider>,
+    pub(super) news: mpsc::UnboundedReceiver<News>,
 }
 
 /// Keeps one provider.
@@ -60,25 +74,22 @@ pub(crate) struct Keeper {
     surroundings: Arc<Surroundings>,
     config: Arc<ProviderConfig>,
     settings: KeeperSettings,
-    news: News,
+    audience: Audience,
     source: String,
     changes: Changes,
     last_good: Option<LastGood>,
+    /// What is known of the source from the time before this process.
     remembered: Remembered,
-    /// What serves.
-    serving: Option<Version>,
-    /// Since this exchange.
-    generation: u64,
-    /// What returns when that fails: the last one that was proven, or the first one of all.
-    proven: Option<Version>,
-    /// What is on probation, for the state folder.
+    /// None before there is a first component.
+    place: Option<Place>,
+    /// What is put into the state folder when it is proven.
     candidate: Option<Candidate>,
-    /// The same of the first one, which returns when that fails, and goes on with its own probation.
-    first_candidate: Option<Candidate>,
+    /// How long the last exchange took.
+    times: Times,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
-    /// What was told of the source last, without request IDs.
-    told: Option<String>,
+    /// What was told of the source last.
+    told: Option<Told>,
     /// What the source held when it could not be unpacked last: without a digest, nothing in the text tells one from another.
     broken: Option<[u8; 32]>,
     /// `metadata.uid` of the ConfigMap.
@@ -102,11 +113,11 @@ impl Keeper {
         surroundings: &Arc<Surroundings>,
         config: ProviderConfig,
         settings: KeeperSettings,
-        news: News,
+        audience: Audience,
     ) -> Self {
         let source = config.source.to_string();
         (surroundings.readiness)(&check(&source), Err("not loaded yet".to_owned()));
-        surroundings.statuses.update(&source, |_| {});
+        surroundings.statuses.begin(&source);
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
         let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &config.source));
         let remembered = match &last_good {
@@ -117,16 +128,14 @@ impl Keeper {
             surroundings: Arc::clone(surroundings),
             config: Arc::new(config),
             settings,
-            news,
+            audience,
             source,
             changes,
             last_good,
             remembered,
-            serving: None,
-            generation: 0,
-            proven: None,
+            place: None,
             candidate: None,
-            first_candidate: None,
+            times: Times::default(),
             judged: None,
             told: None,
             broken: None,
@@ -150,76 +159,42 @@ impl Keeper {
         self.optimise.take()
     }
 
-    /// Another component serves.
-    fn serves(&mut self, version: Version, on_probation: bool, generation: u64, times: Option<Times>) {
-        self.news.metrics.serves(&self.source, &version, self.serving.as_ref(), generation);
-        self.news.metrics.on_probation(&self.source, on_probation);
-        let proven = self.proven.clone();
-        self.surroundings.statuses.update(&self.source, |status| {
-            status.serving = Some(version.clone());
-            status.phase = Some(if on_probation { "probation" } else { "proven" });
-            status.last_good = proven.filter(|_| on_probation);
-            status.since = Some(Timestamp::now());
-            status.generation = generation;
-            status.times = times.or(status.times);
-            if times.is_some() {
-                status.refused = None;
-            }
-        });
-        (self.serving, self.generation) = (Some(version), generation);
+    /// Where the components serve; none before there is a first one.
+    pub(super) fn slot(&self) -> Option<&Slot<Provider>> {
+        self.place.as_ref().map(|place| &place.slot)
     }
 
-    /// Follows the source until `stop`.
-    pub(crate) async fn run(mut self, slot: Arc<Slot>, stop: CancellationToken) {
-        let mut first_calls = slot.first_calls();
-        let mut place = Place { phases: slot.phases(), slot };
-        stop.run_until_cancelled(self.loaded(&mut place)).await;
+    /// Follows the source until `stop`; only after [`Self::bootstrap`].
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.begun()).await;
         loop {
             let retry = self.retry;
+            let Some(place) = &mut self.place else { return };
             tokio::select! {
                 () = stop.cancelled() => return,
-                changed = place.phases.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    self.phase_changed(&mut place).await;
-                }
                 // The slot lives as long as this.
-                Ok(()) = first_calls.changed() => {
-                    let took = first_calls.borrow_and_update().map(milliseconds);
-                    self.surroundings.statuses.update(&self.source, |status| {
-                        status.times = status.times.map(|times| Times { first_call_ms: took, ..times });
-                    });
-                }
-                () = self.changes.next() => self.look(&mut place).await,
+                Some(news) = place.news.recv() => self.report(news).await,
+                () = self.changes.next() => self.look().await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
                     self.retry = None;
-                    self.look(&mut place).await;
+                    self.look().await;
                 }
             }
         }
     }
 
-    /// Tells of the first one.
-    async fn loaded(&mut self, place: &mut Place) {
-        let Some(serving) = self.serving.clone() else { return };
-        if self.uid.is_none() {
-            // It came from the state folder, and without a UID people do not see its Event at the ConfigMap.
-            let fetch = self.fetch();
-            self.uid = self.meanwhile(place, fetch).await.ok().and_then(|packed| packed.uid);
+    /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute.
+    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let Some(place) = &mut self.place else { return work.await };
+            tokio::select! {
+                done = &mut work => return done,
+                // The slot lives as long as this.
+                Some(news) = place.news.recv() => self.report(news).await,
+            }
         }
-        self.tell(Severity::Normal, "ProviderLoaded", format!("{serving} serves")).await;
     }
-
-    /// An Event, at the ConfigMap or the host's pod.
-    async fn tell(&mut self, severity: Severity, reason: &str, text: String) {
-        self.news.events.tell(&self.config.source, self.uid.as_deref(), severity, reason, text).await;
-    }
-}
-
-fn version(Taken { provider, digest, .. }: &Taken) -> Version {
-    let descriptor = provider.descriptor();
-    Version { name: descriptor.name.clone(), version: descriptor.version.clone(), digest: digest.clone() }
 }
 
 /// Name of what must be true of a provider before the process is ready.

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::fs;
 use tokio::io::AsyncWriteExt as _;
 
+use crate::slot::Refusals;
 use crate::source::{Packed, SIGNATURE, Source};
 
 /// Ending of the file with the component.
@@ -29,18 +30,15 @@ pub(crate) struct LastGood {
 pub(crate) struct Remembered {
     /// Whose it is: another source may have the same name after a change of flags.
     source: String,
-    /// A component that failed its probation: it is not tried again before the source holds something else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) refused: Option<String>,
-    /// What it did wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<String>,
+    /// Components that failed their probation.
+    #[serde(default)]
+    pub(crate) refused: Refusals,
 }
 
 impl Remembered {
     /// Nothing yet.
     pub(crate) fn of(source: &Source) -> Self {
-        Self { source: source.to_string(), refused: None, why: None }
+        Self { source: source.to_string(), refused: Refusals::default() }
     }
 }
 

@@ -15,6 +15,7 @@
 //!
 //! Controllers know nothing of this: they hold the slots that [`Rollout::bootstrap`] gives.
 
+mod component;
 pub mod config;
 pub mod context;
 mod events;
@@ -24,18 +25,25 @@ mod last_good;
 mod metrics;
 mod pipeline;
 pub mod preflight;
+mod release;
 mod retry;
 mod rollout;
+mod slot;
 pub mod source;
 pub mod status;
 mod trust;
 mod unpack;
 
+pub use component::Component;
 pub use events::host_pod;
 pub use keeper::KeeperSettings;
 pub use metrics::ProviderMetrics;
 pub use pipeline::problem_text;
 pub use retry::backoff;
 pub use rollout::{Readiness, Rollout, RolloutParts};
+pub use slot::{Handle, ProbationSettings, Slot};
 pub use trust::Trust;
 pub use unpack::{UnpackError, unpack};
+
+/// The place of a component that runs in the sandbox.
+pub type ProviderSlot = Slot<ccm_sandbox::Provider>;

@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::gate::Step;
-use crate::status::Version;
+use crate::release::Version;
 
 /// Where a component can be refused.
 const STEPS: [Step; 13] = [

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_cloud::{Capability, EventSink, Problem};
+use ccm_cloud::{Capability, Descriptor, EventSink, Problem};
 use ccm_controllers::FirstList;
-use ccm_sandbox::{CallObserver, Provider, Sandbox, Slot};
+use ccm_sandbox::{CallObserver, Provider, Sandbox};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -15,8 +15,10 @@ use tokio::time::Instant;
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked};
+use crate::release::{Release, Version};
 use crate::retry::backoff;
 use crate::rollout::Readiness;
+use crate::slot::Slot;
 use crate::status::ProviderStatuses;
 
 /// Longest wait between two tries.
@@ -38,14 +40,12 @@ pub(crate) struct Surroundings {
     /// What stays of a provider whatever becomes of its component, by source.
     pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
     /// Those that serve, by source.
-    pub(crate) slots: Mutex<BTreeMap<String, Arc<Slot>>>,
+    pub(crate) slots: Mutex<BTreeMap<String, Slot<Provider>>>,
 }
 
 /// A provider that passed the gate.
 pub(crate) struct Taken {
-    pub(crate) provider: Arc<Provider>,
-    /// `sha256:…` of the unpacked component.
-    pub(crate) digest: String,
+    pub(crate) release: Release<Provider>,
     /// The unpacked component.
     pub(crate) bytes: Vec<u8>,
     pub(crate) signature: Option<Vec<u8>>,
@@ -143,14 +143,16 @@ impl Surroundings {
             "provider taken"
         );
         let look = is_early.then_some(LookAgain { told });
-        Ok(Taken { provider: Arc::new(provider), digest, bytes, signature, look, compiling, took })
+        let Descriptor { name, version, .. } = descriptor;
+        let release = Release { component: Arc::new(provider), version: Arc::new(Version { name, version, digest }) };
+        Ok(Taken { release, bytes, signature, look, compiling, took })
     }
 
     /// Refuses schemes that another provider of the process takes care of.
     fn alone(&self, config: &ProviderConfig, schemes: &[String]) -> Result<()> {
         let source = config.source.to_string();
         for (other, slot) in self.slots.lock().iter().filter(|(other, _)| **other != source) {
-            let provider = slot.provider();
+            let provider = slot.component();
             let descriptor = provider.descriptor();
             if let Some(scheme) = descriptor.provider_id_schemes.iter().find(|scheme| schemes.contains(scheme)) {
                 bail!(
@@ -202,10 +204,10 @@ pub(crate) struct LookAgain {
 
 impl LookAgain {
     /// Asks it once more when they are, until it has an answer. Never ends, as tasks of the process do not.
-    pub(crate) async fn run(self, slot: Arc<Slot>, nodes: FirstList) {
+    pub(crate) async fn run(self, slot: Slot<Provider>, nodes: FirstList) {
         let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
         if nodes.complete().await {
-            while let Err(error) = judge(&slot.provider(), &self.told).await {
+            while let Err(error) = judge(&slot.component(), &self.told).await {
                 tracing::warn!(error = format!("{error:#}"), "second look at the configuration of the provider");
                 tokio::time::sleep(delays.next().unwrap_or(MAX_DELAY)).await;
             }

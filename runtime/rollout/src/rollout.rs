@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use ccm_cloud::{Capability, EventSink};
 use ccm_controllers::{EventRecorder, FirstList};
-use ccm_sandbox::{CallObserver, Sandbox, Slot};
+use ccm_sandbox::{CallObserver, Provider, Sandbox};
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::events::ProviderEvents;
-use crate::keeper::{Keeper, KeeperSettings, News};
+use crate::keeper::{Audience, Keeper, KeeperSettings};
 use crate::metrics::ProviderMetrics;
 use crate::pipeline::{Surroundings, check_together};
+use crate::slot::Slot;
 use crate::status::ProviderStatuses;
 
 /// Takes what must be true of a provider before the process is ready: the name of the check, and why it does not hold.
@@ -51,7 +52,7 @@ pub struct RolloutParts {
 
 /// Loads the first component of each provider, and exchanges it whenever its source has another one.
 pub struct Rollout {
-    keepers: Vec<(Keeper, Option<Arc<Slot>>)>,
+    keepers: Vec<(Keeper, Option<Slot<Provider>>)>,
 }
 
 impl Rollout {
@@ -60,7 +61,7 @@ impl Rollout {
         for provider in &providers {
             parts.metrics.begin(&provider.source.to_string());
         }
-        let news = News { events: ProviderEvents::new(parts.recorder, parts.pod), metrics: parts.metrics };
+        let audience = Audience { events: ProviderEvents::new(parts.recorder, parts.pod), metrics: parts.metrics };
         let surroundings = Arc::new(Surroundings {
             sandbox: parts.sandbox,
             client: parts.client,
@@ -73,7 +74,7 @@ impl Rollout {
             carryovers: Mutex::default(),
             slots: Mutex::default(),
         });
-        let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), news.clone());
+        let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), audience.clone());
         let keepers = join_all(providers.into_iter().map(keeper)).await;
         Self { keepers: keepers.into_iter().map(|keeper| (keeper, None)).collect() }
     }
@@ -83,11 +84,11 @@ impl Rollout {
     /// # Errors
     ///
     /// A cloud-config cannot be read when it is first looked at, or two providers cannot live together.
-    pub async fn bootstrap(&mut self) -> Result<Vec<Arc<Slot>>> {
+    pub async fn bootstrap(&mut self) -> Result<Vec<Slot<Provider>>> {
         let slots = try_join_all(self.keepers.iter_mut().map(|(keeper, _)| keeper.bootstrap())).await?;
-        check_together(&slots.iter().map(|slot| slot.provider()).collect::<Vec<_>>())?;
+        check_together(&slots.iter().map(|slot| slot.component()).collect::<Vec<_>>())?;
         for ((_, place), slot) in self.keepers.iter_mut().zip(&slots) {
-            *place = Some(Arc::clone(slot));
+            *place = Some(slot.clone());
         }
         Ok(slots)
     }
@@ -100,11 +101,11 @@ impl Rollout {
         for (mut keeper, slot) in self.keepers {
             let Some(slot) = slot else { continue };
             let (look, optimise) = (keeper.look_again(), keeper.optimise());
-            let (nodes, of) = (nodes.clone(), Arc::clone(&slot));
+            let nodes = nodes.clone();
             rest.push(async move {
                 let look = async {
                     if let Some(look) = look {
-                        look.run(of, nodes).await;
+                        look.run(slot, nodes).await;
                     }
                 };
                 let optimise = async {
@@ -114,7 +115,7 @@ impl Rollout {
                 };
                 futures::join!(look, optimise)
             });
-            keepers.push(keeper.run(slot, stop.clone()));
+            keepers.push(keeper.run(stop.clone()));
         }
         let rest = async {
             join_all(rest).await;

@@ -1,7 +1,7 @@
 //! What runs, since when, and why what is there does not: `/providerz`, as text and as JSON.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +10,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::gate::Step;
-
-/// A component that was put to use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Version {
-    /// What it calls itself.
-    pub name: String,
-    /// The version that it gives itself.
-    pub version: String,
-    /// `sha256:…` of the unpacked component.
-    pub digest: String,
-}
+use crate::release::Version;
+use crate::slot::View;
 
 /// A component that was not, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,35 +45,65 @@ pub struct Times {
     pub first_call_ms: Option<f64>,
 }
 
-/// How a provider stands.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ProviderStatus {
-    /// Who serves; none before the first one was taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub serving: Option<Version>,
-    /// `probation` or `proven`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<&'static str>,
-    /// Who returns when the one that serves fails its probation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_good: Option<Version>,
-    /// Since when.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// Grows with every exchange.
-    pub generation: u64,
-    /// What the source holds and does not serve.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Refused>,
-    /// How long the last exchange took; none before the first one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub times: Option<Times>,
+/// What is known of a provider.
+#[derive(Default)]
+struct Known {
+    /// How its components stand; none before the first one was taken.
+    view: Option<Box<dyn Fn() -> View + Send>>,
+    refused: Option<Refused>,
+    times: Option<Times>,
 }
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.name, self.version, short(&self.digest))
+/// How a provider stands, as it is shown.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProviderStatus {
+    /// Who serves; none before the first one was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serving: Option<Version>,
+    /// `probation` or `proven`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'static str>,
+    /// Who returns when the one that serves fails its probation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_good: Option<Version>,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// Grows with every exchange.
+    generation: u64,
+    /// What the source holds and does not serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Refused>,
+    /// How long the last exchange took; none before the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<Times>,
+}
+
+impl Known {
+    fn status(&self) -> ProviderStatus {
+        let view = self.view.as_ref().map(|view| view());
+        let (refused, times) = (self.refused.clone(), self.times);
+        match view {
+            Some(View { serving, proven, is_on_trial, generation, since }) => ProviderStatus {
+                serving: Some(Version::clone(&serving)),
+                phase: Some(if is_on_trial { "probation" } else { "proven" }),
+                last_good: is_on_trial.then(|| Version::clone(&proven)),
+                since: Some(since),
+                generation,
+                refused,
+                times,
+            },
+            None => ProviderStatus {
+                serving: None,
+                phase: None,
+                last_good: None,
+                since: None,
+                generation: 0,
+                refused,
+                times,
+            },
+        }
     }
 }
 
@@ -124,22 +144,56 @@ impl ProviderStatus {
 
 /// All providers of the process, by source. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct ProviderStatuses(Arc<Mutex<BTreeMap<String, ProviderStatus>>>);
+pub struct ProviderStatuses(Arc<Mutex<BTreeMap<String, Known>>>);
 
 impl ProviderStatuses {
-    /// Changes what is known of one.
-    pub fn update(&self, source: &str, change: impl FnOnce(&mut ProviderStatus)) {
+    fn change(&self, source: &str, change: impl FnOnce(&mut Known)) {
         change(self.0.lock().entry(source.to_owned()).or_default());
     }
 
+    /// There is such a provider.
+    pub(crate) fn begin(&self, source: &str) {
+        self.change(source, |_| {});
+    }
+
+    /// It has components from now on, which stand as `view` says.
+    pub(crate) fn serves(&self, source: &str, view: Box<dyn Fn() -> View + Send>) {
+        self.change(source, |known| known.view = Some(view));
+    }
+
+    /// What its source holds and does not serve.
+    pub(crate) fn refused(&self, source: &str, refused: Option<Refused>) {
+        self.change(source, |known| known.refused = refused);
+    }
+
+    /// The same component, for this reason now.
+    pub(crate) fn still_refused(&self, source: &str, reason: String) {
+        self.change(source, |known| {
+            if let Some(refused) = &mut known.refused {
+                refused.reason = reason;
+            }
+        });
+    }
+
+    /// How long the last exchange took.
+    pub(crate) fn took(&self, source: &str, times: Times) {
+        self.change(source, |known| known.times = Some(times));
+    }
+
+    fn all(&self) -> BTreeMap<String, ProviderStatus> {
+        self.0.lock().iter().map(|(source, known)| (source.clone(), known.status())).collect()
+    }
+
     /// For people.
+    #[must_use]
     pub fn text(&self) -> String {
-        self.0.lock().iter().map(|(source, status)| status.text(source)).collect()
+        self.all().iter().map(|(source, status)| status.text(source)).collect()
     }
 
     /// For programs.
+    #[must_use]
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(&*self.0.lock()).unwrap_or_default() + "\n"
+        serde_json::to_string_pretty(&self.all()).unwrap_or_default() + "\n"
     }
 }
 
@@ -148,11 +202,6 @@ impl Refused {
     pub fn now(step: Step, digest: Option<String>, reason: String) -> Self {
         Self { digest, step: step.as_str(), reason, since: Timestamp::now() }
     }
-}
-
-/// A digest as people compare it: `sha256:` and 12 digits.
-pub fn short(digest: &str) -> &str {
-    digest.get(.."sha256:".len() + 12).unwrap_or(digest)
 }
 
 /// For the page.

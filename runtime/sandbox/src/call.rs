@@ -162,15 +162,11 @@ impl Selected {
 
 /// Whether a call has begun to change the cloud.
 #[derive(Clone, Default)]
-pub(crate) struct ChangeFlag(Arc<AtomicBool>);
+pub(crate) struct ChangeFlag(pub(crate) Arc<AtomicBool>);
 
 impl ChangeFlag {
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ccm_cloud::{Answer, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
 use ccm_egress::budget::Class;
@@ -48,17 +49,21 @@ impl Cluster for Provider {
         nodes: Vec<Node>,
         services: Vec<Service>,
     ) -> Answer<'_, Result<Vec<(ClusterSubject, Failure)>, Failure>> {
-        Box::pin(self.reconcile_noting(nodes, services, ChangeFlag::default()))
+        Box::pin(self.reconcile_noting(nodes, services, Arc::default()))
     }
 }
 
 impl Provider {
-    /// The same, where it matters what it had begun.
-    pub(crate) async fn reconcile_noting(
+    /// As [`Cluster::reconcile`]; sets `changed` before the first request that may change the cloud.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, or the provider's failure is that of the whole call.
+    pub async fn reconcile_noting(
         &self,
         nodes: Vec<Node>,
         services: Vec<Service>,
-        changes: ChangeFlag,
+        changed: Arc<AtomicBool>,
     ) -> Result<Vec<(ClusterSubject, Failure)>, Failure> {
         const FUNCTION: &str = "cluster.reconcile";
         let code = self.code();
@@ -71,7 +76,7 @@ impl Provider {
             read_only: false,
             proof: false,
             judges: false,
-            changes,
+            changes: ChangeFlag(changed),
             selected: None,
         };
         let objects = Objects {

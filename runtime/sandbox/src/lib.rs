@@ -30,7 +30,6 @@ mod outline;
 mod pool;
 mod probe;
 mod provider;
-mod slot;
 mod tally;
 mod wasi;
 
@@ -43,4 +42,3 @@ pub use pool::Pool;
 #[cfg(feature = "memory-probe")]
 pub use probe::MemoryProbe;
 pub use provider::{Component, Provider};
-pub use slot::{Phase, ProbationSettings, Slot};

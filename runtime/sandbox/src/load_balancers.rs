@@ -50,11 +50,6 @@ pub(crate) fn not_exported(provider: &Descriptor, interface: &str) -> Failure {
     Failure::new(Reaction::Unsupported, format!("the provider {} does not export {interface}", provider.name))
 }
 
-/// What is told of a deletion without an answer.
-pub(crate) fn unanswered_deletion(error: CallError) -> Outcome {
-    Outcome::failed(no_answer(DELETE)(error))
-}
-
 impl Provider {
     fn balancers(&self, code: &Code) -> Result<Arc<load_balancers::GuestIndices>, Failure> {
         let exports = code.optional.load_balancers.as_ref();
@@ -100,42 +95,24 @@ fn wrong_in<T, E>(wrong: impl FnOnce(&T) -> Option<String>) -> impl FnOnce(&Resu
 
 /// How much of a load balancer is brought to what its Service asks for.
 #[derive(Clone, Copy)]
-pub(crate) enum Extent {
+enum Extent {
     Everything,
     Backends,
 }
 
-impl Extent {
-    pub(crate) const fn function(self) -> &'static str {
-        match self {
-            Self::Everything => "load-balancers.ensure",
-            Self::Backends => "load-balancers.update-backends",
-        }
-    }
-}
-
 impl Provider {
-    pub(crate) async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
-        let attempt = self.attempt(extent, service, backends, &ChangeFlag::default()).await;
-        attempt.unwrap_or_else(|error| Outcome::failed(no_answer(extent.function())(error)))
-    }
-
-    /// The same, where it matters whether there was an answer, and what it had begun.
-    pub(crate) async fn attempt(
-        &self,
-        extent: Extent,
-        service: Service,
-        backends: Arc<[Backend]>,
-        changes: &ChangeFlag,
-    ) -> Result<Outcome, CallError> {
-        let function = extent.function();
+    async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
+        let function = match extent {
+            Extent::Everything => "load-balancers.ensure",
+            Extent::Backends => "load-balancers.update-backends",
+        };
         let code = self.code();
         let exports = match self.balancers(&code) {
             Ok(exports) => exports,
-            Err(failure) => return Ok(Outcome::failed(failure)),
+            Err(failure) => return Outcome::failed(failure),
         };
         let selected = Selected::default();
-        let subject = Subject { changes: changes.clone(), selected: Some(selected.clone()), ..writing(&service) };
+        let subject = Subject { selected: Some(selected.clone()), ..writing(&service) };
         let declared = &self.descriptor.annotations;
         let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
         let answer = call(
@@ -154,15 +131,17 @@ impl Provider {
             },
             |given| outcome::complaint(given, declared, Place::Needed),
         );
-        answer.await.map(|given| Outcome { selected: selected.take(), ..convert::outcome(given) })
+        match answer.await {
+            Ok(given) => Outcome { selected: selected.take(), ..convert::outcome(given) },
+            Err(error) => Outcome::failed(no_answer(function)(error)),
+        }
     }
 
-    /// Deletes a load balancer, where it matters whether there was an answer.
-    pub(crate) async fn take_away(&self, service: Service) -> Result<Outcome, CallError> {
+    async fn take_away(&self, service: Service) -> Outcome {
         let code = self.code();
         let exports = match self.balancers(&code) {
             Ok(exports) => exports,
-            Err(failure) => return Ok(Outcome::failed(failure)),
+            Err(failure) => return Outcome::failed(failure),
         };
         let subject = writing(&service);
         let declared = &self.descriptor.annotations;
@@ -177,7 +156,10 @@ impl Provider {
             },
             |given| outcome::complaint(given, declared, Place::Gone),
         );
-        answer.await.map(convert::outcome)
+        match answer.await {
+            Ok(given) => convert::outcome(given),
+            Err(error) => Outcome::failed(no_answer(DELETE)(error)),
+        }
     }
 }
 
@@ -240,7 +222,7 @@ impl LoadBalancers for Provider {
     }
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {
-        Box::pin(async move { self.take_away(service).await.unwrap_or_else(unanswered_deletion) })
+        Box::pin(self.take_away(service))
     }
 
     fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {

@@ -279,8 +279,16 @@ impl Provider {
     }
 
     /// Empties its cache.
-    pub(crate) fn forget_all(&self) {
+    pub fn forget_all(&self) {
         self.settings.door.cache.clear();
+    }
+
+    /// All calls so far, those that gave no answer, and the last of these in words. One that waited too long for its cloud gave no
+    /// answer either, and is not counted. The counts wrap around.
+    #[must_use]
+    pub fn crashes(&self) -> (u32, u32, String) {
+        let (calls, crashes) = self.settings.tally.counts();
+        (calls, crashes, self.settings.tally.last_crash())
     }
 
     /// Grow whenever an endpoint of it that was taken for dead answers again, or one of its credentials is another.

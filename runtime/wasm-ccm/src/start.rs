@@ -11,12 +11,12 @@ mod service;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{BatchSettings, Batcher, Capability, LoadBalancers, Lookups, Member};
+use ccm_cloud::{BatchSettings, Batcher, Capability, Lookups, Member};
 use ccm_controllers::{
     EventRecorder, FirstList, LoadBalancerMember, Metrics, Node, Reflector, ReflectorHandle, WriteGate,
     balanced_service,
 };
-use ccm_sandbox::Slot;
+use ccm_rollout::ProviderSlot;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
@@ -110,10 +110,10 @@ async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
 }
 
 /// Those that make load balancers, with the classes that they serve.
-pub(crate) fn balancing(providers: &[(Arc<Slot>, Vec<String>)]) -> Vec<LoadBalancerMember> {
+pub(crate) fn balancing(providers: &[(ProviderSlot, Vec<String>)]) -> Vec<LoadBalancerMember> {
     let able = providers.iter().filter(|(provider, _)| provider.has(Capability::LoadBalancers));
     able.map(|(provider, classes)| LoadBalancerMember {
-        provider: Arc::clone(provider) as Arc<dyn LoadBalancers>,
+        provider: Arc::new(provider.clone()),
         classes: classes.clone(),
     })
     .collect()
@@ -137,10 +137,10 @@ pub(crate) fn depends(stores: &Stores) -> Box<dyn Fn(Capability) -> Option<Strin
 }
 
 /// Providers with the load balancer classes that they serve.
-pub(crate) type Providers = Vec<(Arc<Slot>, Vec<String>)>;
+pub(crate) type Providers = Vec<(ProviderSlot, Vec<String>)>;
 
 /// Grow when a cloud answers again that did not, or when a provider was exchanged: then nobody waits out a back-off.
-fn recoveries(slot: &Slot) -> Vec<watch::Receiver<u64>> {
+fn recoveries(slot: &ProviderSlot) -> Vec<watch::Receiver<u64>> {
     vec![slot.recoveries(), slot.generations()]
 }
 
@@ -173,20 +173,20 @@ impl<'a> Shared<'a> {
             max_calls: args.lookup_batch_calls,
             linger: args.lookup_batch_linger,
         };
-        let member = |(slot, _): &(Arc<Slot>, Vec<String>)| {
-            let (batcher, work) = Batcher::new(Arc::clone(slot), batches);
+        let member = |(slot, _): &(ProviderSlot, Vec<String>)| {
+            let (batcher, work) = Batcher::new(Arc::new(slot.clone()), batches);
             // Its calls may take as long as they may: the end of the process does not wait for them.
             tasks.spawn_background("node lookups", work);
-            let followed = Arc::clone(slot);
+            let followed = slot.clone();
             tasks.spawn_background("credentials and recoveries", async move { followed.follow().await });
-            let name = slot.provider().descriptor().name.clone();
-            let slot = Arc::clone(slot);
+            let name = slot.component().descriptor().name.clone();
+            let slot = slot.clone();
             let claims =
-                move |scheme: &str| slot.provider().descriptor().provider_id_schemes.iter().any(|own| own == scheme);
+                move |scheme: &str| slot.component().descriptor().provider_id_schemes.iter().any(|own| own == scheme);
             Member { name, claims: Box::new(claims), batcher }
         };
         let lookups = Lookups::new(providers.iter().map(member).collect());
-        let call_time = providers.iter().map(|(slot, _)| slot.provider().call_time()).max().unwrap_or_default();
+        let call_time = providers.iter().map(|(slot, _)| slot.component().call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
         Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics }
     }

@@ -19,7 +19,7 @@ pub use metrics::AdmissionMetrics;
 
 use crate::events::cut;
 use crate::in_log::InLog as _;
-use crate::service::{LoadBalancerMember, fingerprint, ownership, predicates, view};
+use crate::service::{LoadBalancerMember, ownership, predicates, view};
 
 /// Most problems that are told of one Service.
 const MAX_PROBLEMS: usize = 16;
@@ -145,15 +145,13 @@ impl ServiceAdmission {
         let Some(members) = self.members.get() else { return Ruling::unjudged("no provider is loaded yet") };
         // What it was before it wanted a load balancer is no wish.
         let before = before.filter(|before| wants(before));
-        let Some(member) = ownership::owner(members, service, before).and_then(|owner| members.get(owner)) else {
+        let owner = ownership::owner(members, service, before);
+        let Some(provider) = owner.and_then(|owner| members.get(owner).map(|member| member.take(owner))) else {
             return Ruling::silent(Outcome::Foreign);
         };
-        let (descriptor, configuration) = (member.provider.descriptor(), member.provider.configuration());
-        let told = |service: &Service| view::told(service, &descriptor, false);
-        let digest = |(view, wrong): &(ccm_cloud::Service, Option<Failure>)| {
-            let wrong = wrong.as_ref().map(ToString::to_string);
-            fingerprint::spec(view, wrong.as_deref(), &descriptor, &configuration)
-        };
+        let descriptor = &provider.descriptor;
+        let told = |service: &Service| view::told(service, descriptor, false);
+        let digest = |(view, wrong): &(ccm_cloud::Service, Option<Failure>)| provider.spec(view, wrong.as_ref());
         let (now, before) = (told(service), before.map(told));
         // Also of one that is wrong: it was so before, and whoever changes a label cannot be made to mend it.
         if before.as_ref().is_some_and(|before| digest(before) == digest(&now)) {
@@ -163,10 +161,10 @@ impl ServiceAdmission {
         if let Some(wrong) = wrong {
             return Ruling::of(vec![fatal(wrong)]);
         }
-        let judging = member.provider.validate(view, before.map(|(view, _)| view), self.online);
+        let judging = provider.load_balancers.validate(view, before.map(|(view, _)| view), self.online);
         match timeout(limit, judging).await {
             Err(_elapsed) => Ruling::unjudged(&format!("{} gave no answer within {limit:?}", descriptor.name)),
-            Ok(answer) => answered(&descriptor, answer),
+            Ok(answer) => answered(descriptor, answer),
         }
     }
 }

@@ -8,11 +8,13 @@ use tokio::time::{Duration, Instant};
 
 use super::annotations::{ORPHAN, annotation, goes_with_the_load_balancer, is_written, set};
 use super::error::{SLOWLY, SyncError, Task};
-use super::fingerprint::{self, Digest};
+use super::fingerprint::Digest;
 use super::memory::{Doubt, Key, Purpose};
 use super::offer::{Bequest, Offer};
 use super::ownership::Work;
-use super::sync::{NOT_SYNCED, Syncer};
+use super::provider::Provider;
+use super::report::{NOT_SYNCED, Tried};
+use super::sync::Syncer;
 use super::view::told;
 use super::write::Written;
 use crate::queue::Verdict;
@@ -48,22 +50,24 @@ impl Syncer {
     /// provider knows what is left.
     pub(crate) async fn cleanup(&self, key: &Key, member: usize) -> Verdict {
         let Some(service) = self.memory.with(key, |entry| Arc::clone(&entry.newest)) else { return Verdict::Done };
-        let purpose = self.deletion(key, &service, member);
+        let Some(provider) = self.provider(member) else { return Verdict::Backoff };
+        let purpose = self.deletion(key, &service, &provider);
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
-        let left = match Box::pin(self.delete(key, &service, member, Known::Seen)).await {
+        let left = match Box::pin(self.delete(key, &service, &provider, Known::Seen)).await {
             Ok(left) => left,
             Err(None) => return Verdict::After(Duration::ZERO),
             Err(Some(error)) => {
                 // With what the provider wants to be written: that alone is no reason for another try.
-                let purpose = self.deletion(key, &service, member);
-                return self.report(key, &service, purpose, None, NOT_SYNCED, &error).await;
+                let purpose = self.deletion(key, &service, &provider);
+                let tried = Tried { provider: Some(&provider), purpose, backends: None };
+                return self.report(key, &service, &tried, NOT_SYNCED, &error).await;
             }
         };
         // Annotations may have been written meanwhile.
         let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
-        if let Err(verdict) = self.release(key, &service, Some(member), purpose).await {
+        if let Err(verdict) = self.release(key, &service, Some(&provider), purpose).await {
             return verdict;
         }
         self.tell_left(&service, left).await;
@@ -78,23 +82,27 @@ impl Syncer {
     /// The owner of the Service gives its load balancer up: nothing of ours stays on the Service, nothing in the cloud leads to it
     /// any more, and what the load balancer does stays as it is.
     pub(crate) async fn orphan(&self, key: &Key, service: &Arc<Service>, member: Option<usize>) -> Verdict {
-        let what = member.map(|member| self.deletion(key, service, member));
+        let provider = member.and_then(|member| self.provider(member));
+        let what = provider.as_ref().map(|provider| self.deletion(key, service, provider));
         let purpose = Purpose::Delete(Digest::of(&("orphan", format!("{what:?}"))));
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
-        let given_up = match member {
-            Some(member) => Box::pin(self.give_up(key, service, member)).await,
+        let given_up = match &provider {
+            Some(provider) => Box::pin(self.give_up(key, service, provider)).await,
             None => Ok(GivenUp::Here),
         };
         let given_up = match given_up {
             Ok(given_up) => given_up,
             Err(None) => return Verdict::After(Duration::ZERO),
-            Err(Some(error)) => return self.report(key, service, purpose, None, NOT_SYNCED, &error).await,
+            Err(Some(error)) => {
+                let tried = Tried { provider: provider.as_deref(), purpose, backends: None };
+                return self.report(key, service, &tried, NOT_SYNCED, &error).await;
+            }
         };
         let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
         let service = newest.as_ref().unwrap_or(service);
-        if let Err(verdict) = self.release(key, service, member, purpose).await {
+        if let Err(verdict) = self.release(key, service, provider.as_deref(), purpose).await {
             return verdict;
         }
         let mut message = "the load balancer stays in the cloud and belongs to this Service no more".to_owned();
@@ -109,26 +117,33 @@ impl Syncer {
         Verdict::After(Duration::ZERO)
     }
 
-    /// An error of none: its owner has changed their mind.
-    async fn give_up(&self, key: &Key, service: &Arc<Service>, member: usize) -> Result<GivenUp, Option<SyncError>> {
-        let Some(provider) = self.provider(member) else { return Ok(GivenUp::Here) };
-        let descriptor = provider.descriptor();
-        self.decide(key, service, member).await.map_err(Some)?;
+    /// `Err(None)`: it is to be decided anew. The owner has changed their mind, or another component is there.
+    async fn give_up(
+        &self,
+        key: &Key,
+        service: &Arc<Service>,
+        provider: &Provider,
+    ) -> Result<GivenUp, Option<SyncError>> {
+        self.decide(key, service, provider).await.map_err(Some)?;
         // What was never taken over is not for this Service to give up.
-        let offer = self.offer(key, service, &descriptor);
+        let offer = self.offer(key, service, provider);
         let is_anothers = matches!(offer, Some(Offer::Anothers { .. } | Offer::Free { uid: Some(_), .. }));
-        let (mut view, _wrong) = told(service, &descriptor, is_anothers);
+        let (mut view, _wrong) = told(service, &provider.descriptor, is_anothers);
         for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }
-        let _turn = self.turn(member, &view).await.map_err(Some)?;
-        self.is_as_before(key, service, member).await?;
+        let _turn = self.turn(provider, &view).await.map_err(Some)?;
+        let Some(provider) = self.still(provider) else { return Err(None) };
+        self.is_as_before(key, service, &provider).await?;
         // Last, since all before takes its time.
         let newest = self.store.get(key).map(|seen| self.memory.newest(key, seen));
-        if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(member))) {
+        if newest.is_some_and(|newest| self.work(key, &newest) != Work::Orphan(Some(provider.member))) {
             return Err(None);
         }
-        let call = self.call("orphan", provider.orphan(view), |answer| answer.as_ref().err());
+        if self.is_withdrawn(&provider) {
+            return Err(None);
+        }
+        let call = self.call("orphan", provider.load_balancers.orphan(view), |answer| answer.as_ref().err());
         let answer = self.in_time(Task::Orphan, call).await.map_err(Some)?;
         match answer.and_then(|answer| answer) {
             Ok(changes) => {
@@ -153,18 +168,16 @@ impl Syncer {
         &self,
         key: &Key,
         service: &Service,
-        member: Option<usize>,
+        provider: Option<&Provider>,
         purpose: Purpose,
     ) -> Result<(), Verdict> {
-        let descriptor = member.and_then(|member| self.provider(member)).map(|provider| provider.descriptor());
-        let is_ours = |name: &str| {
-            goes_with_the_load_balancer(name) || descriptor.as_ref().is_some_and(|known| is_written(known, name))
-        };
+        let is_written = |name: &str| provider.is_some_and(|provider| is_written(&provider.descriptor, name));
+        let is_ours = |name: &str| goes_with_the_load_balancer(name) || is_written(name);
         let written = match Box::pin(self.writer.release(service, is_ours)).await {
             Ok(written) => written,
             Err(error) => {
                 let error = SyncError::Api { task: Task::RemoveFinalizer, error };
-                let verdict = self.later(key, purpose, None, &error);
+                let verdict = self.later(key, &Tried { provider, purpose, backends: None }, &error);
                 self.warn(key, service, NOT_SYNCED, None, &error, verdict).await;
                 return Err(verdict);
             }
@@ -201,16 +214,17 @@ impl Syncer {
 
     /// Deletes the load balancer of a Service that does not exist any more, and forgets it.
     pub(crate) async fn delete_gone(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
-        let name = self.provider(member).map(|provider| provider.descriptor().name.clone());
-        if name.is_some() && annotation(service, ORPHAN) == name.as_deref() {
+        let Some(provider) = self.provider(member) else { return Verdict::Backoff };
+        if annotation(service, ORPHAN) == Some(provider.descriptor.name.as_str()) {
             // Its owner gave the load balancer up, and did not wait for that.
             self.memory.forget(key);
             return Verdict::Done;
         }
-        let purpose = self.deletion(key, service, member);
+        let purpose = self.deletion(key, service, &provider);
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
+        let tried = |purpose| Tried { provider: Some(&*provider), purpose, backends: None };
         let slow = self.settings.slow_retry.max(MIN_SLOW_RETRY);
         // The store lacks more than what is gone, and this cannot be undone.
         match self.writer.is_gone(service).await {
@@ -219,9 +233,9 @@ impl Syncer {
                 tracing::warn!("the API server has a Service that the store does not have: its load balancer stays");
                 return Verdict::After(slow);
             }
-            Err(error) => return self.later(key, purpose, None, &SyncError::Api { task: Task::Read, error }),
+            Err(error) => return self.later(key, &tried(purpose), &SyncError::Api { task: Task::Read, error }),
         }
-        match Box::pin(self.delete(key, service, member, Known::Gone)).await {
+        match Box::pin(self.delete(key, service, &provider, Known::Gone)).await {
             Ok(left) => {
                 self.tell_left(service, left).await;
                 self.memory.forget(key);
@@ -229,17 +243,17 @@ impl Syncer {
             }
             Err(None) => Verdict::After(Duration::ZERO),
             Err(Some(error)) => {
-                let purpose = self.deletion(key, service, member);
+                let tried = tried(self.deletion(key, service, &provider));
                 let warning = ("DeleteLoadBalancerFailed", "Error deleting load balancer");
                 match error.verdict(slow) {
                     // Nobody can change it any more, and one of the same name may wait.
                     Verdict::Change => {
-                        let verdict = self.later_at(key, purpose, None, &error, Verdict::After(slow));
+                        let verdict = self.later_at(key, &tried, &error, Verdict::After(slow));
                         self.warn(key, service, warning, Some(SLOWLY), &error, verdict).await;
                         verdict
                     }
                     _ => {
-                        let verdict = self.later(key, purpose, None, &error);
+                        let verdict = self.later(key, &tried, &error);
                         self.warn(key, service, warning, error.next_try(), &error, verdict).await;
                         verdict
                     }
@@ -249,12 +263,9 @@ impl Syncer {
     }
 
     /// What is to be deleted, as the provider is told.
-    fn deletion(&self, key: &Key, service: &Service, member: usize) -> Purpose {
-        let Some(provider) = self.provider(member) else { return Purpose::Delete(Digest::of(&())) };
-        let descriptor = provider.descriptor();
-        let (view, wrong) = self.view(key, service, &descriptor);
-        let wrong = wrong.map(|wrong| wrong.to_string());
-        Purpose::Delete(fingerprint::deletion(&view, wrong.as_deref(), &descriptor, &provider.configuration()))
+    fn deletion(&self, key: &Key, service: &Service, provider: &Provider) -> Purpose {
+        let (view, wrong) = self.view(key, service, provider);
+        Purpose::Delete(provider.deletion(&view, wrong.as_ref()))
     }
 
     async fn tell_left(&self, service: &Service, left: Left) {
@@ -265,23 +276,23 @@ impl Syncer {
         self.tell(service, Severity::Normal, reason, message).await;
     }
 
-    /// Nothing of the Service's own is left in the cloud when this succeeds. An error of none: the Service wants its load balancer
-    /// again.
+    /// Nothing of the Service's own is left in the cloud when this succeeds. `Err(None)`: it is to be decided anew. The Service wants
+    /// its load balancer again, or another component is there.
     async fn delete(
         &self,
         key: &Key,
         service: &Arc<Service>,
-        member: usize,
+        provider: &Provider,
         known: Known,
     ) -> Result<Left, Option<SyncError>> {
-        let Some(provider) = self.provider(member) else { return Ok(Left::Nothing) };
-        self.decide(key, service, member).await.map_err(Some)?;
-        self.tell_offer(key, service, &provider.descriptor()).await;
-        let purpose = self.deletion(key, service, member);
-        let (view, _wrong) = self.view(key, service, &provider.descriptor());
-        let _turn = self.turn(member, &view).await.map_err(Some)?;
+        self.decide(key, service, provider).await.map_err(Some)?;
+        self.tell_offer(key, service, provider).await;
+        let purpose = self.deletion(key, service, provider);
+        let (view, _wrong) = self.view(key, service, provider);
+        let _turn = self.turn(provider, &view).await.map_err(Some)?;
+        let Some(provider) = self.still(provider) else { return Err(None) };
         if known == Known::Seen {
-            self.is_as_before(key, service, member).await?;
+            self.is_as_before(key, service, &provider).await?;
         }
         // Somebody may have taken the finalizer off while it waited: then it is an old object that asks for this.
         let is_gone = match known {
@@ -291,7 +302,7 @@ impl Syncer {
         let is_gone = is_gone.map_err(|error| Some(SyncError::Api { task: Task::Read, error }))?;
         let bequest = match is_gone {
             true => {
-                let bequest = self.in_time(Task::Adopt, self.bequest(key, service, member)).await;
+                let bequest = self.in_time(Task::Adopt, self.bequest(key, service, &provider)).await;
                 bequest.and_then(|bequest| bequest).map_err(Some)?
             }
             false => Bequest::Nobodys(None),
@@ -301,12 +312,12 @@ impl Syncer {
             Bequest::Stays(why) => return Ok(Left::Alone(why)),
         };
         // Last, since all before takes its time.
-        if self.is_wanted_again(key, service) {
+        if self.is_wanted_again(key, service) || self.is_withdrawn(&provider) {
             return Err(None);
         }
         self.announce(key, service, purpose).await;
         self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (Doubt::All, None));
-        let call = self.call("delete", provider.delete(view), |outcome| outcome.failure.as_ref());
+        let call = self.call("delete", provider.load_balancers.delete(view), |outcome| outcome.failure.as_ref());
         let outcome = self.in_time(Task::Delete, call).await.map_err(Some)?;
         let outcome = outcome.unwrap_or_else(Outcome::failed);
         self.progressed(key, &outcome);
@@ -317,7 +328,7 @@ impl Syncer {
             None => Ok(Left::Nothing),
             Some(failure) if failure.reaction == Reaction::Elsewhere => Ok(Left::Nothing),
             Some(failure) => {
-                self.remember(key, &provider.descriptor(), outcome.annotations);
+                self.remember(key, &provider.descriptor, outcome.annotations);
                 Err(Some(SyncError::Cloud { task: Task::Delete, failure }))
             }
         }

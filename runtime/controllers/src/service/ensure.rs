@@ -14,14 +14,17 @@ use super::annotations::{ENSURE, annotation, is_written, set, written, written_a
 use super::condition::{Difference, Readiness};
 use super::error::{SyncError, Task, may_need_ensure};
 use super::fingerprint::{self, Target};
-use super::memory::{Doubt, Entry, Key, Purpose, Unsaid};
+use super::job::Job;
+use super::memory::{Doubt, Entry, Key, Unsaid};
 use super::offer::Offer;
 use super::predicates::{class, has_finalizer};
 use super::record::{Record, is_foreign};
+use super::report::{NOT_SYNCED, Tried};
 use super::step::Step;
-use super::sync::{Job, NOT_SYNCED, Syncer};
+use super::sync::Syncer;
 use super::view::ingress;
 use super::write::{Changes, Written};
+use super::writers::Writers;
 use crate::queue::Verdict;
 use crate::write_gate::ApiError;
 
@@ -32,6 +35,11 @@ impl Syncer {
     /// Brings the cloud to what the Service asks for.
     pub(crate) async fn ensure(&self, key: &Key, mut job: Job) -> Verdict {
         self.announce(key, &job.service, job.purpose()).await;
+        let provider = Arc::clone(&job.provider);
+        if job.is_refused {
+            tracing::info!(by = %job.by, "a component that wrote the load balancer was refused: it is ensured again");
+        }
+        job.by.add(&provider.component);
         if let Some(verdict) = self.guard(key, &mut job, true).await {
             return verdict;
         }
@@ -40,15 +48,15 @@ impl Syncer {
         if job.backends.list.is_empty() {
             self.no_backends(key, &job.service).await;
         }
-        let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
-        if job.asked.is_past(provider) {
+        if self.is_withdrawn(&provider) {
             return Verdict::After(Duration::ZERO);
         }
+        job.by = Writers::only(&provider.component);
         self.memory.with(key, |entry| {
             (entry.doubt, entry.owned, entry.is_elsewhere) = (Doubt::All, true, false);
             entry.unsaid = None;
         });
-        let asked = provider.ensure(job.view.clone(), Arc::clone(&job.backends.list));
+        let asked = provider.load_balancers.ensure(job.view.clone(), Arc::clone(&job.backends.list));
         let outcome = self.call("ensure", asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         if outcome.failure.is_none() && outcome.ingress.is_empty() {
@@ -72,14 +80,15 @@ impl Syncer {
         if let Some(verdict) = self.guard(key, &mut job, false).await {
             return verdict;
         }
-        let Some(provider) = self.provider(job.member) else { return Verdict::Backoff };
-        if job.asked.is_past(provider) {
+        let provider = Arc::clone(&job.provider);
+        if self.is_withdrawn(&provider) {
             return Verdict::After(Duration::ZERO);
         }
+        job.by.add(&provider.component);
         self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (entry.doubt.max(Doubt::Backends), None));
         self.metrics.updates.inc();
         let begun = Instant::now();
-        let asked = provider.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
+        let asked = provider.load_balancers.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
         let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.chose(key, &mut job, &mut outcome);
@@ -118,8 +127,8 @@ impl Syncer {
         if !may_need_ensure(failure.reaction) {
             return false;
         }
-        let Some(provider) = self.provider(job.member) else { return false };
-        let found = self.call("get", provider.get(job.view.clone()), |found| found.as_ref().err()).await;
+        let asked = job.provider.load_balancers.get(job.view.clone());
+        let found = self.call("get", asked, |found| found.as_ref().err()).await;
         matches!(found, Ok(Ok(None)))
     }
 
@@ -129,19 +138,22 @@ impl Syncer {
             return verdict;
         }
         let Some(ingress) = ingress else { return Verdict::Done };
-        // Found, or done before and not written.
-        let task = self.memory.with(key, |entry| {
-            entry.standing = None;
-            entry.unsaid.as_ref().map_or(Task::Read, |unsaid| unsaid.task)
-        });
+        self.memory.with(key, |entry| entry.found = None);
+        let mut task = Task::Read;
+        if let Some(unsaid) = job.unsaid.take() {
+            (task, job.by) = (unsaid.task, unsaid.by);
+        }
+        if job.is_found {
+            job.by.add(&job.provider.component);
+        }
         let outcome = Outcome { ingress, ..Outcome::default() };
-        self.ended(key, job, task.unwrap_or(Task::Read), outcome).await
+        self.ended(key, job, task, outcome).await
     }
 
     /// Sees to it that the Service has the finalizer and nothing that leads to the load balancer of another one; and, if anything
     /// may `change`, that it does not say of what is half-changed that all is well. Returns how it ended, if it did.
     pub(crate) async fn guard(&self, key: &Key, job: &mut Job, change: bool) -> Option<Verdict> {
-        let descriptor = Arc::clone(&job.asked.descriptor);
+        let descriptor = Arc::clone(&job.provider.descriptor);
         let record = Record::of(&job.service);
         let is_certain = record.as_ref().is_some_and(|record| record.spec.is_some());
         let addresses = record.as_ref().and_then(|record| record.addresses);
@@ -150,7 +162,7 @@ impl Syncer {
         let annotations: BTreeMap<String, Option<String>> = foreign.map(|name| (name.to_owned(), None)).collect();
         let kept = written_after(&job.service, &descriptor, &annotations);
         let known = record.as_ref().and_then(|record| record.written);
-        let (written, taken_over) = match self.offer(key, &job.service, &descriptor) {
+        let (written, taken_over) = match self.offer(key, &job.service, &job.provider) {
             Some(Offer::Free { .. }) => (known, Some(kept)),
             Some(Offer::Nothing) | None => (known, None),
             Some(Offer::Own | Offer::Anothers { .. }) => (Some(kept), None),
@@ -158,7 +170,8 @@ impl Syncer {
         // A finalizer that is added brings the record along.
         let is_new = record.is_none() && !has_finalizer(&job.service);
         let takes_over = taken_over.is_some() && !is_new && matches!(job.step, Step::Update | Step::Ensure { .. });
-        let begun = Record { written, taken_over, ..Record::begun(&descriptor.name, &job.service, addresses, kept) };
+        let begun = Record::begun(&descriptor.name, &job.service, addresses, kept);
+        let begun = Record { written, taken_over, by: job.by.clone(), ..begun };
         if !annotations.is_empty() || (change && is_certain) || takes_over {
             let changes = Changes { annotations, record: Some(begun.clone()), ..Changes::default() };
             let written = self.writer.set(&job.service, &changes).await;
@@ -197,7 +210,7 @@ impl Syncer {
 
     /// A call has ended, or need not be made: writes down what has come of it.
     async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
-        let descriptor = Arc::clone(&job.asked.descriptor);
+        let descriptor = Arc::clone(&job.provider.descriptor);
         self.progressed(key, &outcome);
         match task {
             _ if outcome.changes.is_empty() => {}
@@ -211,7 +224,7 @@ impl Syncer {
         }
         // What the provider wrote may change how the Service looks to it: that alone is no reason for another try.
         let written_for = job.purpose();
-        job.target.spec = job.asked.spec(&job.view, None);
+        job.target.spec = job.provider.spec(&job.view, None);
         self.memory.with(key, |entry| {
             if entry.announced == Some(written_for) {
                 entry.announced = Some(job.purpose());
@@ -246,7 +259,7 @@ impl Syncer {
         self.memory.not_ready(key, None);
         self.memory.waits(key, false);
         let error = SyncError::Cloud { task, failure: failure.clone() };
-        self.later(key, job.purpose(), None, &error)
+        self.later(key, &job.tried(None), &error)
     }
 
     pub(crate) async fn failed(&self, key: &Key, job: Job, error: SyncError) -> Verdict {
@@ -264,7 +277,7 @@ impl Syncer {
         let is_wrong = error.reaction() == Reaction::Invalid.as_str();
         let follows = if error.is_pending() { is_there } else { blames_hosts || (is_wrong && is_there) };
         let backends = follows.then_some(job.target.backends);
-        self.report(key, &job.service, job.purpose(), backends, warning, &error).await
+        self.report(key, &job.service, &job.tried(backends), warning, &error).await
     }
 
     async fn done(
@@ -277,13 +290,14 @@ impl Syncer {
     ) -> Verdict {
         let Target { spec, backends } = job.target;
         let record = Record {
-            provider: job.asked.descriptor.name.clone(),
+            provider: job.provider.descriptor.name.clone(),
             class: class(&job.service).map(ToOwned::to_owned),
             spec: Some(spec),
             backends: Some(backends),
             addresses: Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress))),
-            written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
+            written: Some(written_after(&job.service, &job.provider.descriptor, &annotations)),
             taken_over: None,
+            by: job.by.clone(),
         };
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
         let (readiness, answered) = (Some(Readiness::ensured()), job.request.clone());
@@ -297,8 +311,8 @@ impl Syncer {
             Ok(Written::Gone) => return Verdict::Done,
             Err(error) => {
                 // Only the write is tried again.
-                let request = job.request.clone();
-                let unsaid = changes.ingress.map(|ingress| Unsaid { target: job.target, ingress, task, request });
+                let (request, by, target) = (job.request.clone(), job.by.clone(), job.target);
+                let unsaid = changes.ingress.map(|ingress| Unsaid { target, ingress, task, request, by });
                 self.memory.with(key, |entry| entry.unsaid = unsaid);
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;
@@ -335,7 +349,7 @@ impl Syncer {
 
     /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
     /// in memory until it can. Returns whether the Service says something new now.
-    pub(crate) async fn note(&self, key: &Key, service: &Service, purpose: Purpose, error: &SyncError) -> bool {
+    pub(crate) async fn note(&self, key: &Key, service: &Service, tried: &Tried<'_>, error: &SyncError) -> bool {
         let Some(readiness) = Readiness::failed(error) else { return false };
         self.memory.not_ready(key, Some(readiness.reason));
         let known = self.memory.with(key, |entry| {
@@ -343,16 +357,20 @@ impl Syncer {
             (entry.unwritten.clone(), entry.doubt, entry.condition, entry.owned.then_some(entry.member), recorded)
         });
         let Some((annotations, doubt, condition, holder, recorded)) = known else { return false };
-        let is_replaced = recorded.is_some() && recorded != Record::of(service);
-        let provider = holder.and_then(|holder| self.provider(holder)).map(|provider| provider.descriptor());
-        let record = provider.and_then(|descriptor| {
-            let wrote = (!annotations.is_empty() && !self.is_anothers(key, service, &descriptor))
-                .then(|| written_after(service, &descriptor, &annotations));
-            let Some(record) = Record::of(service) else {
+        let before = Record::of(service);
+        let is_replaced = recorded.is_some_and(|recorded| before.as_ref().is_none_or(|old| !old.is_like(&recorded)));
+        let record = tried.provider.filter(|provider| holder == Some(provider.member)).and_then(|provider| {
+            let descriptor = &provider.descriptor;
+            let wrote = (!annotations.is_empty() && !self.is_anothers(key, service, provider))
+                .then(|| written_after(service, descriptor, &annotations));
+            // A call may have changed something before it failed.
+            let by = if doubt == Doubt::None { Writers::default() } else { Writers::only(&provider.component) };
+            let Some(record) = before else {
                 // What was written here is not to look as if others had.
                 let seen = if is_foreign(service) { vec![] } else { ingress(service) };
-                return wrote
-                    .map(|wrote| Record::begun(&descriptor.name, service, fingerprint::addresses(&seen), wrote));
+                let addresses = fingerprint::addresses(&seen);
+                let begun = |wrote| Record { by, ..Record::begun(&descriptor.name, service, addresses, wrote) };
+                return wrote.map(begun);
             };
             // What failed half-way is not what was recorded, even if the Service goes back to that.
             let (spec, backends) = match doubt {
@@ -360,12 +378,13 @@ impl Syncer {
                 Doubt::Backends if !is_replaced => (record.spec, None),
                 _ => (None, None),
             };
-            Some(Record { spec, backends, written: wrote.or(record.written), ..record })
+            let by = record.by.clone().and(&by);
+            Some(Record { spec, backends, written: wrote.or(record.written), by, ..record })
         });
         // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
         let is_tried = error.reaction() != Reaction::Invalid.as_str();
         let young = is_tried
-            && condition.is_some_and(|(of, at)| of == purpose && at.elapsed() < self.settings.condition_interval);
+            && condition.is_some_and(|(of, at)| of == tried.purpose && at.elapsed() < self.settings.condition_interval);
         let readiness = match readiness.differs(service) {
             Difference::None => None,
             Difference::Message if young => None,
@@ -385,7 +404,7 @@ impl Syncer {
                 self.memory.with(key, |entry| {
                     entry.unwritten.clear();
                     if is_news {
-                        entry.condition = Some((purpose, Instant::now()));
+                        entry.condition = Some((tried.purpose, Instant::now()));
                     }
                 });
                 is_news

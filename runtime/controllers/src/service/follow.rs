@@ -9,9 +9,11 @@ use tokio::time::Instant;
 use super::annotations::written_after;
 use super::error::{SyncError, Task};
 use super::fingerprint;
+use super::job::Job;
 use super::memory::{Doubt, Key};
 use super::record::Record;
-use super::sync::{Job, NOT_SYNCED, Syncer};
+use super::report::NOT_SYNCED;
+use super::sync::Syncer;
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
 
@@ -25,13 +27,12 @@ impl Syncer {
             let error = SyncError::Cloud { task: Task::Read, failure };
             return self.not_served(key, &job, error).await;
         }
-        let _turn = match self.turn(job.member, &job.view).await {
+        let _turn = match self.turn(&job.provider, &job.view).await {
             Ok(turn) => turn,
             Err(error) => return self.not_served(key, &job, error).await,
         };
         let seen = self.backends.seen();
-        let now = self.job(key, job.member).filter(|now| now.target.spec == job.target.spec);
-        let Some(now) = now else { return Verdict::After(Duration::ZERO) };
+        let Some(now) = self.revalidated(key, &job) else { return Verdict::After(Duration::ZERO) };
         if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
             return verdict;
         }
@@ -39,7 +40,7 @@ impl Syncer {
             Ok(Ok(now)) => {
                 let error = SyncError::Cloud { task: Task::Read, failure };
                 let backends = Some(now.target.backends);
-                self.report(key, &now.service, now.purpose(), backends, NOT_SYNCED, &error).await
+                self.report(key, &now.service, &now.tried(backends), NOT_SYNCED, &error).await
             }
             Ok(Err(verdict)) => verdict,
             Err(error) => self.not_served(key, &job, error).await,
@@ -56,12 +57,13 @@ impl Syncer {
         if let Some(verdict) = self.guard(key, &mut job, false).await {
             return Err(verdict);
         }
-        let record = Record::of(&job.service).filter(|record| record.provider == job.asked.descriptor.name);
+        let record = Record::of(&job.service).filter(|record| record.provider == job.provider.descriptor.name);
         let Some(record) = record.filter(|record| record.backends != Some(job.target.backends)) else { return Ok(job) };
-        let Some(provider) = self.provider(job.member) else { return Err(Verdict::Backoff) };
-        if job.asked.is_past(provider) {
+        let provider = Arc::clone(&job.provider);
+        if self.is_withdrawn(&provider) {
             return Err(Verdict::After(Duration::ZERO));
         }
+        job.by.add(&provider.component);
         // As it is: a provider that was told of no ranges at all would let everybody in.
         let spec = job.service.spec.as_ref();
         job.view.source_ranges = spec.and_then(|spec| spec.load_balancer_source_ranges.clone()).unwrap_or_default();
@@ -73,12 +75,12 @@ impl Syncer {
         });
         self.metrics.updates.inc();
         let begun = Instant::now();
-        let asked = provider.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
+        let asked = provider.load_balancers.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
         let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
         self.chose(key, &mut job, &mut outcome);
-        let annotations = self.remember(key, &job.asked.descriptor, outcome.annotations);
+        let annotations = self.remember(key, &provider.descriptor, outcome.annotations);
         match outcome.failure {
             // What is wrong with the Service is said anyway.
             Some(failure) if failure.reaction == Reaction::Invalid => return Ok(job),
@@ -95,7 +97,8 @@ impl Syncer {
             spec: record.spec.filter(|_| doubt < Some(Doubt::All)),
             backends: Some(job.target.backends),
             addresses: ingress.as_deref().map(fingerprint::addresses).or(record.addresses),
-            written: Some(written_after(&job.service, &job.asked.descriptor, &annotations)),
+            written: Some(written_after(&job.service, &provider.descriptor, &annotations)),
+            by: job.by.clone(),
             ..record
         };
         let changes = Changes { annotations, ingress, record: Some(record.clone()), ..Changes::default() };

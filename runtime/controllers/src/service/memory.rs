@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::{Ingress, Outcome, Standing};
+use ccm_cloud::{Ingress, Outcome};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
@@ -19,7 +19,9 @@ use super::fingerprint::{Digest, Target};
 use super::metrics::{PassTimer, ReasonLabel, ServiceMetrics};
 use super::offer::Offer;
 use super::record::Record;
+use super::step::Found;
 use super::view::ingress;
+use super::writers::Writers;
 use crate::metrics::now_seconds;
 use crate::queue::{QueueSettings, Verdict, capped};
 use crate::store::{Age, Lists};
@@ -62,6 +64,8 @@ pub(crate) struct Unsaid {
     pub(crate) task: Task,
     /// What it answers.
     pub(crate) request: Option<String>,
+    /// Who did it.
+    pub(crate) by: Writers,
 }
 
 /// The last try, which failed.
@@ -89,7 +93,7 @@ pub(crate) struct Entry {
     pub(crate) doubt: Doubt,
     /// The record that this process wrote last. Another one in its place is no reason to believe that.
     pub(crate) recorded: Option<Record>,
-    /// What the provider's annotations with this digest lead to, where they are not those of the record.
+    /// What the provider's annotations with this digest lead to, as this component says, where they are not those of the record.
     pub(crate) offer: Option<(Digest, Offer)>,
     /// That came to something else just before it was used.
     pub(crate) offer_changed: bool,
@@ -97,8 +101,8 @@ pub(crate) struct Entry {
     pub(crate) unwritten: BTreeMap<String, Option<String>>,
     /// What an Event has announced.
     pub(crate) announced: Option<Purpose>,
-    /// What a survey found, for this target.
-    pub(crate) standing: Option<(Target, Standing)>,
+    /// What a survey found.
+    pub(crate) found: Option<Found>,
     pub(crate) unsaid: Option<Unsaid>,
     pub(crate) warnings: Warnings,
     /// What became of offers. A manifest that is applied again and again makes the same one each time, and it succeeds each time.
@@ -145,7 +149,7 @@ impl Entry {
             offer_changed: false,
             unwritten: BTreeMap::new(),
             announced: None,
-            standing: None,
+            found: None,
             unsaid: None,
             warnings: Warnings::default(),
             offers_told: Warnings::default(),
@@ -259,7 +263,7 @@ impl Entry {
 
     /// A try came to its end. What was found before says nothing about later.
     pub(crate) fn succeeded(&mut self) {
-        self.standing = None;
+        self.found = None;
         self.unsaid = None;
         self.offer = None;
         self.offer_changed = false;

@@ -3,11 +3,12 @@
 //! | part | does |
 //! |---|---|
 //! | [`sync`] | one Service, once: what is to be done, and whose turn it is |
+//! | [`provider`] | the component that one piece of work is done with, whatever is exchanged meanwhile |
 //! | [`ownership`] | whose a Service is |
 //! | [`ensure`], [`cleanup`] | makes, changes and deletes; writes down what has come of it |
 //! | [`wake`] | which change wakes which Services; one pass over all when Nodes change |
 //! | [`verify`] | finds what differs in the cloud |
-//! | [`record`], [`fingerprint`] | what was last ensured, kept in the Service's status |
+//! | [`record`], [`writers`], [`fingerprint`] | what was last ensured, and by which component, kept in the Service's status |
 //! | [`annotations`], [`offer`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
 //! | [`view`], [`backends`], [`predicates`] | what the provider is told |
@@ -18,7 +19,6 @@
 //! `pending` puts the Service back into the queue, and its place is free for others.
 
 mod annotations;
-mod asked;
 mod backends;
 mod claims;
 mod cleanup;
@@ -27,6 +27,7 @@ mod ensure;
 mod error;
 pub(crate) mod fingerprint;
 mod follow;
+mod job;
 mod living;
 mod locks;
 mod memory;
@@ -34,13 +35,16 @@ mod metrics;
 mod offer;
 pub(crate) mod ownership;
 pub(crate) mod predicates;
+pub(crate) mod provider;
 pub(crate) mod record;
+mod report;
 mod step;
 mod sync;
 mod verify;
 pub(crate) mod view;
 mod wake;
 mod write;
+mod writers;
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +53,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::LoadBalancers;
+use ccm_cloud::LoadBalancerSource;
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -140,8 +144,8 @@ impl ServiceSettings {
 /// A provider that makes load balancers.
 #[derive(Clone)]
 pub struct LoadBalancerMember {
-    /// The way to it.
-    pub provider: Arc<dyn LoadBalancers>,
+    /// Gives it, for one piece of work at a time.
+    pub provider: Arc<dyn LoadBalancerSource>,
     /// Values of `spec.loadBalancerClass` that it serves. Upstream's managers serve none, which is the default.
     pub classes: Vec<String>,
 }
@@ -168,8 +172,9 @@ pub struct ServiceControllerParts {
     pub members: Vec<LoadBalancerMember>,
     /// Grow when a cloud answers again that did not: then no Service waits out its back-off.
     pub recoveries: Vec<watch::Receiver<u64>>,
-    /// Grow when a provider or its configuration was exchanged: then every Service is looked at again, and those are ensured
-    /// for which the revision or the configuration differs.
+    /// Grow when a provider or its configuration was exchanged, or when a component was refused: then every Service is looked at
+    /// again, and those are ensured for which the revision or the configuration differs, or that a refused component wrote. What
+    /// the providers say of themselves must be so before these grow.
     pub exchanges: Vec<watch::Receiver<u64>>,
     /// For Events.
     pub recorder: EventRecorder,

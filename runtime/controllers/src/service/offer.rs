@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm_cloud::{Annotation, Descriptor, Failure, LoadBalancers, Mark, Reaction, Severity};
+use ccm_cloud::{Annotation, Descriptor, Failure, Mark, Reaction, Severity};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 
@@ -16,11 +16,13 @@ use super::annotations::{ORPHAN, annotation, written};
 use super::claims::{Claim, Going};
 use super::error::{SyncError, Task};
 use super::fingerprint::Digest;
+use super::job::Job;
 use super::memory::Key;
 use super::ownership::Work;
 use super::predicates::{has_finalizer, is_deleting, is_load_balancer};
+use super::provider::Provider;
 use super::record::Record;
-use super::sync::{Job, Syncer};
+use super::sync::Syncer;
 use super::view::told;
 use super::wake::key;
 use crate::in_log::InLog as _;
@@ -60,9 +62,7 @@ fn is_wanted(service: &Service) -> bool {
 
 /// The provider that is asked whose a load balancer is.
 struct Asker<'a> {
-    member: usize,
-    provider: &'a dyn LoadBalancers,
-    descriptor: Arc<Descriptor>,
+    provider: &'a Provider,
     place: Place,
 }
 
@@ -78,6 +78,11 @@ fn unknown(failure: Failure) -> SyncError {
     SyncError::Cloud { task: Task::Adopt, failure }
 }
 
+/// What an offer is known by: the annotations, and the component that says what they lead to.
+fn offered(service: &Service, provider: &Provider) -> Digest {
+    Digest::of(&(written(service, &provider.descriptor), &provider.component))
+}
+
 /// The load balancer of a Service that is gone.
 pub(crate) enum Bequest<'a> {
     /// Nobody has it, and nobody takes it as long as this is kept.
@@ -88,19 +93,19 @@ pub(crate) enum Bequest<'a> {
 
 impl Syncer {
     /// What an offer has come to; none as long as nobody has looked.
-    pub(crate) fn offer(&self, key: &Key, service: &Service, descriptor: &Descriptor) -> Option<Offer> {
-        if !is_offered(service, descriptor) {
+    pub(crate) fn offer(&self, key: &Key, service: &Service, provider: &Provider) -> Option<Offer> {
+        if !is_offered(service, &provider.descriptor) {
             return Some(Offer::Own);
         }
-        let digest = Digest::of(&written(service, descriptor));
+        let digest = offered(service, provider);
         let known = self.memory.with(key, |entry| entry.offer.clone()).flatten();
         known.filter(|(of, _)| *of == digest).map(|(_, offer)| offer)
     }
 
     /// Whether the provider must not see what it wrote, since it would lead to the load balancer of another Service. A Service that
     /// goes has taken nothing over, and takes nothing along that has the mark of another one.
-    pub(crate) fn is_anothers(&self, key: &Key, service: &Service, descriptor: &Descriptor) -> bool {
-        match self.offer(key, service, descriptor) {
+    pub(crate) fn is_anothers(&self, key: &Key, service: &Service, provider: &Provider) -> bool {
+        match self.offer(key, service, provider) {
             Some(Offer::Anothers { .. }) => true,
             Some(Offer::Free { uid, .. }) => uid.is_some() && !is_wanted(service),
             Some(Offer::Own | Offer::Nothing) | None => false,
@@ -112,18 +117,18 @@ impl Syncer {
     /// # Errors
     ///
     /// The provider or the API server cannot tell.
-    pub(crate) async fn decide(&self, key: &Key, service: &Service, member: usize) -> Result<(), SyncError> {
-        let Some(asker) = self.asker(member, Place::Wanted) else { return Ok(()) };
-        if self.offer(key, service, &asker.descriptor).is_some() {
+    pub(crate) async fn decide(&self, key: &Key, service: &Service, provider: &Provider) -> Result<(), SyncError> {
+        if self.offer(key, service, provider).is_some() {
             return Ok(());
         }
+        let asker = Asker { provider, place: Place::Wanted };
         let offer = self.judge(&asker, key, service).await?;
-        self.judged(key, service, &asker.descriptor, offer);
+        self.judged(key, service, provider, offer);
         Ok(())
     }
 
-    fn judged(&self, key: &Key, service: &Service, descriptor: &Descriptor, offer: Offer) {
-        let digest = Digest::of(&written(service, descriptor));
+    fn judged(&self, key: &Key, service: &Service, provider: &Provider, offer: Offer) {
+        let digest = offered(service, provider);
         self.memory.with(key, |entry| entry.offer = Some((digest, offer)));
     }
 
@@ -133,19 +138,19 @@ impl Syncer {
     ///
     /// It is not to be done, or not now.
     pub(crate) async fn decided(&self, key: &Key, job: &Job) -> Result<Job, Verdict> {
-        if let Err(error) = self.decide(key, &job.service, job.member).await {
+        if let Err(error) = self.decide(key, &job.service, &job.provider).await {
             return Err(self.not_served(key, job, error).await);
         }
-        let now = self.job(key, job.member).filter(|now| !now.is_undecided);
+        let now = self.job(key, &job.provider).filter(|now| !now.is_undecided);
         now.ok_or(Verdict::After(Duration::ZERO))
     }
 
     /// The same for many, as far as the provider can tell. Returns how many stay undecided.
-    pub(crate) async fn decide_all(&self, offers: Vec<(Key, Arc<Service>)>, member: usize) -> usize {
+    pub(crate) async fn decide_all(&self, offers: Vec<(Key, Arc<Service>)>, provider: &Provider) -> usize {
         let undecided = AtomicUsize::new(0);
         let decided =
             futures::stream::iter(offers).for_each_concurrent(self.settings.width(), async |(key, service)| {
-                if let Err(error) = self.decide(&key, &service, member).await {
+                if let Err(error) = self.decide(&key, &service, provider).await {
                     tracing::debug!(object = %key.in_log(), %error, "not known whose the load balancer is");
                     undecided.fetch_add(1, Ordering::Relaxed);
                 }
@@ -163,7 +168,7 @@ impl Syncer {
         if job.is_undecided {
             return Err(Verdict::After(Duration::ZERO));
         }
-        match self.is_as_before(key, &job.service, job.member).await {
+        match self.is_as_before(key, &job.service, &job.provider).await {
             Ok(()) => Ok(()),
             Err(None) => Err(Verdict::After(Duration::ZERO)),
             Err(Some(error)) => Err(self.not_served(key, job, error).await),
@@ -180,16 +185,16 @@ impl Syncer {
         &self,
         key: &Key,
         service: &Service,
-        member: usize,
+        provider: &Provider,
     ) -> Result<(), Option<SyncError>> {
-        let Some(asker) = self.asker(member, Place::Held) else { return Ok(()) };
-        let before = self.offer(key, service, &asker.descriptor);
+        let asker = Asker { provider, place: Place::Held };
+        let before = self.offer(key, service, provider);
         let Some(before @ (Offer::Free { .. } | Offer::Nothing)) = before else { return Ok(()) };
         let now = self.in_time(Task::Adopt, self.judge(&asker, key, service)).await;
         let now = now.and_then(|now| now).map_err(Some)?;
         let is_same = now == before;
         if !is_same {
-            self.judged(key, service, &asker.descriptor, now);
+            self.judged(key, service, provider, now);
         }
         let changed = self.memory.with(key, |entry| std::mem::replace(&mut entry.offer_changed, !is_same));
         match (is_same, changed) {
@@ -200,11 +205,6 @@ impl Syncer {
             }
             (false, _) => Err(None),
         }
-    }
-
-    fn asker(&self, member: usize, place: Place) -> Option<Asker<'_>> {
-        let provider = self.provider(member)?;
-        Some(Asker { member, provider, descriptor: provider.descriptor(), place })
     }
 
     async fn judge(&self, asker: &Asker<'_>, key: &Key, service: &Service) -> Result<Offer, SyncError> {
@@ -218,17 +218,19 @@ impl Syncer {
         };
         let claim = Claim { key: key.clone(), uid: service.metadata.uid.clone(), goes: false };
         // Whoever was judged free before stays so.
-        let has_claim = self.claims.of(asker.member, &mark.load_balancer).as_ref() == Some(&claim);
+        let has_claim = self.claims.of(asker.provider.member, &mark.load_balancer).as_ref() == Some(&claim);
         // Without a mark, whoever had the annotations first has the load balancer.
-        let was_before =
-            |other: &Service| !is_offered(other, &asker.descriptor) || (!has_claim && age(other) < age(service));
+        let was_before = |other: &Service| {
+            !is_offered(other, &asker.provider.descriptor) || (!has_claim && age(other) < age(service))
+        };
         for _ in 0..MOST_JUDGEMENTS {
             let seen = self.claimed(asker, &mark, service)?;
             if let Some(owner) = self.owner(asker, &mark, service, seen.as_ref(), was_before).await? {
                 return Ok(Offer::Anothers { load_balancer: mark.load_balancer, owner: owner.in_log() });
             }
             let is_there = |claim: &Claim| self.is_there(claim);
-            if self.claims.claim(asker.member, &mark.load_balancer, claim.clone(), seen.as_ref(), is_there).is_ok() {
+            let member = asker.provider.member;
+            if self.claims.claim(member, &mark.load_balancer, claim.clone(), seen.as_ref(), is_there).is_ok() {
                 return Ok(Offer::Free { load_balancer: mark.load_balancer, uid: mark.uid });
             }
         }
@@ -237,18 +239,19 @@ impl Syncer {
     }
 
     async fn mark(&self, asker: &Asker<'_>, service: &Service) -> Result<Option<Mark>, SyncError> {
-        let (view, _wrong) = told(service, &asker.descriptor, false);
+        let (view, _wrong) = told(service, &asker.provider.descriptor, false);
         let _place = match asker.place {
             Place::Wanted => self.width.acquire().await.ok(),
             Place::Held => None,
         };
-        let mark = self.call("mark", asker.provider.get_mark(view), |answer| answer.as_ref().err()).await;
+        let asked = asker.provider.load_balancers.get_mark(view);
+        let mark = self.call("mark", asked, |answer| answer.as_ref().err()).await;
         mark.and_then(|mark| mark).map_err(unknown)
     }
 
     /// Who else takes the load balancer over at the moment, or has since this process started.
     fn claimed(&self, asker: &Asker<'_>, mark: &Mark, service: &Service) -> Result<Option<Claim>, SyncError> {
-        let claim = self.claims.of(asker.member, &mark.load_balancer);
+        let claim = self.claims.of(asker.provider.member, &mark.load_balancer);
         let Some(claim) = claim.filter(|claim| claim.uid != service.metadata.uid) else { return Ok(None) };
         if claim.goes {
             let owner = claim.key.in_log();
@@ -272,7 +275,7 @@ impl Syncer {
         claim: Option<&Claim>,
         may_have_it: impl Fn(&Service) -> bool,
     ) -> Result<Option<Key>, SyncError> {
-        let descriptor = &*asker.descriptor;
+        let descriptor = &*asker.provider.descriptor;
         let seen = |key: &Key| Some(self.memory.newest(key, self.store.get(key)?));
         let other = |key: &Key| seen(key).filter(|other| other.metadata.uid != service.metadata.uid);
         let offered = written(service, descriptor);
@@ -319,7 +322,7 @@ impl Syncer {
     fn written(&self) -> Vec<Annotation> {
         let mut written = vec![];
         for member in &self.members {
-            let descriptor = member.provider.descriptor();
+            let descriptor = member.provider.load_balancers().descriptor();
             written.extend(descriptor.annotations.iter().filter(|annotation| annotation.written).cloned());
         }
         written
@@ -331,10 +334,15 @@ impl Syncer {
     /// # Errors
     ///
     /// The provider or the API server cannot tell.
-    pub(crate) async fn bequest(&self, key: &Key, service: &Service, member: usize) -> Result<Bequest<'_>, SyncError> {
-        let Some(asker) = self.asker(member, Place::Held) else { return Ok(Bequest::Nobodys(None)) };
-        let descriptor = &*asker.descriptor;
-        match self.offer(key, service, descriptor) {
+    pub(crate) async fn bequest(
+        &self,
+        key: &Key,
+        service: &Service,
+        provider: &Provider,
+    ) -> Result<Bequest<'_>, SyncError> {
+        let asker = Asker { provider, place: Place::Held };
+        let (member, descriptor) = (provider.member, &*provider.descriptor);
+        match self.offer(key, service, provider) {
             Some(Offer::Free { load_balancer, .. } | Offer::Anothers { load_balancer, .. }) => {
                 return Ok(Bequest::Stays(format!(
                     "load balancer {load_balancer} is left alone, and was never taken over"
@@ -369,16 +377,16 @@ impl Syncer {
     /// # Errors
     ///
     /// The provider cannot tell.
-    pub(crate) async fn has_it(&self, service: &Service, member: usize) -> Result<bool, SyncError> {
-        let Some(asker) = self.asker(member, Place::Wanted) else { return Ok(false) };
-        let mark = self.mark(&asker, service).await?;
+    pub(crate) async fn has_it(&self, service: &Service, provider: &Provider) -> Result<bool, SyncError> {
+        let mark = self.mark(&Asker { provider, place: Place::Wanted }, service).await?;
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         Ok(mark.is_some_and(|mark| mark.uid.is_none() || mark.is_of(uid)))
     }
 
     /// Says what becomes of an offer, and how to have the other.
-    pub(crate) async fn tell_offer(&self, key: &Key, service: &Service, descriptor: &Descriptor) {
-        let (load_balancer, whose, is_free) = match self.offer(key, service, descriptor) {
+    pub(crate) async fn tell_offer(&self, key: &Key, service: &Service, provider: &Provider) {
+        let descriptor = &*provider.descriptor;
+        let (load_balancer, whose, is_free) = match self.offer(key, service, provider) {
             Some(Offer::Free { load_balancer, uid: None }) => {
                 (load_balancer, "nothing in the cloud says whose it is".to_owned(), true)
             }
@@ -391,24 +399,23 @@ impl Syncer {
             Some(Offer::Own | Offer::Nothing) | None => return,
         };
         let written = written(service, descriptor).into_keys().collect::<Vec<_>>().join(", ");
-        let (provider, subject) =
-            (&descriptor.name, format!("load balancer {load_balancer}, to which {written} leads,"));
+        let (name, subject) = (&descriptor.name, format!("load balancer {load_balancer}, to which {written} leads,"));
         let (severity, reason, message) = match (is_wanted(service), is_free) {
             (true, true) => {
                 let message = format!(
                     "{subject} is taken over: {whose}. To have a new one instead, give it up with the annotation {ORPHAN}: \
-                     {provider}, and remove that when {written} is gone"
+                     {name}, and remove that when {written} is gone"
                 );
                 (Severity::Normal, "LoadBalancerAdopted", message)
             }
             (true, false) => {
                 let message = format!(
                     "{subject} is left alone, and another one is made: {whose}. To have it instead, annotate that Service with \
-                     {ORPHAN}: {provider}, then delete this one and create it again with {written}"
+                     {ORPHAN}: {name}, then delete this one and create it again with {written}"
                 );
                 (Severity::Warning, "LoadBalancerNotAdopted", message)
             }
-            (false, _) if !self.is_anothers(key, service, descriptor) => return,
+            (false, _) if !self.is_anothers(key, service, provider) => return,
             (false, _) => {
                 let message = format!("{subject} is left alone, and was never taken over: {whose}");
                 (Severity::Warning, "LoadBalancerNotDeleted", message)

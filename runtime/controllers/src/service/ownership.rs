@@ -14,7 +14,8 @@ use super::fingerprint::Digest;
 use super::memory::{Entry, Key, Purpose};
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
 use super::record::{Record, provider_of_before};
-use super::sync::{NOT_SYNCED, Syncer};
+use super::report::{NOT_SYNCED, Tried};
+use super::sync::Syncer;
 use crate::queue::Verdict;
 
 /// Whose a Service is, and what for.
@@ -106,7 +107,7 @@ impl Syncer {
     }
 
     fn name_of(&self, member: usize) -> Option<String> {
-        self.provider(member).map(|provider| provider.descriptor().name.clone())
+        self.members.get(member).map(LoadBalancerMember::name)
     }
 
     fn holder(&self, key: &Key, service: &Service, by_class: Option<usize>) -> Holder {
@@ -132,10 +133,14 @@ impl Syncer {
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
             return wait;
         }
-        match self.has_it(service, member).await {
+        let Some(provider) = self.provider(member) else { return Verdict::Backoff };
+        match self.has_it(service, &provider).await {
             Ok(true) => self.memory.enter(key, service, member, true),
             Ok(false) => self.memory.deny(key, service),
-            Err(error) => return self.report(key, service, purpose, None, NOT_SYNCED, &error).await,
+            Err(error) => {
+                let tried = Tried { provider: Some(&provider), purpose, backends: None };
+                return self.report(key, service, &tried, NOT_SYNCED, &error).await;
+            }
         }
         self.memory.with(key, Entry::succeeded);
         Verdict::After(Duration::ZERO)
@@ -217,9 +222,7 @@ pub(crate) fn owner(members: &[LoadBalancerMember], service: &Service, before: O
             if serves(members, holder, class) { Some(holder) } else { by_class(members, class) }
         }
     };
-    let is_orphan = |owner: &usize| {
-        members.get(*owner).is_some_and(|member| Some(member.provider.descriptor().name.as_str()) == orphan)
-    };
+    let is_orphan = |owner: &usize| members.get(*owner).is_some_and(|member| Some(member.name().as_str()) == orphan);
     owner.filter(|owner| !is_orphan(owner))
 }
 
@@ -235,5 +238,5 @@ fn serves(members: &[LoadBalancerMember], member: usize, class: Option<&str>) ->
 }
 
 fn by_name(members: &[LoadBalancerMember], provider: &str) -> Option<usize> {
-    members.iter().position(|member| member.provider.descriptor().name == provider)
+    members.iter().position(|member| member.name() == provider)
 }

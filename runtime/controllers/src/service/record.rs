@@ -16,11 +16,14 @@ use super::annotations::{RECORD_OF_BEFORE, annotation};
 use super::condition;
 use super::fingerprint::{self, Digest};
 use super::predicates::has_finalizer;
+use super::writers::Writers;
 
 /// The type of the condition.
 pub(crate) const RECORDED: &str = "LoadBalancerRecorded";
 /// Another one would mean that the digests are made in another way.
 const VERSION: &str = "v2";
+/// The last word, which names the components.
+const WRITERS: &str = "by";
 
 /// What was last ensured, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub(crate) struct Record {
     /// The annotations that others wrote there, and to whose load balancer the provider was allowed to change and delete as the
     /// Service's own. Until that has become it.
     pub(crate) taken_over: Option<Digest>,
+    /// The components that it was written by. Of no account for what is recorded: it is not written for its own sake.
+    pub(crate) by: Writers,
 }
 
 impl Record {
@@ -52,7 +57,13 @@ impl Record {
             addresses: Some(addresses),
             written: Some(written),
             taken_over: None,
+            by: Writers::default(),
         }
+    }
+
+    /// Whether it says the same, whoever wrote it.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        Self { by: other.by.clone(), ..self.clone() } == *other
     }
 
     /// Whether the provider's annotations with this digest lead to a load balancer that is the Service's own.
@@ -71,10 +82,13 @@ impl Record {
         read(service).filter(|(owner, _)| *owner == self::owner(service)).map(|(_, record)| record)
     }
 
-    /// Whether the Service says something else.
+    /// Whether the Service says something else. Who wrote it is no difference: an exchange of the component must not cost a write
+    /// of every Service.
     pub(crate) fn differs(&self, service: &Service) -> bool {
-        condition::existing(service, RECORDED)
-            .is_none_or(|(_, old)| (old.status.as_str(), &old.message) != (self.status(), &self.text(service)))
+        condition::existing(service, RECORDED).is_none_or(|(_, old)| {
+            let text = self.text(service);
+            (old.status.as_str(), without_writers(&old.message)) != (self.status(), without_writers(&text))
+        })
     }
 
     /// The entry of `status.conditions`.
@@ -106,6 +120,7 @@ impl Record {
             digest("addresses", self.addresses),
             digest("annotations", self.written),
             digest("taken-over", self.taken_over),
+            (!self.by.is_empty()).then(|| format!(" {WRITERS}={}", self.by)),
         ];
         format!("{VERSION} provider={}{}", self.provider, parts.into_iter().flatten().collect::<String>())
     }
@@ -149,10 +164,17 @@ fn read(service: &Service) -> Option<(Digest, Record)> {
     let mut digest = |name: &str| part(name).map_or(Some(None), |text| Digest::parse(text).map(Some));
     let (spec, backends) = (digest("spec")?, digest("backends")?);
     let (addresses, written, taken_over) = (digest("addresses")?, digest("annotations")?, digest("taken-over")?);
+    let by = part(WRITERS).map(Writers::read).unwrap_or_default();
     if parts.next().is_some() {
         return None;
     }
-    Some((owner, Record { provider, class, spec, backends, addresses, written, taken_over }))
+    Some((owner, Record { provider, class, spec, backends, addresses, written, taken_over, by }))
+}
+
+/// The text of a record up to its last word, where that names the components.
+fn without_writers(text: &str) -> &str {
+    let is_last = |(_, word): &(&str, &str)| word.split_once('=').is_some_and(|(name, _)| name == WRITERS);
+    text.rsplit_once(' ').filter(is_last).map_or(text, |(before, _)| before)
 }
 
 #[cfg(test)]
@@ -172,16 +194,18 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_nothing_else_is_one() {
         let digest = Some(Digest::of(&1));
         let web: Service = service("web").object();
+        let (nobody, somebody) = (Writers::default(), Writers::read("0123456789ab,ba9876543210"));
         let rows = [
-            (None, None, None, None, None, None),
-            (Some("a.io/b"), digest, None, None, None, digest),
-            (None, digest, digest, None, digest, None),
-            (Some(""), None, None, digest, None, None),
-            (None, None, None, digest, digest, digest),
+            (None, None, None, None, None, None, &nobody),
+            (Some("a.io/b"), digest, None, None, None, digest, &somebody),
+            (None, digest, digest, None, digest, None, &nobody),
+            (Some(""), None, None, digest, None, None, &nobody),
+            (None, None, None, digest, digest, digest, &nobody),
+            (None, None, None, None, None, None, &somebody),
         ];
-        for (class, spec, backends, addresses, written, taken_over) in rows {
-            let class = class.map(ToOwned::to_owned);
-            let record = Record { provider: "fake".into(), class, spec, backends, addresses, written, taken_over };
+        for (class, spec, backends, addresses, written, taken_over, by) in rows {
+            let (provider, class, by) = ("fake".to_owned(), class.map(ToOwned::to_owned), by.clone());
+            let record = Record { provider, class, spec, backends, addresses, written, taken_over, by };
             let service = recorded(&record.text(&web));
             assert_eq!((Record::of(&service), is_foreign(&service)), (Some(record), false));
         }
@@ -201,6 +225,7 @@ mod tests {
             format!("v2 provider=fake service={owner} spec=-"),
             format!("v2 provider=fake service={owner} backends={zeros} spec={zeros}"),
             format!("v2 provider=fake service={owner} annotations={zeros} more={zeros}"),
+            format!("v2 provider=fake service={owner} by=0123456789ab spec={zeros}"),
             format!("v3 provider=fake service={owner}"),
             format!("v2 provider=fake service={owner} spec=+{}", &zeros[1..]),
             format!("v2 provider=fake service={owner} spec={zeros}0"),
@@ -209,6 +234,9 @@ mod tests {
             let service = recorded(&text);
             assert_eq!((Record::of(&service), is_foreign(&service)), (None, false), "{text}");
         }
+        // Of who wrote it nothing is worth the rest.
+        let odd = recorded(&format!("v2 provider=fake service={owner} addresses={zeros} by=-,0123456789ab"));
+        assert_eq!(Record::of(&odd).map(|record| record.by), Some(Writers::only("0123456789ab")));
         let restored = recorded(&format!("v2 provider=fake service={zeros}"));
         assert_eq!((Record::of(&restored), is_foreign(&restored)), (None, true));
     }
@@ -225,6 +253,21 @@ mod tests {
             assert_eq!((&entry["status"], &entry["reason"]), (&json!(status), &json!(reason)));
             assert!(entry["message"].as_str().unwrap().len() < 1_024, "{entry}");
             assert!(record.differs(&web));
+        }
+    }
+    #[test]
+    fn who_wrote_it_is_no_difference_of_its_own() {
+        let web: Service = service("web").object();
+        let some = Digest::of(&1);
+        let nobody = Record::begun("fake", &web, some, some);
+        let by = |component| Record { by: Writers::only(component), ..nobody.clone() };
+        let (one, another) = (by("0123456789ab"), by("ba9876543210"));
+        for (before, now) in [(&nobody, &one), (&one, &nobody), (&one, &another)] {
+            let mut service = recorded(&before.text(&web));
+            let status = service.status.as_mut().and_then(|status| status.conditions.as_mut());
+            status.unwrap()[0].status = "Unknown".into();
+            assert!(!now.differs(&service) && now.is_like(before), "{now:?}");
+            assert!(Record { spec: Some(some), ..now.clone() }.differs(&service));
         }
     }
 }

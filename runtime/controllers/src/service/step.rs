@@ -4,8 +4,29 @@ use ccm_cloud::{Ingress, Standing};
 
 use super::fingerprint::Target;
 use super::memory::Doubt;
+use super::provider::Provider;
 use super::record::Record;
 use super::view::as_stored;
+
+/// What was found in the cloud.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    target: Target,
+    /// The component that looked. Another one may see it in another way.
+    component: String,
+    pub(crate) standing: Standing,
+}
+
+impl Found {
+    pub(crate) fn new(target: Target, provider: &Provider, standing: Standing) -> Self {
+        Self { target, component: provider.component.clone(), standing }
+    }
+
+    /// Whether it was found by this component, for this target.
+    pub(crate) fn is_about(&self, target: Target, provider: &Provider) -> bool {
+        self.target == target && self.component == provider.component
+    }
+}
 
 /// What serving comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,12 +13,14 @@ use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
+use super::job::Job;
 use super::memory::{Due, Key};
 use super::ownership::Work;
 use super::predicates::has_finalizer;
+use super::provider::Provider;
 use super::record::Record;
-use super::step::Step;
-use super::sync::{Job, Syncer};
+use super::step::{Found, Step};
+use super::sync::Syncer;
 use super::view::as_stored;
 use super::wake::{key, send};
 use crate::in_log::InLog as _;
@@ -38,8 +40,9 @@ pub(super) async fn at_start(syncer: &Syncer) {
         |job: &Job| has_finalizer(&job.service) || Record::of(&job.service).is_some() || !job.view.ingress.is_empty();
     let look = |member: usize| async move {
         let begun = Instant::now();
-        let provider = syncer.provider(member).map(|provider| provider.descriptor().name.clone());
-        let due = match timeout(limit, survey(syncer, member, is_old)).await {
+        let Some(provider) = syncer.provider(member) else { return };
+        let name = &provider.descriptor.name;
+        let due = match timeout(limit, survey(syncer, &provider, is_old)).await {
             Ok(surveyed) if surveyed.compared.is_complete() => {
                 note(syncer, member);
                 None
@@ -50,12 +53,12 @@ pub(super) async fn at_start(syncer: &Syncer) {
         syncer.memory.due(member, due);
         if due == Some(Due::Now) {
             tracing::warn!(
-                provider,
+                provider = name,
                 ?limit,
                 "the survey of load balancers was not done in time; it goes on beside the work"
             );
         } else {
-            tracing::debug!(provider, took = ?begun.elapsed(), "load balancers surveyed");
+            tracing::debug!(provider = name, took = ?begun.elapsed(), "load balancers surveyed");
         }
     };
     join_all(surveying(syncer).map(look)).await;
@@ -76,7 +79,8 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     if period.is_zero() {
         // Only the start is made up for.
         if due == Some(Due::Now) {
-            let surveyed = survey(syncer, member, is_compared).await;
+            let Some(provider) = syncer.provider(member) else { return };
+            let surveyed = survey(syncer, &provider, is_compared).await;
             if surveyed.compared.is_complete() {
                 note(syncer, member);
             }
@@ -103,9 +107,10 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
     };
     loop {
         let mut compared = Compared::default();
-        if syncer.provider(member).is_some_and(|provider| provider.surveys()) {
+        if surveys(syncer, member) {
             wait(pause).await;
-            let surveyed = survey(syncer, member, is_compared).await;
+            let Some(provider) = syncer.provider(member) else { return };
+            let surveyed = survey(syncer, &provider, is_compared).await;
             compared = surveyed.compared;
             if compared.is_complete() {
                 (delays, pause) = (retries.build(), period);
@@ -116,7 +121,9 @@ async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
                 return;
             }
         } else {
-            let keys: Vec<Key> = jobs(syncer, member).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
+            let Some(provider) = syncer.provider(member) else { return };
+            let keys: Vec<Key> =
+                jobs(syncer, &provider).filter(|(_, job)| is_compared(job)).map(|(key, _)| key).collect();
             let pause = u32::try_from(keys.len().max(1)).map_or(Duration::from_secs(1), |many| period / many);
             if keys.is_empty() {
                 wait(pause).await;
@@ -171,12 +178,10 @@ fn note(syncer: &Syncer, member: usize) {
 ///
 /// It is not known.
 async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Failure> {
-    let (Some(job), Some(provider)) = (syncer.job(key, member), syncer.provider(member)) else { return Ok(false) };
-    if !is_compared(&job) {
-        return Ok(false);
-    }
+    let Some(provider) = syncer.provider(member) else { return Ok(false) };
+    let Some(job) = syncer.job(key, &provider).filter(is_compared) else { return Ok(false) };
     let told = as_stored(&job.view.ingress);
-    let found = syncer.call("get", provider.get(job.view), |found| found.as_ref().err()).await;
+    let found = syncer.call("get", provider.load_balancers.get(job.view), |found| found.as_ref().err()).await;
     let standing = match found.and_then(|found| found) {
         Ok(None) => Standing::Missing,
         Ok(Some(found)) if found.is_empty() => Standing::Differs(vec!["it has no address any more".into()]),
@@ -188,7 +193,7 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Fail
         }
     };
     syncer.memory.with(key, |entry| {
-        entry.standing = Some((job.target, standing));
+        entry.found = Some(Found::new(job.target, &provider, standing));
         entry.has_news();
     });
     Ok(true)
@@ -207,14 +212,13 @@ struct Surveyed {
     compared: Compared,
 }
 
-/// Surveys the Services of a member that are `asked` about.
-async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) -> Surveyed {
+/// Surveys the Services of a provider that are `asked` about.
+async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) -> bool) -> Surveyed {
     let mut surveyed = Surveyed { found: vec![], compared: Compared::default() };
-    let Some(provider) = syncer.provider(member) else { return surveyed };
-    let offers = jobs(syncer, member).filter(|(_, job)| job.is_undecided);
+    let offers = jobs(syncer, provider).filter(|(_, job)| job.is_undecided);
     let offers = offers.map(|(key, job)| (key, job.service)).collect();
     // Whose load balancer is not known is not compared.
-    let undecided = syncer.decide_all(offers, member).await;
+    let undecided = syncer.decide_all(offers, provider).await;
     surveyed.compared.asked += undecided;
     surveyed.compared.open += undecided;
     // After that, which may have taken long: hosts of before would be those of nobody any more.
@@ -222,12 +226,12 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
     let indexes: Vec<u32> = (0..).take(backends.list.len()).collect();
     let chunk = (MAX_INDEXES / indexes.len().max(1)).clamp(1, syncer.settings.survey_size.get());
     let is_asked = |job: &Job| asked(job) && !job.is_undecided && Arc::ptr_eq(&job.backends, &backends);
-    let mut jobs: Vec<(Key, Job)> = jobs(syncer, member).filter(|(_, job)| is_asked(job)).collect();
+    let mut jobs: Vec<(Key, Job)> = jobs(syncer, provider).filter(|(_, job)| is_asked(job)).collect();
     while !jobs.is_empty() {
         let some = jobs.split_off(jobs.len().saturating_sub(chunk));
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };
         let wishes: Vec<Wish> = some.iter().map(wish).collect();
-        let answer = provider.survey(Arc::clone(&backends.list), wishes);
+        let answer = provider.load_balancers.survey(Arc::clone(&backends.list), wishes);
         let standings = syncer.call("survey", answer, |answer| answer.as_ref().err()).await;
         let standings = standings.and_then(|standings| standings).and_then(|standings| {
             let (asked, told) = (some.len(), standings.len());
@@ -253,13 +257,13 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
                 continue;
             }
             syncer.memory.with(&key, |entry| {
-                entry.standing = Some((job.target, standing));
+                entry.found = Some(Found::new(job.target, provider, standing));
                 entry.has_news();
             });
             // Only what is noted and differs is more than nothing. The rest is forgotten: it says nothing about later.
-            match syncer.job(&key, member) {
+            match syncer.job(&key, provider) {
                 Some(job) if job.step != Step::Nothing => surveyed.found.push(key),
-                _ => drop(syncer.memory.with(&key, |entry| entry.standing = None)),
+                _ => drop(syncer.memory.with(&key, |entry| entry.found = None)),
             }
         }
     }
@@ -267,12 +271,16 @@ async fn survey(syncer: &Syncer, member: usize, asked: impl Fn(&Job) -> bool) ->
 }
 
 fn surveying(syncer: &Syncer) -> impl Iterator<Item = usize> {
-    let members = syncer.members.iter().enumerate();
-    members.filter(|(_, member)| member.provider.surveys()).map(|(index, _)| index)
+    (0..syncer.members.len()).filter(|member| surveys(syncer, *member))
 }
 
-/// What serving comes to for each Service of a member.
-fn jobs(syncer: &Syncer, member: usize) -> impl Iterator<Item = (Key, Job)> {
+fn surveys(syncer: &Syncer, member: usize) -> bool {
+    syncer.provider(member).is_some_and(|provider| provider.load_balancers.surveys())
+}
+
+/// What serving comes to for each Service of a provider.
+fn jobs(syncer: &Syncer, provider: &Arc<Provider>) -> impl Iterator<Item = (Key, Job)> {
+    let member = provider.member;
     let services = syncer.store.state().into_iter();
     services.filter_map(move |service| {
         let key = key(&service);
@@ -282,7 +290,7 @@ fn jobs(syncer: &Syncer, member: usize) -> impl Iterator<Item = (Key, Job)> {
         }
         let owned = has_finalizer(&service) || Record::of(&service).is_some();
         syncer.memory.enter(&key, &service, member, owned);
-        let job = syncer.job(&key, member).filter(|job| job.wrong.is_none())?;
+        let job = syncer.job(&key, provider).filter(|job| job.wrong.is_none())?;
         Some((key, job))
     })
 }

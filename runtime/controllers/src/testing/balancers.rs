@@ -1,12 +1,12 @@
 //! A cloud in plain Rust behind `LoadBalancers`: real enough to have load balancers, with answers by script and a log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, NodeSelector as _, Outcome,
-    Problem, Reaction, Service, Standing, ValueKind, Wish,
+    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers, Mark,
+    NodeSelector as _, Outcome, Problem, Reaction, Service, Standing, ValueKind, Wish,
 };
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
@@ -26,6 +26,17 @@ pub(crate) struct Balancer {
     pub(crate) hosts: Vec<String>,
 }
 
+/// What an exchange exchanges.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    /// Digest of the component. The log names it after each call, where there is one.
+    pub(crate) component: String,
+    pub(crate) revision: String,
+    pub(crate) configuration: String,
+    /// What `locks` says beside those of all versions.
+    pub(crate) locks: Vec<String>,
+}
+
 #[derive(Default)]
 pub(crate) struct State {
     /// By `name uid`.
@@ -36,8 +47,8 @@ pub(crate) struct State {
     scripts: BTreeMap<String, VecDeque<Outcome>>,
     running: Vec<String>,
     most: usize,
-    configuration: String,
-    revision: String,
+    version: Version,
+    refused: BTreeSet<String>,
     judgement: Option<Result<Vec<Problem>, Failure>>,
     /// What a survey says of it.
     hidden: BTreeMap<String, Failure>,
@@ -47,6 +58,8 @@ pub(crate) struct State {
     selects: bool,
 }
 
+/// The cloud, and the provider of the moment. What its [`LoadBalancerSource`] gives stays the version that it was.
+#[derive(Clone)]
 pub(crate) struct FakeBalancers {
     pub(crate) name: &'static str,
     pub(crate) surveys: bool,
@@ -56,7 +69,8 @@ pub(crate) struct FakeBalancers {
     pub(crate) mark_delay: Duration,
     /// What `locks` says for all Services.
     pub(crate) locks: Vec<String>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) version: Option<Version>,
 }
 
 impl Default for FakeBalancers {
@@ -67,7 +81,8 @@ impl Default for FakeBalancers {
             delay: Duration::ZERO,
             mark_delay: Duration::ZERO,
             locks: vec![],
-            state: Mutex::default(),
+            state: Arc::default(),
+            version: None,
         }
     }
 }
@@ -180,14 +195,42 @@ impl FakeBalancers {
     }
 
     pub(crate) fn configure(&self, configuration: &str, revision: &str) {
-        let mut state = self.state.lock();
-        (state.configuration, state.revision) = (configuration.into(), revision.into());
+        let version = &mut self.state.lock().version;
+        (version.configuration, version.revision) = (configuration.into(), revision.into());
+    }
+
+    /// Another component serves from now on.
+    pub(crate) fn exchange(&self, version: Version) {
+        self.state.lock().version = version;
+    }
+
+    /// The same, of the same revision and with the same configuration.
+    pub(crate) fn exchange_component(&self, component: &str) {
+        self.state.lock().version.component = component.into();
+    }
+
+    /// What this component wrote is not to be trusted.
+    pub(crate) fn refuse(&self, component: &str) {
+        self.state.lock().refused.insert(component.into());
+    }
+
+    fn version(&self) -> Version {
+        self.version.clone().unwrap_or_else(|| self.state.lock().version.clone())
+    }
+
+    /// A call for the log.
+    fn told(&self, call: String) -> String {
+        match self.version().component {
+            component if component.is_empty() => call,
+            component => format!("{call} by {component}"),
+        }
     }
 
     fn begin(&self, operation: &str, service: &Service, hosts: &[String]) -> Running<'_> {
-        let mut state = self.state.lock();
         let told = format!("{operation} {}", service.name);
         let told = if hosts.is_empty() { told } else { format!("{told}: {}", hosts.join(" ")) };
+        let told = self.told(told);
+        let mut state = self.state.lock();
         state.calls.push(told);
         state.seen.push(service.clone());
         let key = key(service);
@@ -230,12 +273,22 @@ fn wanted(service: &Service, hosts: Vec<String>, ip: String) -> Balancer {
     Balancer { ip, ports: service.ports.iter().map(|port| port.port).collect(), hosts }
 }
 
+impl LoadBalancerSource for FakeBalancers {
+    fn load_balancers(&self) -> Arc<dyn LoadBalancers> {
+        Arc::new(Self { version: Some(self.version()), ..self.clone() })
+    }
+
+    fn is_refused(&self, component: &str) -> bool {
+        self.state.lock().refused.contains(component)
+    }
+}
+
 impl LoadBalancers for FakeBalancers {
     fn descriptor(&self) -> Arc<Descriptor> {
         Arc::new(Descriptor {
             name: self.name.into(),
             version: "1.0.0".into(),
-            revision: self.state.lock().revision.clone(),
+            revision: self.version().revision,
             provider_id_schemes: vec![],
             files: vec![],
             endpoints: vec![],
@@ -251,8 +304,12 @@ impl LoadBalancers for FakeBalancers {
         })
     }
 
+    fn component(&self) -> String {
+        self.version().component
+    }
+
     fn configuration(&self) -> String {
-        self.state.lock().configuration.clone()
+        self.version().configuration
     }
 
     fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
@@ -263,7 +320,7 @@ impl LoadBalancers for FakeBalancers {
         Box::pin(async move {
             match self.scripted("locks", &service.name).and_then(|outcome| outcome.failure) {
                 Some(failure) => Err(failure),
-                None => Ok(self.locks.clone()),
+                None => Ok([self.locks.clone(), self.version().locks].concat()),
             }
         })
     }
@@ -280,7 +337,8 @@ impl LoadBalancers for FakeBalancers {
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
         Box::pin(async move {
-            self.state.lock().calls.push(format!("mark {}", service.name));
+            let told = self.told(format!("mark {}", service.name));
+            self.state.lock().calls.push(told);
             if let Some(failure) = self.scripted("mark", &service.name).and_then(|outcome| outcome.failure) {
                 return Err(failure);
             }
@@ -359,10 +417,11 @@ impl LoadBalancers for FakeBalancers {
     ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
         Box::pin(async move {
             let answer = {
-                let mut state = self.state.lock();
                 let online = if online { " online" } else { "" };
                 let before = if before.is_some() { " changed" } else { "" };
-                state.calls.push(format!("validate {}{before}{online}", service.name));
+                let told = self.told(format!("validate {}{before}{online}", service.name));
+                let mut state = self.state.lock();
+                state.calls.push(told);
                 state.seen.push(service);
                 state.judgement.clone().unwrap_or(Ok(vec![]))
             };
@@ -381,7 +440,8 @@ impl LoadBalancers for FakeBalancers {
 
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
         Box::pin(async move {
-            self.state.lock().calls.push(format!("survey {}", wishes.len()));
+            let told = self.told(format!("survey {}", wishes.len()));
+            self.state.lock().calls.push(told);
             tokio::time::sleep(self.delay).await;
             if let Some(outcome) = self.scripted("survey", "") {
                 return outcome.failure.map_or(Ok(vec![]), Err);

@@ -15,7 +15,7 @@ pub(crate) fn scraped(registry: &prometheus_client::registry::Registry, series: 
 }
 
 pub(crate) use api::FakeApi;
-pub(crate) use balancers::{FakeBalancers, NODES};
+pub(crate) use balancers::{FakeBalancers, NODES, Version};
 pub(crate) use cloud::FakeCloud;
 pub(crate) use log::Log;
 pub(crate) use objects::{Draft, address, found, node, service};

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use ccm_cloud::Capability;
-use ccm_sandbox::{ProbationSettings, Slot};
+use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::poll::without_request_ids;
-use super::{Keeper, check, version};
+use super::poll::failed_before;
+use super::report::without_request_ids;
+use super::{Keeper, Place, check};
 use crate::gate::{self, Rejected, Step};
 use crate::pipeline::{Optimise, Refusal, Taken};
+use crate::slot::Slot;
 use crate::status::{Times, milliseconds};
 
 impl Keeper {
@@ -21,7 +23,7 @@ impl Keeper {
     /// # Errors
     ///
     /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
-    pub(crate) async fn bootstrap(&mut self) -> anyhow::Result<Arc<Slot>> {
+    pub(crate) async fn bootstrap(&mut self) -> anyhow::Result<Slot<Provider>> {
         let mut was_readable = false;
         // For the last good one, which is there and may yet be taken.
         let mut waits = true;
@@ -33,13 +35,11 @@ impl Keeper {
             if waits {
                 let error = match self.stored().await {
                     Ok(Some(taken)) => {
-                        let version = version(&taken);
-                        tracing::info!(
-                            source = self.source,
-                            version = version.version,
-                            "the last good component serves"
-                        );
-                        return Ok(self.begin(taken, None));
+                        let version = &taken.release.version.version;
+                        tracing::info!(source = self.source, version, "the last good component serves");
+                        // What the source holds is looked at next, whether or not that has changed.
+                        self.retry = Some(Instant::now());
+                        return Ok(self.begin(taken));
                     }
                     Ok(None) => {
                         waits = false;
@@ -56,7 +56,7 @@ impl Keeper {
                 }
             }
             let rejected = match self.try_first(waits).await {
-                Ok(taken) => return Ok(self.begin(taken, Some(self.settings.probation))),
+                Ok(taken) => return Ok(self.begin(taken)),
                 // At start it is for whoever starts the process; later, somebody is mending the file.
                 Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
                 Err(refusal) => refusal.into_rejected(),
@@ -72,7 +72,7 @@ impl Keeper {
             }
             (self.surroundings.readiness)(&check(&self.source), Err(error));
             last = Some(told);
-            self.reject(rejected, "nothing serves").await;
+            self.reject(rejected).await;
             drop(tokio::time::timeout(delay, self.changes.next()).await);
         }
     }
@@ -85,8 +85,8 @@ impl Keeper {
         let unpacked =
             gate::unpacked(&self.config, packed).await.inspect_err(|rejected| self.tell_apart(rejected, mark))?;
         // Without another one it is better than none.
-        if waits && self.remembered.refused.as_ref() == Some(&unpacked.digest) {
-            return Err(self.failed_before(unpacked.digest).into());
+        if waits && self.remembered.refused.why(&unpacked.digest).is_some() {
+            return Err(failed_before(&self.remembered.refused, unpacked.digest).into());
         }
         let taken = self.surroundings.admit(&self.config, unpacked, None).await?;
         self.judged = Some(mark);
@@ -111,31 +111,33 @@ impl Keeper {
         })
     }
 
-    /// Puts the first provider into its slot.
-    fn begin(&mut self, taken: Taken, probation: Option<ProbationSettings>) -> Arc<Slot> {
-        let version = version(&taken);
-        let Taken { provider, bytes, signature, look, took, compiling, .. } = taken;
+    /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
+    fn begin(&mut self, taken: Taken) -> Slot<Provider> {
+        let Taken { release, bytes, signature, look, took, compiling } = taken;
         self.look = look;
-        self.optimise = Optimise::of(&self.surroundings.sandbox, &provider, &bytes, &self.config);
-        let slot = Arc::new(Slot::new(provider, probation));
+        self.optimise = Optimise::of(&self.surroundings.sandbox, &release.component, &bytes, &self.config);
+        let version = Arc::clone(&release.version);
+        self.candidate = self.candidate(&version.digest, bytes, signature);
+        let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.offered =
             [Capability::LoadBalancers, Capability::Cluster].into_iter().filter(|one| slot.has(*one)).collect();
-        self.surroundings.slots.lock().insert(self.source.clone(), Arc::clone(&slot));
+        self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
+        self.place = Some(Place { slot: slot.clone(), news });
         (self.surroundings.readiness)(&check(&self.source), Ok(()));
-        self.candidate = probation.map(|_| self.candidate(bytes, signature));
-        if probation.is_none() {
-            self.proven = Some(version.clone());
-            // It came from the state folder: what the source holds is looked at next, whether or not that has changed.
-            self.retry = Some(Instant::now());
-        }
-        self.news.metrics.took(&self.source, "taken", took);
-        let times = Times {
+        self.times = Times {
             compile_ms: milliseconds(compiling),
             takeover_ms: milliseconds(took.saturating_sub(compiling)),
             ..Times::default()
         };
-        self.serves(version, probation.is_some(), 1, Some(times));
-        self.news.metrics.load(&self.source, "taken", "");
+        let statuses = &self.surroundings.statuses;
+        let shown = slot.clone();
+        statuses.serves(&self.source, Box::new(move || shown.view()));
+        statuses.refused(&self.source, None);
+        statuses.took(&self.source, self.times);
+        self.audience.metrics.took(&self.source, "taken", took);
+        self.audience.metrics.serves(&self.source, &version, None, 1);
+        self.audience.metrics.on_probation(&self.source, false);
+        self.audience.metrics.load(&self.source, "taken", "");
         self.tries = 0;
         slot
     }

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::slot::RefusedComponent;
 
 fn source(path: &str) -> Source {
     Source::Path(path.into())
@@ -77,7 +78,9 @@ async fn each_source_has_its_own() {
     let (a, b) = (source("/a.wasm"), "configmap:kube-system/a".parse::<Source>().unwrap());
     let (of_a, of_b) = (LastGood::new(folder.path(), &a), LastGood::new(folder.path(), &b));
     of_a.keep(b"a", None).await.unwrap();
-    let refused = |source: &Source| Remembered { refused: Some("sha256:a".into()), ..Remembered::of(source) };
+    let mut refusals = Refusals::default();
+    refusals.add(RefusedComponent { digest: "sha256:a".into(), why: "it crashed".into() });
+    let refused = |source: &Source| Remembered { refused: refusals.clone(), ..Remembered::of(source) };
     of_a.remember(&refused(&a)).await.unwrap();
     assert_eq!(component(&of_b).await, None);
     assert_eq!(of_b.remembered(&b).await, Remembered::of(&b));

@@ -89,11 +89,11 @@ impl Changes {
     }
 }
 
-/// Between two attempts to watch: up to ten seconds with the jitter, since a change is seen only afterwards. They begin anew with what
-/// the watch tells, not with the API server's return.
+/// Between two attempts to watch: up to twice ten seconds, since a change is seen only afterwards. They begin anew with what the watch
+/// tells, not with the API server's return.
 fn delays() -> watcher::ExponentialBackoff {
     let delays =
-        ExponentialBuilder::new().with_min_delay(Duration::from_millis(800)).with_max_delay(Duration::from_secs(5));
+        ExponentialBuilder::new().with_min_delay(Duration::from_millis(800)).with_max_delay(Duration::from_secs(10));
     delays.with_jitter().without_max_times().into()
 }
 

@@ -10,30 +10,30 @@ fn version(version: &str, digit: &str) -> Version {
     Version { name: "cloud".into(), version: version.into(), digest: format!("sha256:{}", digit.repeat(64)) }
 }
 
+fn shown(statuses: &ProviderStatuses, source: &str, view: View) {
+    statuses.serves(source, Box::new(move || view.clone()));
+}
+
 fn full() -> ProviderStatuses {
+    const SOURCE: &str = "configmap:kube-system/cloud";
     let statuses = ProviderStatuses::default();
-    statuses.update("configmap:kube-system/cloud", |status| {
-        *status = ProviderStatus {
-            serving: Some(version("2.0", "b")),
-            phase: Some("probation"),
-            last_good: Some(version("1.0", "a")),
-            since: Some(at("2026-01-02T03:04:05.678Z")),
-            generation: 7,
-            refused: Some(Refused {
-                digest: Some("sha256:cc".into()),
-                step: Step::Trust.as_str(),
-                reason: "it is not signed".into(),
-                since: at("2026-01-02T03:00:00Z"),
-            }),
-            times: Some(Times {
-                read_ms: 501.4,
-                compile_ms: 812.6,
-                takeover_ms: 3.2,
-                exchange_ms: 0.0214,
-                first_call_ms: None,
-            }),
-        };
-    });
+    let view = View {
+        serving: Arc::new(version("2.0", "b")),
+        proven: Arc::new(version("1.0", "a")),
+        is_on_trial: true,
+        generation: 7,
+        since: at("2026-01-02T03:04:05.678Z"),
+    };
+    shown(&statuses, SOURCE, view);
+    let refused = Refused {
+        digest: Some("sha256:cc".into()),
+        step: Step::Trust.as_str(),
+        reason: "it is not signed".into(),
+        since: at("2026-01-02T03:00:00Z"),
+    };
+    statuses.refused(SOURCE, Some(refused));
+    let times = Times { read_ms: 501.4, compile_ms: 812.6, takeover_ms: 3.2, exchange_ms: 0.0214, first_call_ms: None };
+    statuses.took(SOURCE, times);
     statuses
 }
 
@@ -77,7 +77,7 @@ fn before_the_first_provider_it_says_what_that_means_and_why() {
     assert_eq!((statuses.text().as_str(), statuses.json().as_str()), ("", "{}\n"));
     let refused = Refused::now(Step::Source, None, "it holds no component".into());
     let since = format!("{:.0}", refused.since);
-    statuses.update("/providers", |status| status.refused = Some(refused));
+    statuses.refused("/providers", Some(refused));
     let expected = format!(
         "provider /providers
   serving     none yet: nothing is written to the cluster for it
@@ -97,19 +97,18 @@ fn a_rollback_is_told_as_a_refusal_by_the_probation() {
 #[test]
 fn providers_stand_one_below_the_other_by_their_source() {
     let statuses = full();
-    statuses.update("/b.wasm", |status| status.serving = Some(version("1", "e")));
+    let one = Arc::new(version("1", "e"));
+    let view = View {
+        serving: Arc::clone(&one),
+        proven: one,
+        is_on_trial: false,
+        generation: 1,
+        since: at("2026-01-02T03:04:05Z"),
+    };
+    shown(&statuses, "/b.wasm", view);
     let text = statuses.text();
     let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(heads, ["provider /b.wasm", "provider configmap:kube-system/cloud"]);
-}
-
-#[test]
-fn a_digest_is_shortened_only_where_it_is_long() {
-    let long = format!("sha256:0123456789ab{}", "c".repeat(52));
-    assert_eq!(short(&long), "sha256:0123456789ab", "its first twelve digits");
-    for whole in ["sha256:0123456789ab", "sha256:0123456789a", "sha256:", ""] {
-        assert_eq!(short(whole), whole);
-    }
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ccm_sandbox::ProbationSettings;
 use clap::Args;
 
-use ccm_rollout::KeeperSettings;
 use ccm_rollout::config::duration::{parse, parse_period};
+use ccm_rollout::{KeeperSettings, ProbationSettings};
 
 /// When a source counts as changed, and how a new component proves itself.
 #[derive(Debug, Args)]
@@ -19,11 +18,12 @@ pub(crate) struct SwapArgs {
     /// Time for which a source must not change before its content counts: it may be half written.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse)]
     pub(crate) provider_settle: Duration,
-    /// Minimum time of a new component's probation. During the probation nothing is deleted on its word alone, and the last good
+    /// Minimum time of a new component's probation, without a fault. Until then nothing is deleted on its word alone, and the last good
     /// component returns if it fails.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse)]
     pub(crate) provider_probation: Duration,
-    /// Calls that a new component must have answered by the end of its probation.
+    /// Good answers that a new component must have given by the end of its probation. Failures and the questions of the admission
+    /// webhook do not count.
     #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().calls)]
     pub(crate) provider_probation_calls: u32,
     /// Calls without an answer, or calls that fail where the last good component does not, that end a probation.

@@ -15,7 +15,7 @@ pub(super) fn start(tasks: &mut Tasks, shared: &Shared<'_>, services: &Reflector
     let able = shared.providers.iter().filter(|(provider, _)| provider.has(Capability::Cluster));
     let members: Vec<ClusterMember> = able
         .map(|(provider, _)| ClusterMember {
-            cluster: Arc::clone(provider) as Arc<dyn Cluster>,
+            cluster: Arc::new(provider.clone()) as Arc<dyn Cluster>,
             nodes: nodes_told,
             recoveries: recoveries(provider),
         })

@@ -100,7 +100,8 @@ async fn decide_restored(bench: &mut Bench, count: usize) {
     for (key, service) in &offers {
         bench.syncer.memory.enter(key, service, 0, false);
     }
-    assert_eq!(bench.syncer.decide_all(offers, 0).await, 0);
+    let provider = bench.syncer.provider(0).unwrap();
+    assert_eq!(bench.syncer.decide_all(offers, &provider).await, 0);
 }
 
 /// Every Service was once looked at twice for each of them.

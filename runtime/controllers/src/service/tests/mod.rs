@@ -2,6 +2,7 @@
 
 mod bequest;
 mod claims;
+mod exchange;
 mod fan_out;
 mod faults;
 mod helpers;
@@ -15,6 +16,7 @@ mod record;
 mod recovery;
 mod restart;
 mod restored;
+mod rollback;
 mod selection;
 mod start;
 mod whole;
@@ -34,9 +36,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::backends::{Backends, Current};
 use super::condition::READY;
+use super::job::Job;
 use super::locks::Locks;
 use super::memory::{Key, Memory};
 use super::record::{RECORDED, Record};
+use super::step::Found;
 use super::sync::Syncer;
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings, verify, wake};
@@ -205,6 +209,11 @@ impl Bench {
     fn begin(&self, name: &str) -> JoinHandle<Verdict> {
         let (syncer, key) = (Arc::clone(&self.syncer), key(name));
         tokio::spawn(async move { syncer.sync(&key).await })
+    }
+
+    /// What serving comes to.
+    fn job(&self, name: &str) -> Option<Job> {
+        self.syncer.job(&key(name), &self.syncer.provider(0)?)
     }
 
     /// One run, after which the store has what it wrote.

@@ -179,9 +179,9 @@ async fn what_has_the_mark_of_another_service_is_ensured_also_where_all_is_as_it
         bench.add(offering("web", WEB, "lb-3").with("/metadata", "finalizers", json!([FINALIZER])));
         bench.survey().await;
         bench.cloud.take_calls();
-        let target = bench.syncer.job(&key("web"), 0).unwrap().target;
+        let job = bench.job("web").unwrap();
         let found = Standing::InStep(made("lb-3").ingress);
-        bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
+        bench.syncer.memory.with(&key("web"), |entry| entry.found = Some(Found::new(job.target, &job.provider, found)));
         assert_eq!(bench.sync("web").await, Verdict::Done, "{mark:?}");
         assert_eq!(calls(&bench), ensured, "{mark:?}");
         assert!(bench.record("web").unwrap().spec.is_some(), "{mark:?}");
@@ -318,7 +318,7 @@ async fn what_was_taken_over_is_noted_before_the_first_call_and_costs_no_further
         tokio::time::advance(delay).await;
         let mut bench = bench.restart();
         bench.cloud.take_calls();
-        let target = bench.syncer.job(&key("web"), 0).map(|job| job.target);
+        let target = bench.job("web").map(|job| job.target);
         assert!(target.is_none(), "nobody has entered it yet");
         assert_eq!(bench.sync("web").await, Verdict::Done);
         assert_eq!(
@@ -348,9 +348,9 @@ async fn what_was_begun_to_be_taken_over_is_ensured_also_where_a_survey_finds_it
         assert!(matches!(bench.sync("web").await, Verdict::After(_)));
         let mut bench = bench.restart();
         bench.survey().await;
-        let target = bench.syncer.job(&key("web"), 0).unwrap().target;
+        let job = bench.job("web").unwrap();
         let found = Standing::InStep(made("lb-3").ingress);
-        bench.syncer.memory.with(&key("web"), |entry| entry.standing = Some((target, found)));
+        bench.syncer.memory.with(&key("web"), |entry| entry.found = Some(Found::new(job.target, &job.provider, found)));
         bench.cloud.take_calls();
         assert_eq!(bench.sync("web").await, Verdict::Done);
         assert_eq!(calls(&bench), ["ensure web: n0 n1"], "{restores_finalizer}");

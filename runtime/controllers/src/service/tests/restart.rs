@@ -148,7 +148,7 @@ async fn a_survey_that_fails_or_takes_too_long_stops_nobody() {
     // One standing too few is no answer: this script says none at all.
     bench.cloud.script("survey", "", [ccm_cloud::Outcome::default()]);
     bench.survey().await;
-    assert_eq!(bench.syncer.memory.with(&key("a"), |entry| entry.standing.is_none()), Some(true));
+    assert_eq!(bench.syncer.memory.with(&key("a"), |entry| entry.found.is_none()), Some(true));
     let none = ServiceSettings { start_survey_timeout: Duration::ZERO, ..ServiceSettings::default() };
     bench.settings = none;
     let bench = bench.restart();
@@ -202,24 +202,6 @@ async fn what_was_under_way_while_the_provider_was_exchanged_is_not_recorded_as_
     all(&mut bench, "ensure a: n0").await;
 }
 
-/// What the Service is told as was made for one component: another one is not called with it.
-#[tokio::test(start_paused = true)]
-async fn an_exchange_between_the_decision_and_the_call_begins_again_with_the_new_component() {
-    let mut bench = Bench::new();
-    bench.add(service("a"));
-    let cloud = Arc::clone(&bench.cloud);
-    bench.api.script("PATCH /api/v1/namespaces/default/services/a/status", move |_| {
-        cloud.configure("", "2");
-        None
-    });
-    assert_eq!(bench.sync("a").await, Verdict::After(Duration::ZERO));
-    assert_eq!(bench.cloud.calls(), [""; 0]);
-    assert_eq!(bench.sync("a").await, Verdict::Done);
-    assert_eq!(bench.cloud.take_calls(), ["ensure a: n0 n1"]);
-    assert_eq!(bench.sync("a").await, Verdict::Done);
-    assert_eq!(bench.cloud.calls(), [""; 0]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_address_that_somebody_took_out_of_the_status_comes_back() {
     let mut bench = three(FakeBalancers::default()).await;
@@ -255,8 +237,9 @@ async fn a_record_does_not_outlive_a_try_at_something_else() {
 async fn what_a_survey_said_about_another_state_does_not_count() {
     let mut bench = three(surveying()).await.restart();
     bench.survey().await;
-    let target = bench.syncer.job(&key("a"), 0).unwrap().target;
-    bench.syncer.memory.with(&key("a"), |entry| entry.standing = Some((target, Standing::Missing)));
+    let job = bench.job("a").unwrap();
+    let found = Found::new(job.target, &job.provider, Standing::Missing);
+    bench.syncer.memory.with(&key("a"), |entry| entry.found = Some(found));
     bench.edit("a", &json!({ "spec": { "ports": [{ "port": 443 }] } }));
     bench.cloud.take_calls();
     assert_eq!(bench.sync("a").await, Verdict::Done);

@@ -24,7 +24,7 @@ pub(super) struct World {
     nodes: Writer<Node>,
     node_keys: Option<mpsc::Sender<ObjectRef<Node>>>,
     recovered: watch::Sender<u64>,
-    exchanged: watch::Sender<u64>,
+    pub(super) exchanged: watch::Sender<u64>,
     services_listed: FirstList,
     nodes_listed: FirstList,
 }

@@ -1,0 +1,81 @@
+//! What a slot needs of a component, so that it can be put to the test with others than those of the sandbox.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ccm_cloud::{Answer, Capability, Cluster, ClusterSubject, Failure, Instances, LoadBalancers, Node, Service};
+use ccm_sandbox::Provider;
+use tokio::sync::watch;
+
+/// What a call for the cluster as a whole comes to.
+pub(crate) type Reconciled = Result<Vec<(ClusterSubject, Failure)>, Failure>;
+
+/// Calls that gave no answer: a crash, an endless loop, an answer that breaks the contract. One that had to wait too long for its
+/// cloud is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Crashes {
+    /// All calls so far; wraps around.
+    pub calls: u32,
+    /// Those without an answer; wraps around.
+    pub count: u32,
+    /// The last one, in words.
+    pub last: String,
+}
+
+/// A component that can serve.
+pub trait Component: Instances + LoadBalancers + Cluster {
+    /// Calls without an answer since it was loaded.
+    fn crashes(&self) -> Crashes;
+
+    /// Empties its cache.
+    fn forget(&self);
+
+    /// Whether an optional interface works now.
+    fn has(&self, capability: Capability) -> bool;
+
+    /// Grow when something answers again that did not, or when credentials are others.
+    fn recoveries(&self) -> Vec<watch::Receiver<u64>>;
+
+    /// Notices other credentials while nobody uses them. Never ends.
+    fn follow_credentials(&self) -> Answer<'_, ()>;
+
+    /// As [`Cluster::reconcile`]; sets `changed` before the first request that may change the cloud.
+    fn reconcile_noting(
+        &self,
+        nodes: Vec<Node>,
+        services: Vec<Service>,
+        changed: Arc<AtomicBool>,
+    ) -> Answer<'_, Reconciled>;
+}
+
+impl Component for Provider {
+    fn crashes(&self) -> Crashes {
+        let (calls, count, last) = self.crashes();
+        Crashes { calls, count, last }
+    }
+
+    fn forget(&self) {
+        self.forget_all();
+    }
+
+    fn has(&self, capability: Capability) -> bool {
+        self.has(capability)
+    }
+
+    fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        self.recoveries()
+    }
+
+    fn follow_credentials(&self) -> Answer<'_, ()> {
+        Box::pin(self.follow_credentials())
+    }
+
+    fn reconcile_noting(
+        &self,
+        nodes: Vec<Node>,
+        services: Vec<Service>,
+        changed: Arc<AtomicBool>,
+    ) -> Answer<'_, Reconciled> {
+        Box::pin(self.reconcile_noting(nodes, services, changed))
+    }
+}

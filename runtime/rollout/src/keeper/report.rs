@@ -1,0 +1,239 @@
+//! Tells what becomes of components, each once: Events, log, metrics, the page, and what is kept in the state folder.
+
+use std::time::Duration;
+
+use ccm_cloud::{Capability, Severity};
+
+use super::Keeper;
+use crate::gate::{Rejected, Step};
+use crate::pipeline::Taken;
+use crate::release::{Version, short};
+use crate::slot::standing::Transition;
+use crate::slot::{News, View};
+use crate::status::{Refused, Times, milliseconds};
+
+/// What was told of the source last.
+pub(super) struct Told {
+    /// Without request IDs.
+    text: String,
+    step: Step,
+    digest: Option<String>,
+}
+
+/// A component that is kept in the state folder once it is proven.
+pub(super) struct Candidate {
+    digest: String,
+    bytes: Vec<u8>,
+    signature: Option<Vec<u8>>,
+}
+
+impl Told {
+    fn of(rejected: &Rejected, text: &str) -> Self {
+        Self { text: without_request_ids(text), step: rejected.step, digest: rejected.digest.clone() }
+    }
+}
+
+impl Keeper {
+    /// Tells of the first one, which is proven.
+    pub(super) async fn begun(&mut self) {
+        let Some(view) = self.slot().map(|slot| slot.view()) else { return };
+        if self.uid.is_none() {
+            // It came from the state folder, and without a UID people do not see its Event at the ConfigMap.
+            let fetch = self.fetch();
+            self.uid = self.meanwhile(fetch).await.ok().and_then(|packed| packed.uid);
+        }
+        self.tell(Severity::Normal, "ProviderLoaded", format!("{} serves", view.serving)).await;
+        self.keep(&view.serving.digest).await;
+    }
+
+    /// Puts what passed the gate into the slot.
+    pub(super) async fn exchange(&mut self, taken: Taken, read: Duration) {
+        let Taken { release, bytes, signature, took, compiling, .. } = taken;
+        let candidate = self.candidate(&release.version.digest, bytes, signature);
+        let Some(slot) = self.slot() else { return };
+        // None: it was refused, or another way of packing it taken, while it was in the gate.
+        let Some(exchange) = slot.put(release) else { return };
+        self.candidate = candidate;
+        self.times = Times {
+            read_ms: milliseconds(read),
+            compile_ms: milliseconds(compiling),
+            takeover_ms: milliseconds(took.saturating_sub(compiling).saturating_add(exchange)),
+            exchange_ms: milliseconds(exchange),
+            first_call_ms: None,
+        };
+        self.audience.metrics.took(&self.source, "taken", took);
+        self.audience.metrics.exchanged(&self.source, exchange);
+        self.audience.metrics.load(&self.source, "taken", "");
+        (self.told, self.tries, self.retry) = (None, 0, None);
+        self.surroundings.statuses.refused(&self.source, None);
+        self.surroundings.statuses.took(&self.source, self.times);
+        self.catch_up().await;
+    }
+
+    /// Tells of all that has become of the components so far.
+    pub(super) async fn catch_up(&mut self) {
+        while let Some(news) = self.place.as_mut().and_then(|place| place.news.try_recv().ok()) {
+            self.report(news).await;
+        }
+    }
+
+    /// Tells of one thing.
+    pub(super) async fn report(&mut self, news: News) {
+        match news {
+            News::FirstCall(took) => {
+                self.times.first_call_ms = Some(milliseconds(took));
+                self.surroundings.statuses.took(&self.source, self.times);
+            }
+            News::Changed(transition, view) => {
+                self.audience.metrics.on_probation(&self.source, view.is_on_trial);
+                match transition {
+                    Transition::Exchanged { before } => self.exchanged(&before, &view).await,
+                    Transition::Proven => self.proven(&view).await,
+                    Transition::Returned { failed, why } => self.returned(&failed, &view, &why).await,
+                    Transition::Withdrawn { trial } => self.withdrawn(&trial, &view).await,
+                }
+            }
+        }
+    }
+
+    async fn exchanged(&mut self, before: &Version, view: &View) {
+        self.audience.metrics.serves(&self.source, &view.serving, Some(before), view.generation);
+        let idle = self.idle();
+        let text = format!(
+            "{} serves in place of {before}; on probation for {:?}{idle}",
+            view.serving, self.settings.probation.time
+        );
+        let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = self.times;
+        let source = self.source.as_str();
+        tracing::info!(source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged: {text}");
+        self.tell(Severity::Normal, "ProviderLoaded", text).await;
+    }
+
+    /// What the new one offers and no controller was started for.
+    fn idle(&self) -> String {
+        let Some(slot) = self.slot() else { return String::new() };
+        let all = [(Capability::LoadBalancers, "load-balancers"), (Capability::Cluster, "cluster")];
+        let new = all.into_iter().filter(|(capability, _)| slot.has(*capability) && !self.offered.contains(capability));
+        let names: Vec<&str> = new.map(|(_, name)| name).collect();
+        if names.is_empty() {
+            return String::new();
+        }
+        format!("; it offers {}, which the one at the start did not: restart the host to use that", names.join(" and "))
+    }
+
+    async fn proven(&mut self, view: &View) {
+        tracing::info!(source = self.source, "{} is proven", view.serving);
+        self.keep(&view.serving.digest).await;
+    }
+
+    /// The proven one is back, and the one on trial was refused.
+    async fn returned(&mut self, failed: &Version, view: &View, why: &str) {
+        self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
+        self.audience.metrics.serves(&self.source, &view.serving, Some(failed), view.generation);
+        self.remember().await;
+        let refused = Refused::now(Step::Probation, Some(failed.digest.clone()), why.to_owned());
+        self.surroundings.statuses.refused(&self.source, Some(refused));
+        let text = format!("{failed} failed its probation, {} serves again: {why}", view.serving);
+        self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: Some(failed.digest.clone()) });
+        tracing::error!(source = self.source, "provider rolled back: {text}");
+        self.tell(Severity::Warning, "ProviderRolledBack", text).await;
+    }
+
+    /// The source holds the proven one again.
+    async fn withdrawn(&mut self, trial: &Version, view: &View) {
+        self.audience.metrics.serves(&self.source, &view.serving, Some(trial), view.generation);
+        let text = format!("{} serves again in place of {trial}, which was on probation", view.serving);
+        tracing::info!(source = self.source, "provider exchanged: {text}");
+        self.tell(Severity::Normal, "ProviderLoaded", text).await;
+    }
+
+    pub(super) fn candidate(&self, digest: &str, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Option<Candidate> {
+        self.last_good.as_ref().map(|_| Candidate { digest: digest.to_owned(), bytes, signature })
+    }
+
+    /// Keeps the component with this digest, which is proven, in the state folder.
+    async fn keep(&mut self, digest: &str) {
+        let candidate = self.candidate.take_if(|candidate| candidate.digest == digest);
+        let (Some(last_good), Some(Candidate { bytes, signature, .. })) = (&self.last_good, candidate) else { return };
+        if let Err(error) = last_good.keep(&bytes, signature.as_deref()).await {
+            let error = format!("{error:#}");
+            tracing::warn!(source = self.source, error, "the last good component is not kept; check --state-dir");
+        }
+    }
+
+    async fn remember(&mut self) {
+        let Some(refused) = self.slot().map(|slot| slot.refused()) else { return };
+        self.remembered.refused = refused;
+        let Some(last_good) = &self.last_good else { return };
+        if let Err(error) = last_good.remember(&self.remembered).await {
+            let error = format!("{error:#}");
+            tracing::warn!(source = self.source, error, "what was refused is not remembered; check --state-dir");
+        }
+    }
+
+    /// Says that a component is not taken, once; the page always has the last reason.
+    pub(super) async fn reject(&mut self, rejected: Rejected) {
+        let serving = self.slot().map(|slot| slot.view().serving);
+        let instead =
+            serving.as_ref().map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} goes on serving"));
+        let reason = format!("{:#}", rejected.error);
+        let step = rejected.step;
+        let text = match &rejected.digest {
+            Some(digest) => format!("{} is not taken (step {step} of the gate): {reason}; {instead}", short(digest)),
+            None => format!("step {step} of the gate: {reason}; {instead}"),
+        };
+        let told = Told::of(&rejected, &text);
+        if self.told.as_ref().is_some_and(|before| before.text == told.text) {
+            self.surroundings.statuses.still_refused(&self.source, reason);
+            return;
+        }
+        self.told = Some(told);
+        self.audience.metrics.load(&self.source, "rejected", step.as_str());
+        self.surroundings.statuses.refused(&self.source, Some(Refused::now(step, rejected.digest, reason)));
+        if serving.is_some() {
+            tracing::error!(source = self.source, "provider rejected: {text}");
+        }
+        self.tell(Severity::Warning, "ProviderRejected", text).await;
+    }
+
+    /// Whether it was told of this component that it failed its probation, and of nothing else since.
+    pub(super) fn is_told_of(&self, digest: &str) -> bool {
+        let told = self.told.as_ref();
+        told.is_some_and(|told| told.step == Step::Probation && told.digest.as_deref() == Some(digest))
+    }
+
+    /// The source holds what serves.
+    pub(super) fn is_as_before(&mut self) {
+        (self.tries, self.retry) = (0, None);
+        if let (Some(_), Some(serving)) = (self.told.take(), self.slot().map(|slot| slot.view().serving)) {
+            tracing::info!(source = self.source, "the source holds what serves: {serving}");
+        }
+        self.surroundings.statuses.refused(&self.source, None);
+    }
+
+    /// An Event, at the ConfigMap or the host's pod.
+    async fn tell(&mut self, severity: Severity, reason: &str, text: String) {
+        self.audience.events.tell(&self.config.source, self.uid.as_deref(), severity, reason, text).await;
+    }
+}
+
+/// A cloud gives each answer another one: the same failure is told once all the same.
+pub(super) fn without_request_ids(text: &str) -> String {
+    let mut parts = text.split("request ID ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| !c.is_whitespace() && c != ')'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_request_ids;
+
+    #[test]
+    fn the_same_failure_with_another_request_id_is_the_same_text() {
+        let text = |id: &str| format!("account.get: 503 (request ID {id}), later 500 (request ID {id}); v1 goes on");
+        assert_eq!(without_request_ids(&text("a-1")), without_request_ids(&text("b-2")));
+        assert_eq!(without_request_ids(&text("a")), "account.get: 503 (), later 500 (); v1 goes on");
+        assert_eq!(without_request_ids("no id"), "no id");
+        assert_eq!(without_request_ids("it ends with request ID "), "it ends with ");
+    }
+}

@@ -1,0 +1,319 @@
+//! The place of a provider among the controllers: they hold the slot, and another component can be put into it while they work.
+//!
+//! | promise | how |
+//! |---|---|
+//! | a piece of work is done by one component | whoever works takes a [`Handle`] once, which holds the component of that moment |
+//! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
+//! | a new component that is broken goes | it is on trial against the proven one, see [`ProbationSettings`] and [`standing`] |
+//! | nothing is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] |
+//! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
+
+mod balancers;
+mod handle;
+mod probation;
+pub(crate) mod standing;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ccm_cloud::{Capability, LoadBalancerSource, LoadBalancers};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+pub use handle::Handle;
+pub use probation::ProbationSettings;
+pub(crate) use standing::Refusals;
+#[cfg(test)]
+pub(crate) use standing::RefusedComponent;
+
+use crate::component::Component;
+use crate::release::{Release, Version};
+use probation::{Probation, Verdict};
+use standing::{Event, Standing, Transition};
+
+/// How the components of a slot stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Who answers.
+    pub serving: Arc<Version>,
+    /// Who returns when the one that serves fails its trial; the same one when there is no trial.
+    pub proven: Arc<Version>,
+    /// Whether the one that serves is on trial.
+    pub is_on_trial: bool,
+    /// Grows whenever another component serves, from 1 on.
+    pub generation: u64,
+    /// Since when it is so.
+    pub since: Timestamp,
+}
+
+/// What is told of a slot, each once and in order.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The components stand in another way, which is this one.
+    Changed(Transition, View),
+    /// From the exchange to the end of the first call that began on the new component.
+    FirstCall(Duration),
+}
+
+/// Who serves since an exchange. Calls that began on it hold it until they end.
+struct Serving<C> {
+    release: Release<C>,
+    generation: u64,
+    /// None: it is proven.
+    probation: Option<Probation<C>>,
+    since: Instant,
+    /// Whether a call that began on it has ended.
+    called: AtomicBool,
+    /// Whether it failed its trial.
+    refused: watch::Sender<bool>,
+}
+
+struct State<C> {
+    standing: Standing<C>,
+    since: Timestamp,
+    serving: Arc<Serving<C>>,
+}
+
+impl<C> State<C> {
+    fn view(&self) -> View {
+        View {
+            serving: Arc::clone(&self.standing.serving().version),
+            proven: Arc::clone(&self.standing.proven().version),
+            is_on_trial: self.standing.is_on_trial(),
+            generation: self.standing.generation(),
+            since: self.since,
+        }
+    }
+}
+
+struct Shared<C> {
+    state: Mutex<State<C>>,
+    settings: ProbationSettings,
+    generation: watch::Sender<u64>,
+    recovered: watch::Sender<u64>,
+    news: mpsc::UnboundedSender<News>,
+}
+
+/// Holds the components of one source. Cheap to clone.
+pub struct Slot<C>(Arc<Shared<C>>);
+
+impl<C> Clone for Slot<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Component> Slot<C> {
+    /// A slot with its first component, and what is told of it. `refused` are not taken.
+    pub(crate) fn new(
+        first: Release<C>,
+        refused: Refusals,
+        settings: ProbationSettings,
+    ) -> (Self, mpsc::UnboundedReceiver<News>) {
+        let (news, told) = mpsc::unbounded_channel();
+        let standing = Standing::new(first, refused);
+        let serving = Self::serving_of(&standing, settings);
+        let state = Mutex::new(State { standing, since: Timestamp::now(), serving });
+        let generation = watch::Sender::new(1);
+        (Self(Arc::new(Shared { state, settings, generation, recovered: watch::Sender::new(0), news })), told)
+    }
+
+    fn serving_of(standing: &Standing<C>, settings: ProbationSettings) -> Arc<Serving<C>> {
+        let release = standing.serving().clone();
+        let witness = standing.is_on_trial().then(|| Arc::clone(&standing.proven().component));
+        let probation = witness.map(|witness| Probation::begin(settings, witness, &*release.component));
+        Arc::new(Serving {
+            release,
+            generation: standing.generation(),
+            probation,
+            since: Instant::now(),
+            called: AtomicBool::new(false),
+            refused: watch::Sender::new(false),
+        })
+    }
+
+    /// The component of the moment, for one piece of work.
+    #[must_use]
+    pub fn handle(&self) -> Handle<C> {
+        let serving = Arc::clone(&self.0.state.lock().serving);
+        Handle { slot: self.clone(), serving }
+    }
+
+    /// The component of the moment.
+    #[must_use]
+    pub fn component(&self) -> Arc<C> {
+        Arc::clone(&self.0.state.lock().serving.release.component)
+    }
+
+    /// The proven one: whoever serves, or returns when that fails.
+    #[must_use]
+    pub fn proven(&self) -> Arc<C> {
+        Arc::clone(&self.0.state.lock().standing.proven().component)
+    }
+
+    /// How the components stand.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.0.state.lock().view()
+    }
+
+    /// What was refused after it had served.
+    #[must_use]
+    pub(crate) fn refused(&self) -> Refusals {
+        self.0.state.lock().standing.refused().clone()
+    }
+
+    /// Grows whenever another component serves, from 1 on.
+    #[must_use]
+    pub fn generations(&self) -> watch::Receiver<u64> {
+        self.0.generation.subscribe()
+    }
+
+    /// Grows when something answers again that did not, or when credentials are others: [`Component::recoveries`] of whoever
+    /// serves, as long as somebody runs [`Slot::follow`].
+    #[must_use]
+    pub fn recoveries(&self) -> watch::Receiver<u64> {
+        self.0.recovered.subscribe()
+    }
+
+    /// Whether an optional interface works now.
+    #[must_use]
+    pub fn has(&self, capability: Capability) -> bool {
+        self.component().has(capability)
+    }
+
+    /// Notices other credentials of whoever serves ([`Component::follow_credentials`]), passes on what recovers, and ends a
+    /// trial in time. Never ends.
+    pub async fn follow(&self) {
+        let mut generations = self.generations();
+        loop {
+            let component = self.component();
+            tokio::select! {
+                () = component.follow_credentials() => {}
+                () = self.pass_on(component.recoveries()) => {}
+                () = self.end_trials() => {}
+                _ = generations.changed() => {}
+            }
+        }
+    }
+
+    /// Whoever has answered well and often enough is proven when its time is over, though nobody asks it anything then. Never ends.
+    async fn end_trials(&self) {
+        loop {
+            let serving = Arc::clone(&self.0.state.lock().serving);
+            let Some(probation) = &serving.probation else { break };
+            let mut wait = probation.time_left();
+            if wait.is_zero() {
+                self.decide(&serving);
+                wait = self.0.settings.time.max(Duration::from_secs(1));
+            }
+            drop(serving);
+            tokio::time::sleep(wait).await;
+        }
+        std::future::pending().await
+    }
+
+    /// Never ends.
+    async fn pass_on(&self, recoveries: Vec<watch::Receiver<u64>>) {
+        let changed = |mut one: watch::Receiver<u64>| async move { one.changed().await.map(|()| one) };
+        let mut waiting: FuturesUnordered<_> = recoveries.into_iter().map(changed).collect();
+        while let Some(recovered) = waiting.next().await {
+            if let Ok(one) = recovered {
+                self.0.recovered.send_modify(|count| *count = count.wrapping_add(1));
+                waiting.push(changed(one));
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Puts a component that passed the gate into the slot, on trial; the proven one returns to its place at once. Calls that have
+    /// begun end on the one before. Returns how long others had to wait for it; none when nothing changes.
+    pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
+        self.apply(Event::Taken(release))
+    }
+
+    /// Puts the proven one back, when another one is on trial.
+    pub(crate) fn put_back(&self) {
+        let proven = self.0.state.lock().standing.proven().clone();
+        self.apply(Event::Taken(proven));
+    }
+
+    /// All changes of the state come along here.
+    fn apply(&self, event: Event<C>) -> Option<Duration> {
+        let begun = Instant::now();
+        let mut state = self.0.state.lock();
+        let generation = state.standing.generation();
+        let transition = state.standing.apply(event)?;
+        state.since = Timestamp::now();
+        match &transition {
+            // What it knew of the cloud is older than what the other one did there.
+            Transition::Returned { .. } => state.standing.proven().component.forget(),
+            Transition::Withdrawn { .. } => state.standing.proven().component.forget(),
+            Transition::Exchanged { .. } | Transition::Proven => {}
+        }
+        if matches!(transition, Transition::Returned { .. }) {
+            state.serving.refused.send_replace(true);
+        }
+        let next = Self::serving_of(&state.standing, self.0.settings);
+        // Freed after the lock is: to unmap the code of a component takes its time.
+        let before = std::mem::replace(&mut state.serving, next);
+        let is_another = state.standing.generation() != generation;
+        // Under the lock, so that changes are told in their order. An error means that nobody listens.
+        drop(self.0.news.send(News::Changed(transition, state.view())));
+        if is_another {
+            // Whoever is served by it finds that number; those who wait for it are told when nobody waits for the lock.
+            let now = state.standing.generation();
+            self.0.generation.send_if_modified(|told| {
+                *told = now;
+                false
+            });
+        }
+        drop(state);
+        let took = begun.elapsed();
+        drop(before);
+        if is_another {
+            self.0.generation.send_modify(|_| {});
+        }
+        Some(took)
+    }
+
+    /// A call that began on `serving` has ended: notes the first one, and looks whether its trial is over.
+    fn judge(&self, serving: &Serving<C>) {
+        if serving.probation.is_none() {
+            return;
+        }
+        if !serving.called.load(Ordering::Relaxed) && !serving.called.swap(true, Ordering::Relaxed) {
+            drop(self.0.news.send(News::FirstCall(serving.since.elapsed())));
+        }
+        self.decide(serving);
+    }
+
+    fn decide(&self, serving: &Serving<C>) {
+        let Some(probation) = &serving.probation else { return };
+        let event = match probation.verdict(&*serving.release.component) {
+            Verdict::Open => return,
+            Verdict::Passed => Event::Passed(serving.generation),
+            Verdict::Failed(why) => Event::Failed(serving.generation, why),
+        };
+        self.apply(event);
+    }
+}
+
+impl<C: Component> LoadBalancerSource for Slot<C> {
+    fn load_balancers(&self) -> Arc<dyn LoadBalancers> {
+        Arc::new(self.handle())
+    }
+
+    fn is_refused(&self, component: &str) -> bool {
+        self.0.state.lock().standing.refused().has_digits(component)
+    }
+}

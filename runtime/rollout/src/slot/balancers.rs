@@ -1,0 +1,392 @@
+//! Load balancers during a trial. Nothing is deleted, and nothing is made a second time, on the word of a new component alone.
+//!
+//! | call | before it | afterwards |
+//! |---|---|---|
+//! | `get`, `survey` | | what the new one does not find, the witness does not find either |
+//! | `ensure` | both give the load balancer the same name; one that the witness finds, the new one finds too | the witness finds it, at one of the addresses that the new one gave |
+//! | `update-backends` | | |
+//! | `delete` | as `ensure` | the witness finds nothing any more |
+//! | all of these, failed | | where the witness has an answer, or sees nothing wrong, that is a difference |
+//!
+//! Where the witness cannot tell, the call fails with its failure and is made again later: an outage proves nothing and costs nothing.
+
+use std::sync::Arc;
+
+use ccm_cloud::{
+    Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service, Standing,
+    Wish,
+};
+
+use super::handle::{Handle, is_suspect};
+use super::probation::Probation;
+use crate::component::Component;
+use crate::release::digits;
+
+const ENSURE: &str = "load-balancers.ensure";
+const UPDATE: &str = "load-balancers.update-backends";
+const DELETE: &str = "load-balancers.delete";
+const GET: &str = "load-balancers.get";
+const SURVEY: &str = "load-balancer-survey.survey";
+
+/// Whether an answer counts for the trial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// It came from the cloud.
+    Counts,
+    /// Only computed, or asked for by the admission webhook: whoever may write Services could prove a component by that.
+    None,
+}
+
+/// Who has answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    New,
+    Witness,
+}
+
+impl<C: Component> Handle<C> {
+    /// The answer to a question that changes nothing, which counts for the trial as `proof` says.
+    async fn ask<'a, T: Send + 'a>(
+        &'a self,
+        function: &'static str,
+        proof: Proof,
+        question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Result<T, Failure> {
+        let Some(probation) = self.probation() else { return question(self.provider()).await };
+        let (answer, by) = self.answered(function, question, probation).await;
+        if answer.is_ok() && by == By::New && proof == Proof::Counts {
+            probation.answers_well();
+        }
+        self.judge();
+        answer
+    }
+
+    /// The answer of the new component, or of the witness where the new one fails. Nothing is counted but differences.
+    async fn answered<'a, T: Send + 'a>(
+        &'a self,
+        function: &'static str,
+        question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
+        probation: &'a Probation<C>,
+    ) -> (Result<T, Failure>, By) {
+        let Some(answer) = self.unless_refused(question(self.provider())).await else {
+            return (question(&probation.witness).await, By::Witness);
+        };
+        if let Err(failure) = &answer
+            && is_suspect(failure)
+            && let Ok(known) = question(&probation.witness).await
+        {
+            probation.differs(function, &failure.to_string());
+            return (Ok(known), By::Witness);
+        }
+        (answer, By::New)
+    }
+
+    /// What the component may not write on its own word.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not asked to.
+    async fn agreed(&self, function: &'static str, service: &Service, probation: &Probation<C>) -> Result<(), Failure> {
+        let (new, witness) = (self.provider(), &*probation.witness);
+        match (new.name(service.clone()).await, witness.name(service.clone()).await) {
+            (Ok(name), Ok(known)) if name != known => {
+                let what = format!("it calls the load balancer {name:?}, the last good one calls it {known:?}");
+                probation.harms(function, &what);
+                return Err(Failure::new(Reaction::Retry, format!("{function}: {what}")));
+            }
+            (Err(failure), Ok(_)) if is_suspect(&failure) => {
+                probation.differs("load-balancers.name", &failure.to_string());
+                return Err(failure);
+            }
+            _ => {}
+        }
+        let known = match witness.get(service.clone()).await {
+            Ok(None) => return Ok(()),
+            // It never had to do with load balancers.
+            Err(failure) if failure.reaction == Reaction::Unsupported => return Ok(()),
+            known => known,
+        };
+        match (new.get(service.clone()).await, known) {
+            (Ok(Some(_)), _) => Ok(()),
+            (Ok(None), Ok(_)) => {
+                let what = "it does not find the load balancer, which the last good one finds";
+                probation.differs(GET, what);
+                Err(Failure::new(Reaction::Retry, format!("{function}: {what}")))
+            }
+            (Ok(None), Err(failure)) => Err(undecided(failure)),
+            (Err(failure), Ok(_)) if is_suspect(&failure) => {
+                probation.differs(GET, &failure.to_string());
+                Err(failure)
+            }
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    /// Why it is not done, though the new component says so: the witness sees something else.
+    async fn unseen(&self, service: Service, outcome: &Outcome, probation: &Probation<C>) -> Option<Failure> {
+        // What it knows is older than the change.
+        probation.witness.forget();
+        let service = after(service, outcome);
+        let what = match probation.witness.get(service.clone()).await {
+            Ok(Some(found)) if is_same(&found, &outcome.ingress) => return None,
+            Ok(Some(_)) => "the last good one finds a load balancer at other addresses",
+            Ok(None) if matches!(self.provider().get(service).await, Ok(Some(_))) => {
+                "the last good one does not find what it made"
+            }
+            // The cloud does not show it yet; or the witness cannot tell, and both had agreed before it was made.
+            Ok(None) | Err(_) => return None,
+        };
+        probation.differs(ENSURE, what);
+        Some(Failure::new(Reaction::Retry, format!("{ENSURE}: {what}")))
+    }
+
+    /// A call that changes a load balancer. It is not given up when its component fails its trial: what it has sent cannot be taken back,
+    /// and whoever did it again at once may not see it yet.
+    async fn change(
+        &self,
+        function: &'static str,
+        service: Service,
+        work: impl for<'p> FnOnce(&'p C, Service) -> Answer<'p, Outcome> + Send,
+    ) -> Outcome {
+        let Some(probation) = self.probation() else { return work(self.provider(), service).await };
+        if let Some(failure) = self.refused() {
+            return Outcome::failed(failure);
+        }
+        let is_watched = function != UPDATE;
+        let agreed = if is_watched { self.agreed(function, &service, probation).await } else { Ok(()) };
+        let outcome = match agreed {
+            Err(failure) => Outcome::failed(failure),
+            Ok(()) => {
+                let mut outcome = work(self.provider(), service.clone()).await;
+                match &outcome.failure {
+                    Some(failure) => self.compare(function, failure, service, probation).await,
+                    None => {
+                        outcome.failure = match function {
+                            ENSURE => self.unseen(service, &outcome, probation).await,
+                            DELETE => still_there(service, &outcome, probation).await,
+                            _ => None,
+                        };
+                        if outcome.failure.is_none() {
+                            probation.answers_well();
+                        }
+                    }
+                }
+                outcome
+            }
+        };
+        self.judge();
+        outcome
+    }
+
+    /// Whether the witness would have failed as well cannot be tried; but where it has made this load balancer, finds nothing
+    /// wrong with the Service, and still sees it, the failure is a difference.
+    async fn compare(&self, function: &'static str, failure: &Failure, service: Service, probation: &Probation<C>) {
+        let witness = &probation.witness;
+        if function != DELETE
+            && is_suspect(failure)
+            && !service.ingress.is_empty()
+            && witness
+                .validate(service.clone(), None, false)
+                .await
+                .is_ok_and(|problems| problems.iter().all(|p| !p.fatal))
+            && matches!(witness.get(service).await, Ok(Some(_)))
+        {
+            probation.differs(function, &failure.to_string());
+        }
+    }
+}
+
+impl<C: Component> LoadBalancers for Handle<C> {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(self.provider())
+    }
+
+    fn component(&self) -> String {
+        digits(&self.serving.release.version.digest).to_owned()
+    }
+
+    fn configuration(&self) -> String {
+        self.provider().configuration()
+    }
+
+    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+        Box::pin(self.ask("load-balancers.name", Proof::None, move |one| one.name(service.clone())))
+    }
+
+    fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(self.ask("load-balancers.locks", Proof::None, move |one| one.locks(service.clone())))
+    }
+
+    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+        Box::pin(async move {
+            let Some(probation) = self.probation() else { return self.provider().get(service).await };
+            let (answer, by) = self.answered(GET, |one| one.get(service.clone()), probation).await;
+            let answer = match answer {
+                Ok(None) if by == By::New => match probation.witness.get(service).await {
+                    Ok(Some(known)) => {
+                        probation.differs(GET, "it does not find the load balancer");
+                        Ok(Some(known))
+                    }
+                    Err(failure) if failure.reaction != Reaction::Unsupported => Err(undecided(failure)),
+                    // It never had to do with load balancers.
+                    Ok(None) | Err(_) => {
+                        probation.answers_well();
+                        Ok(None)
+                    }
+                },
+                answer => {
+                    if answer.is_ok() && by == By::New {
+                        probation.answers_well();
+                    }
+                    answer
+                }
+            };
+            self.judge();
+            answer
+        })
+    }
+
+    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+        Box::pin(self.ask("load-balancers.get-mark", Proof::Counts, move |one| one.get_mark(service.clone())))
+    }
+
+    fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(self.change(ENSURE, service, move |one, service| one.ensure(service, backends)))
+    }
+
+    fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(self.change(UPDATE, service, move |one, service| one.update_backends(service, backends)))
+    }
+
+    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+        Box::pin(self.change(DELETE, service, |one, service| one.delete(service)))
+    }
+
+    fn orphan(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            if let Some(failure) = self.refused() {
+                return Err(failure);
+            }
+            let answer = self.provider().orphan(service).await;
+            self.judge();
+            answer
+        })
+    }
+
+    fn validate(
+        &self,
+        service: Service,
+        before: Option<Service>,
+        online: bool,
+    ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+        Box::pin(self.ask("load-balancers.validate", Proof::None, move |one| {
+            one.validate(service.clone(), before.clone(), online)
+        }))
+    }
+
+    fn selects_nodes(&self) -> bool {
+        self.provider().selects_nodes()
+    }
+
+    fn surveys(&self) -> bool {
+        self.provider().surveys()
+    }
+
+    fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+        Box::pin(async move {
+            let Some(probation) = self.probation() else { return self.provider().survey(backends, wishes).await };
+            let (mut answer, by) =
+                self.answered(SURVEY, |one| one.survey(Arc::clone(&backends), wishes.clone()), probation).await;
+            if let (Ok(standings), By::New) = (&mut answer, by) {
+                looked_for(standings, wishes, backends, probation).await;
+            }
+            self.judge();
+            answer
+        })
+    }
+}
+
+/// Standings of a new component, with the word of the witness for load balancers that the new one does not find.
+async fn looked_for<C: Component>(
+    standings: &mut [Standing],
+    wishes: Vec<Wish>,
+    backends: Arc<[Backend]>,
+    probation: &Probation<C>,
+) {
+    let missing = standings.iter().enumerate().filter(|(_, standing)| **standing == Standing::Missing);
+    let places: Vec<usize> = missing.map(|(at, _)| at).collect();
+    if places.is_empty() {
+        if standings.iter().any(is_known) {
+            probation.answers_well();
+        }
+        return;
+    }
+    let wishes = places.iter().filter_map(|at| wishes.get(*at).cloned()).collect();
+    let known = probation.witness.survey(backends, wishes).await;
+    let known = known.unwrap_or_else(|failure| vec![Standing::Unknown(failure); places.len()]);
+    let mut differs = false;
+    for (at, known) in places.into_iter().zip(known) {
+        let Some(standing) = standings.get_mut(at) else { continue };
+        *standing = match known {
+            Standing::Unknown(failure) => Standing::Unknown(undecided(failure)),
+            known => {
+                differs |= known != Standing::Missing;
+                known
+            }
+        };
+    }
+    if differs {
+        probation.differs(SURVEY, "it does not find a load balancer");
+    } else if standings.iter().any(is_known) {
+        probation.answers_well();
+    }
+}
+
+const fn is_known(standing: &Standing) -> bool {
+    !matches!(standing, Standing::Unknown(_))
+}
+
+/// Whether one load balancer can have both: a cloud may tell one address, or one after the other.
+fn is_same(found: &[Ingress], told: &[Ingress]) -> bool {
+    let place = |one: &Ingress| (one.ip.clone(), one.hostname.clone());
+    found.is_empty() || found.iter().any(|one| told.iter().any(|other| place(other) == place(one)))
+}
+
+/// The Service as it is when what the call wrote on it is written. Without its addresses, which say where a load balancer was.
+fn after(mut service: Service, outcome: &Outcome) -> Service {
+    service.ingress.clear();
+    for (name, value) in &outcome.annotations {
+        match value {
+            Some(value) => service.annotations.insert(name.clone(), value.clone()),
+            None => service.annotations.remove(name),
+        };
+    }
+    service
+}
+
+/// Why the Service is not let go though a new component has deleted its load balancer: the witness finds one still. Nobody
+/// would look for that again.
+async fn still_there<C: Component>(service: Service, outcome: &Outcome, probation: &Probation<C>) -> Option<Failure> {
+    // What it knows is older than the deletion.
+    probation.witness.forget();
+    match probation.witness.get(after(service, outcome)).await {
+        Ok(None) => None,
+        Ok(Some(_)) => {
+            let what = "the last good one still finds the load balancer that it says it deleted";
+            probation.harms(DELETE, what);
+            Some(Failure::new(Reaction::Retry, format!("{DELETE}: {what}")))
+        }
+        // It never had to do with load balancers.
+        Err(failure) if failure.reaction == Reaction::Unsupported => None,
+        Err(failure) => Some(undecided(failure)),
+    }
+}
+
+/// That something is not there is believed when two say so.
+fn undecided(failure: Failure) -> Failure {
+    let text = format!(
+        "the new provider, which is on probation, finds no load balancer, and the last good one cannot tell: {}",
+        failure.message
+    );
+    Failure { message: text, ..failure }
+}

@@ -1,0 +1,231 @@
+//! One component for one piece of work, from the first question to the record of what was done.
+//!
+//! While it is on trial, a question that changes nothing and that it cannot answer goes to the proven one too: that answer is given,
+//! and the difference counts against the new one. What load balancers need beyond that is in [`super::balancers`].
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ccm_cloud::{
+    Answer, Cluster, Descriptor, Failure, FindError, Finding, Instances, LoadBalancers, Need, Node, Reaction, Service,
+};
+
+use super::probation::Probation;
+use super::{Serving, Slot};
+use crate::component::{Component, Reconciled};
+
+/// The component that served when a piece of work began. Should it fail its trial meanwhile, it is asked nothing more: calls fail with
+/// [`Reaction::Retry`], and the work begins anew with the one that returned.
+pub struct Handle<C> {
+    pub(super) slot: Slot<C>,
+    pub(super) serving: Arc<Serving<C>>,
+}
+
+impl<C: Component> Handle<C> {
+    /// What answers.
+    pub(super) fn provider(&self) -> &C {
+        &self.serving.release.component
+    }
+
+    pub(super) fn probation(&self) -> Option<&Probation<C>> {
+        self.serving.probation.as_ref()
+    }
+
+    /// A call has ended.
+    pub(super) fn judge(&self) {
+        self.slot.judge(&self.serving);
+    }
+
+    /// What is answered in place of a component that failed its trial.
+    pub(super) fn refused(&self) -> Option<Failure> {
+        self.serving.refused.borrow().then(|| {
+            let text = format!(
+                "{} failed its probation while it was at work; the one before takes over",
+                self.serving.release.version
+            );
+            Failure::new(Reaction::Retry, text)
+        })
+    }
+
+    /// The answer to `work`, which changes nothing; none when the component fails its trial meanwhile: questions that hang on it would
+    /// hang for as long as they may, one after the other.
+    pub(super) async fn unless_refused<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut refused = self.serving.refused.subscribe();
+        if *refused.borrow_and_update() {
+            return None;
+        }
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => Some(done),
+            // An error means that nobody can fail any more, which `serving` prevents.
+            _ = refused.wait_for(|refused| *refused) => None,
+        }
+    }
+}
+
+/// Whether a failure can be the component's fault.
+pub(super) const fn is_suspect(failure: &Failure) -> bool {
+    matches!(
+        failure.reaction,
+        Reaction::Retry | Reaction::Invalid | Reaction::Unsupported | Reaction::Unauthorized | Reaction::Elsewhere
+    )
+}
+
+/// Whether there is sense in asking another component: a cloud that asks for a pause gets it.
+const fn may_be_known(failure: &Failure) -> bool {
+    !matches!(failure.reaction, Reaction::Throttled)
+}
+
+impl<C: Component> Instances for Slot<C> {
+    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+        self.handle().find(nodes, need).await
+    }
+}
+
+impl<C: Component> Instances for Handle<C> {
+    async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
+        let Some(probation) = self.probation() else { return self.provider().find(nodes, need).await };
+        let witness = &probation.witness;
+        let answer = self.unless_refused(self.provider().find(nodes.clone(), need)).await;
+        let Some(answer) = answer else { return witness.find(nodes, need).await };
+        let answer = match answer {
+            Ok(findings) => Ok(confirmed(findings, nodes, need, probation).await),
+            Err(FindError::Failed(failure)) if !may_be_known(&failure) => Err(failure.into()),
+            Err(error) => match witness.find(nodes, need).await {
+                Ok(findings) => {
+                    probation.differs("instances.find", &error.to_string());
+                    Ok(findings)
+                }
+                Err(_) => Err(error),
+            },
+        };
+        self.judge();
+        answer
+    }
+}
+
+const fn is_settled(finding: &Finding) -> bool {
+    !matches!(finding, Finding::Unknown(_))
+}
+
+/// Whether the witness may know more.
+fn is_doubtful(finding: &Finding) -> bool {
+    match finding {
+        Finding::Found(_) => false,
+        Finding::Absent => true,
+        Finding::Unknown(failure) => may_be_known(failure),
+    }
+}
+
+/// Findings of a new component, with the word of the witness for machines that the new one does not find.
+async fn confirmed<C: Component>(
+    mut findings: Vec<Finding>,
+    nodes: Vec<Node>,
+    need: Need,
+    probation: &Probation<C>,
+) -> Vec<Finding> {
+    let doubtful: Vec<usize> =
+        findings.iter().enumerate().filter(|(_, finding)| is_doubtful(finding)).map(|(at, _)| at).collect();
+    if doubtful.is_empty() {
+        if findings.iter().any(is_settled) {
+            probation.answers_well();
+        }
+        return findings;
+    }
+    let asked = doubtful.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
+    let known = match probation.witness.find(asked, need).await {
+        Ok(known) => known,
+        Err(error) => vec![Finding::Unknown(error.into_failure()); doubtful.len()],
+    };
+    let mut differs = None;
+    for (at, known) in doubtful.into_iter().zip(known) {
+        let Some(finding) = findings.get_mut(at) else { continue };
+        match (&*finding, known) {
+            (doubtful, Finding::Found(instance)) => {
+                let name = nodes.get(at).map(|node| node.name.as_str()).unwrap_or_default();
+                differs = Some(match doubtful {
+                    Finding::Unknown(failure) => format!("Node {name}: {failure}"),
+                    _ => format!("it does not find the machine of Node {name}"),
+                });
+                *finding = Finding::Found(instance);
+            }
+            (Finding::Absent, Finding::Unknown(failure)) => {
+                let text = format!(
+                    "the new provider, which is on probation, says that the machine does not exist, and the last good one cannot tell: {failure}"
+                );
+                *finding = Finding::Unknown(Failure { message: text, ..failure });
+            }
+            _ => {}
+        }
+    }
+    match differs {
+        Some(what) => probation.differs("instances.find", &what),
+        None if findings.iter().any(is_settled) => probation.answers_well(),
+        None => {}
+    }
+    findings
+}
+
+impl<C: Component> Cluster for Slot<C> {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(&*self.component())
+    }
+
+    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
+        Box::pin(async move { self.handle().reconcile(nodes, services).await })
+    }
+}
+
+impl<C: Component> Handle<C> {
+    async fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Reconciled {
+        let Some(probation) = self.probation() else { return self.provider().reconcile(nodes, services).await };
+        if let Some(failure) = self.refused() {
+            return Err(failure);
+        }
+        let changed = Arc::new(AtomicBool::new(false));
+        let crashes = self.provider().crashes().count;
+        let work = self.provider().reconcile_noting(nodes.clone(), services.clone(), Arc::clone(&changed));
+        let answer = work.await;
+        // Of a call under way at the same time, perhaps: then it is tried again later all the same.
+        let has_crashed = self.provider().crashes().count != crashes;
+        let answer = if faults(&answer) == 0 {
+            if answer.as_ref().is_ok_and(Vec::is_empty) {
+                probation.answers_well();
+            }
+            answer
+        } else if has_crashed && changed.load(Ordering::Relaxed) {
+            // What it sent may not show yet: who began anew at once would do it a second time.
+            answer
+        } else {
+            // The work is idempotent: the witness would do it again if it came back.
+            let known = probation.witness.reconcile(nodes, services).await;
+            if faults(&known) < faults(&answer) {
+                probation.differs("cluster.reconcile", &first_fault(&answer));
+                known
+            } else {
+                answer
+            }
+        };
+        self.judge();
+        answer
+    }
+}
+
+/// Failures that can be the component's fault. One of the whole call is more than any number of single ones.
+fn faults(answer: &Reconciled) -> usize {
+    match answer {
+        Ok(failures) => failures.iter().filter(|(_, failure)| is_suspect(failure)).count(),
+        Err(failure) if is_suspect(failure) => usize::MAX,
+        Err(_) => 0,
+    }
+}
+
+fn first_fault(answer: &Reconciled) -> String {
+    let first = match answer {
+        Ok(failures) => failures.iter().map(|(_, failure)| failure).find(|failure| is_suspect(failure)),
+        Err(failure) => Some(failure),
+    };
+    first.map(ToString::to_string).unwrap_or_default()
+}

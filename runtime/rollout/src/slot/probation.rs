@@ -1,0 +1,137 @@
+//! How a new component proves itself, and when it has not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::component::Component;
+
+/// How long a new component is watched, and what it may do wrong meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbationSettings {
+    /// Least time without a fault, from the first good answer on. Default 1 min.
+    pub time: Duration,
+    /// Least number of good answers in that time: answers that are no failures. Those of the admission webhook do not count. Default 10.
+    pub calls: u32,
+    /// So many calls without an answer (a crash, no answer in time, a broken limit), or so many answers that are worse than those of
+    /// the proven one, and that one returns. Default 3. Zero counts as one. A load balancer that the new one says it deleted and that the
+    /// proven one still finds, or one that it would give another name, is enough by itself.
+    pub faults: u32,
+}
+
+impl Default for ProbationSettings {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(60), calls: 10, faults: 3 }
+    }
+}
+
+/// The trial of one component.
+pub(super) struct Probation<C> {
+    settings: ProbationSettings,
+    /// The proven one: it is asked as well, and returns.
+    pub(super) witness: Arc<C>,
+    /// What the new one had done before it was put into the slot.
+    calls_before: u32,
+    crashes_before: u32,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Without a fault, and with good answers: on a standby, which makes no calls, nothing shows how good it is.
+    since: Option<Instant>,
+    /// Good answers since then.
+    good: u32,
+    /// Crashes that were seen.
+    crashes: u32,
+    /// Answers that were worse than those of the witness.
+    differences: u32,
+    last_difference: String,
+    /// What it has done to the cloud, or would have: once is enough.
+    harm: Option<String>,
+}
+
+impl Counts {
+    fn begin_anew(&mut self) {
+        (self.since, self.good) = (None, 0);
+    }
+}
+
+/// What a look at a trial comes to.
+pub(super) enum Verdict {
+    Open,
+    Passed,
+    Failed(String),
+}
+
+impl<C: Component> Probation<C> {
+    pub(super) fn begin(settings: ProbationSettings, witness: Arc<C>, component: &C) -> Self {
+        let crashes = component.crashes();
+        Self { settings, witness, calls_before: crashes.calls, crashes_before: crashes.count, counts: Mutex::default() }
+    }
+
+    /// The new one failed, or said no, where the witness has an answer.
+    pub(super) fn differs(&self, function: &'static str, what: &str) {
+        let mut counts = self.counts.lock();
+        counts.last_difference = format!("{function}: {what}");
+        counts.differences = counts.differences.saturating_add(1);
+        counts.begin_anew();
+        drop(counts);
+        tracing::warn!(function, what, "the new provider fails where the last good one does not");
+    }
+
+    /// What the new one did in the cloud is not what it says, or what it would do there is not what the witness would.
+    pub(super) fn harms(&self, function: &'static str, what: &str) {
+        let mut counts = self.counts.lock();
+        counts.harm = Some(format!("{function}: {what}"));
+        counts.begin_anew();
+        drop(counts);
+        tracing::warn!(function, what, "the new provider does something else than the last good one");
+    }
+
+    /// It gave an answer that is no failure.
+    pub(super) fn answers_well(&self) {
+        let mut counts = self.counts.lock();
+        counts.good = counts.good.saturating_add(1);
+        counts.since.get_or_insert_with(Instant::now);
+    }
+
+    /// How long its trial lasts at least.
+    pub(super) fn time_left(&self) -> Duration {
+        let elapsed = self.counts.lock().since.map(|since| since.elapsed()).unwrap_or_default();
+        self.settings.time.saturating_sub(elapsed)
+    }
+
+    pub(super) fn verdict(&self, component: &C) -> Verdict {
+        let now = component.crashes();
+        let calls = now.calls.wrapping_sub(self.calls_before);
+        let crashes = now.count.wrapping_sub(self.crashes_before);
+        let limit = self.settings.faults.max(1);
+        let mut counts = self.counts.lock();
+        if crashes > counts.crashes {
+            counts.crashes = crashes;
+            counts.begin_anew();
+        }
+        if let Some(why) = &counts.harm {
+            return Verdict::Failed(why.clone());
+        }
+        if crashes >= limit {
+            return Verdict::Failed(format!(
+                "{crashes} of its first {calls} calls gave no answer, the last: {}",
+                now.last
+            ));
+        }
+        if counts.differences >= limit {
+            return Verdict::Failed(format!(
+                "{} of its first {calls} calls failed where the one before did not, the last: {}",
+                counts.differences, counts.last_difference
+            ));
+        }
+        let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
+        // Where nothing has to be proven, no answer is waited for.
+        let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
+        if is_enough { Verdict::Passed } else { Verdict::Open }
+    }
+}

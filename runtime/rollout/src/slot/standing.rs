@@ -1,0 +1,301 @@
+//! Which component serves, which one returns, and which ones are not taken again: the one state of a swap. Everything else reads it.
+//!
+//! One component is *proven*. At most one other is *on trial* against it: then that one serves, and the proven one is its witness,
+//! and returns when the trial fails. The first component of all is proven at once, since there is no other to return to.
+//!
+//! | standing | event | then | generation | test |
+//! |---|---|---|---|---|
+//! | P proven | taken: C | C on trial against P | + 1 | `a_new_component_is_on_trial_against_the_proven_one` |
+//! | P proven | taken: P | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
+//! | C on trial against P | taken: D | D on trial against P; C is not refused | + 1 | `a_third_one_is_on_trial_against_the_proven_one` |
+//! | C on trial against P | taken: C | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
+//! | C on trial against P | taken: P | P proven; C is not refused | + 1 | `putting_the_proven_one_back_ends_a_trial_without_a_verdict` |
+//! | C on trial against P | passed | C proven | | `whoever_passes_its_trial_is_proven_and_returns_next` |
+//! | C on trial against P | failed | P proven; C refused | + 1 | `whoever_fails_its_trial_is_refused_and_the_proven_one_returns` |
+//! | any | taken: a refused one | as before | | `a_refused_component_is_not_taken_again` |
+//! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::release::{Release, Version, digits};
+
+/// Most refused components that are remembered; the oldest is forgotten first.
+pub(crate) const MOST_REFUSED: usize = 16;
+
+/// A component that served and failed its trial.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RefusedComponent {
+    /// `sha256:…` of the unpacked component.
+    pub(crate) digest: String,
+    /// What it did wrong.
+    pub(crate) why: String,
+}
+
+/// The refused components, the newest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusals(VecDeque<RefusedComponent>);
+
+impl Refusals {
+    /// Why the component with this digest was refused.
+    #[must_use]
+    pub(crate) fn why(&self, digest: &str) -> Option<&str> {
+        self.0.iter().find(|one| one.digest == digest).map(|one| one.why.as_str())
+    }
+
+    /// The same for 12 digits of it, as records on objects have them.
+    #[must_use]
+    pub(crate) fn has_digits(&self, short: &str) -> bool {
+        self.0.iter().any(|one| digits(&one.digest) == short)
+    }
+
+    pub(crate) fn add(&mut self, refused: RefusedComponent) {
+        self.0.retain(|one| one.digest != refused.digest);
+        self.0.push_back(refused);
+        if self.0.len() > MOST_REFUSED {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// What happens to components.
+#[derive(Debug)]
+pub(crate) enum Event<C> {
+    /// One passed the gate.
+    Taken(Release<C>),
+    /// The one on trial since this generation has proved itself.
+    Passed(u64),
+    /// It has not, for this reason.
+    Failed(u64, String),
+}
+
+/// What has become of it.
+#[derive(Debug)]
+pub(crate) enum Transition {
+    /// Another one serves, on trial.
+    Exchanged {
+        /// Who served before.
+        before: Arc<Version>,
+    },
+    /// The one that serves is proven.
+    Proven,
+    /// The proven one serves again, and this one is refused.
+    Returned { failed: Arc<Version>, why: String },
+    /// The proven one was put back: this one, which was on trial, goes without a verdict.
+    Withdrawn { trial: Arc<Version> },
+}
+
+/// See the table of this module.
+#[derive(Debug)]
+pub(crate) struct Standing<C> {
+    proven: Release<C>,
+    trial: Option<Release<C>>,
+    refused: Refusals,
+    generation: u64,
+}
+
+impl<C> Standing<C> {
+    /// With the first component.
+    pub(crate) const fn new(first: Release<C>, refused: Refusals) -> Self {
+        Self { proven: first, trial: None, refused, generation: 1 }
+    }
+
+    /// Who answers.
+    pub(crate) const fn serving(&self) -> &Release<C> {
+        match &self.trial {
+            Some(trial) => trial,
+            None => &self.proven,
+        }
+    }
+
+    /// Who returns.
+    pub(crate) const fn proven(&self) -> &Release<C> {
+        &self.proven
+    }
+
+    pub(crate) const fn is_on_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    pub(crate) const fn refused(&self) -> &Refusals {
+        &self.refused
+    }
+
+    /// Grows whenever another component serves, from 1 on.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// None: nothing changes.
+    pub(crate) fn apply(&mut self, event: Event<C>) -> Option<Transition> {
+        match event {
+            Event::Taken(release) => self.take(release),
+            Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
+            Event::Passed(_) => {
+                self.proven = self.trial.take()?;
+                Some(Transition::Proven)
+            }
+            Event::Failed(_, why) => {
+                let failed = self.trial.take()?.version;
+                self.refused.add(RefusedComponent { digest: failed.digest.clone(), why: why.clone() });
+                self.generation += 1;
+                Some(Transition::Returned { failed, why })
+            }
+        }
+    }
+
+    fn take(&mut self, release: Release<C>) -> Option<Transition> {
+        let digest = &release.version.digest;
+        if self.serving().is(digest) {
+            return None;
+        }
+        if self.proven.is(digest) {
+            let trial = self.trial.take()?.version;
+            self.generation += 1;
+            return Some(Transition::Withdrawn { trial });
+        }
+        if self.refused.why(digest).is_some() {
+            return None;
+        }
+        self.generation += 1;
+        let before = Arc::clone(&self.serving().version);
+        self.trial = Some(release);
+        Some(Transition::Exchanged { before })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(name: &str) -> Release<()> {
+        let digest = format!("sha256:{}", name.repeat(64));
+        let version = Version { name: "cloud".into(), version: name.into(), digest };
+        Release { component: Arc::new(()), version: Arc::new(version) }
+    }
+
+    fn taken(name: &str) -> Event<()> {
+        Event::Taken(release(name))
+    }
+
+    fn failed(generation: u64) -> Event<()> {
+        Event::Failed(generation, "it crashed".into())
+    }
+
+    /// Who serves, who is proven, and the generation.
+    fn shows(standing: &Standing<()>) -> (&str, &str, u64) {
+        (&standing.serving().version.version, &standing.proven().version.version, standing.generation())
+    }
+
+    fn after(events: impl IntoIterator<Item = Event<()>>) -> Standing<()> {
+        let mut standing = Standing::new(release("p"), Refusals::default());
+        for event in events {
+            standing.apply(event);
+        }
+        standing
+    }
+
+    #[test]
+    fn a_new_component_is_on_trial_against_the_proven_one() {
+        let mut standing = after([]);
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 1), false));
+        let done = standing.apply(taken("c"));
+        assert!(matches!(done, Some(Transition::Exchanged { before }) if before.version == "p"));
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "p", 2), true));
+    }
+
+    #[test]
+    fn the_component_that_serves_is_not_exchanged_for_itself() {
+        let mut standing = after([]);
+        assert!(standing.apply(taken("p")).is_none());
+        assert_eq!(shows(&standing), ("p", "p", 1));
+        let mut standing = after([taken("c")]);
+        assert!(standing.apply(taken("c")).is_none());
+        assert_eq!(shows(&standing), ("c", "p", 2));
+    }
+
+    #[test]
+    fn a_third_one_is_on_trial_against_the_proven_one() {
+        let mut standing = after([taken("c")]);
+        let done = standing.apply(taken("d"));
+        assert!(matches!(done, Some(Transition::Exchanged { before }) if before.version == "c"));
+        assert_eq!(shows(&standing), ("d", "p", 3));
+        assert_eq!(standing.refused().why(&release("c").version.digest), None, "nobody has judged it");
+        standing.apply(failed(3));
+        assert_eq!(shows(&standing), ("p", "p", 4));
+    }
+
+    #[test]
+    fn putting_the_proven_one_back_ends_a_trial_without_a_verdict() {
+        let mut standing = after([taken("c")]);
+        let done = standing.apply(taken("p"));
+        assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+        standing.apply(taken("c"));
+        assert_eq!(shows(&standing), ("c", "p", 4), "it may come again");
+    }
+
+    #[test]
+    fn whoever_passes_its_trial_is_proven_and_returns_next() {
+        let mut standing = after([taken("c")]);
+        assert!(matches!(standing.apply(Event::Passed(2)), Some(Transition::Proven)));
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "c", 2), false));
+        standing.apply(taken("d"));
+        standing.apply(failed(3));
+        assert_eq!(shows(&standing), ("c", "c", 4));
+    }
+
+    #[test]
+    fn whoever_fails_its_trial_is_refused_and_the_proven_one_returns() {
+        let mut standing = after([taken("c")]);
+        let done = standing.apply(failed(2));
+        let is_told = matches!(done, Some(Transition::Returned { failed, why })
+            if failed.version == "c" && why == "it crashed");
+        assert!(is_told);
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+        let digest = &release("c").version.digest;
+        assert_eq!(standing.refused().why(digest), Some("it crashed"));
+        assert!(standing.refused().has_digits(&"c".repeat(12)) && !standing.refused().has_digits(&"d".repeat(12)));
+    }
+
+    /// Two who write the source in turn did the same harm each time.
+    #[test]
+    fn a_refused_component_is_not_taken_again() {
+        let mut standing = after([taken("c"), failed(2), taken("d"), failed(4)]);
+        for name in ["c", "d"] {
+            assert!(standing.apply(taken(name)).is_none(), "{name}");
+            assert_eq!(shows(&standing), ("p", "p", 5));
+        }
+    }
+
+    #[test]
+    fn a_verdict_about_an_earlier_generation_changes_nothing() {
+        let late = || [Event::Passed(1), failed(1), Event::Passed(3), failed(3)];
+        for (name, events) in [("on trial", vec![taken("c")]), ("proven", vec![taken("c"), Event::Passed(2)])] {
+            let mut standing = after(events);
+            for event in late() {
+                assert!(standing.apply(event).is_none(), "{name}");
+            }
+            assert_eq!(shows(&standing).0, "c", "{name}");
+        }
+        let mut standing = after([taken("c"), Event::Passed(2)]);
+        assert!(standing.apply(failed(2)).is_none(), "it has been proven meanwhile");
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_refused_ones_is_forgotten() {
+        let mut refused = Refusals::default();
+        let one = |number: usize| RefusedComponent { digest: format!("sha256:{number:064}"), why: "no".into() };
+        for number in 0..=MOST_REFUSED {
+            refused.add(one(number));
+            refused.add(one(number));
+        }
+        assert_eq!(refused.why(&one(0).digest), None);
+        for number in 1..=MOST_REFUSED {
+            assert_eq!(refused.why(&one(number).digest), Some("no"), "{number}");
+        }
+    }
+}

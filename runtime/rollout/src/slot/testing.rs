@@ -1,0 +1,428 @@
+//! Components that do as they are told, and a cloud that remembers who did what.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ccm_cloud::{
+    Answer, Backend, Capability, Cluster, ClusterSubject, Descriptor, Failure, FindError, Finding, Ingress, Instance,
+    InstanceState, Instances, LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::{News, ProbationSettings, Refusals, Slot};
+use crate::component::{Component, Crashes, Reconciled};
+use crate::release::{Release, Version};
+
+/// What a component does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Does {
+    /// What it should.
+    Right,
+    /// Gives no answer.
+    Crash,
+    /// Gives no answer after it has changed the cloud.
+    CrashAfterwards,
+    /// Never answers questions.
+    Hang,
+    /// Finds no machine and no load balancer.
+    Lose,
+    /// Cannot tell.
+    Fail,
+    /// Says no.
+    Refuse,
+    /// Wants others to wait.
+    Throttle,
+    /// Calls load balancers by another name.
+    Rename,
+    /// Makes a second load balancer, and finds that one.
+    Double,
+    /// Says that it deleted, and does not.
+    Leave,
+}
+
+/// A load balancer, and the version of the component that changed it last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Balancer {
+    pub(crate) uid: String,
+    pub(crate) by: String,
+    address: String,
+}
+
+/// The load balancers by their names.
+#[derive(Default)]
+pub(crate) struct Cloud {
+    pub(crate) balancers: Mutex<BTreeMap<String, Balancer>>,
+    made: AtomicU32,
+    /// Whether it answers anybody.
+    pub(crate) is_down: AtomicBool,
+}
+
+impl Cloud {
+    fn answers(&self) -> Result<(), Failure> {
+        if self.is_down.load(Ordering::Relaxed) {
+            Err(Failure::new(Reaction::Retry, "the cloud is down"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn bring(&self, name: &str, uid: &str, by: &str) -> Vec<Ingress> {
+        let mut balancers = self.balancers.lock();
+        let balancer = balancers.entry(name.to_owned()).or_insert_with(|| Balancer {
+            uid: uid.to_owned(),
+            by: String::new(),
+            address: format!("192.0.2.{}", self.made.fetch_add(1, Ordering::Relaxed) % 250),
+        });
+        by.clone_into(&mut balancer.by);
+        vec![at(&balancer.address)]
+    }
+}
+
+/// A version of the component.
+pub(crate) struct Fake {
+    version: String,
+    does: Mutex<Does>,
+    cloud: Arc<Cloud>,
+    crashes: Mutex<Crashes>,
+    /// How often its cache was emptied.
+    pub(crate) forgot: AtomicU32,
+    /// How often each function was called.
+    pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
+}
+
+impl Fake {
+    pub(crate) fn new(version: &str, does: Does, cloud: &Arc<Cloud>) -> Arc<Self> {
+        Arc::new(Self {
+            version: version.to_owned(),
+            does: Mutex::new(does),
+            cloud: Arc::clone(cloud),
+            crashes: Mutex::default(),
+            forgot: AtomicU32::new(0),
+            asked: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn does(&self, does: Does) {
+        *self.does.lock() = does;
+    }
+
+    /// What it does this time.
+    fn acts(&self, function: &'static str) -> Does {
+        *self.asked.lock().entry(function).or_default() += 1;
+        self.crashes.lock().calls += 1;
+        *self.does.lock()
+    }
+
+    fn crashed(&self, function: &'static str) -> Failure {
+        let mut crashes = self.crashes.lock();
+        crashes.count += 1;
+        crashes.last = format!("{function}: it crashed");
+        Failure::new(Reaction::Retry, crashes.last.clone())
+    }
+
+    fn own_name(&self, service: &Service) -> String {
+        match *self.does.lock() {
+            Does::Rename => format!("{}-{}", self.version, service.uid),
+            Does::Double => format!("second-{}", service.uid),
+            _ => service.uid.clone(),
+        }
+    }
+
+    /// What a question comes to that it answers rightly with `right`, and with `lost` when it finds nothing.
+    async fn answer<T>(
+        &self,
+        function: &'static str,
+        right: impl FnOnce() -> T,
+        lost: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
+        match self.acts(function) {
+            Does::Crash => Err(self.crashed(function)),
+            Does::Hang => std::future::pending().await,
+            Does::Fail => Err(Failure::new(Reaction::Retry, "it cannot tell")),
+            Does::Refuse => Err(Failure::new(Reaction::Invalid, "it says no")),
+            Does::Throttle => Err(Failure::new(Reaction::Throttled, "slower")),
+            Does::Lose => self.cloud.answers().map(|()| lost()),
+            _ => self.cloud.answers().map(|()| right()),
+        }
+    }
+
+    async fn change(&self, function: &'static str, service: &Service, work: impl FnOnce() -> Vec<Ingress>) -> Outcome {
+        let failure = match self.acts(function) {
+            Does::Crash => self.crashed(function),
+            Does::Fail => Failure::new(Reaction::Retry, "it cannot"),
+            Does::Refuse => Failure::new(Reaction::Invalid, "it says no"),
+            Does::Throttle => Failure::new(Reaction::Throttled, "slower"),
+            does => match self.cloud.answers() {
+                Err(failure) => failure,
+                Ok(()) => {
+                    let ingress = work();
+                    if does != Does::CrashAfterwards {
+                        return Outcome { ingress, ..Outcome::default() };
+                    }
+                    self.crashed(function)
+                }
+            },
+        };
+        assert!(!service.uid.is_empty(), "a Service without a UID");
+        Outcome::failed(failure)
+    }
+}
+
+impl Instances for Fake {
+    async fn find(&self, nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, FindError> {
+        let found = |node: &Node| {
+            let labels = [("version".to_owned(), self.version.clone())].into();
+            Finding::Found(Box::new(Instance { labels, ..instance(&node.name) }))
+        };
+        let right = || nodes.iter().map(found).collect();
+        let answer = self.answer("instances.find", right, || vec![Finding::Absent; nodes.len()]).await;
+        let is_crash = *self.does.lock() == Does::Crash;
+        match answer {
+            Ok(findings) => Ok(findings),
+            Err(failure) if is_crash => Err(FindError::Crashed(failure)),
+            Err(failure) => Ok(vec![Finding::Unknown(failure); nodes.len()]),
+        }
+    }
+}
+
+impl LoadBalancers for Fake {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        Arc::new(Descriptor { version: self.version.clone(), ..descriptor() })
+    }
+
+    fn configuration(&self) -> String {
+        String::new()
+    }
+
+    fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
+        Box::pin(async move {
+            match self.acts("name") {
+                Does::Crash => Err(self.crashed("name")),
+                Does::Rename => Ok(self.own_name(&service)),
+                _ => Ok(service.uid),
+            }
+        })
+    }
+
+    fn locks(&self, _service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
+        Box::pin(self.answer("locks", Vec::new, Vec::new))
+    }
+
+    fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
+        let name = self.own_name(&service);
+        let right = move || self.cloud.balancers.lock().get(&name).map(|balancer| vec![at(&balancer.address)]);
+        Box::pin(self.answer("get", right, || None))
+    }
+
+    fn get_mark(&self, _service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+        Box::pin(self.answer("get-mark", || None, || None))
+    }
+
+    fn ensure(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let name = self.own_name(&service);
+            self.change("ensure", &service, || self.cloud.bring(&name, &service.uid, &self.version)).await
+        })
+    }
+
+    fn update_backends(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let name = self.own_name(&service);
+            self.change("update-backends", &service, || self.cloud.bring(&name, &service.uid, &self.version)).await
+        })
+    }
+
+    fn delete(&self, service: Service) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let (name, leaves) = (self.own_name(&service), *self.does.lock() == Does::Leave);
+            let work = || {
+                if !leaves {
+                    self.cloud.balancers.lock().remove(&name);
+                }
+                vec![]
+            };
+            self.change("delete", &service, work).await
+        })
+    }
+
+    fn validate(&self, _: Service, _: Option<Service>, _: bool) -> Answer<'_, Result<Vec<Problem>, Failure>> {
+        Box::pin(self.answer("validate", Vec::new, Vec::new))
+    }
+
+    fn selects_nodes(&self) -> bool {
+        false
+    }
+
+    fn surveys(&self) -> bool {
+        true
+    }
+
+    fn survey(&self, _backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
+        Box::pin(async move {
+            let stands = |wish: &Wish| match self.cloud.balancers.lock().get(&self.own_name(&wish.service)) {
+                Some(balancer) => Standing::InStep(vec![at(&balancer.address)]),
+                None => Standing::Missing,
+            };
+            let right = || wishes.iter().map(stands).collect();
+            self.answer("survey", right, || vec![Standing::Missing; wishes.len()]).await
+        })
+    }
+}
+
+impl Cluster for Fake {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(self)
+    }
+
+    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
+        self.reconcile_noting(nodes, services, Arc::default())
+    }
+}
+
+impl Component for Fake {
+    fn crashes(&self) -> Crashes {
+        self.crashes.lock().clone()
+    }
+
+    fn forget(&self) {
+        self.forgot.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn has(&self, _capability: Capability) -> bool {
+        true
+    }
+
+    fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        vec![]
+    }
+
+    fn follow_credentials(&self) -> Answer<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> Answer<'_, Reconciled> {
+        Box::pin(async move {
+            if *self.does.lock() == Does::CrashAfterwards {
+                self.acts("reconcile");
+                changed.store(true, Ordering::Relaxed);
+                return Err(self.crashed("reconcile"));
+            }
+            match self.answer("reconcile", Vec::new, Vec::new).await {
+                Err(failure) if failure.reaction == Reaction::Invalid => Ok(vec![(ClusterSubject::Provider, failure)]),
+                answer => answer,
+            }
+        })
+    }
+}
+
+fn descriptor() -> Descriptor {
+    Descriptor {
+        name: "cloud".to_owned(),
+        version: String::new(),
+        revision: String::new(),
+        provider_id_schemes: vec!["cloud".to_owned()],
+        files: vec![],
+        endpoints: vec![],
+        credentials: vec![],
+        settings: vec![],
+        annotations: vec![],
+        more: BTreeMap::new(),
+    }
+}
+
+fn instance(name: &str) -> Instance {
+    Instance {
+        provider_id: format!("cloud://{name}"),
+        instance_type: String::new(),
+        addresses: vec![],
+        zone: String::new(),
+        region: String::new(),
+        labels: BTreeMap::new(),
+        state: InstanceState::Running,
+    }
+}
+
+pub(crate) fn node(name: &str) -> Node {
+    Node { name: name.to_owned(), ..Node::default() }
+}
+
+pub(crate) fn at(ip: &str) -> Ingress {
+    Ingress { ip: Some(ip.to_owned()), hostname: None, ip_mode: None, ports: vec![] }
+}
+
+pub(crate) fn service(uid: &str) -> Service {
+    Service { namespace: "default".to_owned(), name: uid.to_owned(), uid: uid.to_owned(), ..Service::default() }
+}
+
+/// A Service that was told where its load balancer is.
+pub(crate) fn served(uid: &str) -> Service {
+    Service { ingress: vec![at("192.0.2.0")], ..service(uid) }
+}
+
+pub(crate) fn release(component: Arc<Fake>) -> Release<Fake> {
+    let digest = digest(&component.version);
+    let version = Version { name: "cloud".into(), version: component.version.clone(), digest };
+    Release { component, version: Arc::new(version) }
+}
+
+/// A probation that ends with so many faults, and otherwise not before its minute is over.
+pub(crate) fn faults(faults: u32) -> ProbationSettings {
+    ProbationSettings { faults, ..ProbationSettings::default() }
+}
+
+/// A slot with its components, in which version 1 is proven.
+pub(crate) struct Rig {
+    pub(crate) slot: Slot<Fake>,
+    pub(crate) cloud: Arc<Cloud>,
+    pub(crate) proven: Arc<Fake>,
+    pub(crate) news: mpsc::UnboundedReceiver<News>,
+}
+
+impl Rig {
+    pub(crate) fn new(settings: ProbationSettings) -> Self {
+        let cloud = Arc::<Cloud>::default();
+        let proven = Fake::new("1", Does::Right, &cloud);
+        let (slot, news) = Slot::new(release(Arc::clone(&proven)), Refusals::default(), settings);
+        Self { slot, cloud, proven, news }
+    }
+
+    /// The same with version 2 on trial, which does this.
+    pub(crate) fn trying(does: Does, settings: ProbationSettings) -> (Self, Arc<Fake>) {
+        let rig = Self::new(settings);
+        let new = rig.put("2", does);
+        (rig, new)
+    }
+
+    pub(crate) fn put(&self, version: &str, does: Does) -> Arc<Fake> {
+        let new = Fake::new(version, does, &self.cloud);
+        assert!(self.slot.put(release(Arc::clone(&new))).is_some());
+        new
+    }
+
+    /// The load balancers of the cloud: name, and who changed it last.
+    pub(crate) fn balancers(&self) -> Vec<(String, String)> {
+        let balancers = self.cloud.balancers.lock();
+        balancers.iter().map(|(name, balancer)| (name.clone(), balancer.by.clone())).collect()
+    }
+
+    pub(crate) fn is_on_trial(&self) -> bool {
+        self.slot.view().is_on_trial
+    }
+
+    /// The version that serves.
+    pub(crate) fn serving(&self) -> String {
+        self.slot.view().serving.version.clone()
+    }
+
+    /// Why this version was refused.
+    pub(crate) fn why(&self, version: &str) -> Option<String> {
+        self.slot.refused().why(&digest(version)).map(ToOwned::to_owned)
+    }
+}
+
+/// That of a version.
+fn digest(version: &str) -> String {
+    format!("sha256:{version:f<64}")
+}

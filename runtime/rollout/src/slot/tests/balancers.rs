@@ -1,0 +1,216 @@
+//! A new component proves itself with load balancers. Whoever believes too soon that there is none makes a second one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{LoadBalancerSource as _, Outcome, Service, Standing, Wish};
+
+use super::*;
+use crate::slot::ProbationSettings;
+use crate::slot::testing::{at, served, service};
+
+async fn ensure(rig: &Rig, service: Service) -> Outcome {
+    rig.slot.load_balancers().ensure(service, Arc::default()).await
+}
+
+async fn delete(rig: &Rig, service: Service) -> Outcome {
+    rig.slot.load_balancers().delete(service).await
+}
+
+/// Version 1 has made the load balancer of `web`; version 2 is on trial.
+async fn after_one(does: Does, settings: ProbationSettings) -> (Rig, Arc<crate::slot::testing::Fake>) {
+    let rig = Rig::new(settings);
+    assert_eq!(ensure(&rig, service("web")).await.failure, None);
+    let new = rig.put("2", does);
+    (rig, new)
+}
+
+fn made(uid: &str, by: &str) -> (String, String) {
+    (uid.to_owned(), by.to_owned())
+}
+
+#[tokio::test]
+async fn on_trial_a_component_changes_what_both_find_and_makes_what_neither_finds() {
+    let (rig, new) = after_one(Does::Right, faults(1)).await;
+    let outcome = ensure(&rig, served("web")).await;
+    assert_eq!((outcome.failure, outcome.ingress), (None, vec![at("192.0.2.0")]));
+    assert_eq!(ensure(&rig, service("new")).await.failure, None);
+    assert_eq!(rig.balancers(), [made("new", "2"), made("web", "2")]);
+    assert_eq!(delete(&rig, served("web")).await, Outcome::default());
+    assert_eq!((rig.balancers(), rig.is_on_trial()), (vec![made("new", "2")], true));
+    assert_eq!(new.asked.lock()["delete"], 1);
+}
+
+/// A successful write was believed, whatever it had made.
+#[tokio::test]
+async fn nothing_is_made_a_second_time_under_another_name() {
+    for new_service in [true, false] {
+        let (rig, new) = after_one(Does::Rename, faults(3)).await;
+        let failure = ensure(&rig, if new_service { service("new") } else { served("web") }).await.failure.unwrap();
+        assert!(failure.message.contains("the last good one calls it"), "{failure}");
+        assert_eq!(new.asked.lock().get("ensure"), None);
+        assert_eq!(rig.balancers(), [made("web", "1")]);
+        let why = rig.why("2").unwrap();
+        assert!(why.starts_with("load-balancers.ensure: it calls the load balancer \"2-"), "once is enough: {why}");
+        assert_eq!(ensure(&rig, service("new")).await.failure, None);
+    }
+}
+
+#[tokio::test]
+async fn a_component_that_does_not_find_the_load_balancer_makes_none() {
+    let (rig, new) = after_one(Does::Lose, faults(2)).await;
+    for _ in 0..2 {
+        let failure = ensure(&rig, served("web")).await.failure.unwrap();
+        assert!(failure.message.contains("it does not find the load balancer, which the last good one finds"));
+    }
+    assert_eq!(new.asked.lock().get("ensure"), None);
+    assert!(rig.why("2").unwrap().contains("the last: load-balancers.get: "));
+    // Where the witness cannot tell, nobody makes one; that is no fault.
+    let (rig, new) = after_one(Does::Lose, faults(1)).await;
+    rig.proven.does(Does::Fail);
+    let failure = ensure(&rig, served("web")).await.failure.unwrap();
+    assert!(failure.message.contains("the last good one cannot tell: it cannot tell"), "{failure}");
+    assert_eq!((new.asked.lock().get("ensure"), rig.is_on_trial()), (None, true));
+}
+
+#[tokio::test]
+async fn a_load_balancer_that_the_witness_does_not_find_afterwards_is_a_difference() {
+    let (rig, _) = after_one(Does::Double, faults(2)).await;
+    for uid in ["web", "web"] {
+        let failure = ensure(&rig, served(uid)).await.failure;
+        assert!(failure.is_some(), "the Service was let go");
+    }
+    assert_eq!(rig.serving(), "1", "{:?}", rig.why("2"));
+    // That the cloud does not show it yet is nobody's fault.
+    let (rig, new) = Rig::trying(Does::Right, faults(1));
+    rig.proven.does(Does::Lose);
+    new.does(Does::Right);
+    let outcome = ensure(&rig, service("web")).await;
+    assert!(outcome.failure.is_some());
+}
+
+#[tokio::test]
+async fn a_crash_is_tried_again_later_and_never_made_again_at_once_by_another() {
+    for (does, by) in [(Does::Crash, "1"), (Does::CrashAfterwards, "2")] {
+        let (rig, _) = after_one(does, faults(2)).await;
+        for _ in 0..2 {
+            assert!(rig.is_on_trial(), "{does:?}");
+            assert!(ensure(&rig, served("web")).await.failure.is_some(), "{does:?}");
+            assert_eq!(rig.balancers(), [made("web", by)], "{does:?}");
+        }
+        assert!(rig.why("2").unwrap().contains("2 of its first"), "{does:?}: {:?}", rig.why("2"));
+        assert_eq!(ensure(&rig, served("web")).await.failure, None, "{does:?}");
+        assert_eq!(rig.balancers(), [made("web", "1")], "{does:?}");
+    }
+}
+
+/// A Service that was let go is looked for by nobody.
+#[tokio::test]
+async fn what_a_new_component_says_that_it_deleted_is_gone_only_when_the_witness_finds_nothing() {
+    let (rig, _) = after_one(Does::Leave, faults(3)).await;
+    let failure = delete(&rig, served("web")).await.failure.unwrap();
+    assert!(failure.message.contains("still finds"), "{failure}");
+    assert!(rig.why("2").unwrap().starts_with("load-balancers.delete: "), "once is enough");
+    assert_eq!(delete(&rig, served("web")).await, Outcome::default());
+    assert_eq!(rig.balancers(), []);
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_on_the_word_of_a_new_component_alone() {
+    for (does, witness) in [(Does::Lose, Does::Right), (Does::Lose, Does::Fail), (Does::Rename, Does::Right)] {
+        let (rig, new) = after_one(does, faults(9)).await;
+        rig.proven.does(witness);
+        assert!(delete(&rig, served("web")).await.failure.is_some(), "{does:?}");
+        assert_eq!(new.asked.lock().get("delete"), None, "{does:?}");
+        assert_eq!(rig.balancers(), [made("web", "1")], "{does:?}");
+    }
+    // What nobody has ever made goes at once.
+    let (rig, _) = Rig::trying(Does::Right, faults(1));
+    assert_eq!(delete(&rig, service("web")).await, Outcome::default());
+}
+
+#[tokio::test]
+async fn a_load_balancer_is_missing_only_when_both_say_so() {
+    let wish = |uid: &str| vec![Wish { service: served(uid), backends: vec![] }];
+    for (witness, found) in [(Does::Right, Some(true)), (Does::Lose, Some(false)), (Does::Fail, None)] {
+        let (rig, _) = after_one(Does::Lose, faults(9)).await;
+        rig.proven.does(witness);
+        let one = rig.slot.load_balancers();
+        let got = one.get(served("web")).await;
+        let surveyed = one.survey(Arc::default(), wish("web")).await.unwrap();
+        match found {
+            Some(true) => {
+                assert_eq!(got, Ok(Some(vec![at("192.0.2.0")])));
+                assert!(matches!(surveyed.as_slice(), [Standing::InStep(_)]), "{surveyed:?}");
+            }
+            Some(false) => assert_eq!((got, surveyed), (Ok(None), vec![Standing::Missing])),
+            None => {
+                assert!(got.unwrap_err().message.contains("on probation"));
+                let [Standing::Unknown(failure)] = surveyed.as_slice() else { panic!("{surveyed:?}") };
+                assert!(failure.message.contains("on probation"), "{failure}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_changes_nothing_is_answered_by_the_proven_one_meanwhile() {
+    let (rig, _) = after_one(Does::Crash, faults(5)).await;
+    let one = rig.slot.load_balancers();
+    assert_eq!(one.name(service("web")).await, Ok("web".to_owned()));
+    assert_eq!(one.locks(service("web")).await, Ok(vec![]));
+    assert_eq!(one.get(served("web")).await, Ok(Some(vec![at("192.0.2.0")])));
+    assert_eq!(one.validate(service("web"), Some(served("web")), true).await, Ok(vec![]));
+    assert!(rig.is_on_trial());
+    assert_eq!(one.get(service("other")).await, Ok(None));
+    assert!(rig.why("2").unwrap().contains("5 of its first 5 calls"), "{:?}", rig.why("2"));
+}
+
+/// A Service may ask for something that no version can do.
+#[tokio::test]
+async fn a_refusal_counts_only_where_the_proven_one_has_served() {
+    let (rig, new) = after_one(Does::Right, faults(2)).await;
+    let refused = async |service| {
+        new.does(Does::Refuse);
+        let failure = ensure(&rig, service).await.failure;
+        assert!(failure.is_some());
+    };
+    for _ in 0..4 {
+        rig.proven.does(Does::Refuse);
+        refused(service("new")).await;
+    }
+    assert!(rig.is_on_trial(), "the Service was never served");
+    rig.proven.does(Does::Right);
+    for _ in 0..2 {
+        assert!(rig.is_on_trial());
+        refused(served("web")).await;
+    }
+    assert_eq!(rig.serving(), "1");
+}
+
+/// Whoever may write Services could prove a component with dry runs alone.
+#[tokio::test(start_paused = true)]
+async fn the_questions_of_the_admission_webhook_prove_nothing() {
+    let once = ProbationSettings { time: Duration::from_secs(60), calls: 1, faults: 1 };
+    let (rig, _) = after_one(Does::Right, once).await;
+    let one = rig.slot.load_balancers();
+    for _ in 0..50 {
+        assert_eq!(one.validate(service("web"), None, true).await, Ok(vec![]));
+        assert_eq!(one.name(service("web")).await, Ok("web".to_owned()));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(rig.is_on_trial());
+    }
+    for _ in 0..2 {
+        assert!(one.get(served("web")).await.is_ok());
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+    assert!(!rig.is_on_trial());
+}
+
+#[tokio::test]
+async fn a_cloud_that_is_slow_or_at_its_limit_is_nobodys_fault() {
+    let (rig, _) = after_one(Does::Throttle, faults(1)).await;
+    assert!(ensure(&rig, served("web")).await.failure.is_some());
+    assert!(delete(&rig, served("web")).await.failure.is_some());
+    assert!(rig.is_on_trial());
+}

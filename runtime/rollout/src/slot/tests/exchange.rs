@@ -1,0 +1,185 @@
+//! One component takes the place of another while calls are under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::LoadBalancerSource as _;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::slot::standing::Transition;
+use crate::slot::testing::{Fake, release, service};
+use crate::slot::{News, ProbationSettings};
+
+/// As soon as it has answered once.
+const SHORT: ProbationSettings = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
+
+#[tokio::test]
+async fn a_call_ends_on_the_component_that_it_began_on_which_is_freed_then() {
+    let rig = Arc::new(Rig::new(SHORT));
+    rig.put("2", Does::Right);
+    assert_eq!(answers(&rig).await, "2");
+    let old = Arc::downgrade(&rig.slot.component());
+    rig.slot.component().does(Does::Hang);
+    let caller = Arc::clone(&rig);
+    let mut calls = JoinSet::new();
+    calls.spawn(async move { answers(&caller).await });
+    tokio::task::yield_now().await;
+
+    rig.put("3", Does::Right);
+    assert_eq!(answers(&rig).await, "3", "while the other call waits");
+    assert!(!rig.is_on_trial());
+    assert!(old.upgrade().is_some(), "it was freed under a call that runs");
+    calls.abort_all();
+    while calls.join_next().await.is_some() {}
+    assert!(old.upgrade().is_none(), "somebody keeps it after its last call");
+}
+
+#[tokio::test]
+async fn the_proven_one_is_kept_for_the_time_of_a_trial_and_the_refused_one_is_freed() {
+    let rig = Rig::new(ProbationSettings { calls: 2, ..SHORT });
+    let Rig { slot, cloud, proven, .. } = &rig;
+    let freed = Arc::downgrade(&slot.component());
+    assert!(Arc::ptr_eq(proven, &slot.proven()));
+    slot.put(release(Fake::new("2", Does::Right, cloud)));
+    assert!(Arc::ptr_eq(proven, &slot.proven()) && !Arc::ptr_eq(proven, &slot.component()));
+    for _ in 0..2 {
+        answers(&rig).await;
+    }
+    assert!(Arc::ptr_eq(&slot.component(), &slot.proven()));
+    let Rig { slot, proven, cloud, .. } = rig;
+    drop(proven);
+    assert!(freed.upgrade().is_none());
+
+    let bad = Fake::new("3", Does::Lose, &cloud);
+    let freed = Arc::downgrade(&bad);
+    slot.put(release(bad));
+    drop(slot.find(vec![node("a")], Need::Existence).await);
+    assert!(freed.upgrade().is_none());
+}
+
+/// Descriptor, locks, call and record once came from two components, when one took the place of the other between two questions.
+#[tokio::test]
+async fn a_piece_of_work_is_done_by_one_component_from_beginning_to_end() {
+    let (rig, new) = Rig::trying(Does::Right, faults(1));
+    let work = rig.slot.load_balancers();
+    rig.put("3", Does::Right);
+    assert_eq!((work.descriptor().version.as_str(), rig.serving().as_str()), ("2", "3"));
+    assert_eq!(work.component(), "2fffffffffff", "the first 12 digits of its digest");
+    assert_eq!(work.locks(service("web")).await, Ok(vec![]));
+    assert_eq!(work.ensure(service("web"), Arc::default()).await.failure, None);
+    assert_eq!(new.asked.lock()["ensure"], 1);
+    assert_eq!(rig.balancers(), [("web".to_owned(), "2".to_owned())]);
+}
+
+/// It has proved that it must not.
+#[tokio::test]
+async fn work_that_began_with_a_component_that_was_refused_meanwhile_changes_nothing_more() {
+    let (rig, new) = Rig::trying(Does::Lose, faults(1));
+    let work = rig.slot.load_balancers();
+    assert_eq!(answers(&rig).await, "1");
+    new.does(Does::Right);
+    for outcome in [
+        work.ensure(service("web"), Arc::default()).await,
+        work.update_backends(service("web"), Arc::default()).await,
+        work.delete(service("web")).await,
+    ] {
+        let failure = outcome.failure.unwrap();
+        assert!(failure.message.contains("failed its probation while it was at work"), "{failure}");
+    }
+    assert!(work.orphan(service("web")).await.is_err());
+    assert_eq!((rig.balancers(), new.asked.lock().get("ensure")), (vec![], None));
+    assert_eq!(work.get(service("web")).await, Ok(None), "the proven one answers questions");
+    assert!(rig.slot.is_refused("2fffffffffff") && !rig.slot.is_refused("1fffffffffff"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_load_every_answer_is_whole_and_of_the_component_of_the_moment() {
+    const EXCHANGES: u64 = 60;
+    let rig = Arc::new(Rig::new(faults(1)));
+    let answered = Arc::new(tokio::sync::Semaphore::new(0));
+    let mut callers = JoinSet::new();
+    for _ in 0..4 {
+        let (rig, answered) = (Arc::clone(&rig), Arc::clone(&answered));
+        callers.spawn(async move {
+            let generations = rig.slot.generations();
+            loop {
+                let before = *generations.borrow();
+                let version: u64 = finder(&find(&rig, &["a", "b", "c"]).await.unwrap()).parse().unwrap();
+                let after = *generations.borrow();
+                answered.add_permits(1);
+                assert!((before..=after).contains(&version), "{version} between {before} and {after}");
+                if after == EXCHANGES {
+                    return;
+                }
+            }
+        });
+    }
+    for version in 2..=EXCHANGES {
+        rig.put(&version.to_string(), Does::Right);
+        // While others are under way: most began before the exchange.
+        answered.acquire().await.unwrap().forget();
+    }
+    callers.join_all().await;
+    assert!(rig.is_on_trial());
+}
+
+#[tokio::test]
+async fn the_generation_grows_whenever_another_one_serves_and_with_nothing_else() {
+    let rig = Rig::new(SHORT);
+    let mut generations = rig.slot.generations();
+    assert_eq!(*generations.borrow_and_update(), 1);
+    rig.put("2", Does::Right);
+    assert!(generations.has_changed().unwrap());
+    assert_eq!(*generations.borrow_and_update(), 2);
+    answers(&rig).await;
+    assert!(!rig.is_on_trial() && !generations.has_changed().unwrap(), "it is the same component");
+    rig.put("3", Does::Lose);
+    assert_eq!(*generations.borrow_and_update(), 3);
+    assert_eq!(answers(&rig).await, "2");
+    assert_eq!(*generations.borrow_and_update(), 4);
+    rig.put("4", Does::Right);
+    rig.slot.put_back();
+    assert_eq!((*generations.borrow_and_update(), rig.serving()), (6, "2".to_owned()));
+}
+
+/// A watch showed the last of several, and the Event of one that came and went was lost.
+#[tokio::test]
+async fn all_that_becomes_of_components_is_told_once_and_in_order() {
+    let mut rig = Rig::new(SHORT);
+    rig.put("2", Does::Right);
+    answers(&rig).await;
+    rig.put("3", Does::Lose);
+    answers(&rig).await;
+    rig.put("4", Does::Right);
+    rig.slot.put_back();
+    assert_eq!(rig.slot.put(release(Fake::new("3", Does::Right, &rig.cloud))), None, "it was refused");
+    let mut told = vec![];
+    while let Ok(news) = rig.news.try_recv() {
+        told.push(match news {
+            News::FirstCall(_) => "first call".to_owned(),
+            News::Changed(transition, view) => {
+                let what = match transition {
+                    Transition::Exchanged { before } => format!("in place of {}", before.version),
+                    Transition::Proven => "proven".to_owned(),
+                    Transition::Returned { failed, .. } => format!("{} refused", failed.version),
+                    Transition::Withdrawn { trial } => format!("{} withdrawn", trial.version),
+                };
+                format!("{} {what}, {}", view.serving.version, view.generation)
+            }
+        });
+    }
+    assert_eq!(
+        told,
+        [
+            "2 in place of 1, 2",
+            "first call",
+            "2 proven, 2",
+            "3 in place of 2, 3",
+            "first call",
+            "2 3 refused, 4",
+            "4 in place of 2, 5",
+            "2 4 withdrawn, 6",
+        ]
+    );
+}
