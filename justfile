@@ -103,6 +103,11 @@ deny: _tools
     # What the host's graph alone has, here matches nothing.
     "$deny/bin/cargo-deny" --config ../deny.toml --target wasm32-unknown-unknown check --allow unmatched-skip bans licenses sources
 
+# The generated parts of docs/reference, and docs/providers.schema.json
+reference: build-providers _programs
+    REFERENCE=write cargo test --quiet --workspace --bin wasm-ccm --test docs -- the_reference_has_every
+    {{ quote(dev_programs) }}/wasm-ccm providers-schema >docs/providers.schema.json
+
 # Format everything
 fmt: _tools
     cargo fmt --all

@@ -46,20 +46,20 @@ pub(crate) fn descriptor() -> Descriptor {
             Annotation {
                 default: Some(config::State::Running.to_string()),
                 allowed: config::State::ALL.iter().map(ToString::to_string).collect(),
-                ..annotation(STATE, "On a Node: what the cloud says about its machine.")
+                ..annotation(STATE, "On a Node: the state of its machine in the cloud.")
             },
             annotation(INSTANCE_TYPE, "On a Node: its instance type, a label value."),
             annotation(ZONE, "On a Node: its zone, a label value."),
             annotation(REGION, "On a Node: its region, a label value."),
             annotation(
                 LB_FAIL,
-                "On a Service: nothing is done for its load balancer; the text is the cloud's complaint.",
+                "On a Service: every change of its load balancer except deletion fails with this text.",
             ),
             Annotation {
                 kind: ValueKind::Duration,
-                ..annotation(LB_DELAY, "On a Service: how long its load balancer is being made.")
+                ..annotation(LB_DELAY, "On a Service: time until a new load balancer is ready.")
             },
-            annotation(LB_ADDRESS, "On a Service: an address of the pool; counts before spec.loadBalancerIP."),
+            annotation(LB_ADDRESS, "On a Service: an address of the pool; takes precedence over spec.loadBalancerIP."),
             Annotation {
                 allowed: Mode::ALL.iter().map(ToString::to_string).collect(),
                 ..annotation(LB_MODE, "On a Service: where its addresses come from.")
@@ -67,7 +67,7 @@ pub(crate) fn descriptor() -> Descriptor {
             Annotation {
                 kind: ValueKind::Integer,
                 written: true,
-                ..annotation(LB_READY_AT, "On a Service: when its load balancer is made, in milliseconds since 1970.")
+                ..annotation(LB_READY_AT, "On a Service: when its load balancer is ready, in milliseconds since 1970.")
             },
         ],
         more: vec![],

@@ -27,17 +27,17 @@ prefixed! {
     NAME = "name", Text, [], None;
     /// Kind of load balancer. It cannot be changed later. Default: the setting `default-lb-type`.
     TYPE = "type", Text, ["REGIONAL", "REGIONAL_NETWORK"], None;
-    /// Whether it is reached from outside or from its VPC only. It cannot be changed later.
+    /// Whether it can be reached from outside, or from its VPC only. It cannot be changed later.
     NETWORK = "network", Text, ["EXTERNAL", "INTERNAL"], Some("EXTERNAL");
-    /// Whether it has an IPv6 address too. It cannot be changed later. Default: what the type and the nodes allow.
+    /// Whether it also has an IPv6 address. It cannot be changed later. Default: what the type and the nodes allow.
     NETWORK_STACK = "network-stack", Text, ["IPV4", "DUALSTACK"], None;
     /// An unassigned IPv4 address of the account, for a new load balancer.
     IP = "ip", Text, [], None;
     /// Subnet of the VPC.
     SUBNET = "subnet-uuid", Text, [], None;
-    /// Stands in the status instead of the addresses.
+    /// Host name that the status shows instead of the addresses.
     HOSTNAME = "hostname", Text, [], None;
-    /// Protocol of ports that no other annotation names.
+    /// Protocol of the ports that no other annotation names.
     PROTOCOL = "protocol", Text, ["tcp", "http", "https", "http2"], Some("tcp");
     /// Service ports with HTTP.
     HTTP_PORTS = "http-ports", PortList, [], None;
@@ -51,13 +51,13 @@ prefixed! {
     TLS_PASSTHROUGH = "tls-passthrough", Boolean, [], Some("false");
     /// ID of the certificate.
     CERTIFICATE_ID = "certificate-id", Text, [], None;
-    /// Name of the certificate. Right for certificates that are renewed, since their IDs change.
+    /// Name of the certificate. Use it for certificates that are renewed, because their IDs change.
     CERTIFICATE_NAME = "certificate-name", Text, [], None;
-    /// Whether HTTP on port 80 is sent to HTTPS on port 443.
+    /// Whether HTTP on port 80 is redirected to HTTPS on port 443.
     REDIRECT = "redirect-http-to-https", Boolean, [], Some("false");
-    /// Whether no DNS records are made for certificates of Let's Encrypt.
+    /// Whether to make no DNS records for certificates of Let's Encrypt.
     NO_DNS_RECORDS = "disable-lets-encrypt-dns-records", Boolean, [], Some("false");
-    /// Its presence makes port, path and protocol of the health check those of the annotations.
+    /// If present, port, path and protocol of the health check come from the annotations.
     OVERRIDE_HEALTH_CHECK = "override-health-check", Text, [], None;
     /// The Service port whose node port is checked. Default: the first TCP port. Needs the override.
     HEALTH_PORT = "healthcheck-port", Integer, [], None;
@@ -69,9 +69,9 @@ prefixed! {
     HEALTH_INTERVAL = "healthcheck-check-interval-seconds", Integer, [], Some("3");
     /// Seconds until a check fails; 3 to 300.
     HEALTH_TIMEOUT = "healthcheck-response-timeout-seconds", Integer, [], Some("5");
-    /// Failed checks that take a node out; 2 to 10.
+    /// Failed checks after which a node gets no traffic; 2 to 10.
     HEALTH_UNHEALTHY = "healthcheck-unhealthy-threshold", Integer, [], Some("3");
-    /// Good checks that take a node in; 2 to 10.
+    /// Good checks after which a node gets traffic again; 2 to 10.
     HEALTH_HEALTHY = "healthcheck-healthy-threshold", Integer, [], Some("5");
     /// Without effect: DigitalOcean ignores it.
     ALGORITHM = "algorithm", Text, ["round_robin", "least_connections"], Some("round_robin");
@@ -83,17 +83,17 @@ prefixed! {
     STICKY_TYPE = "sticky-sessions-type", Text, ["cookies", "none"], Some("none");
     /// Name of the cookie.
     STICKY_NAME = "sticky-sessions-cookie-name", Text, [], None;
-    /// Seconds that the cookie is good for.
+    /// Lifetime of the cookie in seconds.
     STICKY_TTL = "sticky-sessions-cookie-ttl", Integer, [], None;
     /// Whether nodes get the PROXY protocol.
     PROXY_PROTOCOL = "enable-proxy-protocol", Boolean, [], Some("false");
-    /// Whether connections to nodes are kept.
+    /// Whether connections to nodes stay open.
     KEEPALIVE = "enable-backend-keepalive", Boolean, [], Some("false");
     /// Seconds until an idle HTTP connection ends; 30 to 600. Default of DigitalOcean: 60.
     IDLE_TIMEOUT = "http-idle-timeout-seconds", Integer, [], None;
-    /// Who is kept out: `ip:ADDRESS` or `cidr:NETWORK`, joined by commas.
+    /// Clients that are refused: `ip:ADDRESS` or `cidr:NETWORK`, comma-separated.
     DENY_RULES = "deny-rules", Text, [], None;
-    /// Who is let in, likewise. `spec.loadBalancerSourceRanges` counts before it.
+    /// Clients that are allowed, in the same form. `spec.loadBalancerSourceRanges` takes precedence.
     ALLOW_RULES = "allow-rules", Text, [], None;
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn all() -> Vec<Annotation> {
         written: true,
         ..annotation(
             ID,
-            "The load balancer's ID. Set it on a new Service to take over a load balancer; written when one was made.",
+            "The ID of the load balancer. Set it on a new Service to take over a load balancer.",
             ValueKind::Text,
             &[],
             None,
@@ -141,7 +141,13 @@ pub(crate) fn all() -> Vec<Annotation> {
     ));
     // Misspelt ones must arrive, or nobody can be told about them.
     let rest = format!("{PREFIX}*");
-    all.push(annotation(&rest, "Unknown: a warning names it.", ValueKind::Text, &[], None));
+    all.push(annotation(
+        &rest,
+        "Unknown annotations with this prefix: a warning names them.",
+        ValueKind::Text,
+        &[],
+        None,
+    ));
     all
 }
 

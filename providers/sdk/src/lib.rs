@@ -50,7 +50,7 @@
 //!
 //! A [`Cloud`] is an endpoint with all that its requests have in common; a [`Request`] is built by chaining, and an [`Answer`] is
 //! read as JSON or turned into a failure that tells the host what to do. [`paging`] reads whole lists, [`Session`] keeps the
-//! token of a login. `docs/writing-a-provider.md` has an example.
+//! token of a login. `docs/guides/write-a-provider.md` has an example.
 //!
 //! # Load balancers
 //!
@@ -113,5 +113,5 @@ pub use bindings::routes::exports::ccm::cloud::routes;
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/writing-a-provider.md")]
+#[doc = include_str!("../../../docs/guides/write-a-provider.md")]
 struct Guide;

@@ -101,10 +101,10 @@ impl StoreMetrics {
             undecodable: Family::default(),
             failures: Family::default(),
         };
-        registry.register("ccm_store_objects", "Objects held in memory", this.objects.clone());
-        let help = "When the API server was last heard of through this watch, in seconds since the epoch";
+        registry.register("ccm_store_objects", "Objects in memory", this.objects.clone());
+        let help = "Time of the last event of this watch, in seconds since the epoch";
         registry.register("ccm_store_last_event_timestamp_seconds", help, this.last_event.clone());
-        let help = "Objects that were left out because they could not be decoded";
+        let help = "Objects that are ignored because they cannot be decoded";
         registry.register("ccm_store_undecodable_objects", help, this.undecodable.clone());
         registry.register("ccm_store_watch_failures", "Lists and watches that failed", this.failures.clone());
         this
@@ -172,18 +172,23 @@ impl QueueMetrics {
             longest: Family::default(),
             panics: Family::default(),
         };
-        registry.register("workqueue_depth", "Keys that wait for their turn", this.depth.clone());
-        registry.register("workqueue_adds", "Keys that were put into the queue", this.adds.clone());
-        registry.register("workqueue_retries", "Keys that were put off to a later time", this.retries.clone());
-        let help = "How long a key waited for its turn";
+        registry.register("workqueue_depth", "Objects that wait for their turn", this.depth.clone());
+        registry.register("workqueue_adds", "Objects that were added to the queue", this.adds.clone());
+        registry.register("workqueue_retries", "Objects that are to be tried again later", this.retries.clone());
+        let help = "Time that an object waited for its turn";
         registry.register("workqueue_queue_duration_seconds", help, this.queue_duration.clone());
-        let help = "How long working on a key took";
+        let help = "Time that the work on an object took";
         registry.register("workqueue_work_duration_seconds", help, this.work_duration.clone());
-        let help = "How long the keys that are being worked on have taken so far, all together";
+        let help =
+            "Sum of the times that unfinished work has taken so far; a Node that waits for its cloud is part of it";
         registry.register("workqueue_unfinished_work_seconds", help, this.unfinished.clone());
-        let help = "How long the key that has been worked on longest has taken so far";
+        let help = "Time that the longest unfinished work has taken so far";
         registry.register("workqueue_longest_running_processor_seconds", help, this.longest.clone());
-        registry.register("ccm_reconcile_panics", "Reconciles that ended in a panic", this.panics.clone());
+        registry.register(
+            "ccm_reconcile_panics",
+            "Panics of a controller: please report these bugs",
+            this.panics.clone(),
+        );
         this
     }
 
@@ -232,10 +237,10 @@ impl ApiMetrics {
         let duration: fn() -> Histogram = || Histogram::new(REQUEST_BUCKETS);
         let duration = Family::new_with_constructor(duration);
         let this = Self { requests: Family::default(), duration, width: Gauge::default() };
-        registry.register("ccm_api_requests", "Requests to the API server by outcome", this.requests.clone());
-        let help = "How long the API server took to answer";
+        registry.register("ccm_api_requests", "Requests to the API server, by outcome", this.requests.clone());
+        let help = "Time until the API server answered";
         registry.register("ccm_api_request_duration_seconds", help, this.duration.clone());
-        let help = "How many writes may be under way at the same time, by how fast the API server answers";
+        let help = "Writes to the API server that are allowed at the same time; the number follows how fast it answers";
         registry.register("ccm_api_write_width", help, this.width.clone());
         this
     }
@@ -260,10 +265,10 @@ impl EventMetrics {
     /// Registers the metrics of the recorder.
     pub fn register(registry: &mut Registry) -> Self {
         let this = Self::default();
-        registry.register("ccm_events_written", "Events that the API server took", this.written.clone());
-        let help = "Events that were given up: refused, not taken in time, or too many at once";
+        registry.register("ccm_events_written", "Events that were written", this.written.clone());
+        let help = "Events that were dropped: refused, not accepted in time, or too many at once";
         registry.register("ccm_events_dropped", help, this.dropped.clone());
-        registry.register("ccm_events_waiting", "Events that are not yet written", this.waiting.clone());
+        registry.register("ccm_events_waiting", "Events that wait to be written", this.waiting.clone());
         this
     }
 }
@@ -302,21 +307,21 @@ impl NodeMetrics {
             refreshed: Family::default(),
             last_refresh: FloatGauge::default(),
         };
-        let help = "From the creation of a Node until its uninitialized taint was removed";
+        let help = "Time from the creation of a Node until its uninitialized taint was removed";
         registry.register(
             "node_controller_cloud_provider_taint_removal_delay_seconds",
             help,
             this.taint_removal_delay.clone(),
         );
-        let help = "From the creation of a Node until it was initialised";
+        let help = "Time from the creation of a Node until it was initialised";
         registry.register("node_controller_initial_node_sync_delay_seconds", help, this.initial_sync_delay.clone());
-        let help = "Attempts to initialise a Node that failed";
+        let help = "Failed attempts to initialise a Node, by reaction: what the host does about the failure";
         registry.register("ccm_node_initialization_failures", help, this.failures.clone());
         let help = "Nodes that wait for their initialisation";
         registry.register("ccm_nodes_uninitialized", help, this.uninitialized.clone());
-        let help = "Nodes whose addresses were looked at by the periodic refresh";
+        let help = "Nodes whose addresses the periodic refresh looked at";
         registry.register("ccm_node_refreshes", help, this.refreshed.clone());
-        let help = "When a refresh last had an answer about every Node, in seconds since the epoch";
+        let help = "Time at which a refresh last had an answer about every Node, except for Nodes that are wrong themselves, in seconds since the epoch";
         registry.register("ccm_node_refresh_last_success_timestamp_seconds", help, this.last_refresh.clone());
         this
     }
@@ -378,16 +383,20 @@ impl NodeLifecycleMetrics {
     /// Registers the metrics of the node lifecycle controller.
     pub fn register(registry: &mut Registry) -> Self {
         let this = Self::default();
-        let help = "Nodes that are not Ready, of the clouds of this process";
+        let help = "Nodes that are not Ready and belong to a provider of this process";
         registry.register("ccm_node_lifecycle_not_ready_nodes", help, this.not_ready.clone());
-        let help = "Nodes without a machine that are not deleted because too many were deleted before them";
+        let help = "Nodes without a machine whose deletion is held, because too many were deleted before; with several providers, `provider` is empty for Nodes without a provider ID";
         registry.register("ccm_node_lifecycle_held_nodes", help, this.held.clone());
-        let help = "First answers that a machine does not exist; a second one decides";
+        let help = "First answers that a machine does not exist; a second answer decides";
         registry.register("ccm_node_lifecycle_first_absent", help, this.first_absent.clone());
-        let help = "Questions about machines of Nodes that are not Ready, by answer";
+        let help = "Questions about machines of Nodes that are not Ready, by answer: `running`, `stopped`, `other`, `absent`, or the reaction to a failure";
         registry.register("ccm_node_lifecycle_looks", help, this.looks.clone());
-        registry.register("ccm_node_lifecycle_deletions", "Deletions of Nodes, by result", this.deletions.clone());
-        registry.register("ccm_node_lifecycle_taints", "Writes of the shutdown taint", this.taints.clone());
+        registry.register("ccm_node_lifecycle_deletions", "Deletions of Nodes, by result: `deleted`, `failed`, or `unneeded` because the Node was Ready, gone or another one at the last moment", this.deletions.clone());
+        registry.register(
+            "ccm_node_lifecycle_taints",
+            "Changes of the shutdown taint: `added`, `removed`, `failed`",
+            this.taints.clone(),
+        );
         this
     }
 

@@ -27,35 +27,35 @@ use limits::{LimitSettings, ProviderLimits};
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProviderRecord {
-    /// Where its component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
+    /// Where the component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
     pub source: String,
-    /// The name that the component must give itself; any when absent.
+    /// The name that the component must have; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Path of its cloud-config.
+    /// Path of the cloud-config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_config: Option<PathBuf>,
-    /// Values of settings that it declares.
+    /// Values of settings that the provider declares.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// Where it may go, and what it may read.
+    /// Which hosts, files and variables the provider may use.
     #[serde(default)]
     pub grants: GrantSettings,
-    /// Where credentials that it declares come from: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
+    /// Sources of credentials that the provider declares: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<String, String>,
-    /// Which components are taken.
+    /// Which components are taken; all by default.
     #[serde(default)]
     pub trust: Trust,
-    /// A component with another name or other provider IDs may take the place of the one that serves, and one without an
-    /// interface that objects depend on.
+    /// Take a new component with another name or other provider IDs than the one that serves, or without an interface that
+    /// objects depend on.
     #[serde(default)]
     pub allow_provider_change: bool,
-    /// What a component that asks for WASI gets.
+    /// What a component that imports WASI gets.
     #[serde(default)]
     pub wasi: Wasi,
-    /// Values of `spec.loadBalancerClass` of Services whose load balancers it makes. Services without a class go to the first
-    /// provider that makes load balancers.
+    /// Values of `spec.loadBalancerClass` that the provider serves. Services without a class go to the first provider that
+    /// makes load balancers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_balancer_classes: Vec<String>,
     /// Limits that differ from the defaults.
@@ -63,14 +63,14 @@ pub struct ProviderRecord {
     pub limits: LimitSettings,
 }
 
-/// What a component that asks for WASI gets.
+/// What a component that imports WASI gets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wasi {
     /// A WASI 0.2 without files, sockets and environment; output goes to the log.
     #[default]
     DenyAll,
-    /// A refusal.
+    /// The component is refused.
     Off,
 }
 
@@ -385,6 +385,6 @@ mod tests {
         let mut schema = serde_json::to_string_pretty(&schema()).unwrap();
         schema.push('\n');
         let documented = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(documented, schema, "write it anew: wasm-ccm providers-schema > docs/providers.schema.json");
+        assert_eq!(documented, schema, "docs/providers.schema.json is not what the program says: run ./just reference");
     }
 }

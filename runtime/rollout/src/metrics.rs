@@ -81,29 +81,29 @@ impl ProviderMetrics {
         };
         registry.register(
             "ccm_provider_loads",
-            "Components that were taken, rejected (at which step of the gate) or rolled back",
+            "Components that were `taken`, `rejected` (at which step of the gate) or `rolled-back`; the last two exist from the start, as 0",
             metrics.loads.clone(),
         );
-        registry.register("ccm_provider_info", "The component that serves", metrics.info.clone());
+        registry.register("ccm_provider_info", "1 for the component that serves", metrics.info.clone());
         registry.register(
             "ccm_provider_generation",
-            "Grows with every exchange of the component",
+            "Number that grows with every exchange of the component, rollbacks included",
             metrics.generation.clone(),
         );
         registry.register(
             "ccm_provider_on_probation",
-            "Whether the component that serves is on probation",
+            "1 while the component that serves is on probation",
             metrics.on_probation.clone(),
         );
         registry.register_with_unit(
             "ccm_provider_load_duration",
-            "Time of the gate, the compiler included",
+            "Time of the gate, including the compiler, by result: `taken` or `rejected`",
             Unit::Seconds,
             metrics.load_duration.clone(),
         );
         registry.register_with_unit(
             "ccm_provider_exchange_duration",
-            "Time in which one component takes the place of another",
+            "Time in which one component replaces another",
             Unit::Seconds,
             metrics.exchange_duration.clone(),
         );

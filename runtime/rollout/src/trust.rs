@@ -17,15 +17,15 @@ const ED25519_KEY: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0
 /// Bytes of an Ed25519 signature.
 const LENGTH: usize = 64;
 
-/// Which components are taken. Without a word here: all.
+/// Which components are taken; all by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Trust {
-    /// Files with public keys (Ed25519, PEM): a component that one of them signed is taken. The signature lies beside the
-    /// component, under its name and `.sig`, raw or in base64, and is that of the unpacked component.
+    /// Files with public keys (Ed25519, PEM). Components that one of them signed are taken. The signature is next to the component,
+    /// under its name and `.sig`, raw or base64. It is the signature of the unpacked component.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<PathBuf>,
-    /// Digests (`sha256:…`) of unpacked components: one of these is taken.
+    /// Digests (`sha256:…`) of unpacked components that are taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<String>,
 }

@@ -7,6 +7,8 @@ mod cluster;
 mod grants;
 mod node_lifecycle;
 mod record;
+#[cfg(test)]
+mod reference;
 mod service;
 mod swap;
 mod tools;
@@ -55,11 +57,11 @@ pub(crate) enum Command {
     /// Run the controllers.
     #[command(args_override_self = true)]
     Run(Box<RunArgs>),
-    /// Show what a provider's component is, offers and asks for.
+    /// Show what a component is, what it offers, and what it needs.
     Inspect(InspectArgs),
-    /// Ask whether `run` would take a component; exit code 1 and the reason when not.
+    /// Check whether `run` would take a component. If not, the exit code is 1, and the reason is printed.
     Check(Box<CheckArgs>),
-    /// Put a component into a ConfigMap, when it is one that `run` would take.
+    /// Write a component to a ConfigMap, if `run` would take it.
     Push(Box<PushArgs>),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
@@ -72,66 +74,68 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) provider: ProviderArgs,
 
-    /// The cluster's name, for the names of things in the cloud.
+    /// The name of the cluster. Providers use it in the names of cloud objects.
     #[arg(long, default_value = "kubernetes", help_heading = "Cluster")]
     pub(crate) cluster_name: String,
     /// CIDRs of pods, comma-separated.
     #[arg(long, value_delimiter = ',', value_parser = cidr, help_heading = "Cluster")]
     pub(crate) cluster_cidr: Vec<String>,
-    /// How to reach the API server; in a pod its service account is used when this is absent.
+    /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the kubeconfig's.
+    /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL", help_heading = "Cluster")]
     pub(crate) master: Option<String>,
-    /// Longest wait for one answer of the API server to a write.
+    /// Time for one write to the API server. A write that takes longer is tried again.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_write_timeout: Duration,
-    /// The API server is asked for a sign of life when a connection with watches has been silent for so long.
+    /// Time of silence after which a connection that watches use is checked with an HTTP/2 PING.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_ping_period: Duration,
-    /// How long it may take to give one; then the connection is replaced by another one.
+    /// Time until the answer to that PING. Without an answer, the connection is replaced and the watches start again.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_ping_timeout: Duration,
-    /// Most writes to the API server that are under way at the same time; below that their number follows how fast it answers.
+    /// Writes to the API server at the same time, at most. Below that, the number follows how fast the API server answers.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Cluster")]
     pub(crate) kube_api_concurrent_writes: NonZeroUsize,
 
-    /// Controllers to run: `*`, NAME or -NAME; the first entry that names one wins. There are cloud-node, cloud-node-lifecycle,
-    /// service and cloud-cluster.
+    /// Controllers to run: `*`, NAME or -NAME; the first entry that matches a controller counts. The controllers are cloud-node,
+    /// cloud-node-lifecycle, service and cloud-cluster.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
     pub(crate) controllers: Vec<String>,
-    /// Most Nodes that are written at the same time.
+    /// Nodes that are written at the same time, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(127), help_heading = "Controllers")]
     pub(crate) concurrent_node_syncs: NonZeroUsize,
     /// The same for the refresh of addresses; 0 takes --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Controllers")]
     pub(crate) concurrent_node_status_updates: usize,
-    /// From the end of one refresh of addresses to the next.
+    /// Time from the end of one refresh of addresses to the next.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period, help_heading = "Controllers")]
     pub(crate) node_status_update_frequency: Duration,
-    /// How long a Node without provider ID that no provider knows is left to other managers before an Event says so.
+    /// Time after which an Event says that no provider knows a Node without a provider ID. Until then, another manager may take
+    /// care of it.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_period, help_heading = "Controllers")]
     pub(crate) node_unclaimed_after: Duration,
     /// Remove the uninitialized taint before the addresses are written, as upstream does.
     #[arg(long, help_heading = "Controllers")]
     pub(crate) untaint_before_addresses: bool,
-    /// Most nodes in one call of the provider.
+    /// Nodes in one call of the provider, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(499), help_heading = "Controllers")]
     pub(crate) lookup_batch_nodes: NonZeroUsize,
-    /// Most lookups in the provider at the same time.
+    /// Lookups in the provider at the same time, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(3), help_heading = "Controllers")]
     pub(crate) lookup_batch_calls: NonZeroUsize,
-    /// How long the first lookup of a quiet moment waits for others.
+    /// Time that the first lookup waits for others, which go into the same call.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse, help_heading = "Controllers")]
     pub(crate) lookup_batch_linger: Duration,
-    /// Most calls of providers at the same time; further ones wait.
+    /// Calls of all providers at the same time, at most. Further calls wait.
     #[arg(long, value_name = "N", default_value_t = Pool::default().calls, help_heading = "Controllers")]
     pub(crate) provider_calls: NonZeroU32,
-    /// Most Events that wait to be written.
+    /// Events that wait to be written, at most. When the queue is full, controllers wait up to 2 s; then Events are dropped and
+    /// counted.
     #[arg(long, value_name = "N", default_value_t = EventSettings::default().queue, help_heading = "Controllers")]
     pub(crate) event_queue: NonZeroUsize,
-    /// Most Events that are being written at the same time; those about one object are written in order.
+    /// Events that are written at the same time, at most. Events about one object are written in order.
     #[arg(long, value_name = "N", default_value = "16", help_heading = "Controllers")]
     pub(crate) concurrent_events: NonZeroUsize,
     #[command(flatten)]
@@ -150,28 +154,28 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) leader: LeaderArgs,
 
-    /// Address of health and metrics.
+    /// Address of the port for health and metrics.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Health and logs")]
     pub(crate) bind_address: IpAddr,
-    /// Port of health and metrics (HTTPS); 0 serves none.
+    /// Port for health and metrics (HTTPS); 0 serves none.
     #[arg(long, default_value_t = 10258, help_heading = "Health and logs")]
     pub(crate) secure_port: u16,
-    /// Certificate of that port; without it one is made for localhost.
+    /// Certificate of that port. Without it, one for localhost is made at start.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file", help_heading = "Health and logs")]
     pub(crate) tls_cert_file: Option<PathBuf>,
-    /// Key of that certificate.
+    /// Private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file", help_heading = "Health and logs")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// The oldest version of TLS that this port takes.
+    /// Oldest version of TLS that this port accepts.
     #[arg(long, value_name = "VERSION", value_enum, default_value_t, help_heading = "Health and logs")]
     pub(crate) tls_min_version: MinTls,
-    /// How logs are written.
+    /// Format of the log; auto writes text on a terminal, and JSON otherwise.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
     pub(crate) logging_format: LogFormat,
-    /// Log one line per exchange with a cloud: operation, status, time, size, request ID; never a body or a secret.
+    /// Log one line per request to a cloud: operation, status, time, size, request ID; never a body or a secret.
     #[arg(long, help_heading = "Health and logs")]
     pub(crate) trace_http: bool,
-    /// Verbosity: from 4 on debug, from 6 on trace.
+    /// Verbosity: 4 and higher logs at debug level, 6 and higher at trace level.
     #[arg(short, long, default_value_t = 0, help_heading = "Health and logs")]
     pub(crate) v: u8,
 }

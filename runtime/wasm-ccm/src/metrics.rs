@@ -42,10 +42,10 @@ impl CallMetrics {
             cpu_milliseconds: Family::default(),
             memory_peak_bytes: Family::default(),
         };
-        registry.register("ccm_provider_calls", "Calls into providers, by outcome", metrics.calls.clone());
+        registry.register("ccm_provider_calls", "Calls of providers, by outcome: `ok`, `trap`, `out-of-time`, `out-of-cpu`, `out-of-memory`, `table-too-large`, `bad-answer`", metrics.calls.clone());
         registry.register_with_unit(
             "ccm_provider_call_duration",
-            "Time of calls into providers, waiting included",
+            "Time of calls of providers, including the time that they wait for the cloud",
             Unit::Seconds,
             metrics.seconds.clone(),
         );
@@ -56,7 +56,7 @@ impl CallMetrics {
         );
         registry.register_with_unit(
             "ccm_provider_memory_peak",
-            "Most linear memory that a call took",
+            "Most memory that a call took",
             Unit::Bytes,
             metrics.memory_peak_bytes.clone(),
         );

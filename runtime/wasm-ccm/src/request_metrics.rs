@@ -60,12 +60,12 @@ impl ExchangeMetrics {
         };
         registry.register(
             "ccm_cloud_requests",
-            "Requests to clouds by outcome: class of the status, or why there was no answer; shared: another request's answer served",
+            "Attempts at requests to clouds, retries included, by outcome: `2xx`, `3xx`, `4xx`, `429`, `5xx`; `shared` for the answer of another request; without an answer `denied`, `unknown-credential`, `connect`, `tls`, `timeout`, `too-large`, `throttled`, `read-only`, `other`",
             metrics.requests.clone(),
         );
         registry.register_with_unit(
             "ccm_cloud_request_duration",
-            "Time from sending to the last byte of the answer",
+            "Time from sending a request to the last byte of the answer",
             Unit::Seconds,
             metrics.seconds.clone(),
         );
@@ -77,24 +77,28 @@ impl ExchangeMetrics {
         );
         registry.register(
             "ccm_cloud_requests_remaining",
-            "Requests that the cloud says are left",
+            "Requests that are left, as the cloud says",
             metrics.remaining.clone(),
         );
-        registry.register("ccm_cloud_requests_limit", "Requests that the cloud says it grants", metrics.limit.clone());
+        registry.register(
+            "ccm_cloud_requests_limit",
+            "Requests that the cloud allows, as it says",
+            metrics.limit.clone(),
+        );
         registry.register("ccm_cloud_requests_waiting", "Requests that wait for their turn", metrics.waiting.clone());
         registry.register(
             "ccm_cloud_requests_under_way",
-            "Requests that were sent and not answered yet",
+            "Requests that were sent and have no answer yet",
             metrics.under_way.clone(),
         );
         registry.register(
             "ccm_cloud_requests_at_once",
-            "Requests that could be sent at once by the settings",
+            "Requests that the settings would allow at once",
             metrics.tokens.clone(),
         );
         registry.register(
             "ccm_cloud_circuit_open",
-            "1 while the endpoint is taken for dead and asked only now and then",
+            "1 while the endpoint is considered down and is asked only from time to time",
             metrics.open.clone(),
         );
         metrics

@@ -4,6 +4,8 @@
 //! it would be a test of what was there before. Without such a list nobody can tell, which is an error too; but not of a program that
 //! the environment names: that may come from elsewhere.
 
+pub mod reference;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

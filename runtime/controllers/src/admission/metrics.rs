@@ -22,7 +22,7 @@ impl AdmissionMetrics {
     /// Registers them.
     pub fn register(registry: &mut Registry) -> Self {
         let this = Self::default();
-        let help = "Reviews of Services by outcome; unjudged ones were let through unchecked";
+        let help = "Reviews of Services, by outcome: `valid`, `denied`, `unchanged`, `foreign`, or `unjudged` for those that were allowed without a check";
         registry.register("ccm_admission_reviews", help, this.reviews.clone());
         this
     }

@@ -51,12 +51,16 @@ impl ClusterMetrics {
             failing: Family::default(),
             last_success: Family::default(),
         };
-        let help = "Calls to keep what the cluster needs as a whole: ok, partial, or how to react to the failure";
+        let help = "Calls for the cluster as a whole, by outcome: `ok`, `partial` (single objects failed), or the reaction to the failure";
         registry.register("ccm_cluster_syncs", help, this.syncs.clone());
-        registry.register("ccm_cluster_sync_duration_seconds", "How long they took", this.duration.clone());
+        registry.register(
+            "ccm_cluster_sync_duration_seconds",
+            "Time of calls for the cluster as a whole",
+            this.duration.clone(),
+        );
         let help = "Nodes and Services that failed in the last call that had an answer";
         registry.register("ccm_cluster_objects_failing", help, this.failing.clone());
-        let help = "When a call last kept all, but for objects that are wrong themselves, in seconds since the epoch";
+        let help = "Time of the last call that served all objects, except for objects that are wrong themselves, in seconds since the epoch";
         registry.register("ccm_cluster_sync_last_success_timestamp_seconds", help, this.last_success.clone());
         this
     }

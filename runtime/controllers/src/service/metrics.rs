@@ -71,33 +71,33 @@ impl ServiceMetrics {
             outdated: Gauge::default(),
             last_verification: FloatGauge::default(),
         };
-        let help = "Load balancers whose hosts were to be updated";
+        let help = "Updates of the hosts of load balancers";
         registry.register("service_controller_loadbalancer_sync", help, this.updates.clone());
-        let help = "Load balancers whose hosts could not be updated";
+        let help = "Updates of the hosts of load balancers that failed";
         registry.register("service_controller_nodesync_error", help, this.update_failures.clone());
-        let help = "From a change of Nodes until every load balancer had been tried";
+        let help = "Time from a change of Nodes until every load balancer was tried";
         registry.register("service_controller_nodesync_latency_seconds", help, this.pass_latency.clone());
-        let help = "How long updating the hosts of one load balancer took";
+        let help = "Time that the update of the hosts of one load balancer took";
         let name = "service_controller_update_loadbalancer_host_latency_seconds";
         registry.register(name, help, this.update_latency.clone());
-        let help = "Calls about load balancers by outcome: ok, or the reaction to the failure";
+        let help = "Calls of providers about load balancers, by outcome: `ok`, or the reaction to the failure";
         registry.register("ccm_load_balancer_operations", help, this.operations.clone());
-        let help = "How long calls about load balancers took";
+        let help = "Time of calls of providers about load balancers";
         registry.register("ccm_load_balancer_operation_duration_seconds", help, this.duration.clone());
-        let help = "Services that want a load balancer and have no address yet";
+        let help = "Services that wait for their first address";
         registry.register("ccm_services_pending", help, this.pending.clone());
         for reason in REASONS {
             drop(this.not_ready.get_or_create(&ReasonLabel { reason }));
         }
-        let help = "Services whose load balancer is not as they ask for, by the reason of their condition";
+        let help = "Services whose load balancer does not match them, also those with an old address, by the reason of their condition; `Stranded` are those that no configuration serves";
         registry.register("ccm_services_not_ready", help, this.not_ready.clone());
-        let help = "From when a Service was first seen to want an address until it had one";
+        let help = "Time from when this process first saw that a Service needs an address until it had one";
         registry.register("ccm_service_address_delay_seconds", help, this.address_delay.clone());
-        let help = "Load balancers that were found to be other than they were made";
+        let help = "Load balancers that someone changed in the cloud";
         registry.register("ccm_load_balancers_drifted", help, this.drifted.clone());
         let help = "Services that wait to be ensured again for another revision or configuration of their provider";
         registry.register("ccm_services_outdated", help, this.outdated.clone());
-        let help = "When load balancers were last compared with their Services, in seconds since the epoch";
+        let help = "Time of the last comparison of all load balancers with the cloud, in seconds since the epoch; 0 for never. A comparison in which the cloud had no answer, even about a single one, does not count";
         registry.register("ccm_load_balancer_verification_timestamp_seconds", help, this.last_verification.clone());
         this
     }

@@ -17,31 +17,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::source::check_names;
 
-/// Grants of one provider, as the operator writes them. Nothing is granted without a word here or in the cloud-config.
+/// Grants of one provider, as the operator writes them. Nothing is granted unless it is named here or in the cloud-config.
 // No `Debug`: a URL may have a password in it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GrantSettings {
-    /// Base URLs of endpoints, by their name; they win over the cloud-config.
+    /// Base URLs of endpoints, by name; they take precedence over the cloud-config.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, String>,
-    /// Hosts that the provider may name itself: `api.example.org`, `*.example.org`, with or without a port.
+    /// Hosts that only the provider names: `api.example.org`, `*.example.org`, with or without a port.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
     /// Endpoints without TLS.
     pub allow_http: bool,
     /// Endpoints on this machine (127.0.0.0/8, ::1).
     pub allow_loopback: bool,
-    /// Proxies of endpoints, by the endpoint's name; `*` stands for all others.
+    /// Proxies of endpoints, by the endpoint's name; `*` means all others.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxies: BTreeMap<String, String>,
-    /// Environment variables that count for the provider: names, or beginnings such as `DO_*`.
+    /// Environment variables that the provider may use: names, or prefixes such as `DO_*`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_env: Vec<String>,
-    /// Files that the provider may have besides its cloud-config, where that names them or the provider expects them.
+    /// Files that the provider may read besides its cloud-config, if that names them or the provider expects them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_files: Vec<PathBuf>,
-    /// A component may use credentials in more places than the one that was loaded first.
+    /// Take a component that uses credentials in more places than the one that was loaded first.
     pub allow_grant_change: bool,
 }
 

@@ -17,120 +17,125 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::duration;
 
-/// Limits of one provider. What is not given has its default.
+/// Limits of one provider. A limit that is not given has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LimitSettings {
-    /// Largest component as it lies in its source, perhaps compressed. Default 4MiB.
+    /// Largest component in its source, compressed or not. A larger one is refused. Default 4MiB.
     #[schemars(with = "Option<String>")]
     pub source_bytes: Option<ByteSize>,
-    /// Largest component, unpacked. Default 16MiB.
+    /// Largest component after decompression, counted while it is decompressed. A larger one is refused. Default 16MiB.
     #[schemars(with = "Option<String>")]
     pub component_bytes: Option<ByteSize>,
-    /// Most functions in a component. Default 50000.
+    /// Functions in a component. One with more is refused before it is compiled. Default 50000.
     pub functions: Option<usize>,
-    /// Most types in a component. Default 20000.
+    /// Types in a component. One with more is refused before it is compiled. Default 20000.
     pub types: Option<usize>,
-    /// Largest function body. Default 256KiB.
+    /// Largest function body in a component. One with a larger body is refused before it is compiled. Default 256KiB.
     #[schemars(with = "Option<String>")]
     pub function_bytes: Option<ByteSize>,
-    /// Linear memory of a call, all memories together. Default 64MiB.
+    /// Linear memory of a call, all memories together. The provider does not get more, which usually ends the call.
+    /// Default 64MiB.
     #[schemars(with = "Option<String>")]
     pub memory_bytes: Option<ByteSize>,
-    /// Most linear memories. Default 4.
+    /// Linear memories of a call. More end the call. Default 4.
     pub memories: Option<usize>,
-    /// Most tables. Default 16.
+    /// Tables of a call. More end the call. Default 16.
     pub tables: Option<usize>,
-    /// Most elements in a table. Default 20000.
+    /// Elements of a table. More end the call. Default 20000.
     pub table_elements: Option<usize>,
-    /// Most core instances. Default 16.
+    /// Core instances of a call. More end the call. Default 16.
     pub instances: Option<usize>,
-    /// Most handles of resources. Default 1000.
+    /// Handles of resources of a call. More end the call. Default 1000.
     pub handles: Option<usize>,
-    /// Most data from guest to host in one host call. Default 8MiB.
+    /// Data that the provider passes to the host in one step. More ends the call. Default 8MiB.
     #[schemars(with = "Option<String>")]
     pub host_call_bytes: Option<ByteSize>,
-    /// Time of a call, waiting included. Default 60s.
+    /// Time of a call, including the time that it waits for the cloud. A longer call ends. Default 60s.
     pub call_time: Option<String>,
-    /// Computing time of a call. Default 2s.
+    /// Computing time of a call. A call that computes for longer ends. Default 2s.
     pub call_cpu: Option<String>,
-    /// Calls that may compute for longer than 10ms at the same time. Default 1.
+    /// Calls that compute for longer than 10ms at the same time. Further ones wait. Default 1.
     pub busy_calls: Option<usize>,
-    /// Events per call. Default 20.
+    /// Events of a call. Further ones are dropped and counted. Default 20.
     pub events: Option<usize>,
-    /// Log lines per call. Default 50.
+    /// Log lines of a call. Further ones are dropped and counted. Default 50.
     pub log_lines: Option<usize>,
-    /// Bytes per log line. Default 4KiB.
+    /// Bytes of a log line. A longer line is cut. Default 4KiB.
     #[schemars(with = "Option<String>")]
     pub log_line_bytes: Option<ByteSize>,
-    /// Bytes that the provider may keep between calls. Default 4MiB.
+    /// Bytes that the provider keeps between calls. What is used least goes first. Default 4MiB.
     #[schemars(with = "Option<String>")]
     pub cache_bytes: Option<ByteSize>,
 
-    /// Largest body of a request. Default 1MiB.
+    /// Body of a request. A larger request is not sent. Default 1MiB.
     #[schemars(with = "Option<String>")]
     pub request_bytes: Option<ByteSize>,
-    /// Largest body of an answer, unpacked. Default 8MiB.
+    /// Body of an answer after decompression. A larger answer counts as no answer. Default 8MiB.
     #[schemars(with = "Option<String>")]
     pub response_bytes: Option<ByteSize>,
-    /// Bodies of all answers of a call. Default 32MiB.
+    /// Bodies of all answers of a call. What comes after that counts as no answer. Default 32MiB.
     #[schemars(with = "Option<String>")]
     pub call_response_bytes: Option<ByteSize>,
-    /// Requests of a call. Default 2000.
+    /// Requests of a call. Further ones are not sent. Default 2000.
     pub call_requests: Option<usize>,
-    /// Headers of a request, and of an answer. Default 64.
+    /// Headers of a request, and of an answer. A request with more is not sent; an answer with more counts as no answer.
+    /// Default 64.
     pub headers: Option<usize>,
-    /// Bytes of these. Default 16KiB.
+    /// Bytes of all headers of a request, and of an answer. The same as for `headers`. Default 16KiB.
     #[schemars(with = "Option<String>")]
     pub header_bytes: Option<ByteSize>,
-    /// Query values of a request. Default 1000.
+    /// Query values of a request. A request with more is not sent. Default 1000.
     pub query_values: Option<usize>,
-    /// Bytes of path and query. Default 16KiB.
+    /// Bytes of path and query of a request. A longer request is not sent. Default 16KiB.
     #[schemars(with = "Option<String>")]
     pub url_bytes: Option<ByteSize>,
-    /// Requests of one `send-all` at the same time. Default 32.
+    /// Requests that a provider sends at once. Further ones wait. Default 32.
     pub parallel_requests: Option<usize>,
-    /// Time of an exchange. Default 30s.
+    /// Time of one request and its answer. A later answer counts as no answer. Default 30s.
     pub request_time: Option<String>,
-    /// Time of name, connection and TLS. Default 5s.
+    /// Time to resolve the name, connect and finish the TLS handshake. After that there is no answer. Default 5s.
     pub connect_time: Option<String>,
-    /// Connections to a host that are kept open for later requests. Default 100.
+    /// Open connections to a host that wait for the next request. Further ones are closed. Default 100.
     pub idle_connections: Option<usize>,
-    /// How long such a connection is kept. Default 60s.
+    /// Time for which such a connection stays open. Default 60s.
     pub idle_time: Option<String>,
-    /// How often a request is sent that may be repeated. Default 3.
+    /// Attempts at a request that may be repeated. The last one counts. Default 3.
     pub attempts: Option<usize>,
-    /// Time before the second attempt, which doubles with each further one. Default 200ms.
+    /// Time before the second attempt, with jitter. It doubles with each further attempt. Default 200ms.
     pub retry_delay: Option<String>,
     /// Longest time between two attempts. Default 5s.
     pub max_retry_delay: Option<String>,
-    /// Bytes of answers that are kept for other requests. Default 32MiB.
+    /// Bytes of answers that are kept for other requests. What is used least goes first. Default 32MiB.
     #[schemars(with = "Option<String>")]
     pub share_bytes: Option<ByteSize>,
-    /// Shortest credential. Default 8B.
+    /// Shortest credential. A shorter one is refused. Default 8B.
     #[schemars(with = "Option<String>")]
     pub min_credential_bytes: Option<ByteSize>,
-    /// Requests per second and endpoint, on average. Default 50.
+    /// Requests per second to an endpoint, on average. Further ones wait. Default 50.
     pub requests_per_second: Option<u32>,
-    /// Requests to an endpoint at once after a quiet time. Default 250.
+    /// Requests to an endpoint at once after a quiet time. Further ones wait. Default 250.
     pub request_burst: Option<u32>,
-    /// Requests to an endpoint in any minute. Default what the provider says of its cloud.
+    /// Requests to an endpoint in any minute (DigitalOcean: 250). Further ones are not sent: `throttled`.
+    /// Default what the provider says of its cloud.
     pub requests_per_minute: Option<u32>,
-    /// Requests to an endpoint in any hour. Default what the provider says of its cloud.
+    /// Requests to an endpoint in any hour (DigitalOcean: 5,000). Further ones are not sent: `throttled`.
+    /// Default what the provider says of its cloud.
     pub requests_per_hour: Option<u32>,
-    /// Requests to an endpoint at the same time. Default 100.
+    /// Requests to an endpoint at the same time. Further ones wait. Default 100.
     pub concurrent_requests: Option<usize>,
-    /// How long a request waits for its turn. Default 10s.
+    /// Time that a request waits for its turn. After that it is not sent: `throttled`. Default 10s.
     pub request_wait: Option<String>,
-    /// Percent of what the cloud grants that refreshes of addresses leave to others. Default 10.
+    /// Percentage of the cloud's limit that refreshes of addresses leave to more urgent requests. Refreshes wait. Default 10.
     pub reserve_percent: Option<u8>,
-    /// Longest pause that a cloud can ask for. Default 5m.
+    /// Longest pause that a cloud can ask for. After that it is asked again. Default 5m.
     pub max_pause: Option<String>,
-    /// Failures in a row after which an endpoint is taken for dead. Default 5.
+    /// Failures in a row after which an endpoint is considered down. Default 5.
     pub breaker_failures: Option<u32>,
-    /// Time until the first try while it is, which doubles with each further one. Default 1s.
+    /// Time until the first request to an endpoint that is considered down, with jitter. It doubles with each further failure.
+    /// Default 1s.
     pub breaker_first_pause: Option<String>,
-    /// Longest time between two tries while it is. Default 1m.
+    /// Longest time between two requests to an endpoint that is considered down. Default 1m.
     pub breaker_pause: Option<String>,
 }
 
@@ -412,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_limit_with_its_default() {
-        let documented = include_str!("../../../../docs/operating.md");
+        let documented = include_str!("../../../../docs/reference/limits.md");
         let schema = schemars::schema_for!(LimitSettings);
         let limits = schema.get("properties").and_then(|limits| limits.as_object()).unwrap();
         assert!(limits.len() > 40);

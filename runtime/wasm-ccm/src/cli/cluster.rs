@@ -11,13 +11,13 @@ use ccm_rollout::config::duration::{parse, parse_period};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster as a whole")]
 pub(crate) struct ClusterArgs {
-    /// How long no Node and no Service may have changed before a change counts.
+    /// Time without further changes of Nodes and Services after which a change counts.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse)]
     pub(crate) cluster_debounce: Duration,
-    /// How long a change may wait when changes do not end.
+    /// Longest time that a change waits when changes do not end.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
     pub(crate) cluster_max_wait: Duration,
-    /// From one look without a cause to the next.
+    /// Interval between calls without a change.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
     pub(crate) cluster_period: Duration,
 }

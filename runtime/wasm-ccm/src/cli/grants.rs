@@ -15,8 +15,8 @@ pub(crate) struct GrantArgs {
     /// Base URL of an endpoint of the provider (`wasm-ccm inspect` shows them); may be given several times.
     #[arg(long, value_name = "NAME=URL")]
     pub(crate) endpoint: Vec<String>,
-    /// Hosts of the provider's default URLs, and of those that it finds in a catalogue of the cloud, such as
-    /// api.example.org or *.example.org, comma-separated.
+    /// Hosts that only the provider names: those of its default URLs, and those that it finds in a catalogue of the cloud, such
+    /// as api.example.org or *.example.org; comma-separated.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub(crate) allow_host: Vec<String>,
     /// Allow endpoints without TLS (http://).
@@ -25,18 +25,17 @@ pub(crate) struct GrantArgs {
     /// Allow endpoints on this machine (127.0.0.0/8, ::1).
     #[arg(long)]
     pub(crate) allow_loopback: bool,
-    /// Proxy of an endpoint, or of all others with the name *; may be given several times. Hosts behind a proxy are
-    /// checked by their names only.
+    /// Proxy of an endpoint, or with the name * of all others; may be given several times. Hosts behind a proxy are checked by
+    /// name only.
     #[arg(long, value_name = "NAME=URL")]
     pub(crate) proxy: Vec<String>,
-    /// Environment variables that count for the provider, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
+    /// Environment variables that the provider may use, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allow_env: Vec<String>,
     /// A file that the provider may read besides its cloud-config; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) allow_file: Vec<PathBuf>,
-    /// Where a credential of the provider comes from: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given
-    /// several times.
+    /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
     /// Take a component that uses credentials in more places than the one that was loaded first.

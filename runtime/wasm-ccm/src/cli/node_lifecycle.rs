@@ -11,32 +11,33 @@ use ccm_rollout::config::duration::{parse, parse_period};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Deletion of Nodes")]
 pub(crate) struct NodeLifecycleArgs {
-    /// When a Node that is not Ready is looked at again in the cloud; doubles while nothing changes.
+    /// Time after which the cloud is asked again about a Node that is not Ready; it doubles while the answer stays the same.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) node_monitor_period: Duration,
-    /// The longest such time.
+    /// Longest such time.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_period)]
     pub(crate) node_monitor_max_period: Duration,
-    /// Younger Nodes are left alone.
+    /// Minimum age of a Node; younger Nodes are left alone.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse)]
     pub(crate) node_deletion_min_age: Duration,
-    /// From the cloud's first answer that a machine does not exist to the second question.
+    /// Time from the cloud's first answer that a machine does not exist to the second question.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) node_deletion_second_look: Duration,
-    /// Most percent of the Nodes of one provider that are deleted within --node-deletion-period, or
-    /// --node-deletion-min-budget, if that is more.
+    /// Percentage of a provider's Nodes that may be deleted within --node-deletion-period, or --node-deletion-min-budget if that
+    /// is more. Further deletions are held.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) node_deletion_percent: u8,
-    /// See there; at most half of the provider's Nodes, rounded up. With 0 for both each deletion has to be confirmed.
+    /// The same as a number; at most half of the provider's Nodes, rounded up. With 0 for both, each deletion has to be
+    /// confirmed.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) node_deletion_min_budget: usize,
-    /// See there.
+    /// The period of these two flags.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_period)]
     pub(crate) node_deletion_period: Duration,
-    /// Names of Nodes that may be deleted beyond that, each once, comma-separated. The cloud is asked twice all the same.
+    /// Names of Nodes that may be deleted beyond the budget, each once, comma-separated. The cloud is still asked twice.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = name)]
     pub(crate) confirm_node_deletions: Vec<String>,
-    /// Delete Nodes without provider ID too, as upstream does: on the cloud's word about their names.
+    /// Also delete Nodes without a provider ID when the cloud does not know their names, as upstream does.
     #[arg(long)]
     pub(crate) delete_nodes_without_provider_id: bool,
 }

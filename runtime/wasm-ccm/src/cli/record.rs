@@ -17,17 +17,17 @@ use super::pair;
 #[derive(Args)]
 #[command(next_help_heading = "Provider")]
 pub(crate) struct ComponentArgs {
-    /// The name that the component must give itself.
+    /// The name that the component must have.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) cloud_provider: Option<String>,
-    /// A limit, such as memory-bytes=64MiB (docs/operating.md has them all); may be given several times.
+    /// A limit, such as memory-bytes=64MiB (docs/reference/limits.md lists them all); may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
-    /// What a component that asks for WASI gets; deny-all when absent.
+    /// What a component that imports WASI gets; deny-all by default.
     #[arg(long, value_name = "WASI", value_parser = wasi())]
     pub(crate) wasi: Option<Wasi>,
-    /// A public key (Ed25519, PEM): only components that it signed are taken, and those of --provider-digest. May be given
-    /// several times.
+    /// A public key (Ed25519, PEM). Only components that one of the keys signed are taken, and those of --provider-digest. May be
+    /// given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) provider_key: Vec<PathBuf>,
     /// The digest (sha256:...) of an unpacked component that is taken; may be given several times.
@@ -59,11 +59,11 @@ pub(crate) struct RecordArgs {
     pub(crate) component: ComponentArgs,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// A load balancer class whose Services it serves beside those without one; may be given several times.
+    /// A load balancer class that the provider serves in addition to Services without a class; may be given several times.
     #[arg(long, value_name = "CLASS", value_parser = load_balancer_class, help_heading = "Provider")]
     pub(crate) load_balancer_class: Vec<String>,
-    /// Let a component with another name or other provider IDs take the place of the one that serves, or one without an
-    /// interface that objects depend on.
+    /// Take a new component with another name or other provider IDs than the one that serves, or without an interface that
+    /// objects depend on.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
 }

@@ -12,25 +12,26 @@ use ccm_rollout::config::duration::{parse, parse_period};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load balancers")]
 pub(crate) struct ServiceArgs {
-    /// Most Services for which the cloud is asked at the same time.
+    /// Services for which the cloud is asked at the same time, at most. A Service whose cloud is still at work does not count.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
     pub(crate) concurrent_service_syncs: NonZeroUsize,
-    /// How long a change of Nodes waits for others that come with it.
+    /// Time that a change of Nodes waits for further changes.
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse)]
     pub(crate) service_node_debounce: Duration,
-    /// How often all load balancers are compared with the cloud, give or take a third; 0s never does.
+    /// Interval between comparisons of all load balancers with the cloud, plus or minus a third; 0s never compares.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse)]
     pub(crate) service_verify_period: Duration,
-    /// How long Services wait at the start for the survey of all load balancers; 0s leaves it out.
+    /// Time that Services wait at start for a look at all load balancers; 0s skips it. A look that takes longer continues in the
+    /// background.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
     pub(crate) service_survey_timeout: Duration,
-    /// How many Services are ensured first for another revision or configuration of a provider, before the rest; 0 ensures all at once.
+    /// Services that are ensured first for another revision or configuration of a provider, before the rest; 0 ensures all at once.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) service_revision_first: usize,
-    /// Shortest delay after a failure, which doubles with each further one.
+    /// Delay after the first failure; it doubles with each further failure.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) service_min_backoff: Duration,
-    /// Longest such delay.
+    /// Longest delay after a failure.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
     pub(crate) service_max_backoff: Duration,
 }

@@ -14,14 +14,14 @@ use super::record::{self, ComponentArgs, ConfigArgs};
 pub(crate) struct CheckArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
     pub(crate) file: PathBuf,
-    /// Ask the cloud as well whether it takes the credentials.
+    /// Also ask the cloud whether it accepts the credentials.
     #[arg(long)]
     pub(crate) online: bool,
     #[command(flatten)]
     pub(crate) component: ComponentArgs,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// The cluster's name, for the provider.
+    /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes")]
     pub(crate) cluster_name: String,
 }
@@ -30,20 +30,20 @@ pub(crate) struct CheckArgs {
 // No `Debug`: what an operator writes may be a secret.
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// The component: .wasm, .wasm.gz or .wasm.zst. What lies beside it as NAME.sig is pushed with it.
+    /// The component: .wasm, .wasm.gz or .wasm.zst. A signature NAME.sig next to it is pushed with it.
     pub(crate) file: PathBuf,
-    /// Where to: configmap:NAMESPACE/NAME[/KEY]. It is made when there is none.
+    /// The target: configmap:NAMESPACE/NAME[/KEY]. The ConfigMap is created if it does not exist.
     pub(crate) target: String,
-    /// How to reach the API server; in a pod its service account is used when this is absent.
+    /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the kubeconfig's.
+    /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL")]
     pub(crate) master: Option<String>,
     #[command(flatten)]
     pub(crate) component: ComponentArgs,
-    /// Let a component with another name or another provider ID scheme take the place of the one that lies there now. Whether it
-    /// can stand in for the one that serves is for the host to judge, which has a flag of the same name.
+    /// Replace a component that has another name or another provider ID scheme. The host has a flag of the same name for the
+    /// component that serves.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
 }
@@ -54,13 +54,13 @@ pub(crate) struct PushArgs {
 pub(crate) struct InspectArgs {
     /// The component: .wasm, .wasm.gz or .wasm.zst, or a folder with one.
     pub(crate) file: PathBuf,
-    /// How to show it.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: Output,
     /// A limit, as for `run`; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
-    /// What a component that asks for WASI gets.
+    /// What a component that imports WASI gets.
     #[arg(long, value_name = "WASI", value_parser = record::wasi(), default_value = "deny-all")]
     pub(crate) wasi: Wasi,
 }

@@ -18,40 +18,42 @@ use ccm_rollout::config::duration::parse_period;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Webhook")]
 pub(crate) struct WebhookArgs {
-    /// Webhooks to serve: `*`, NAME or -NAME; the first entry that names one wins. There is lb-service; without this none is.
+    /// Webhooks to serve: `*`, NAME or -NAME; the first entry that matches counts. The only one is lb-service. Without this flag
+    /// there is none.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     webhooks: Vec<String>,
-    /// Address of the webhooks; an empty one serves none.
+    /// Address of the port for webhooks; an empty one serves none.
     #[arg(long, default_value = "0.0.0.0")]
     webhook_bind_address: BindAddress,
-    /// Port of the webhooks (HTTPS); 0 serves none.
+    /// Port for webhooks (HTTPS); 0 serves none.
     #[arg(long, default_value_t = 10260)]
     webhook_secure_port: u16,
-    /// Folder with the port's certificate and key, tls.crt and tls.key: a mounted Secret. The next two flags win over it.
+    /// Folder with the certificate and key of that port, tls.crt and tls.key, such as a mounted Secret. The next two flags take
+    /// precedence.
     #[arg(long, value_name = "FOLDER")]
     webhook_cert_dir: Option<PathBuf>,
     /// Certificate of that port.
     #[arg(long, value_name = "FILE", requires = "webhook_tls_private_key_file")]
     webhook_tls_cert_file: Option<PathBuf>,
-    /// Key of that certificate.
+    /// Private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "webhook_tls_cert_file")]
     webhook_tls_private_key_file: Option<PathBuf>,
-    /// The oldest version of TLS that this port takes.
+    /// Oldest version of TLS that this port accepts.
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
     webhook_tls_min_version: MinTls,
-    /// From one look at certificate and key to the next.
+    /// Interval between checks of certificate and key for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
     webhook_cert_reload_period: Duration,
-    /// Longest review; also less than the API server says that it waits.
+    /// Longest time of a review; always less than the API server waits. After that the Service is allowed with a warning.
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_period)]
     webhook_timeout: Duration,
-    /// Largest review, a Service and what it was before.
+    /// Largest review: a Service, and the Service before the change. A larger one gets status 413.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::mib(2))]
     webhook_request_bytes: ByteSize,
-    /// Most reviews at the same time; further ones wait.
+    /// Reviews at the same time, at most. Further ones wait.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
     webhook_concurrent_reviews: NonZeroUsize,
-    /// Let providers ask their clouds to judge.
+    /// Let providers ask their clouds to judge a Service.
     #[arg(long)]
     webhook_online: bool,
 }

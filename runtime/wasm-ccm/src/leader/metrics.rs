@@ -21,7 +21,8 @@ pub(super) struct LeaderMetrics {
 
 impl LeaderMetrics {
     pub(super) fn register(registry: &mut Registry, lease: &str) -> Self {
-        let (status, slow_path) = (Family::<Name, Gauge>::default(), Family::<Name, Counter>::default());
+        let status: Family<Name, Gauge> = Family::default();
+        let slow_path: Family<Name, Counter> = Family::default();
         let name = Name { name: lease.to_owned() };
         let metrics = Self {
             status: status.get_or_create_owned(&name),
@@ -29,9 +30,9 @@ impl LeaderMetrics {
             renew_failures: Counter::default(),
         };
         registry.register("leader_election_master_status", "1 while this process leads", status);
-        let help = "Renewals that had to look at the Lease first";
+        let help = "Renewals that had to read the Lease first";
         registry.register("leader_election_slowpath", help, slow_path);
-        let help = "Tries of the leader to renew the Lease that failed";
+        let help = "Failed attempts of the leader to renew the Lease";
         registry.register("ccm_leader_election_renew_failures", help, metrics.renew_failures.clone());
         metrics
     }

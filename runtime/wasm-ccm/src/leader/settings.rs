@@ -19,19 +19,19 @@ pub(crate) enum ResourceLock {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderArgs {
-    /// Let only one of several replicas write; false: there is only one.
+    /// Elect one of several replicas that may write; false: this is the only one.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, default_missing_value = "true",
         num_args = 0..=1, require_equals = true
     )]
     pub(crate) leader_elect: bool,
-    /// How long a standby waits after the leader's last renewal.
+    /// Time that a standby waits after the last renewal of the leader.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_period)]
     leader_elect_lease_duration: Duration,
-    /// How long the leader goes on without a renewal; then it ends.
+    /// Time for which the leader continues without a renewal; then it exits.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
     leader_elect_renew_deadline: Duration,
-    /// From one try to renew or take the Lease to the next.
+    /// Interval between attempts to renew or acquire the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_period)]
     leader_elect_retry_period: Duration,
     /// Kind of the lock.

@@ -40,11 +40,11 @@ impl WebhookMetrics {
             seconds: Family::new_with_constructor(seconds),
             certificates: Family::default(),
         };
-        let help = "Requests to a webhook by status code";
+        let help = "Requests to a webhook, by status code";
         registry.register("cloud_provider_webhook_request", help, this.requests.clone());
-        let help = "How long a webhook took to answer";
+        let help = "Time until the webhook answered";
         registry.register("cloud_provider_webhook_request_duration_seconds", help, this.seconds.clone());
-        let help = "Certificates of the webhook that were found, by whether they can be used";
+        let help = "Certificates that the webhook found, by outcome: `ok` or `failed`";
         registry.register("ccm_webhook_certificates", help, this.certificates.clone());
         this
     }

@@ -1,9 +1,8 @@
 //! Which test stands for which case of upstream's tests, or why none does: `docs/cases.md` and `docs/cases/*.md`, made of the
-//! YAML beside them and of the names of all tests. And whether the program says what `docs/operating.md` says that it says.
+//! YAML beside them and of the names of all tests.
 
 #![expect(clippy::unwrap_used, reason = "clippy.toml allows it in test functions, but not in their helpers")]
 
-mod operating;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};

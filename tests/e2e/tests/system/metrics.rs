@@ -61,6 +61,26 @@ async fn metrics_have_the_names_of_upstream_and_say_what_was_done() {
     host.end().await;
 }
 
+/// The reference is read from the sources: here is whether they were read right.
+#[tokio::test]
+async fn every_metric_of_a_host_that_works_is_in_the_reference_with_its_type() {
+    let reference = include_str!("../../../../docs/reference/metrics.md");
+    let stage = Stage::new().await;
+    let host = stage.cloudlycke(&[]);
+    host.ready().await;
+    NodeFixture::new("n").internal_ip("10.0.0.1").register(stage.client()).await.unwrap();
+    await_event(stage.client(), "n", "Normal", "Synced", &[]).await;
+    let (_, page) = host.page("/metrics").await.unwrap();
+    let types: Vec<(&str, &str)> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    assert!(types.len() > 30, "{page}");
+    for (name, kind) in types {
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        assert!(reference.contains(&format!("| `{name}{suffix}` | {kind} |")), "{name}, {kind}");
+    }
+    host.end().await;
+}
+
 /// `ccm_provider_*`: of the component that serves, and of what it costs.
 #[tokio::test]
 async fn the_provider_that_serves_is_named_and_its_calls_are_counted_and_measured() {

@@ -1,8 +1,6 @@
-//! What "At 3 a.m." of docs/operating.md says that the program says: people look for these words, so they must be there.
+//! What the documentation says that the program says: people look for these words, so they must be there.
 
-use std::path::{Path, PathBuf};
-
-use super::{root, sources};
+use super::{read, sources};
 
 /// Texts that the program puts together, and the literals that it does so with. Without any, it is the API server that says so.
 const COMPOSED: [(&str, &[&str]); 5] = [
@@ -95,29 +93,35 @@ fn after_blanks(source: &str, from: usize) -> std::str::CharIndices<'_> {
     letters
 }
 
-fn is_test(path: &Path) -> bool {
-    path.ends_with("tests.rs")
-        || path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "testing")
+/// All string literals of these folders.
+fn said(folders: &[&str]) -> String {
+    sources(folders).iter().map(|(_, source)| literals(source)).collect()
+}
+
+/// `| Reason |` in the first column, and each of the reasons in it between backticks.
+#[test]
+fn every_reason_of_an_event_or_condition_stands_in_the_program() {
+    let page = read("docs/reference/events.md");
+    let columns = page.lines().filter(|line| line.starts_with("| `")).filter_map(|row| row.split(" | ").next());
+    let reasons: Vec<&str> = columns.flat_map(|column| column.split('`').skip(1).step_by(2)).collect();
+    assert!(reasons.len() > 30, "{reasons:?}");
+    let said = said(&["runtime", "providers"]);
+    let lost: Vec<&&str> = reasons.iter().filter(|reason| !said.lines().any(|line| line == **reason)).collect();
+    assert!(lost.is_empty(), "docs/reference/events.md has reasons that no component writes: {lost:#?}");
 }
 
 #[test]
 fn every_text_of_the_table_stands_in_the_program() {
-    let page = std::fs::read_to_string(root().join("docs/operating.md")).unwrap();
-    let texts = texts(&page);
+    let texts = texts(&read("docs/guides/troubleshoot.md"));
     assert!(texts.len() > 30, "{texts:?}");
-    let mut files: Vec<PathBuf> = vec![];
-    for room in ["runtime", "providers/sdk"] {
-        sources(&root().join(room), &mut files);
-    }
-    let read = |path: &PathBuf| literals(&std::fs::read_to_string(path).unwrap());
-    let said: String = files.iter().filter(|path| !is_test(path.strip_prefix(root()).unwrap())).map(read).collect();
+    let said = said(&["runtime", "providers/sdk"]);
     let says = |text: &str| said.contains(text) || said.contains(&without_fillings(text));
     let is_there = |text: &String| {
         let composed = COMPOSED.iter().find(|(whole, _)| whole == text);
         composed.map_or_else(|| says(text), |(_, parts)| parts.iter().all(|part| said.contains(part)))
     };
     let lost: Vec<&String> = texts.iter().filter(|text| !is_there(text)).collect();
-    assert!(lost.is_empty(), "docs/operating.md says that the program says what it does not: {lost:#?}");
+    assert!(lost.is_empty(), "docs/guides/troubleshoot.md says that the program says what it does not: {lost:#?}");
 }
 
 #[test]
