@@ -1,12 +1,13 @@
 //! Components that pass the gate and are no good: the last good one returns, and nothing is lost meanwhile.
 
 use ccm_cluster::{NodeFixture, await_absent};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use super::{MAP, SOURCE, await_status, await_version, component, file, put, replace, serves, status, version};
 use crate::bytes::gzip;
 use crate::look::{await_event, await_untainted, nodes};
-use crate::service_look::{await_service, delete, ips, serve, services};
+use crate::service_look::{await_service, delete, ips, recorded, serve, services};
 use crate::stage::{LIMIT, Stage};
 
 /// A probation that ends only by what a component does wrong.
@@ -217,5 +218,42 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     replace(&path, &version("1"));
     await_version(&host, "1").await;
     await_absent(&services(client), "other", LIMIT).await.unwrap();
+    host.end().await;
+}
+
+/// A rollback once returned the code, and left the cloud as the bad one had made it.
+#[tokio::test]
+async fn what_a_refused_component_wrote_is_ensured_again_by_the_one_that_returns() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (path, flag) = file(&stage, &version("1"));
+    let host = stage.start([flag.as_str()].into_iter().chain(LONG));
+    host.ready().await;
+    for name in ["web", "shop"] {
+        serve(client, name, json!({})).await;
+        await_service(client, name, |service| !ips(service).is_empty()).await;
+    }
+    let writer = |service: &Service| {
+        let recorded = recorded(service)?;
+        recorded.message.split(' ').find_map(|word| word.strip_prefix("by=")).map(ToOwned::to_owned)
+    };
+    let good = status(&host).await["serving"]["digest"].as_str().unwrap()[7..19].to_owned();
+    for name in ["web", "shop"] {
+        await_service(client, name, |service| writer(service).as_ref() == Some(&good)).await;
+    }
+
+    // It asks for other load balancers, which both find, and does not find the machines.
+    replace(&path, &component(&[("version", "2"), ("revision", "2"), ("behaviour", "absent")]));
+    let bad = await_version(&host, "2").await["serving"]["digest"].as_str().unwrap()[7..19].to_owned();
+    for name in ["web", "shop"] {
+        await_service(client, name, |service| writer(service).as_ref() == Some(&bad)).await;
+    }
+    for node in 0..3 {
+        serves(client, &format!("n{node}"), "1").await;
+    }
+    await_version(&host, "1").await;
+    for name in ["web", "shop"] {
+        await_service(client, name, |service| writer(service).as_ref() == Some(&good)).await;
+    }
     host.end().await;
 }
