@@ -103,6 +103,10 @@ deny: _tools
     # What the host's graph alone has, here matches nothing.
     "$deny/bin/cargo-deny" --config ../deny.toml --target wasm32-unknown-unknown check --allow unmatched-skip bans licenses sources
 
+# Plays exchanges of components with so many seeds: uploads, outages, crashes, failovers
+simulate seeds="100000": _tools
+    SWAP_SEEDS={{ seeds }} cargo test --quiet --workspace --lib -- slot::tests::simulation
+
 # The generated parts of docs/reference, and docs/providers.schema.json
 reference: build-providers _programs
     REFERENCE=write cargo test --quiet --workspace --bin wasm-ccm --test docs -- the_reference_has_every
