@@ -91,6 +91,11 @@ pub trait LoadBalancerSource: Send + Sync + 'static {
     fn is_refused(&self, _component: &str) -> bool {
         false
     }
+
+    /// Whether the component of the moment is not proven yet, and may be taken back for what it does.
+    fn is_on_trial(&self) -> bool {
+        false
+    }
 }
 
 impl<T: LoadBalancers> LoadBalancerSource for Arc<T> {

@@ -316,4 +316,8 @@ impl<C: Component> LoadBalancerSource for Slot<C> {
     fn is_refused(&self, component: &str) -> bool {
         self.0.state.lock().standing.refused().has_digits(component)
     }
+
+    fn is_on_trial(&self) -> bool {
+        self.0.state.lock().standing.is_on_trial()
+    }
 }

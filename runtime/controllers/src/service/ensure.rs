@@ -292,7 +292,7 @@ impl Syncer {
         let record = Record {
             provider: job.provider.descriptor.name.clone(),
             class: class(&job.service).map(ToOwned::to_owned),
-            spec: Some(spec),
+            spec: Some(job.held.unwrap_or(spec)),
             backends: Some(backends),
             addresses: Some(fingerprint::addresses(ingress.as_deref().unwrap_or(&job.view.ingress))),
             written: Some(written_after(&job.service, &job.provider.descriptor, &annotations)),
@@ -312,7 +312,9 @@ impl Syncer {
             Err(error) => {
                 // Only the write is tried again.
                 let (request, by, target) = (job.request.clone(), job.by.clone(), job.target);
-                let unsaid = changes.ingress.map(|ingress| Unsaid { target, ingress, task, request, by });
+                // Whoever waits was not ensured for this target.
+                let ingress = changes.ingress.filter(|_| job.held.is_none());
+                let unsaid = ingress.map(|ingress| Unsaid { target, ingress, task, request, by });
                 self.memory.with(key, |entry| entry.unsaid = unsaid);
                 let error = SyncError::Api { task: Task::WriteStatus, error };
                 return self.not_served(key, &job, error).await;

@@ -3,9 +3,10 @@
 //! Two digests, so that a change of nothing but the backends costs the smaller call. They are over what the provider is told
 //! and what decides about its answer; neither labels nor status count, nor annotations that it did not declare.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use ccm_cloud::{Backend, Descriptor, Ingress, Service, ServiceType};
+use ccm_cloud::{Backend, Descriptor, Ingress, Service, ServicePort, ServiceType};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -72,6 +73,17 @@ pub(crate) fn spec(service: &Service, wrong: Option<&str>, descriptor: &Descript
         (health_check_node_port, client_ip_affinity_seconds, requested_ip, source_ranges),
         (&service.load_balancer_class, wrong, &descriptor.revision, configuration),
     ))
+}
+
+/// What kind of Service it is to a provider: it does much the same for all of a kind.
+pub(crate) fn kind(service: &Service, descriptor: &Descriptor) -> Digest {
+    let names: Vec<_> = service.annotations.keys().filter(|name| is_declared(descriptor, name)).collect();
+    let port = |port: &ServicePort| (port.protocol.as_str(), port.app_protocol.clone());
+    let ports: BTreeSet<_> = service.ports.iter().map(port).collect();
+    let (policy, class) = (&service.external_traffic_policy, &service.load_balancer_class);
+    let has_ranges = !service.source_ranges.is_empty();
+    let (has_affinity, has_ip) = (service.client_ip_affinity_seconds.is_some(), service.requested_ip.is_some());
+    Digest::of(&(names, ports, &service.ip_families, policy, class, has_ranges, has_affinity, has_ip))
 }
 
 /// The digest of what is to be deleted, as far as it decides about the answer.

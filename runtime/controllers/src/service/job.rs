@@ -47,6 +47,9 @@ pub(crate) struct Job {
     pub(crate) is_refused: bool,
     /// What was done before and could not be written: that is all there is to do.
     pub(crate) unsaid: Option<Unsaid>,
+    /// It is to be ensured only since the provider is of another revision or has another configuration, and waits for that. What it
+    /// was ensured for is what counts until then.
+    pub(crate) held: Option<Digest>,
     /// The provider has found it in step.
     pub(crate) is_found: bool,
 }
@@ -89,11 +92,6 @@ impl Syncer {
         let standing = found.filter(|found| found.is_about(target, provider)).map(|found| found.standing);
         let standing = standing.filter(|standing| !is_open || !matches!(standing, Standing::InStep(_)));
         let is_told = Readiness::ensured().differs(&service) == Difference::None;
-        let is_recorded = doubt == Doubt::None
-            && recorded
-                .as_ref()
-                .or(record.as_ref())
-                .is_some_and(|record| (record.spec, record.backends) == (Some(spec), Some(target.backends)));
         let writers = |record: Option<&Record>| record.map(|record| record.by.clone()).unwrap_or_default();
         let by = writers(record.as_ref()).and(&writers(recorded.as_ref()));
         let unsaid_by = unsaid.as_ref().map(|unsaid| unsaid.by.clone()).unwrap_or_default();
@@ -101,21 +99,38 @@ impl Syncer {
         // Somebody who may write the status has put another record there, or none; somebody asks for it; or it has the mark of
         // another Service, whatever else is as it should be.
         let is_replaced =
-            recorded.is_some_and(|recorded| record.as_ref().is_none_or(|record| !record.is_like(&recorded)));
+            recorded.as_ref().is_some_and(|recorded| record.as_ref().is_none_or(|record| !record.is_like(recorded)));
         let request = annotation(&service, ENSURE).map(ToOwned::to_owned);
         let is_asked = request.is_some();
         let is_taken_over = record.as_ref().is_some_and(|record| record.taken_over.is_some());
         let is_marked = is_taken_over || matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
+        let is_certain = doubt == Doubt::None;
         let doubt = if is_replaced || is_asked || is_marked || is_refused { Doubt::All } else { doubt };
         let is_undecided = offer.is_none();
-        let is_known = standing.is_none() && unsaid.is_none();
         let is_answered =
             |unsaid: &Unsaid| unsaid.target == target && (!is_asked || unsaid.request == request) && !is_refused;
+        let is_known = standing.is_none() && unsaid.is_none();
         let unsaid = unsaid.filter(is_answered);
+        let is_own = matches!(offer, Some(Offer::Own)) && wrong.is_none() && !view.ingress.is_empty();
+        let is_seen = matches!(standing, Some(Standing::InStep(_) | Standing::Missing));
+        let ensured_for = record.as_ref().and_then(|record| record.spec);
+        let held =
+            ensured_for.filter(|old| *old != spec && doubt < Doubt::All && is_own && !is_seen && unsaid.is_none());
+        let held = held.filter(|_| !self.refresh.may_begin(key, provider) && self.is_unchanged(key, provider, spec));
+        if ensured_for == Some(spec) {
+            self.memory.with(key, |entry| entry.base = Some(Arc::clone(&service)));
+        }
+        let sought = Target { spec: held.unwrap_or(spec), ..target };
+        let standing = standing.filter(|_| held.is_none());
+        let is_recorded = is_certain
+            && recorded
+                .as_ref()
+                .or(record.as_ref())
+                .is_some_and(|record| (record.spec, record.backends) == (Some(sought.spec), Some(sought.backends)));
         let is_found = unsaid.is_none() && matches!(standing, Some(Standing::InStep(_)));
         let step = match &unsaid {
             Some(unsaid) => Step::Adopt(unsaid.ingress.clone()),
-            None => step(record.as_ref(), doubt, target, standing, &view.ingress, is_told),
+            None => step(record.as_ref(), doubt, sought, standing, &view.ingress, is_told),
         };
         let is_repair = is_recorded && is_known && !is_asked && !is_refused && step != Step::Nothing;
         Some(Job {
@@ -134,8 +149,17 @@ impl Syncer {
             by,
             is_refused,
             unsaid,
+            held,
             is_found,
         })
+    }
+
+    /// Whether nobody has changed the Service since this process knew it to be as it should be, so that it comes to another `spec` by
+    /// the provider alone.
+    fn is_unchanged(&self, key: &Key, provider: &Provider, spec: Digest) -> bool {
+        let Some(base) = self.memory.with(key, |entry| entry.base.clone()).flatten() else { return false };
+        let (view, wrong) = self.view(key, &base, provider);
+        provider.spec(&view, wrong.as_ref()) == spec
     }
 
     /// The job as it is after its turn was waited for, with the provider of that moment. None where it is another one by then:

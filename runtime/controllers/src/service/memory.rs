@@ -101,6 +101,8 @@ pub(crate) struct Entry {
     pub(crate) unwritten: BTreeMap<String, Option<String>>,
     /// What an Event has announced.
     pub(crate) announced: Option<Purpose>,
+    /// As it was when its record last said that all is as it should be, if this process saw that.
+    pub(crate) base: Option<Arc<Service>>,
     /// What a survey found.
     pub(crate) found: Option<Found>,
     pub(crate) unsaid: Option<Unsaid>,
@@ -139,6 +141,7 @@ impl Entry {
         Self {
             wanted: is_first.then(Instant::now),
             not_ready: None,
+            base: None,
             newest,
             age,
             member,

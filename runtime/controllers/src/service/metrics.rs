@@ -40,6 +40,7 @@ pub struct ServiceMetrics {
     pub(crate) not_ready: Family<ReasonLabel, Gauge>,
     pub(crate) address_delay: Histogram,
     pub(crate) drifted: Counter,
+    pub(crate) outdated: Gauge,
     pub(crate) last_verification: FloatGauge,
 }
 
@@ -67,6 +68,7 @@ impl ServiceMetrics {
             not_ready: Family::default(),
             address_delay: long_histogram(),
             drifted: Counter::default(),
+            outdated: Gauge::default(),
             last_verification: FloatGauge::default(),
         };
         let help = "Updates of the hosts of load balancers";
@@ -93,6 +95,8 @@ impl ServiceMetrics {
         registry.register("ccm_service_address_delay_seconds", help, this.address_delay.clone());
         let help = "Load balancers that someone changed in the cloud";
         registry.register("ccm_load_balancers_drifted", help, this.drifted.clone());
+        let help = "Services that wait to be ensured again for another revision or configuration of their provider";
+        registry.register("ccm_services_outdated", help, this.outdated.clone());
         let help = "Time of the last comparison of all load balancers with the cloud, in seconds since the epoch; 0 for never. A comparison in which the cloud had no answer, even about a single one, does not count";
         registry.register("ccm_load_balancer_verification_timestamp_seconds", help, this.last_verification.clone());
         this

@@ -8,6 +8,7 @@
 //! | [`ensure`], [`cleanup`] | makes, changes and deletes; writes down what has come of it |
 //! | [`wake`] | which change wakes which Services; one pass over all when Nodes change |
 //! | [`verify`] | finds what differs in the cloud |
+//! | [`refresh`] | Services that are ensured again for another revision of the provider: a few first, the rest behind everything else |
 //! | [`record`], [`writers`], [`fingerprint`] | what was last ensured, and by which component, kept in the Service's status |
 //! | [`annotations`], [`offer`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
@@ -37,6 +38,7 @@ pub(crate) mod ownership;
 pub(crate) mod predicates;
 pub(crate) mod provider;
 pub(crate) mod record;
+mod refresh;
 mod report;
 mod step;
 mod sync;
@@ -71,6 +73,7 @@ use claims::Claims;
 use living::Living;
 use locks::Locks;
 use memory::{Key, Memory};
+use refresh::Refresh;
 use sync::Syncer;
 use wake::Sources;
 use write::ServiceWriter;
@@ -97,6 +100,9 @@ pub struct ServiceSettings {
     pub survey_size: NonZeroUsize,
     /// How often all load balancers are compared with the cloud, give or take a third. Default 1 h; 0 never does.
     pub verify_period: Duration,
+    /// How many Services are ensured first where a provider comes that is of another revision or has another configuration, before the
+    /// rest: two at a time, when as many have succeeded and the component is proven. Default 5; 0 ensures all at once.
+    pub revision_first: usize,
     /// When to try again what people have to repair: refused credentials, limits of an account, requests that the API
     /// server refuses. It is also the shortest time between two repairs of a status that others change. Default 1 min; less
     /// than 30 s counts as 30 s.
@@ -120,6 +126,7 @@ impl Default for ServiceSettings {
             start_survey_timeout: Duration::from_secs(5),
             survey_size: NonZeroUsize::MIN.saturating_add(499),
             verify_period: Duration::from_secs(60 * 60),
+            revision_first: 5,
             slow_retry: Duration::from_secs(60),
             repeat_warning: Duration::from_secs(10 * 60),
             condition_interval: Duration::from_secs(30),
@@ -211,6 +218,7 @@ impl ServiceController {
             memory: Memory::new(&metrics, services_listed.lists()),
             living: Living::default(),
             claims: Claims::default(),
+            refresh: Refresh::new(settings.revision_first, metrics.outdated.clone()),
             metrics,
             settings,
         };
@@ -247,6 +255,7 @@ impl ServiceController {
             stop.cancel();
         };
         let verifying = stop.run_until_cancelled(verify::run(&syncer, sender.clone(), is_ready));
-        tokio::join!(queue, waking, verifying).0
+        let refreshing = stop.run_until_cancelled(refresh::run(&syncer, sender.clone()));
+        tokio::join!(queue, waking, verifying, refreshing).0
     }
 }

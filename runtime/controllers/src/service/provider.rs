@@ -52,12 +52,10 @@ impl Provider {
     }
 
     /// Whether it is the same component of the same revision, with the same configuration.
-    fn is_same(&self, other: &Self) -> bool {
-        let identity = |this: &Self| {
-            let descriptor = &this.descriptor;
-            (this.component.clone(), descriptor.name.clone(), descriptor.revision.clone(), this.configuration.clone())
-        };
-        self.member == other.member && identity(self) == identity(other)
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let (this, that) = (&self.descriptor, &other.descriptor);
+        (self.member, &self.component, &self.configuration) == (other.member, &other.component, &other.configuration)
+            && (&this.name, &this.revision) == (&that.name, &that.revision)
     }
 }
 

@@ -24,6 +24,7 @@ use super::ownership::{Stranded, Work};
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::provider::Provider;
 use super::record::Record;
+use super::refresh::Refresh;
 use super::step::Step;
 use super::view::ingress;
 use super::write::ServiceWriter;
@@ -45,6 +46,7 @@ pub(crate) struct Syncer {
     pub(crate) memory: Memory,
     pub(crate) living: Living,
     pub(crate) claims: Claims,
+    pub(crate) refresh: Refresh,
     pub(crate) metrics: ServiceMetrics,
     pub(crate) settings: ServiceSettings,
 }
@@ -111,7 +113,14 @@ impl Syncer {
 
     async fn serve(&self, key: &Key, member: usize) -> Verdict {
         let job = self.provider(member).and_then(|provider| self.job(key, &provider));
-        let Some(mut job) = job else { return Verdict::After(Duration::ZERO) };
+        let Some(job) = job else { return Verdict::After(Duration::ZERO) };
+        let provider = Arc::clone(&job.provider);
+        let verdict = Box::pin(self.bring(key, job)).await;
+        self.refreshed(key, &provider, verdict);
+        verdict
+    }
+
+    async fn bring(&self, key: &Key, mut job: Job) -> Verdict {
         if let Some(wait) = self.must_wait(key, &job) {
             return wait;
         }
@@ -122,6 +131,7 @@ impl Syncer {
                 Err(verdict) => return verdict,
             };
         }
+        self.wait_or_leave(key, &job);
         if job.is_repair {
             let pause = self.settings.slow_retry.max(MIN_SLOW_RETRY);
             if let Some(wait) = self.memory.with(key, |entry| entry.must_not_repair(pause)).flatten() {
@@ -142,7 +152,8 @@ impl Syncer {
         };
         // Waiting has taken its time. What holds now is what counts.
         let seen = self.backends.seen();
-        let Some(now) = self.revalidated(key, &job) else { return Verdict::After(Duration::ZERO) };
+        let now = self.revalidated(key, &job).filter(|now| now.held.is_some() == job.held.is_some());
+        let Some(now) = now else { return Verdict::After(Duration::ZERO) };
         if let Err(verdict) = Box::pin(self.is_still_free(key, &now)).await {
             return verdict;
         }

@@ -49,6 +49,7 @@ pub(crate) struct State {
     most: usize,
     version: Version,
     refused: BTreeSet<String>,
+    on_trial: bool,
     judgement: Option<Result<Vec<Problem>, Failure>>,
     /// What a survey says of it.
     hidden: BTreeMap<String, Failure>,
@@ -194,6 +195,10 @@ impl FakeBalancers {
         self.state.lock().most
     }
 
+    pub(crate) fn forget_most(&self) {
+        self.state.lock().most = 0;
+    }
+
     pub(crate) fn configure(&self, configuration: &str, revision: &str) {
         let version = &mut self.state.lock().version;
         (version.configuration, version.revision) = (configuration.into(), revision.into());
@@ -212,6 +217,11 @@ impl FakeBalancers {
     /// What this component wrote is not to be trusted.
     pub(crate) fn refuse(&self, component: &str) {
         self.state.lock().refused.insert(component.into());
+    }
+
+    /// Whether the component is not proven yet.
+    pub(crate) fn try_out(&self, on_trial: bool) {
+        self.state.lock().on_trial = on_trial;
     }
 
     fn version(&self) -> Version {
@@ -280,6 +290,10 @@ impl LoadBalancerSource for FakeBalancers {
 
     fn is_refused(&self, component: &str) -> bool {
         self.state.lock().refused.contains(component)
+    }
+
+    fn is_on_trial(&self) -> bool {
+        self.state.lock().on_trial
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct ServiceArgs {
     /// background.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
     pub(crate) service_survey_timeout: Duration,
+    /// Services that are ensured first for another revision or configuration of a provider, before the rest; 0 ensures all at once.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) service_revision_first: usize,
     /// Delay after the first failure; it doubles with each further failure.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) service_min_backoff: Duration,
@@ -41,6 +44,7 @@ impl ServiceArgs {
             node_debounce: self.service_node_debounce,
             verify_period: self.service_verify_period,
             start_survey_timeout: self.service_survey_timeout,
+            revision_first: self.service_revision_first,
             ..ServiceSettings::default()
         };
         settings.queue.min_backoff = self.service_min_backoff;
@@ -77,11 +81,13 @@ mod tests {
             "--service-node-debounce=1s",
             "--service-verify-period=0s",
             "--service-survey-timeout=2s",
+            "--service-revision-first=6",
             "--service-min-backoff=3s",
             "--service-max-backoff=4s",
         ]);
         let seconds = Duration::from_secs;
         assert_eq!((set.concurrent_syncs.get(), set.node_debounce), (7, seconds(1)));
+        assert_eq!(set.revision_first, 6);
         assert_eq!((set.verify_period, set.start_survey_timeout), (Duration::ZERO, seconds(2)));
         assert_eq!((set.queue.min_backoff, set.queue.max_backoff), (seconds(3), seconds(4)));
     }

@@ -3,7 +3,8 @@
 use ccm_cloud::Reaction;
 use tokio::time::{advance, sleep};
 
-use super::restart::{surveying, sync_all, three};
+use super::offer::{WEB, offering, with_other};
+use super::restart::{at_once, surveying, sync_all, three};
 use super::*;
 use crate::testing::Version;
 
@@ -14,7 +15,7 @@ fn version(component: &str, revision: &str, locks: &[&str]) -> Version {
 
 /// `web` is there and not served yet; the old component serves.
 fn bench(cloud: FakeBalancers) -> Bench {
-    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    let mut bench = Bench::with(cloud, at_once());
     bench.cloud.exchange(version("old", "1", &["x"]));
     bench.add(service("web"));
     bench
@@ -171,4 +172,20 @@ async fn an_ordinary_exchange_costs_neither_a_call_nor_a_write() {
         advance(Duration::from_secs(60)).await;
     }
     assert_eq!((bench.patches(), writers(&bench, "a")), (before, "old".into()));
+}
+
+/// The mark that one read decides what another is told.
+#[tokio::test(start_paused = true)]
+async fn whose_a_load_balancer_is_every_component_says_for_itself() {
+    let mut bench = with_other(FakeBalancers::default()).await;
+    bench.cloud.exchange_component("old");
+    bench.cloud.mark_with("lb-3", Some(WEB));
+    bench.add(offering("web", WEB, "lb-3"));
+    bench.cloud.fail("locks", "web", [failure(Reaction::Retry, "down")]);
+    let Verdict::After(delay) = bench.sync("web").await else { panic!("done without its locks") };
+    assert_eq!(bench.cloud.take_calls(), ["mark web by old"]);
+    bench.cloud.exchange_component("new");
+    advance(delay).await;
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.take_calls(), ["mark web by new", "ensure web: n0 n1 by new"]);
 }

@@ -14,6 +14,7 @@ mod predicates;
 mod processing;
 mod record;
 mod recovery;
+mod refresh;
 mod restart;
 mod restored;
 mod rollback;
@@ -40,6 +41,7 @@ use super::job::Job;
 use super::locks::Locks;
 use super::memory::{Key, Memory};
 use super::record::{RECORDED, Record};
+use super::refresh::Refresh;
 use super::step::Found;
 use super::sync::Syncer;
 use super::write::ServiceWriter;
@@ -125,6 +127,7 @@ impl Bench {
             memory: Memory::new(&metrics.service, Default::default()),
             living: Default::default(),
             claims: Default::default(),
+            refresh: Refresh::new(settings.revision_first, metrics.service.outdated.clone()),
             metrics: metrics.service.clone(),
             settings,
         });

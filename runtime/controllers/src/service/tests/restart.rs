@@ -5,9 +5,14 @@ use serde_json::json;
 
 use super::*;
 
+/// Another revision makes nobody wait.
+pub(super) fn at_once() -> ServiceSettings {
+    ServiceSettings { revision_first: 0, ..ServiceSettings::default() }
+}
+
 /// Three Services that are served.
 pub(super) async fn three(cloud: FakeBalancers) -> Bench {
-    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    let mut bench = Bench::with(cloud, at_once());
     for name in ["a", "b", "c"] {
         bench.add(service(name));
         assert_eq!(bench.sync(name).await, Verdict::Done);
@@ -171,7 +176,7 @@ async fn another_configuration_or_revision_ensures_once_more() {
 #[tokio::test(start_paused = true)]
 async fn what_was_under_way_while_the_provider_was_exchanged_is_not_recorded_as_done_by_the_new_one() {
     let cloud = FakeBalancers { delay: Duration::from_secs(2), ..FakeBalancers::default() };
-    let mut bench = Bench::with(cloud, ServiceSettings::default());
+    let mut bench = Bench::with(cloud, at_once());
     bench.add(service("a"));
     let during = async |bench: &mut Bench, configuration: &str, revision: &str| {
         let cloud = Arc::clone(&bench.cloud);

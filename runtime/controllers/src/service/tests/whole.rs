@@ -322,7 +322,7 @@ async fn a_cloud_that_answers_again_wakes_what_failed_and_a_new_provider_wakes_a
             assert_eq!((world.cloud.count("ensure web"), world.cloud.count("ensure fine")), (3, 1));
             world.cloud.configure("another", "");
             world.exchanged.send_replace(2);
-            seconds(1).await;
+            seconds(3).await;
             assert_eq!((world.cloud.count("ensure web"), world.cloud.count("ensure fine")), (4, 2));
         })
         .await;

@@ -1,12 +1,13 @@
 //! Components that pass the gate and are no good: the last good one returns, and nothing is lost meanwhile.
 
 use ccm_cluster::{NodeFixture, await_absent};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use super::{MAP, SOURCE, await_status, await_version, component, file, put, replace, serves, status, version};
 use crate::bytes::gzip;
 use crate::look::{await_event, await_untainted, nodes};
-use crate::service_look::{await_service, delete, ips, serve, services};
+use crate::service_look::{await_service, delete, ips, recorded, serve, services};
 use crate::stage::{LIMIT, Stage};
 
 /// A probation that ends only by what a component does wrong.
@@ -63,11 +64,18 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     put(client, gzip(&component(&[("version", "4"), ("behaviour", "too-few")]))).await;
     serves(client, "after-restart", "1").await;
     assert_eq!(host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap(), 1.0);
-    // It is tried again after another one lay there, whether or not that was any good.
+    // Two who write the source in turn do no harm: it stays refused after another one lay there, and so do those before it.
     put(client, component(&[("name", "other")])).await;
     await_status(&host, "another", |status| status["refused"]["step"] == "identity").await;
-    put(client, component(&[("version", "4"), ("behaviour", "too-few")])).await;
-    await_status(&host, "tried again", |status| status["generation"].as_u64() >= Some(2)).await;
+    for (number, behaviour) in [("4", "too-few"), ("2", "trap")] {
+        put(client, component(&[("version", number), ("behaviour", behaviour)])).await;
+        let known = await_status(&host, behaviour, |status| {
+            status["refused"]["reason"].as_str().is_some_and(|reason| reason.contains("failed its probation before"))
+        });
+        assert_eq!(known.await["generation"], 1, "{behaviour}");
+        put(client, version("1")).await;
+        await_status(&host, "as before", |status| status["refused"].is_null()).await;
+    }
     put(client, version("5")).await;
     await_version(&host, "5").await;
     serves(client, "changed", "5").await;
@@ -105,9 +113,9 @@ async fn the_last_good_component_serves_after_a_restart_whose_source_is_gone_or_
     host.end().await;
 }
 
-/// It served before, which proves nothing: what is kept for the next start is what is proven.
+/// There is no other to return to.
 #[tokio::test]
-async fn a_first_component_that_returns_is_kept_when_it_is_proven() {
+async fn a_first_component_is_proven_at_once_and_kept() {
     let stage = Stage::new().await;
     let client = stage.client();
     let (path, flag) = file(&stage, &version("1"));
@@ -120,11 +128,7 @@ async fn a_first_component_that_returns_is_kept_when_it_is_proven() {
     await_version(&host, "2").await;
     serves(client, "n1", "1").await;
     let back = await_version(&host, "1").await;
-    assert_eq!((&back["phase"], &back["refused"]["step"]), (&json!("probation"), &json!("probation")), "{back}");
-    for node in 0..5 {
-        serves(client, &format!("later-{node}"), "1").await;
-    }
-    await_status(&host, "proven", |status| status["phase"] == "proven").await;
+    assert_eq!((&back["phase"], &back["refused"]["step"]), (&json!("proven"), &json!("probation")), "{back}");
     host.end().await;
 
     std::fs::remove_file(&path).unwrap();
@@ -161,7 +165,7 @@ async fn the_last_good_component_waits_for_what_it_needs() {
 
 /// `absent` is what deletes Nodes, and `delete` what deletes load balancers.
 #[tokio::test]
-async fn nothing_is_deleted_on_the_word_of_a_component_on_probation() {
+async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     let stage = Stage::new().await;
     let client = stage.client();
     let (path, flag) = file(&stage, &version("1"));
@@ -192,10 +196,64 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation() {
         .await
         .unwrap();
     assert_eq!(nodes(client).list(&Default::default()).await.unwrap().items.len(), 2, "nobody is gone");
-    await_event(client, "web", "Normal", "LoadBalancerPending", &["nothing is deleted", "on probation"]).await;
-    await_service(client, "web", |service| service.metadata.deletion_timestamp.is_some()).await;
-    replace(&path, &version("3"));
-    await_version(&host, "3").await;
+    // Both find it before, and the last good one finds nothing afterwards.
     await_absent(&services(client), "web", LIMIT).await.unwrap();
+    assert_eq!(status(&host).await["phase"], "probation");
+
+    // Whoever cannot delete keeps nobody from it for longer than its probation.
+    serve(client, "other", json!({})).await;
+    await_service(client, "other", |service| !ips(service).is_empty()).await;
+    replace(&path, &component(&[("version", "3"), ("behaviour", "cannot-delete")]));
+    await_version(&host, "3").await;
+    delete(client, "other").await;
+    host.await_count(
+        "ccm_provider_calls_total",
+        &["function=\"load-balancers.delete\"", "outcome=\"trap\""],
+        LIMIT,
+        |calls| calls >= 1.0,
+    )
+    .await
+    .unwrap();
+    await_service(client, "other", |service| service.metadata.deletion_timestamp.is_some()).await;
+    replace(&path, &version("1"));
+    await_version(&host, "1").await;
+    await_absent(&services(client), "other", LIMIT).await.unwrap();
+    host.end().await;
+}
+
+/// A rollback once returned the code, and left the cloud as the bad one had made it.
+#[tokio::test]
+async fn what_a_refused_component_wrote_is_ensured_again_by_the_one_that_returns() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (path, flag) = file(&stage, &version("1"));
+    let host = stage.start([flag.as_str()].into_iter().chain(LONG));
+    host.ready().await;
+    for name in ["web", "shop"] {
+        serve(client, name, json!({})).await;
+        await_service(client, name, |service| !ips(service).is_empty()).await;
+    }
+    let writer = |service: &Service| {
+        let recorded = recorded(service)?;
+        recorded.message.split(' ').find_map(|word| word.strip_prefix("by=")).map(ToOwned::to_owned)
+    };
+    let good = status(&host).await["serving"]["digest"].as_str().unwrap()[7..19].to_owned();
+    for name in ["web", "shop"] {
+        await_service(client, name, |service| writer(service).as_ref() == Some(&good)).await;
+    }
+
+    // It asks for other load balancers, which both find, and does not find the machines.
+    replace(&path, &component(&[("version", "2"), ("revision", "2"), ("behaviour", "absent")]));
+    let bad = await_version(&host, "2").await["serving"]["digest"].as_str().unwrap()[7..19].to_owned();
+    for name in ["web", "shop"] {
+        await_service(client, name, |service| writer(service).as_ref() == Some(&bad)).await;
+    }
+    for node in 0..3 {
+        serves(client, &format!("n{node}"), "1").await;
+    }
+    await_version(&host, "1").await;
+    for name in ["web", "shop"] {
+        await_service(client, name, |service| writer(service).as_ref() == Some(&good)).await;
+    }
     host.end().await;
 }
