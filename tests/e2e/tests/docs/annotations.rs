@@ -14,8 +14,8 @@ fn descriptor(provider: &str) -> Value {
     let file = component(&format!("providers/{provider}.wasm")).unwrap();
     let output = Command::new(program().unwrap()).arg("inspect").arg(file).arg("--output=json").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut shown: Value = serde_json::from_slice(&output.stdout).unwrap();
-    shown["descriptor"].take()
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    shown["descriptor"].clone()
 }
 
 /// A sentence, with the end that it lacks.
