@@ -140,7 +140,7 @@ impl Keeper {
         self.tell_apart(&rejected, mark);
         // Where it is tried again, whatever comes next is looked at, also when that is what serves.
         self.judged = None;
-        if !rejected.step.may_pass_later() {
+        if !rejected.may_pass_later() {
             self.judged = Some(mark);
         }
         if rejected.digest != self.remembered.refused {
@@ -174,7 +174,7 @@ impl Keeper {
 
     /// The provider that serves goes on, since the source has nothing better.
     async fn keeps(&mut self, rejected: Rejected) {
-        if rejected.step.may_pass_later() {
+        if rejected.may_pass_later() {
             self.try_again();
         }
         let serving = self.goes_on();

@@ -1,5 +1,6 @@
 //! Hot swap: another component takes over while the host works, and a bad one never does.
 
+mod compare;
 mod gate;
 mod load;
 mod probation;

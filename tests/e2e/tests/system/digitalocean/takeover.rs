@@ -1,7 +1,7 @@
 //! What the Go manager has left is taken over as it is: its state is written here by its rules, as sections 1.8, 2 and 5 of the
 //! reference have them, and not by ours.
 
-use ccm_e2e::component;
+use ccm_e2e::host::component;
 use ccm_sim_digitalocean::{Certificate, CertificateKind, DigitalOcean, Droplet, Endpoint, TOKEN};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -254,8 +254,7 @@ fn the_services_of_the_go_manager_carry_each_annotation_that_the_component_decla
         let is_everywhere = EVERYWHERE.iter().any(|one| one.0 == name);
         is_listed(&REGIONAL) || is_listed(&NETWORK) || is_everywhere || name == ID
     };
-    let missing: Vec<&str> =
-        declared.iter().copied().filter(|name| !name.ends_with('*') && !carried(name)).collect();
+    let missing: Vec<&str> = declared.iter().copied().filter(|name| !name.ends_with('*') && !carried(name)).collect();
     assert_eq!((missing, declared.len() > 30), (vec![], true), "{declared:?}");
 }
 

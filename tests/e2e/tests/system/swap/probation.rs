@@ -13,6 +13,11 @@ use crate::stage::{LIMIT, Stage};
 const LONG: [&str; 4] =
     ["--provider-poll=100ms", "--provider-settle=50ms", "--provider-probation=1h", "--limit=call-cpu=200ms"];
 
+/// One that finds what exists, and is no good for what is new.
+fn bad(version: &str, behaviour: &str) -> Vec<u8> {
+    component(&[("version", version), ("behaviour", behaviour), ("when", "new")])
+}
+
 #[tokio::test]
 async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_before_it_changes() {
     let stage = Stage::new().await;
@@ -33,7 +38,7 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     host.ready().await;
     for (index, behaviour) in ["trap", "loop", "too-few"].into_iter().enumerate() {
         let number = format!("{}", index + 2);
-        put(client, component(&[("version", &number), ("behaviour", behaviour)])).await;
+        put(client, bad(&number, behaviour)).await;
         // Exchanged once more; two for each that was rolled back before.
         let generation = 2 + 2 * u64::try_from(index).unwrap();
         await_status(&host, behaviour, |status| status["generation"].as_u64() >= Some(generation)).await;
@@ -60,13 +65,13 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     assert!(reason.contains("failed its probation before (3 of its first"), "{refused}");
     assert_eq!(refused["refused"]["step"], "probation");
     // Packed in another way it is the same one, and nobody is told of it twice.
-    put(client, gzip(&component(&[("version", "4"), ("behaviour", "too-few")]))).await;
+    put(client, gzip(&bad("4", "too-few"))).await;
     serves(client, "after-restart", "1").await;
     assert_eq!(host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap(), 1.0);
     // It is tried again after another one lay there, whether or not that was any good.
     put(client, component(&[("name", "other")])).await;
     await_status(&host, "another", |status| status["refused"]["step"] == "identity").await;
-    put(client, component(&[("version", "4"), ("behaviour", "too-few")])).await;
+    put(client, bad("4", "too-few")).await;
     await_status(&host, "tried again", |status| status["generation"].as_u64() >= Some(2)).await;
     put(client, version("5")).await;
     await_version(&host, "5").await;
@@ -185,7 +190,7 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation() {
     silent.register(client).await.unwrap();
     await_untainted(client, "silent").await;
     let before = host.lookups().await;
-    replace(&path, &component(&[("version", "2"), ("behaviour", "absent")]));
+    replace(&path, &component(&[("version", "2"), ("behaviour", "absent"), ("when", "exists")]));
     await_version(&host, "2").await;
     delete(client, "web").await;
     host.await_count("ccm_provider_calls_total", &["function=\"instances.find\""], LIMIT, |calls| calls > before + 5.0)
