@@ -5,7 +5,7 @@ const MARKER: &[u8] = b"@form:";
 /// Bytes of the form, the marker included.
 const LENGTH: usize = 256;
 
-/// The component with these fields: `name`, `scheme`, `version`, `revision`, `behaviour`, `secret`, `endpoint`. What `tests/successor`
+/// The component with these fields: `name`, `scheme`, `version`, `revision`, `behaviour`, `when`, `secret`, `endpoint`. What `tests/successor`
 /// does with them stands there.
 ///
 /// # Errors

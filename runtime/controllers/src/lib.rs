@@ -38,10 +38,12 @@ pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_r
 pub use metrics::{
     ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics,
 };
+pub use node::view::cloud_node;
 pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
 pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
+pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::balanced_service;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored, api_error_text, causes};

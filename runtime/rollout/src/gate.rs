@@ -8,6 +8,7 @@ use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::compare::Unanswered;
 use crate::config::{ProviderConfig, Wasi};
 use crate::source::{Packed, SourceError};
 use crate::unpack::unpack;
@@ -40,6 +41,8 @@ pub enum Step {
     Grants,
     /// It finds nothing wrong with its configuration, and the cloud takes the credentials.
     Check,
+    /// It finds what the one before finds.
+    Compare,
     /// It does what the one before did, or at least as much.
     Probation,
 }
@@ -60,6 +63,7 @@ impl Step {
             Self::Identity => "identity",
             Self::Grants => "grants",
             Self::Check => "check",
+            Self::Compare => "compare",
             Self::Probation => "probation",
         }
     }
@@ -95,6 +99,11 @@ impl Rejected {
 
     fn of(self, digest: &str) -> Self {
         Self { digest: Some(digest.to_owned()), ..self }
+    }
+
+    /// Whether the same bytes may pass later: what is around them can change, and who did not answer may answer then.
+    pub fn may_pass_later(&self) -> bool {
+        self.step.may_pass_later() || self.error.is::<Unanswered>()
     }
 }
 

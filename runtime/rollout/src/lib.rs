@@ -1,7 +1,7 @@
 //! Components over time: where they come from, which of them are taken, and which one serves.
 //!
 //! ```text
-//! source ──▶ unpack, trust ──▶ gate ──▶ context (grants, credentials) ──▶ check ──▶ slot, on probation ──▶ proven, kept
+//! source ──▶ unpack, trust ──▶ gate ──▶ context (grants, credentials) ──▶ check ──▶ compare ──▶ slot, on probation ──▶ proven, kept
 //! ```
 //!
 //! | module | holds |
@@ -9,12 +9,15 @@
 //! | [`config`] | what the operator says of a provider: its source, grants, limits |
 //! | [`source`] | files, folders and ConfigMaps, and how their changes are noticed |
 //! | [`gate`] | the steps that a component must pass, and where it was rejected |
+//! | [`compare`](mod@compare) | what a new component and the one before find of what exists |
+//! | [`preview`](mod@preview) | the same by hand, for `check --against` |
 //! | [`preflight`] | the gate for `check` and `push`, which put nothing to use |
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
 //! | [`status`] | the page `/providerz` |
 //!
 //! Controllers know nothing of this: they hold the slots that [`Rollout::bootstrap`] gives.
 
+pub mod compare;
 mod component;
 pub mod config;
 pub mod context;
@@ -25,6 +28,7 @@ mod last_good;
 mod metrics;
 mod pipeline;
 pub mod preflight;
+pub mod preview;
 mod release;
 mod retry;
 mod rollout;

@@ -13,7 +13,7 @@ use crate::gate::Step;
 use crate::release::Version;
 
 /// Where a component can be refused.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step::Source,
     Step::Size,
     Step::Container,
@@ -26,6 +26,7 @@ const STEPS: [Step; 13] = [
     Step::Identity,
     Step::Grants,
     Step::Check,
+    Step::Compare,
     Step::Probation,
 ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{Capability, Descriptor, EventSink, Problem};
 use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Provider, Sandbox};
@@ -12,9 +12,10 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::compare::{Inventory, compare};
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext};
-use crate::gate::{self, Haste, Rejected, Step, Unpacked};
+use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
 use crate::release::{Release, Version};
 use crate::retry::backoff;
 use crate::rollout::Readiness;
@@ -37,6 +38,8 @@ pub(crate) struct Surroundings {
     pub(crate) statuses: ProviderStatuses,
     /// An object that needs an optional interface, if there is one.
     pub(crate) depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
+    /// What exists in the cluster; none where nothing is compared.
+    pub(crate) inventory: Option<Box<dyn Inventory>>,
     /// What stays of a provider whatever becomes of its component, by source.
     pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
     /// Those that serve, by source.
@@ -129,6 +132,9 @@ impl Surroundings {
         });
         let (told, offers) = judged.map_err(rejected(Step::Check))?;
         gate::offers(config, &offers, before.map(Into::into), &self.depends).map_err(rejected(Step::Identity))?;
+        if let Some(before) = before {
+            Box::pin(self.compare(config, before, &provider)).await.map_err(rejected(Step::Compare))?;
+        }
         // Not before: a component that is refused pins nothing.
         carryover.taken(admitted);
         let took = start.elapsed();
@@ -146,6 +152,23 @@ impl Surroundings {
         let Descriptor { name, version, .. } = descriptor;
         let release = Release { component: Arc::new(provider), version: Arc::new(Version { name, version, digest }) };
         Ok(Taken { release, bytes, signature, look, compiling, took })
+    }
+
+    /// Refuses a component that finds less than the one before, unless the operator lets another provider take over.
+    async fn compare(&self, config: &ProviderConfig, before: &Provider, new: &Provider) -> Result<()> {
+        let Some(inventory) = self.inventory.as_deref().filter(|_| !config.allow_provider_change) else {
+            return Ok(());
+        };
+        let has_balancers = [before, new].iter().all(|one| one.has(Capability::LoadBalancers));
+        let report = compare(before, new, inventory, has_balancers, &config.limits.compare).await?;
+        let extent = report.extent();
+        ensure!(
+            report.differences.is_empty(),
+            "it finds less than the one before, or something else: {}; {WAY_OUT}",
+            report.summary()
+        );
+        tracing::info!(source = %config.source, extent, "provider compared with the one before");
+        Ok(())
     }
 
     /// Refuses schemes that another provider of the process takes care of.

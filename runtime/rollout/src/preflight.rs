@@ -34,7 +34,12 @@ pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
     Ok(Checked { component, unpacked, packed })
 }
 
-fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
+/// What runs components of this configuration.
+///
+/// # Errors
+///
+/// The machine cannot.
+pub(crate) fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
     let sandbox = Sandbox::with_pool(Pool::default().with_room_for(&config.limits.sandbox));
     sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))
 }

@@ -12,6 +12,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::compare::Inventory;
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::events::ProviderEvents;
@@ -48,6 +49,8 @@ pub struct RolloutParts {
     pub pod: Option<ObjectReference>,
     /// Names an object that needs an optional interface, if there is one.
     pub depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
+    /// What exists in the cluster, about which a new component and the one before are asked.
+    pub inventory: Box<dyn Inventory>,
 }
 
 /// Loads the first component of each provider, and exchanges it whenever its source has another one.
@@ -71,6 +74,7 @@ impl Rollout {
             readiness: parts.readiness,
             statuses: parts.statuses,
             depends: parts.depends,
+            inventory: Some(parts.inventory),
             carryovers: Mutex::default(),
             slots: Mutex::default(),
         });

@@ -1,5 +1,7 @@
 //! `wasm-ccm check`: the gate alone, with the code that `run` uses.
 
+mod preview;
+
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -8,7 +10,7 @@ use ccm_sandbox::Component;
 
 use crate::cli::{CheckArgs, ConfigArgs};
 use crate::output;
-use ccm_rollout::config::ProviderConfig;
+use ccm_rollout::config::{ProviderConfig, ProviderRecord};
 use ccm_rollout::context::{self, Carryover, SharedContext};
 use ccm_rollout::gate::{Rejected, Step};
 use ccm_rollout::preflight::{self, Checked};
@@ -21,7 +23,11 @@ use ccm_rollout::problem_text;
 /// The step of the gate, and why.
 pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     let record = args.component.record(args.file.to_string_lossy().into_owned())?;
+    let record = ProviderRecord { allow_provider_change: args.allow_provider_change, ..record };
     let config = args.config.configure(record)?.check()?;
+    if let Some(against) = &args.against {
+        return preview::check(args, &config, against);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
         let Checked { component, unpacked, .. } = preflight::component(&config).await?;

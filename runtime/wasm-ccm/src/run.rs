@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use ccm_cloud::NodeSelector;
 use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
+use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::SharedContext;
 use ccm_rollout::status::ProviderStatuses;
@@ -171,6 +172,7 @@ async fn assemble(
         recorder: host_recorder,
         pod,
         depends: start::depends(&stores),
+        inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone())),
     };
     // All that is waited for, from the beginning: nobody may find the process ready between two steps.
     let mut rollout = Rollout::new(providers, &args.swap.settings(), parts).await;

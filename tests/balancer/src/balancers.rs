@@ -10,7 +10,7 @@ use ccm_sdk::load_balancers::{Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Service};
 
 use crate::api::{self, Balancer};
-use crate::wanted::{self, ID};
+use crate::wanted;
 
 /// When to look again at a balancer that is being built.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -40,8 +40,9 @@ pub(crate) fn update_backends(service: &Service, backends: &[Backend]) -> Outcom
 pub(crate) fn delete(service: &Service) -> Outcome {
     let mut outcome = Outcome::gone();
     outcome.failure = remove(service, &mut outcome.changes).err();
-    if outcome.failure.is_none() && service.annotation(ID).is_some() {
-        outcome.annotations.push((ID.to_owned(), None));
+    let id = wanted::id_annotation();
+    if outcome.failure.is_none() && service.annotation(&id).is_some() {
+        outcome.annotations.push((id, None));
     }
     outcome
 }
@@ -61,7 +62,7 @@ fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {
         Ok(wanted) => wanted,
         Err(failure) => return Standing::Unknown(failure),
     };
-    let Some(balancer) = all.iter().find(|balancer| balancer.spec.owner == wish.service.uid) else {
+    let Some(balancer) = all.iter().find(|balancer| balancer.spec.owner == wanted::owner(&wish.service)) else {
         return Standing::Missing;
     };
     let mut differences = wanted::differences(balancer, &wanted);
@@ -77,13 +78,13 @@ fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {
 
 /// By the ID that stands on the Service, else by the owner that stands on the balancer.
 fn find(service: &Service) -> Result<Option<Balancer>, Failure> {
-    if let Some(id) = service.annotation(ID).filter(|id| !id.is_empty())
+    if let Some(id) = service.annotation(&wanted::id_annotation()).filter(|id| !id.is_empty())
         && let Some(balancer) = api::get(id)?
     {
         return Ok(Some(balancer));
     }
     // The oldest, should there ever be several; a deletion takes all.
-    Ok(api::owned_by(&service.uid)?.into_iter().next())
+    Ok(api::owned_by(&wanted::owner(service))?.into_iter().next())
 }
 
 fn make(service: &Service, backends: &[Backend], outcome: &mut Outcome) -> Result<Balancer, Failure> {
@@ -123,7 +124,7 @@ fn change_members(service: &Service, backends: &[Backend], outcome: &mut Outcome
 
 /// Also what a crash left behind.
 fn remove(service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
-    for balancer in api::owned_by(&service.uid)? {
+    for balancer in api::owned_by(&wanted::owner(service))? {
         if api::delete(&balancer.id)? {
             changes.push(format!("deleted {}", balancer.id));
         }
@@ -133,8 +134,9 @@ fn remove(service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
 
 /// Writes the ID down where it is not.
 fn note(service: &Service, balancer: &Balancer, outcome: &mut Outcome) {
-    if service.annotation(ID) != Some(&balancer.id) {
-        outcome.annotations.push((ID.to_owned(), Some(balancer.id.clone())));
+    let id = wanted::id_annotation();
+    if service.annotation(&id) != Some(&balancer.id) {
+        outcome.annotations.push((id, Some(balancer.id.clone())));
     }
 }
 

@@ -10,11 +10,16 @@
 //! | `pending` while the cloud is at work | nobody waits inside a call |
 //! | deleted is all that has this owner; gone already is as good | |
 //!
+//! With `prefix` in the form in its bytes (`form`), names, owners and the annotation with the ID begin with that: a version that has renamed
+//! everything, and finds nothing of what the one before made.
+//!
 //! Benchmarks and crash tests count what that cloud sees.
 
 mod api;
 mod balancers;
 mod firewall;
+#[path = "../../successor/src/form.rs"]
+mod form;
 mod wanted;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
@@ -26,7 +31,7 @@ use ccm_sdk::meta::{
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 use ccm_sdk::{cluster, nodes, settings};
 
-use crate::wanted::{ID, IDLE, NETWORK, NODES};
+use crate::wanted::{IDLE, NETWORK, NODES};
 
 /// On a Service: the firewall does not let it in, and says so.
 const REFUSE: &str = "balancer.example/refuse";
@@ -72,7 +77,7 @@ impl meta::Guest for Balancer {
                 value: nowhere(),
             }],
             annotations: vec![
-                annotation(ID, "The load balancer's ID in the cloud.", ValueKind::Text, true),
+                annotation(&wanted::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, true),
                 annotation(
                     IDLE,
                     "After how many seconds without traffic a connection ends.",

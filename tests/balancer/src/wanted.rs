@@ -3,11 +3,10 @@
 use ccm_sdk::types::{Backend, Failure, Problem, Protocol, Service};
 
 use crate::api::{Balancer, Port, Spec};
+use crate::form;
 
 /// Of provider IDs.
 pub(crate) const SCHEME: &str = "balancer";
-/// Written: the balancer's ID.
-pub(crate) const ID: &str = "balancer.example/id";
 /// Seconds until an idle connection ends.
 pub(crate) const IDLE: &str = "balancer.example/idle-seconds";
 /// Something that only one call at a time may change.
@@ -18,11 +17,26 @@ pub(crate) const NODES: &str = "balancer.example/nodes";
 
 const DEFAULT_IDLE: u32 = 60;
 
+/// What names of things begin with, in a component that calls all things otherwise.
+fn prefix() -> String {
+    form::field_or("prefix", "")
+}
+
+/// Written: the balancer's ID.
+pub(crate) fn id_annotation() -> String {
+    format!("balancer.example/{}id", prefix())
+}
+
 /// As upstream names balancers.
 pub(crate) fn name(service: &Service) -> String {
-    let mut name = format!("a{}", service.uid.replace('-', ""));
+    let mut name = format!("{}a{}", prefix(), service.uid.replace('-', ""));
     name.truncate(32);
     name
+}
+
+/// Whose a balancer is.
+pub(crate) fn owner(service: &Service) -> String {
+    prefix() + &service.uid
 }
 
 /// # Errors
@@ -42,7 +56,7 @@ pub(crate) fn spec(service: &Service, backends: &[Backend]) -> Result<Spec, Fail
     });
     Ok(Spec {
         name: name(service),
-        owner: service.uid.clone(),
+        owner: owner(service),
         ports: ports.collect::<Result<_, _>>()?,
         idle_seconds: idle_seconds(service)?,
         members: members(backends.iter()),

@@ -1,4 +1,4 @@
-//! Components that take over from another one: `tests/successor`, with its form filled out.
+//! Components that take over from another one: `tests/successor`, and `tests/balancer`, with their forms filled out.
 
 #[path = "../../successor/fill.rs"]
 mod fill;
@@ -23,6 +23,16 @@ pub fn successor(fields: &[(&str, &str)]) -> Result<Vec<u8>> {
 /// It was not built, or the form has no room.
 pub fn bare_successor(fields: &[(&str, &str)]) -> Result<Vec<u8>> {
     filled("guests/successor-bare.wasm", fields)
+}
+
+/// The provider of [`BalancerCloud`](crate::balancer_cloud::BalancerCloud) in a version that calls all things in the cloud otherwise, and
+/// finds nothing of what the one before made.
+///
+/// # Errors
+///
+/// It was not built.
+pub fn renamed_balancer() -> Result<Vec<u8>> {
+    filled("guests/balancer.wasm", &[("prefix", "v2-")])
 }
 
 fn filled(name: &str, fields: &[(&str, &str)]) -> Result<Vec<u8>> {

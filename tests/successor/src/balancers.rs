@@ -3,7 +3,7 @@
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Service};
 
-use crate::{Successor, behaviour, misbehave, throttled};
+use crate::{Successor, behaviour_when, misbehave, throttled};
 
 /// Where clients reach the Service. New ones are in the range for benchmarks (RFC 2544), so that nobody takes them for those
 /// of another provider.
@@ -18,8 +18,12 @@ fn places(service: &Service) -> Vec<Ingress> {
     vec![Ingress::ip(&format!("198.{}.{b}.{c}", 18 + (a & 1)))]
 }
 
+fn behaviour(service: &Service) -> String {
+    behaviour_when(service.ingress.is_empty(), false)
+}
+
 fn change(service: &Service) -> Outcome {
-    let behaviour = behaviour();
+    let behaviour = behaviour(service);
     misbehave(&behaviour);
     match behaviour.as_str() {
         "refuse" => Outcome::failed(Failure::invalid("the Service is refused on purpose")),
@@ -31,22 +35,25 @@ fn change(service: &Service) -> Outcome {
 
 impl load_balancers::Guest for Successor {
     fn name(service: Service) -> String {
-        misbehave(&behaviour());
-        service.full_name().replace('/', "-")
+        let behaviour = behaviour(&service);
+        misbehave(&behaviour);
+        let name = service.full_name().replace('/', "-");
+        if behaviour == "renamed" { format!("v2-{name}") } else { name }
     }
 
-    fn locks(_service: Service) -> Vec<String> {
-        misbehave(&behaviour());
+    fn locks(service: Service) -> Vec<String> {
+        misbehave(&behaviour(&service));
         vec![]
     }
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {
-        misbehave(&behaviour());
-        Ok(Some(service.ingress).filter(|ingress| !ingress.is_empty()))
+        let behaviour = behaviour(&service);
+        misbehave(&behaviour);
+        Ok(Some(service.ingress).filter(|ingress| !ingress.is_empty() && behaviour != "renamed"))
     }
 
-    fn get_mark(_service: Service) -> Result<Option<Mark>, Failure> {
-        misbehave(&behaviour());
+    fn get_mark(service: Service) -> Result<Option<Mark>, Failure> {
+        misbehave(&behaviour(&service));
         Ok(None)
     }
 
@@ -58,14 +65,14 @@ impl load_balancers::Guest for Successor {
         change(&service)
     }
 
-    fn delete(_service: Service) -> Outcome {
-        let behaviour = behaviour();
+    fn delete(service: Service) -> Outcome {
+        let behaviour = behaviour(&service);
         misbehave(if behaviour == "cannot-delete" { "trap" } else { &behaviour });
         Outcome::gone()
     }
 
-    fn validate(_service: Service, _before: Option<Service>, _online: bool) -> Result<Vec<Problem>, Failure> {
-        misbehave(&behaviour());
+    fn validate(service: Service, _before: Option<Service>, _online: bool) -> Result<Vec<Problem>, Failure> {
+        misbehave(&behaviour(&service));
         Ok(vec![])
     }
 }

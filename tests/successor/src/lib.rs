@@ -8,6 +8,7 @@
 //! | `scheme` | schemes of provider IDs, with commas between them | those of `providers/cloudlycke` |
 //! | `version`, `revision` | what `describe` says; the version is a label of each Node as well | `1`, `1` |
 //! | `behaviour` | see `BEHAVIOURS` | `good` |
+//! | `when` | `new`: it behaves so only for Nodes without provider ID and Services without address; `exists`: only when it is asked whether a machine exists; and is `good` otherwise | always |
 //! | `secret` | a key of the cloud-config that holds a credential | no credential |
 //! | `endpoint` | the default URL of an endpoint | no endpoint |
 
@@ -35,7 +36,7 @@ const FILE: &str = "cloud-config";
 ///
 /// | | machines | load balancers | the cluster as a whole |
 /// |---|---|---|---|
-/// | `good` | are there | are where they are already, or at an address of their own | is in order |
+/// | `good` | are there, and as their Nodes say | are where they are already, or at an address of their own | is in order |
 /// | `trap` | it crashes | it crashes | it crashes |
 /// | `loop` | it computes without an end | the same | the same |
 /// | `absent` | are not there, whatever is asked | as `good` | as `good` |
@@ -46,11 +47,12 @@ const FILE: &str = "cloud-config";
 /// | `too-few` | an answer is missing | are done and nowhere | as `good` |
 /// | `complains` | as `good`, and its configuration is wrong | as `good` | as `good` |
 /// | `cannot-delete` | as `good` | it crashes when one is to be deleted | as `good` |
+/// | `renamed` | as `good` | have another name, and are not found | as `good` |
 /// | `mute` | as `good`, and it cannot tell what it offers | as `good` | as `good` |
 /// | `describe-traps`, `describe-loops` | it never says who it is | | |
 ///
 /// It does not offer to look after the cluster as a whole, so that no host asks for that by itself.
-const BEHAVIOURS: [&str; 14] = [
+const BEHAVIOURS: [&str; 15] = [
     "good",
     "trap",
     "loop",
@@ -62,6 +64,7 @@ const BEHAVIOURS: [&str; 14] = [
     "too-few",
     "complains",
     "cannot-delete",
+    "renamed",
     "mute",
     "describe-traps",
     "describe-loops",
@@ -76,6 +79,16 @@ ccm_sdk::export!(Successor: meta, instances);
 
 fn behaviour() -> String {
     field_or("behaviour", "good")
+}
+
+/// The same for a question that is about nothing `new`, or not about whether a machine `exists`.
+fn behaviour_when(new: bool, exists: bool) -> String {
+    let is_so = match field("when").as_deref() {
+        Some("new") => new,
+        Some("exists") => exists,
+        _ => true,
+    };
+    if is_so { behaviour() } else { "good".to_owned() }
 }
 
 fn throttled() -> Failure {
@@ -166,8 +179,9 @@ fn credential(key: String) -> Credential {
 }
 
 impl instances::Guest for Successor {
-    fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
-        let behaviour = behaviour();
+    fn find(nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, Failure> {
+        let is_new = nodes.iter().any(|node| node.provider_id.is_none());
+        let behaviour = behaviour_when(is_new, !matches!(need, Need::Metadata));
         misbehave(&behaviour);
         if behaviour == "throttled" {
             return Err(throttled());
@@ -184,14 +198,19 @@ impl instances::Guest for Successor {
 }
 
 fn instance(node: &Node) -> Instance {
-    // What a Node has already cannot be changed.
+    // What a Node has already cannot be changed, or came from the one before.
     let named = || format!("{}://{}", schemes().first().map_or("", String::as_str), node.name);
+    let is_known = node.provider_id.is_some();
+    let label = |name: &str| {
+        let label = node.labels.iter().find(|(known, _)| known == name).filter(|_| is_known);
+        label.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
     Instance {
         provider_id: node.provider_id.clone().unwrap_or_else(named),
-        instance_type: String::new(),
-        addresses: vec![],
-        zone: String::new(),
-        region: String::new(),
+        instance_type: label("node.kubernetes.io/instance-type"),
+        addresses: if is_known { node.addresses.clone() } else { vec![] },
+        zone: label("topology.kubernetes.io/zone"),
+        region: label("topology.kubernetes.io/region"),
         labels: vec![(VERSION_LABEL.to_owned(), field_or("version", "1"))],
         state: State::Running,
         more: vec![],

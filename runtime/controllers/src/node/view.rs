@@ -11,7 +11,8 @@ use crate::store::Node;
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// What a lookup needs to know of a Node.
-pub(crate) fn cloud_node(node: &Node) -> ccm_cloud::Node {
+#[must_use]
+pub fn cloud_node(node: &Node) -> ccm_cloud::Node {
     ccm_cloud::Node {
         name: node.name_any(),
         uid: node.uid.as_deref().unwrap_or_default().to_owned(),

@@ -14,6 +14,7 @@
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
 //! | [`view`], [`backends`], [`predicates`] | what the provider is told |
 //! | [`write`], [`condition`] | what the Service is told |
+//! | [`inventory`] | which load balancers there are, for those who compare providers |
 //! | [`memory`], [`locks`] | what is known between two runs, and what must not be done at the same time |
 //!
 //! One queue for all causes, so at most one operation per Service runs at any time. Nothing waits for the cloud's work:
@@ -28,6 +29,7 @@ mod ensure;
 mod error;
 pub(crate) mod fingerprint;
 mod follow;
+pub(crate) mod inventory;
 mod job;
 mod living;
 mod locks;

@@ -15,6 +15,7 @@ use ccm_egress::retry::RetrySettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::compare::CompareLimits;
 use crate::config::duration;
 
 /// Limits of one provider. A limit that is not given has its default.
@@ -137,6 +138,17 @@ pub struct LimitSettings {
     pub breaker_first_pause: Option<String>,
     /// Longest time between two requests to an endpoint that is considered down. Default 1m.
     pub breaker_pause: Option<String>,
+
+    /// Nodes about which a new component and the one before are asked. Of more, a sample with every kind. Default 500.
+    pub compare_nodes: Option<usize>,
+    /// Services about which a new component and the one before are asked. Of more, a sample with every kind. Default 500.
+    pub compare_services: Option<usize>,
+    /// Services about which the cloud is asked one by one. Others are compared by survey and name only. Default 20.
+    pub compare_single_services: Option<usize>,
+    /// Time of the whole comparison. After that the component is refused and tried again. Default 60s.
+    pub compare_time: Option<String>,
+    /// Time before the second look at what differs. A shorter time than a provider shares listings sees the same twice. Default 5s.
+    pub compare_pause: Option<String>,
 }
 
 /// Limits of one provider, complete.
@@ -152,6 +164,8 @@ pub struct ProviderLimits {
     pub cache_bytes: u64,
     /// How it uses the network.
     pub network: NetworkSettings,
+    /// How much is compared before it takes the place of another component.
+    pub compare: CompareLimits,
 }
 
 impl LimitSettings {
@@ -222,6 +236,19 @@ impl LimitSettings {
             },
             cache_bytes: self.cache_bytes.map_or(Cache::DEFAULT_BYTES, |size| size.as_u64()),
             network: self.network()?,
+            compare: self.compare()?,
+        })
+    }
+
+    fn compare(&self) -> Result<CompareLimits> {
+        let base = CompareLimits::default();
+        let single_services = self.compare_single_services;
+        Ok(CompareLimits {
+            nodes: count("compare-nodes", self.compare_nodes, base.nodes)?,
+            services: count("compare-services", self.compare_services, base.services)?,
+            single_services: count("compare-single-services", single_services, base.single_services)?,
+            time: time("compare-time", self.compare_time.as_deref(), base.time)?,
+            pause: time("compare-pause", self.compare_pause.as_deref(), base.pause)?,
         })
     }
 
@@ -352,7 +379,7 @@ mod tests {
     #[test]
     fn each_limit_sets_its_own_field_and_no_other() {
         type Change = fn(&mut ProviderLimits);
-        let cases: [(&str, &str, Change); 48] = [
+        let cases: [(&str, &str, Change); 53] = [
             ("source-bytes", "101B", |l| l.source_bytes = 101),
             ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
             ("functions", "103", |l| l.sandbox.functions = 103),
@@ -401,6 +428,11 @@ mod tests {
             ("requests-per-minute", "147", |l| l.network.budget.per_minute = NonZeroU32::new(147)),
             ("requests-per-hour", "148", |l| l.network.budget.per_hour = NonZeroU32::new(148)),
             ("idle-time", "146s", |l| l.network.client.idle_timeout = Duration::from_secs(146)),
+            ("compare-nodes", "149", |l| l.compare.nodes = 149),
+            ("compare-services", "150", |l| l.compare.services = 150),
+            ("compare-single-services", "151", |l| l.compare.single_services = 151),
+            ("compare-time", "152s", |l| l.compare.time = Duration::from_secs(152)),
+            ("compare-pause", "153s", |l| l.compare.pause = Duration::from_secs(153)),
         ];
         for (name, value, change) in cases {
             let mut expected = LimitSettings::default().resolve().unwrap();

@@ -50,13 +50,20 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
 /// The same bytes are not compiled again and again; what the world around them decides is.
 #[test]
 fn only_what_depends_on_more_than_the_bytes_is_tried_again() {
-    use Step::{Check, Compile, Container, Describe, Exports, Grants, Identity, Imports, Parse, Size, Source, Trust};
-    let all = [Source, Size, Container, Trust, Parse, Imports, Compile, Exports, Describe, Identity, Grants, Check];
+    use Step::{
+        Check, Compare, Compile, Container, Describe, Exports, Grants, Identity, Imports, Parse, Size, Source, Trust,
+    };
+    let all =
+        [Source, Size, Container, Trust, Parse, Imports, Compile, Exports, Describe, Identity, Grants, Check, Compare];
     let again: Vec<&str> = all.into_iter().filter(|step| step.may_pass_later()).map(Step::as_str).collect();
     assert_eq!(again, ["source", "trust", "identity", "grants", "check"]);
     for step in all {
         assert_eq!(serde_json::to_value(step).unwrap(), step.to_string(), "metrics and pages have one word for it");
     }
+    // An outage is no difference.
+    let unanswered = Unanswered("nobody answers".to_owned());
+    assert!(Rejected::at(Compare, unanswered.into()).may_pass_later());
+    assert!(!Rejected::at(Compare, anyhow!("it finds less")).may_pass_later());
 }
 
 #[tokio::test]

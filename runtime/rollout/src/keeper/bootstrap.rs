@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::poll::failed_before;
 use super::report::without_request_ids;
 use super::{Keeper, Place, check};
-use crate::gate::{self, Rejected, Step};
+use crate::gate::{self, Step};
 use crate::pipeline::{Optimise, Refusal, Taken};
 use crate::slot::Slot;
 use crate::status::{Times, milliseconds};
@@ -105,8 +105,8 @@ impl Keeper {
         admitted.await.map(Some).map_err(|refusal| match refusal {
             // The cloud-config may be written for the one of the source.
             Refusal::LocalFile(error) => (format!("{error:#}"), false),
-            Refusal::Rejected(Rejected { step, error, .. }) => {
-                (without_request_ids(&format!("{error:#}")), step.may_pass_later())
+            Refusal::Rejected(rejected) => {
+                (without_request_ids(&format!("{:#}", rejected.error)), rejected.may_pass_later())
             }
         })
     }

@@ -80,7 +80,7 @@ impl Keeper {
         self.audience.metrics.took(&self.source, "rejected", gate.elapsed());
         self.tell_apart(&rejected, mark);
         // Where it is tried again, whatever comes next is looked at, also when that is what serves.
-        self.judged = (!rejected.step.may_pass_later()).then_some(mark);
+        self.judged = (!rejected.may_pass_later()).then_some(mark);
         self.refuse(rejected).await;
     }
 
@@ -136,7 +136,7 @@ impl Keeper {
 
     /// The provider that serves goes on, since the source has nothing better. What may pass later is tried again.
     async fn refuse(&mut self, rejected: Rejected) {
-        if rejected.step.may_pass_later() {
+        if rejected.may_pass_later() {
             self.try_again();
         }
         self.reject(rejected).await;

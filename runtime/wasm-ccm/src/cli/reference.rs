@@ -9,11 +9,12 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use super::Cli;
 
 /// The first limit of each table, in the order of the settings.
-const LIMITS: [(&str, &str); 4] = [
+const LIMITS: [(&str, &str); 5] = [
     ("source-bytes", "Loading a component"),
     ("memory-bytes", "A call"),
     ("request-bytes", "Requests"),
     ("requests-per-second", "The budget of an endpoint"),
+    ("compare-nodes", "Comparison"),
 ];
 
 /// One line of a table, as a sentence.

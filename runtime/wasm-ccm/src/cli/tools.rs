@@ -24,6 +24,24 @@ pub(crate) struct CheckArgs {
     /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes")]
     pub(crate) cluster_name: String,
+    /// Preview an upgrade: ask this component and the one of FILE about the Nodes and Services of the cluster, with the configuration of
+    /// these flags, and show what differs; exit code 1 when anything does. Where it is: a file, a folder, or
+    /// configmap:NAMESPACE/NAME[/KEY]. Nothing is written.
+    #[arg(long, value_name = "SOURCE", help_heading = "Preview")]
+    pub(crate) against: Option<String>,
+    /// How to reach the API server; in a pod its service account is used when this is absent.
+    #[arg(long, value_name = "FILE", requires = "against", help_heading = "Preview")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// URL of the API server, instead of the kubeconfig's.
+    #[arg(long, value_name = "URL", requires = "against", help_heading = "Preview")]
+    pub(crate) master: Option<String>,
+    /// As the host's flag of the same name: compare a component with another name or other provider IDs as well, or one without an
+    /// interface that objects depend on.
+    #[arg(long, requires = "against", help_heading = "Preview")]
+    pub(crate) allow_provider_change: bool,
+    /// How to show what differs.
+    #[arg(long, short, value_enum, default_value = "text", requires = "against", help_heading = "Preview")]
+    pub(crate) output: Output,
 }
 
 /// Flags of `push`.

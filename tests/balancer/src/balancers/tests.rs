@@ -4,6 +4,8 @@ use ccm_sdk::types::{Protocol, Reaction, ServicePort, ServiceType, TrafficPolicy
 use super::*;
 use crate::wanted::IDLE;
 
+/// As long as nothing else stands in the form.
+const ID: &str = "balancer.example/id";
 const LIST: &str = "api GET /v1/load-balancers";
 const POST: &str = "api POST /v1/load-balancers";
 const GET: &str = "api GET /v1/load-balancers/lb-1";

@@ -94,7 +94,8 @@ async fn run(kind: &str, exchanges: u32) -> Result<Times> {
     };
     let cloudlycke = std::fs::read(component("providers/cloudlycke.wasm")?)?;
     place.put(&cloudlycke).await?;
-    let mut flags = vec![place.flag(), PROBATION.to_owned()];
+    // The two say different things of the same Node, and are not compared.
+    let mut flags = vec![place.flag(), PROBATION.to_owned(), "--allow-provider-change".to_owned()];
     flags.extend(std::env::args().skip(2));
     let mut host = Host::start(cluster.kubeconfig_of(&user.name)?, &flags)?;
     host.await_page("/readyz", 200, LIMIT).await?;

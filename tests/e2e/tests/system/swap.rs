@@ -1,7 +1,9 @@
 //! Hot swap: another component takes over while the host works, and a bad one never does.
 
+mod compare;
 mod gate;
 mod load;
+mod preview;
 mod probation;
 mod sources;
 mod tools;

@@ -4,12 +4,14 @@
 //! `SWAP_SEEDS=N` runs so many of them (`./just simulate N`), `SWAP_SEED=N` one.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ccm_cloud::LoadBalancerSource as _;
 use fastrand::Rng;
+use futures::FutureExt as _;
 
 use super::*;
 use crate::slot::testing::{Cloud, Fake, release, service};
@@ -284,20 +286,19 @@ impl Simulation {
 
 /// Why it fails.
 async fn fails(events: &[Event]) -> Option<String> {
-    let events = events.to_vec();
-    let run = tokio::task::spawn(async move {
+    let run = async {
         let mut simulation = Simulation::new();
         for event in events {
-            simulation.happens(event).await;
+            simulation.happens(*event).await;
             if simulation.is_beyond_promise() {
                 return;
             }
         }
         simulation.settles().await;
-    });
-    run.await.err().map(|error| match error.into_panic().downcast::<String>() {
+    };
+    AssertUnwindSafe(run).catch_unwind().await.err().map(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
-        Err(_) => "it panicked".to_owned(),
+        Err(panic) => panic.downcast_ref::<&str>().unwrap_or(&"it panicked").to_string(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! `./just demo swap`: a provider takes over from another one under load, and four that are no good do not.
+//! `./just demo swap`: a provider takes over from another one under load, and five that are no good do not.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,9 @@ pub(crate) async fn demo() -> Result<()> {
     };
     std::fs::create_dir_all(&stage.folder)?;
     stage.push(&component("providers/cloudlycke.wasm")?).await?;
-    // Nobody wants to wait a minute here.
-    let flags = ["--cloud-provider=cloudlycke", &format!("--provider={SOURCE}"), "--provider-probation=5s"];
+    // Nobody wants to wait a minute here. Three calls that compute without an end must fit into that, one after the other.
+    let source = format!("--provider={SOURCE}");
+    let flags = ["--cloud-provider=cloudlycke", &source, "--provider-probation=5s", "--limit=call-cpu=500ms"];
     say(&format!("wasm-ccm run {}\n", flags.join(" ")))?;
     let mut host = Host::start(cluster.kubeconfig_of(&name)?, flags)?;
     let happened = Box::pin(stage.acts(&host)).await;
@@ -92,10 +93,18 @@ impl Stage {
             self.is_refused(&bytes).await?;
             self.stays(host, &mut load, None).await?;
         }
-        let failing = [("crashes in every call", "trap", "crashed"), ("computes without an end", "loop", "call-cpu")];
+        say("NEXT    one that calls load balancers otherwise, and would make each of them a second time\n")?;
+        let file = self.file(&successor(&[("version", "0.3.0"), ("behaviour", "renamed")])?)?;
+        self.push(&file).await?;
+        let event = self.event("ProviderRejected").await?;
+        ensure!(event.contains("step compare of the gate"), "{event}");
+        say(&event)?;
+        self.stays(host, &mut load, None).await?;
+        let failing = [("crashes", "trap", "crashed"), ("computes without an end", "loop", "call-cpu")];
         for (what, behaviour, unanswered) in failing {
-            say(&format!("NEXT    one that {what}: nobody can tell before it serves\n"))?;
-            let file = self.file(&successor(&[("version", "0.3.0"), ("behaviour", behaviour)])?)?;
+            say(&format!("NEXT    one that {what} with all that is new: nobody can tell before it serves\n"))?;
+            let fields = [("version", "0.3.0"), ("behaviour", behaviour), ("when", "new")];
+            let file = self.file(&successor(&fields)?)?;
             self.push(&file).await?;
             let event = self.event("ProviderRolledBack").await?;
             say(&event)?;

@@ -14,6 +14,11 @@ use crate::stage::{LIMIT, Stage};
 const LONG: [&str; 4] =
     ["--provider-poll=100ms", "--provider-settle=50ms", "--provider-probation=1h", "--limit=call-cpu=200ms"];
 
+/// One that finds what exists, and is no good for what is new.
+fn bad(version: &str, behaviour: &str) -> Vec<u8> {
+    component(&[("version", version), ("behaviour", behaviour), ("when", "new")])
+}
+
 #[tokio::test]
 async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_before_it_changes() {
     let stage = Stage::new().await;
@@ -34,7 +39,7 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     host.ready().await;
     for (index, behaviour) in ["trap", "loop", "too-few"].into_iter().enumerate() {
         let number = format!("{}", index + 2);
-        put(client, component(&[("version", &number), ("behaviour", behaviour)])).await;
+        put(client, bad(&number, behaviour)).await;
         // Exchanged once more; two for each that was rolled back before.
         let generation = 2 + 2 * u64::try_from(index).unwrap();
         await_status(&host, behaviour, |status| status["generation"].as_u64() >= Some(generation)).await;
@@ -61,14 +66,14 @@ async fn a_component_that_crashes_or_hangs_is_rolled_back_and_not_tried_again_be
     assert!(reason.contains("failed its probation before (3 of its first"), "{refused}");
     assert_eq!(refused["refused"]["step"], "probation");
     // Packed in another way it is the same one, and nobody is told of it twice.
-    put(client, gzip(&component(&[("version", "4"), ("behaviour", "too-few")]))).await;
+    put(client, gzip(&bad("4", "too-few"))).await;
     serves(client, "after-restart", "1").await;
     assert_eq!(host.count("ccm_provider_loads_total", &["result=\"rejected\""]).await.unwrap(), 1.0);
     // Two who write the source in turn do no harm: it stays refused after another one lay there, and so do those before it.
     put(client, component(&[("name", "other")])).await;
     await_status(&host, "another", |status| status["refused"]["step"] == "identity").await;
     for (number, behaviour) in [("4", "too-few"), ("2", "trap")] {
-        put(client, component(&[("version", number), ("behaviour", behaviour)])).await;
+        put(client, bad(number, behaviour)).await;
         let known = await_status(&host, behaviour, |status| {
             status["refused"]["reason"].as_str().is_some_and(|reason| reason.contains("failed its probation before"))
         });
@@ -189,7 +194,7 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     silent.register(client).await.unwrap();
     await_untainted(client, "silent").await;
     let before = host.lookups().await;
-    replace(&path, &component(&[("version", "2"), ("behaviour", "absent")]));
+    replace(&path, &component(&[("version", "2"), ("behaviour", "absent"), ("when", "exists")]));
     await_version(&host, "2").await;
     delete(client, "web").await;
     host.await_count("ccm_provider_calls_total", &["function=\"instances.find\""], LIMIT, |calls| calls > before + 5.0)
@@ -243,7 +248,7 @@ async fn what_a_refused_component_wrote_is_ensured_again_by_the_one_that_returns
     }
 
     // It asks for other load balancers, which both find, and does not find the machines.
-    replace(&path, &component(&[("version", "2"), ("revision", "2"), ("behaviour", "absent")]));
+    replace(&path, &component(&[("version", "2"), ("revision", "2"), ("behaviour", "absent"), ("when", "new")]));
     let bad = await_version(&host, "2").await["serving"]["digest"].as_str().unwrap()[7..19].to_owned();
     for name in ["web", "shop"] {
         await_service(client, name, |service| writer(service).as_ref() == Some(&bad)).await;

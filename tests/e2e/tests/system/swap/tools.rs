@@ -16,19 +16,19 @@ use crate::mistakes::ended;
 use crate::stage::Stage;
 
 /// Runs the program; what it says on both streams.
-fn run(arguments: &[&str]) -> (Option<i32>, String) {
+pub(super) fn run(arguments: &[&str]) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = ended(Command::new(program().unwrap()).args(arguments));
     (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
 }
 
-fn says(told: &(Option<i32>, String), code: i32, parts: &[&str]) {
+pub(super) fn says(told: &(Option<i32>, String), code: i32, parts: &[&str]) {
     assert_eq!(told.0, Some(code), "{}", told.1);
     for part in parts {
         assert!(told.1.contains(part), "{} does not say {part:?}", told.1);
     }
 }
 
-fn kubeconfig(stage: &Stage) -> String {
+pub(super) fn kubeconfig(stage: &Stage) -> String {
     format!("--kubeconfig={}", stage.cluster.kubeconfig().display())
 }
 

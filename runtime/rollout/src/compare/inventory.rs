@@ -1,0 +1,213 @@
+//! What exists in the cluster, for a provider.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Backend, Descriptor, Node, Service};
+use ccm_controllers::{FirstList, ReflectorHandle, cloud_backends, cloud_node, recorded_service};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+
+use super::sample::sample;
+
+/// Labels that say of which kind a Node is.
+const KINDS: [&str; 3] =
+    ["topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"];
+
+/// All objects, or some of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sampled<T> {
+    /// How many there are.
+    pub total: usize,
+    /// All of these, or a sample with every kind.
+    pub items: Vec<T>,
+}
+
+/// What exists.
+pub trait Inventory: Send + Sync {
+    /// Waits until it is known.
+    fn complete(&self) -> BoxFuture<'_, ()>;
+
+    /// What is not known yet, and why.
+    fn missing(&self) -> Option<String>;
+
+    /// Nodes with a provider ID of these schemes, at most so many.
+    fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node>;
+
+    /// Services whose load balancer the provider has by their record, at most so many.
+    fn services(&self, provider: &Descriptor, most: usize) -> Sampled<Service>;
+
+    /// A Node as it is now, as long as it has a provider ID.
+    fn node(&self, name: &str) -> Option<Node>;
+
+    /// A Service as it is now, as long as the provider has its load balancer.
+    fn service(&self, provider: &Descriptor, namespace: &str, name: &str) -> Option<Service>;
+
+    /// The Nodes behind load balancers.
+    fn backends(&self) -> Arc<[Backend]>;
+}
+
+/// What the reflectors have.
+pub struct StoreInventory {
+    nodes: ReflectorHandle<ccm_controllers::Node>,
+    /// None where no controller works on them: then no load balancer is looked after.
+    services: Option<ReflectorHandle<v1::Service>>,
+}
+
+impl StoreInventory {
+    /// Of these reflectors, which somebody runs.
+    #[must_use]
+    pub const fn new(
+        nodes: ReflectorHandle<ccm_controllers::Node>,
+        services: Option<ReflectorHandle<v1::Service>>,
+    ) -> Self {
+        Self { nodes, services }
+    }
+
+    fn lists(&self) -> impl Iterator<Item = (&'static str, FirstList)> {
+        let services = self.services.as_ref().map(|services| ("Services", services.first_list()));
+        [("Nodes", self.nodes.first_list())].into_iter().chain(services)
+    }
+}
+
+fn scheme(node: &ccm_controllers::Node) -> Option<&str> {
+    node.provider_id.as_deref()?.split_once("://").map(|(scheme, _)| scheme)
+}
+
+impl Inventory for StoreInventory {
+    fn complete(&self) -> BoxFuture<'_, ()> {
+        async {
+            for (_, list) in self.lists() {
+                if !list.complete().await {
+                    // The reflector has ended, and so does the process.
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.lists().find_map(|(kind, list)| list.state().err().map(|why| format!("{kind}: {why}")))
+    }
+
+    fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node> {
+        let mut nodes = self.nodes.reader().state();
+        let is_own = |node: &ccm_controllers::Node| scheme(node).is_some_and(|own| schemes.iter().any(|of| of == own));
+        nodes.retain(|node| !node.is_deleting && is_own(node));
+        nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let total = nodes.len();
+        let kind = |node: &Arc<ccm_controllers::Node>| {
+            (scheme(node).map(ToOwned::to_owned), KINDS.map(|label| node.labels.get(label).map(ToOwned::to_owned)))
+        };
+        let items = sample(nodes, most, kind).iter().map(|node| cloud_node(node)).collect();
+        Sampled { total, items }
+    }
+
+    fn services(&self, provider: &Descriptor, most: usize) -> Sampled<Service> {
+        let Some(services) = &self.services else { return Sampled::default() };
+        let mut services = services.reader().state();
+        services.retain(|service| recorded_service(service, provider).is_some());
+        services.sort_by_cached_key(|service| (service.namespace(), service.name_any()));
+        let total = services.len();
+        let kind = |service: &Arc<v1::Service>| {
+            let spec = service.spec.as_ref();
+            let annotations = service.annotations().keys();
+            let known =
+                annotations.filter(|name| provider.annotations.iter().any(|annotation| annotation.covers(name)));
+            (
+                spec.and_then(|spec| spec.load_balancer_class.clone()),
+                spec.and_then(|spec| spec.external_traffic_policy.clone()),
+                spec.and_then(|spec| spec.ip_families.clone()),
+                known.cloned().collect::<Vec<_>>(),
+            )
+        };
+        let sampled = sample(services, most, kind);
+        let items = sampled.iter().filter_map(|service| recorded_service(service, provider)).collect();
+        Sampled { total, items }
+    }
+
+    fn node(&self, name: &str) -> Option<Node> {
+        let node = self.nodes.reader().get(&ObjectRef::new(name))?;
+        (!node.is_deleting && node.provider_id.is_some()).then(|| cloud_node(&node))
+    }
+
+    fn service(&self, provider: &Descriptor, namespace: &str, name: &str) -> Option<Service> {
+        let service = self.services.as_ref()?.reader().get(&ObjectRef::new(name).within(namespace))?;
+        recorded_service(&service, provider)
+    }
+
+    fn backends(&self) -> Arc<[Backend]> {
+        cloud_backends(&self.nodes.reader().state())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use ccm_controllers::{Metrics, Reflector};
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use prometheus_client::registry::Registry;
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// An API server with these Nodes.
+    fn client(nodes: Vec<Value>) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let list = json!({ "metadata": { "resourceVersion": "7" }, "items": nodes.clone() }).to_string();
+            async move {
+                if request.uri().query().is_some_and(|query| query.contains("watch=")) {
+                    std::future::pending().await
+                }
+                Ok::<_, Infallible>(Response::new(Body::from(list.into_bytes())))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn node(name: &str, provider_id: Option<&str>, zone: &str) -> Value {
+        json!({
+            "metadata": { "name": name, "labels": { "topology.kubernetes.io/zone": zone } },
+            "spec": { "providerID": provider_id },
+        })
+    }
+
+    #[tokio::test]
+    async fn nodes_of_the_provider_are_there_when_the_list_is_complete_and_a_sample_has_every_zone() {
+        let mut going = node("going", Some("fake://x"), "a");
+        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let mut all = vec![node("new", None, "a"), node("foreign", Some("other://x"), "a"), going];
+        all.extend((0..20).map(|number| node(&format!("n{number:02}"), Some("older://x"), "a")));
+        all.push(node("alone", Some("fake://x"), "b"));
+        let metrics = Metrics::register(&mut Registry::default());
+        let nodes = Reflector::new(client(all), &metrics.store);
+        let inventory = StoreInventory::new(nodes.handle(), None);
+        assert_eq!(inventory.missing().unwrap(), "Nodes: the first list is not complete");
+        assert!(inventory.complete().now_or_never().is_none());
+        tokio::select! {
+            () = nodes.run(CancellationToken::new()) => {}
+            () = inventory.complete() => {}
+        }
+        assert_eq!(inventory.missing(), None);
+        let schemes = ["fake", "older"].map(ToOwned::to_owned);
+        let whole = inventory.nodes(&schemes, 100);
+        assert_eq!((whole.total, whole.items.len(), whole.items[0].name.as_str()), (21, 21, "alone"));
+        let few = inventory.nodes(&schemes, 4);
+        assert!(
+            few.total == 21 && few.items.len() == 4 && few.items.iter().any(|node| node.name == "alone"),
+            "{few:?}"
+        );
+        assert_eq!(
+            ["alone", "new", "going", "none"].map(|name| inventory.node(name).is_some()),
+            [true, false, false, false]
+        );
+        assert_eq!(inventory.backends().len(), 23, "those of other clouds too");
+    }
+}

@@ -1,0 +1,178 @@
+//! One look at what exists, with the eyes of both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ccm_cloud::{Failure, Finding, Instances, LoadBalancers, Need, Node, Reaction, Service, Standing, Wish};
+use futures::StreamExt as _;
+use futures::stream::iter;
+
+use super::sample::sample;
+use super::verdict::{self, Verdict};
+use super::{CompareLimits, Inventory, Sampled, Seen, doubtful};
+
+/// Most Nodes in one call, as many as the controllers ask about.
+const MAX_NODES: usize = 500;
+/// Most Services in one survey, likewise.
+const MAX_WISHES: usize = 500;
+/// Most indexes of backends in one survey, 4 bytes each.
+const MAX_INDEXES: usize = 1 << 20;
+/// Most Services that are asked about at the same time: the work of the cluster goes on beside it.
+const WIDTH: usize = 4;
+
+/// Namespace and name of a Service.
+pub(super) type Key = (String, String);
+
+/// The two that are asked.
+pub(super) struct Look<'a, O, N> {
+    pub(super) old: &'a O,
+    pub(super) new: &'a N,
+    pub(super) inventory: &'a dyn Inventory,
+    pub(super) limits: &'a CompareLimits,
+}
+
+impl<O, N> Look<'_, O, N>
+where
+    O: Instances + LoadBalancers,
+    N: Instances + LoadBalancers,
+{
+    /// Looks at what exists, and in any case at what was in doubt before and is still there.
+    pub(super) async fn at_all(&self, has_balancers: bool, before: &Seen) -> Seen {
+        let (inventory, provider) = (self.inventory, self.old.descriptor());
+        let mut nodes = inventory.nodes(&provider.provider_id_schemes, self.limits.nodes);
+        let known: BTreeSet<String> = nodes.items.iter().map(|node| node.name.clone()).collect();
+        let missed = doubtful(&before.nodes).filter(|name| !known.contains(*name));
+        nodes.items.extend(missed.filter_map(|name| inventory.node(name)));
+        let mut services = Sampled::default();
+        if has_balancers {
+            services = inventory.services(&provider, self.limits.services);
+            let known: BTreeSet<Key> = services.items.iter().map(key).collect();
+            let missed = doubtful(&before.services).filter(|key| !known.contains(*key));
+            services.items.extend(missed.filter_map(|(space, name)| inventory.service(&provider, space, name)));
+        }
+        let totals = (nodes.total, services.total);
+        let suspects: BTreeSet<&Key> = doubtful(&before.services).collect();
+        let (nodes, services) = tokio::join!(self.at_nodes(nodes.items), self.at_services(services.items, &suspects));
+        Seen { nodes, services, totals }
+    }
+
+    /// By the names of the Nodes.
+    async fn at_nodes(&self, nodes: Vec<Node>) -> BTreeMap<String, Verdict> {
+        let mut verdicts = BTreeMap::new();
+        for some in nodes.chunks(MAX_NODES) {
+            let (old, new) = tokio::join!(find(self.old, some), find(self.new, some));
+            let both = old.iter().zip(&new).map(|(old, new)| verdict::of_machine(old, new));
+            verdicts.extend(some.iter().map(|node| node.name.clone()).zip(both));
+        }
+        verdicts
+    }
+
+    /// By namespaces and names of the Services.
+    async fn at_services(&self, services: Vec<Service>, suspects: &BTreeSet<&Key>) -> BTreeMap<Key, Verdict> {
+        let surveyed = self.surveyed(&services).await;
+        // A survey settles most.
+        let is_open = |verdict: &Verdict| matches!(verdict, Verdict::Found | Verdict::NotAsked);
+        let open = services.iter().zip(&surveyed).filter(|(_, verdict)| is_open(verdict));
+        let open = open.map(|(service, _)| service.clone());
+        let (mut single, others): (Vec<_>, Vec<_>) = open.partition(|service| suspects.contains(&key(service)));
+        single.extend(sample(others, self.limits.single_services.saturating_sub(single.len()), kind));
+        let mut verdicts: BTreeMap<Key, Verdict> = services.iter().map(key).zip(surveyed).collect();
+        let (names, singles) = tokio::join!(self.names(services), self.singles(single));
+        for (key, verdict) in singles {
+            // Whom both have found stays so when nobody answers.
+            let is_found = verdicts.get(&key) == Some(&Verdict::Found);
+            if !(is_found && matches!(verdict, Verdict::Open { .. })) {
+                verdicts.insert(key, verdict);
+            }
+        }
+        // What is not found is told before what it is called.
+        for (key, verdict) in names.into_iter().filter(|(_, verdict)| verdict.is_doubtful()) {
+            if !verdicts.get(&key).is_some_and(Verdict::is_doubtful) {
+                verdicts.insert(key, verdict);
+            }
+        }
+        verdicts
+    }
+
+    /// One verdict for each Service.
+    async fn surveyed(&self, services: &[Service]) -> Vec<Verdict> {
+        if !(self.old.surveys() && self.new.surveys()) {
+            return vec![Verdict::NotAsked; services.len()];
+        }
+        let backends = self.inventory.backends();
+        let indexes: Vec<u32> = (0..).take(backends.len()).collect();
+        let most = (MAX_INDEXES / indexes.len().max(1)).clamp(1, MAX_WISHES);
+        let mut verdicts = Vec::with_capacity(services.len());
+        for some in services.chunks(most) {
+            let wishes = || -> Vec<Wish> {
+                some.iter().map(|service| Wish { service: service.clone(), backends: indexes.clone() }).collect()
+            };
+            let old = self.old.survey(Arc::clone(&backends), wishes());
+            let new = self.new.survey(Arc::clone(&backends), wishes());
+            let (old, new) = tokio::join!(old, new);
+            let (old, new) = (standings(old, some.len()), standings(new, some.len()));
+            verdicts.extend(old.iter().zip(&new).map(|(old, new)| verdict::of_standing(old, new)));
+        }
+        verdicts
+    }
+
+    async fn names(&self, services: Vec<Service>) -> Vec<(Key, Verdict)> {
+        let name = |service: Service| async move {
+            let key = key(&service);
+            let (old, new) = tokio::join!(self.old.name(service.clone()), self.new.name(service));
+            (key, verdict::of_name(&old, &new))
+        };
+        iter(services).map(name).buffer_unordered(WIDTH).collect().await
+    }
+
+    async fn singles(&self, services: Vec<Service>) -> Vec<(Key, Verdict)> {
+        let single = |service: Service| async move { (key(&service), self.single(service).await) };
+        iter(services).map(single).buffer_unordered(WIDTH).collect().await
+    }
+
+    async fn single(&self, service: Service) -> Verdict {
+        let (old, new) = tokio::join!(self.old.get(service.clone()), self.new.get(service.clone()));
+        let found = verdict::of_places(&old, &new);
+        if found != Verdict::Same {
+            return found;
+        }
+        let (old, new) = tokio::join!(self.old.get_mark(service.clone()), self.new.get_mark(service));
+        match verdict::of_mark(&old, &new) {
+            marked if marked.is_doubtful() => marked,
+            // What `get` said is enough.
+            _ => found,
+        }
+    }
+}
+
+fn key(service: &Service) -> Key {
+    (service.namespace.clone(), service.name.clone())
+}
+
+/// What it asks for, roughly.
+fn kind(service: &Service) -> (Option<String>, Vec<String>) {
+    (service.load_balancer_class.clone(), service.annotations.keys().cloned().collect())
+}
+
+/// One finding for each Node, whatever becomes of the call.
+async fn find(provider: &impl Instances, nodes: &[Node]) -> Vec<Finding> {
+    // As for a refresh of addresses: the cloud answers what is more urgent first.
+    match provider.find(nodes.to_vec(), Need::Refresh).await {
+        Ok(findings) if findings.len() == nodes.len() => findings,
+        Ok(findings) => vec![Finding::Unknown(miscounted(findings.len(), nodes.len())); nodes.len()],
+        Err(error) => vec![Finding::Unknown(error.into_failure()); nodes.len()],
+    }
+}
+
+/// One standing for each wish, likewise.
+fn standings(answer: Result<Vec<Standing>, Failure>, wishes: usize) -> Vec<Standing> {
+    match answer {
+        Ok(standings) if standings.len() == wishes => standings,
+        Ok(standings) => vec![Standing::Unknown(miscounted(standings.len(), wishes)); wishes],
+        Err(failure) => vec![Standing::Unknown(failure); wishes],
+    }
+}
+
+fn miscounted(given: usize, asked: usize) -> Failure {
+    Failure::new(Reaction::Retry, format!("it gave {given} answers to {asked} questions"))
+}

@@ -1,0 +1,216 @@
+//! What two answers to the same question come to.
+
+use ccm_cloud::{Failure, Finding, Ingress, Instance, Mark, Reaction, Standing};
+
+/// Most bytes of a failure that are repeated.
+const MAX_FAILURE: usize = 160;
+
+/// What the answers of the new one and the one before come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing is lost.
+    Same,
+    /// The new one finds less, or something else: what, in words.
+    Differs(String),
+    /// The new one fails where the one before answers.
+    Fails(Failure),
+    /// There is nothing to compare.
+    Open {
+        /// Whether the new one answered.
+        is_answered: bool,
+        /// Why there was no answer, where that may pass.
+        passing: Option<Failure>,
+    },
+    /// Both find the load balancer, by a survey that did not tell both addresses.
+    Found,
+    /// Nobody was asked beyond the name.
+    NotAsked,
+}
+
+impl Verdict {
+    /// Neither can tell, for good.
+    fn open(is_answered: bool, failures: [Option<&Failure>; 2]) -> Self {
+        let passing = failures.into_iter().flatten().find(|failure| may_pass(failure)).cloned();
+        Self::Open { is_answered, passing }
+    }
+
+    /// The new one failed where the one before found something.
+    fn failed(failure: &Failure) -> Self {
+        match failure.reaction {
+            // The cloud's word, which the one before would have had as well.
+            Reaction::Throttled => Self::open(false, [Some(failure), None]),
+            _ => Self::Fails(failure.clone()),
+        }
+    }
+
+    /// Whether it is to be looked at once more.
+    pub(super) const fn is_doubtful(&self) -> bool {
+        matches!(self, Self::Differs(_) | Self::Fails(_))
+    }
+
+    /// What counts against the new one, if it is so still at the second look.
+    pub(super) fn difference(&self) -> Option<String> {
+        match self {
+            Self::Differs(what) => Some(what.clone()),
+            Self::Fails(failure) => {
+                let failure = cut(&failure.to_string());
+                Some(format!("it fails where the one before answers: {failure}"))
+            }
+            Self::Same | Self::Open { .. } | Self::Found | Self::NotAsked => None,
+        }
+    }
+}
+
+/// Whether the same question may be answered later.
+const fn may_pass(failure: &Failure) -> bool {
+    matches!(failure.reaction, Reaction::Retry | Reaction::Throttled | Reaction::Unauthorized | Reaction::Quota)
+}
+
+fn cut(text: &str) -> String {
+    match text.get(..text.floor_char_boundary(MAX_FAILURE)) {
+        Some(start) if start.len() < text.len() => format!("{start}…"),
+        _ => text.to_owned(),
+    }
+}
+
+/// How many of a kind were compared, and why not more.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) compared: usize,
+    /// About which the new one said something.
+    answered: usize,
+    passing: Option<Failure>,
+}
+
+impl Tally {
+    /// Why nothing could be compared, where that may pass. If the new one alone answers, it may be the better one.
+    pub(super) fn outage(&self) -> Option<&Failure> {
+        self.passing.as_ref().filter(|_| self.compared == 0 && self.answered == 0)
+    }
+}
+
+impl<'a> FromIterator<&'a Verdict> for Tally {
+    fn from_iter<I: IntoIterator<Item = &'a Verdict>>(verdicts: I) -> Self {
+        let mut tally = Self::default();
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Same | Verdict::Differs(_) | Verdict::Fails(_) | Verdict::Found => tally.compared += 1,
+                Verdict::Open { is_answered, passing } => {
+                    tally.answered += usize::from(*is_answered);
+                    tally.passing = tally.passing.take().or_else(|| passing.clone());
+                }
+                Verdict::NotAsked => {}
+            }
+        }
+        tally
+    }
+}
+
+/// Of a machine.
+pub(super) fn of_machine(old: &Finding, new: &Finding) -> Verdict {
+    match (old, new) {
+        (Finding::Found(old), Finding::Found(new)) => same_unless(instance(old, new)),
+        (Finding::Found(_), Finding::Absent) => {
+            Verdict::Differs("it says that the machine does not exist, and the one before finds it".to_owned())
+        }
+        (Finding::Found(_), Finding::Unknown(failure)) => Verdict::failed(failure),
+        // What is gone already can be lost by nobody.
+        (Finding::Absent, Finding::Found(_) | Finding::Absent) => Verdict::Same,
+        (Finding::Absent, Finding::Unknown(failure)) => Verdict::open(false, [Some(failure), None]),
+        (Finding::Unknown(failure), Finding::Found(_) | Finding::Absent) => Verdict::open(true, [Some(failure), None]),
+        (Finding::Unknown(old), Finding::Unknown(new)) => Verdict::open(false, [Some(new), Some(old)]),
+    }
+}
+
+fn same_unless(differs: Option<String>) -> Verdict {
+    differs.map_or(Verdict::Same, Verdict::Differs)
+}
+
+fn instance(old: &Instance, new: &Instance) -> Option<String> {
+    let parts = [
+        ("provider ID", &old.provider_id, &new.provider_id),
+        ("instance type", &old.instance_type, &new.instance_type),
+        ("zone", &old.zone, &new.zone),
+        ("region", &old.region, &new.region),
+    ];
+    let part = |(name, old, new): (&str, &String, &String)| {
+        (!old.is_empty() && old != new).then(|| format!("its {name} is {new:?}, and was {old:?} by the one before"))
+    };
+    parts.into_iter().find_map(part).or_else(|| {
+        let lost = old.addresses.iter().find(|address| !new.addresses.contains(address))?;
+        Some(format!("the address {} {} of the one before is not among its addresses", lost.kind, lost.value))
+    })
+}
+
+/// Of a load balancer, by a survey.
+pub(super) fn of_standing(old: &Standing, new: &Standing) -> Verdict {
+    match (old, new) {
+        (Standing::InStep(old), Standing::InStep(new)) => same_unless(addresses(old, new)),
+        // What it would change is for its revision to say.
+        (Standing::InStep(_), Standing::Differs(_))
+        | (Standing::Differs(_), Standing::InStep(_) | Standing::Differs(_)) => Verdict::Found,
+        (Standing::InStep(_) | Standing::Differs(_), Standing::Missing) => lost(),
+        (Standing::InStep(_) | Standing::Differs(_), Standing::Unknown(failure)) => Verdict::failed(failure),
+        (Standing::Missing, Standing::Unknown(failure)) => Verdict::open(false, [Some(failure), None]),
+        (Standing::Missing, _) => Verdict::Same,
+        (Standing::Unknown(old), Standing::Unknown(new)) => Verdict::open(false, [Some(new), Some(old)]),
+        (Standing::Unknown(failure), _) => Verdict::open(true, [Some(failure), None]),
+    }
+}
+
+/// Of a load balancer, by a question about that one.
+pub(super) fn of_places(
+    old: &Result<Option<Vec<Ingress>>, Failure>,
+    new: &Result<Option<Vec<Ingress>>, Failure>,
+) -> Verdict {
+    of_answers(old, new, |old, new| match (old, new) {
+        (Some(old), Some(new)) => same_unless(addresses(old, new)),
+        (Some(_), None) => lost(),
+        (None, _) => Verdict::Same,
+    })
+}
+
+/// Of the load balancer that would be changed.
+pub(super) fn of_mark(old: &Result<Option<Mark>, Failure>, new: &Result<Option<Mark>, Failure>) -> Verdict {
+    of_answers(old, new, |old, new| match (old, new) {
+        (Some(old), Some(new)) if old.load_balancer != new.load_balancer => Verdict::Differs(format!(
+            "it would change the load balancer {:?}, and the one before {:?}",
+            new.load_balancer, old.load_balancer
+        )),
+        (Some(old), None) => {
+            Verdict::Differs(format!("it would change no load balancer, and the one before {:?}", old.load_balancer))
+        }
+        (Some(_), Some(_)) | (None, _) => Verdict::Same,
+    })
+}
+
+/// Of the name of a load balancer.
+pub(super) fn of_name(old: &Result<String, Failure>, new: &Result<String, Failure>) -> Verdict {
+    of_answers(old, new, |old, new| match old == new {
+        true => Verdict::Same,
+        false => Verdict::Differs(format!("it calls the load balancer {new:?}, and the one before {old:?}")),
+    })
+}
+
+fn of_answers<T>(old: &Result<T, Failure>, new: &Result<T, Failure>, judge: impl FnOnce(&T, &T) -> Verdict) -> Verdict {
+    match (old, new) {
+        (Ok(old), Ok(new)) => judge(old, new),
+        (Ok(_), Err(failure)) => Verdict::failed(failure),
+        (Err(failure), Ok(_)) => Verdict::open(true, [Some(failure), None]),
+        (Err(old), Err(new)) => Verdict::open(false, [Some(new), Some(old)]),
+    }
+}
+
+fn lost() -> Verdict {
+    Verdict::Differs("it finds no load balancer, and the one before finds it".to_owned())
+}
+
+/// An address that the new one does not tell. One that is being built has none yet.
+fn addresses(old: &[Ingress], new: &[Ingress]) -> Option<String> {
+    let place = |one: &Ingress| one.ip.clone().or_else(|| one.hostname.clone()).unwrap_or_default();
+    let is_there = |one: &&Ingress| new.iter().any(|other| (&one.ip, &one.hostname) == (&other.ip, &other.hostname));
+    let gone = old.iter().find(|one| !is_there(one))?;
+    let told: Vec<String> = new.iter().map(place).collect();
+    let told = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
+    Some(format!("the address of its load balancer is {told}, and {} by the one before", place(gone)))
+}

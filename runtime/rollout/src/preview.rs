@@ -1,0 +1,107 @@
+//! The preview of an upgrade: whether a host that runs one component would take another one in its place.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use ccm_cloud::{Capability, EventSink, Severity, Subject};
+use ccm_sandbox::{CallEnd, CallObserver, Provider};
+use kube::Client;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::compare::{Inventory, Report, compare};
+use crate::config::ProviderConfig;
+use crate::context::SharedContext;
+use crate::gate::{self, Rejected};
+use crate::pipeline::{Refusal, Surroundings};
+use crate::preflight;
+use crate::release::{Release, Version};
+use crate::source::Source;
+use crate::status::ProviderStatuses;
+
+/// What a preview works with.
+pub struct PreviewParts {
+    /// Reads ConfigMaps, and Secrets of the configuration.
+    pub client: Client,
+    /// What both components share. Its leadership should allow no writes.
+    pub context: SharedContext,
+    /// Names an object that needs an optional interface, if there is one.
+    pub depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
+    /// What exists in the cluster.
+    pub inventory: Box<dyn Inventory>,
+}
+
+/// What a host would find.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    /// The component that passed the gate up to the comparison.
+    pub new: Version,
+    /// The one that it is compared with.
+    pub before: Version,
+    /// What differs. Nothing: the host would take it.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// Hears nothing: a preview leaves no traces.
+struct Silent;
+
+impl EventSink for Silent {
+    fn emit(&self, _: Subject, _: Severity, _: String, _: String) {}
+}
+
+impl CallObserver for Silent {
+    fn call_ended(&self, _: &str, _: CallEnd) {}
+}
+
+/// Takes the component of `against` through the gate and then that of `config`, each with the same configuration, and compares what
+/// they find. Changes nothing, neither in the cloud nor in the cluster.
+///
+/// # Errors
+///
+/// The step of the gate that one of them does not pass, and which of the two; or nothing could be compared.
+pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewParts) -> Result<Preview> {
+    let PreviewParts { client, context, depends, inventory } = parts;
+    let surroundings = Surroundings {
+        sandbox: preflight::sandbox(config).map_err(|rejected| rejected.error)?,
+        client,
+        events: Arc::new(Silent),
+        observer: Arc::new(Silent),
+        shared: context,
+        readiness: Arc::new(|_: &str, _| {}),
+        statuses: ProviderStatuses::default(),
+        depends,
+        // Compared below, where more is told of it than whether it may pass.
+        inventory: None,
+        carryovers: Mutex::default(),
+        slots: Mutex::default(),
+    };
+    let before = admitted(&surroundings, config, against, None).await;
+    let (before, before_version) = before.with_context(|| format!("the component of {against}"))?;
+    let (new, new_version) = admitted(&surroundings, config, &config.source, Some(&before)).await?;
+    let has_balancers = [&before, &new].iter().all(|one| one.has(Capability::LoadBalancers));
+    let limits = &config.limits.compare;
+    let report = Box::pin(compare(&*before, &*new, &*inventory, has_balancers, limits)).await?;
+    Ok(Preview { new: new_version, before: before_version, report })
+}
+
+/// A component that passed the gate, with who it is.
+async fn admitted(
+    surroundings: &Surroundings,
+    config: &ProviderConfig,
+    source: &Source,
+    before: Option<&Provider>,
+) -> Result<(Arc<Provider>, Version)> {
+    let admitted = async {
+        let packed = source.fetch(Some(&surroundings.client), config.limits.source_bytes).await;
+        let unpacked = gate::unpacked(config, packed.map_err(Rejected::from)?).await?;
+        Box::pin(surroundings.admit(config, unpacked, before)).await
+    };
+    let taken = admitted.await.map_err(|refusal: Refusal| {
+        let Rejected { step, error, .. } = refusal.into_rejected();
+        error.context(format!("it does not pass the gate (step {step})"))
+    })?;
+    let Release { component, version } = taken.release;
+    Ok((component, Version::clone(&version)))
+}
