@@ -17,26 +17,21 @@
 
 mod inventory;
 mod look;
+mod report;
 mod sample;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use ccm_cloud::{Instances, LoadBalancers};
-use serde::Serialize;
 
 pub use inventory::{Inventory, Sampled, StoreInventory};
 use look::{Key, Look};
+pub use report::{Compared, Difference, Report};
 use verdict::{Tally, Verdict};
-
-/// Most differences that a text shows.
-const SHOWN: usize = 5;
-/// Most bytes of these: an Event has room for 1,024, and more is said in it.
-const SHOWN_BYTES: usize = 600;
 
 /// How much is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,77 +64,6 @@ impl Default for CompareLimits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it cannot be compared with the one before: {0}")]
 pub struct Unanswered(pub(crate) String);
-
-/// How many objects of a kind were compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Compared {
-    /// That there are.
-    pub total: usize,
-    /// Of which the answers of both could be compared.
-    pub compared: usize,
-}
-
-/// An object about which the new component answers otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// `Node` or `Service`
-    pub kind: &'static str,
-    /// `NAME`, or `NAMESPACE/NAME`
-    pub name: String,
-    /// What the new one says, and the one before.
-    pub what: String,
-}
-
-impl Difference {
-    fn new(kind: &'static str, name: &str, what: String) -> Self {
-        Self { kind, name: name.to_owned(), what }
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.kind, self.name, self.what)
-    }
-}
-
-/// What has come of a comparison.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// Machines.
-    pub nodes: Compared,
-    /// Load balancers.
-    pub services: Compared,
-    /// Seen twice. Nodes come first, each kind in the order of its names.
-    pub differences: Vec<Difference>,
-}
-
-impl Report {
-    /// How much was compared, in words.
-    #[must_use]
-    pub fn extent(&self) -> String {
-        let of = |Compared { total, compared }: Compared, kind: &str| format!("{compared} of {total} {kind}");
-        format!("{} and {}", of(self.nodes, "Nodes"), of(self.services, "Services"))
-    }
-
-    /// The first differences, and how many more there are.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        let mut told = String::new();
-        let mut shown = 0;
-        for difference in self.differences.iter().take(SHOWN) {
-            let next = difference.to_string();
-            if shown > 0 && told.len() + next.len() > SHOWN_BYTES {
-                break;
-            }
-            told = if shown == 0 { next } else { told + "; " + &next };
-            shown += 1;
-        }
-        match self.differences.len() - shown {
-            0 => told,
-            more => format!("{told}; and {more} more"),
-        }
-    }
-}
 
 /// Asks both. `has_balancers` says whether both make load balancers.
 ///
