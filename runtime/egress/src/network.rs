@@ -172,6 +172,11 @@ impl Network {
         &self.parts.settings.limits
     }
 
+    /// Shares no answer of before with anybody.
+    pub fn forget_answers(&self) {
+        self.shared.forget();
+    }
+
     /// Grow whenever an endpoint that was taken for dead answers again, or a credential is another: then work that waits is
     /// worth a try.
     #[must_use]

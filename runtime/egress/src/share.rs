@@ -99,6 +99,8 @@ struct State {
     /// Not the variant with shards: one answer may be as large as all of it.
     kept: quick_cache::unsync::Cache<Key, Kept, Bytes>,
     swept: Instant,
+    /// What began before is not shared.
+    since: Instant,
 }
 
 /// Answers of reads, shared between requests. What is used least goes first.
@@ -115,7 +117,7 @@ impl Shared {
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let kept = quick_cache::unsync::Cache::with_weighter(256, bytes, Bytes);
-        let state = State { under_way: HashMap::new(), kept, swept: Instant::now() };
+        let state = State { under_way: HashMap::new(), kept, swept: Instant::now(), since: Instant::now() };
         Self { state: Mutex::new(state), capacity: bytes }
     }
 
@@ -144,6 +146,14 @@ impl Shared {
         Answer { result: Arc::clone(result), source }
     }
 
+    /// Shares no answer whose exchange has begun before now. Those who wait for one get it.
+    pub fn forget(&self) {
+        let mut state = self.state.lock();
+        state.kept.clear();
+        state.under_way.clear();
+        state.since = Instant::now();
+    }
+
     /// Bytes of the answers that are kept now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -156,9 +166,10 @@ impl Shared {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);
-        let State { under_way, kept, .. } = &mut *state;
+        let State { under_way, kept, since, .. } = &mut *state;
         if !share.is_zero() {
-            if let Some(kept) = kept.get(&key).filter(|kept| now.duration_since(kept.began) <= share) {
+            let is_fresh = |kept: &&Kept| kept.began >= *since && now.duration_since(kept.began) <= share;
+            if let Some(kept) = kept.get(&key).filter(is_fresh) {
                 return Err(Arc::clone(&kept.result));
             }
             if let Some(newest) = under_way.get_mut(&(key, class)) {

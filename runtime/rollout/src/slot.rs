@@ -73,7 +73,7 @@ struct Serving<C> {
     since: Instant,
     /// Whether a call that began on it has ended.
     called: AtomicBool,
-    /// Whether it failed its trial.
+    /// Whether it was taken back: it failed its trial, or the proven one was put back.
     refused: watch::Sender<bool>,
 }
 
@@ -241,10 +241,10 @@ impl<C: Component> Slot<C> {
         self.apply(Event::Taken(release))
     }
 
-    /// Puts the proven one back, when another one is on trial.
-    pub(crate) fn put_back(&self) {
+    /// Puts the proven one back, when another one is on trial. Returns whether that is so still.
+    pub(crate) fn put_back(&self) -> bool {
         let proven = self.0.state.lock().standing.proven().clone();
-        self.apply(Event::Taken(proven));
+        self.apply(Event::Taken(proven)).is_some()
     }
 
     /// All changes of the state come along here.
@@ -254,13 +254,9 @@ impl<C: Component> Slot<C> {
         let generation = state.standing.generation();
         let transition = state.standing.apply(event)?;
         state.since = Timestamp::now();
-        match &transition {
+        if matches!(transition, Transition::Returned { .. } | Transition::Withdrawn { .. }) {
             // What it knew of the cloud is older than what the other one did there.
-            Transition::Returned { .. } => state.standing.proven().component.forget(),
-            Transition::Withdrawn { .. } => state.standing.proven().component.forget(),
-            Transition::Exchanged { .. } | Transition::Proven => {}
-        }
-        if matches!(transition, Transition::Returned { .. }) {
+            state.standing.proven().component.forget();
             state.serving.refused.send_replace(true);
         }
         let next = Self::serving_of(&state.standing, self.0.settings);
@@ -314,7 +310,7 @@ impl<C: Component> LoadBalancerSource for Slot<C> {
     }
 
     fn is_refused(&self, component: &str) -> bool {
-        self.0.state.lock().standing.refused().has_digits(component)
+        self.0.state.lock().standing.is_taken_back(component)
     }
 
     fn is_on_trial(&self) -> bool {

@@ -20,6 +20,7 @@ use crate::{CallError, Provider, convert};
 /// Most locks of one Service.
 const MAX_LOCKS: usize = 100;
 const DELETE: &str = "load-balancers.delete";
+pub(crate) const VALIDATE: &str = "load-balancers.validate";
 
 /// A call that may change the cloud.
 fn writing(service: &Service) -> Subject {
@@ -254,7 +255,6 @@ impl LoadBalancers for Provider {
         before: Option<Service>,
         online: bool,
     ) -> Answer<'_, Result<Vec<Problem>, Failure>> {
-        const FUNCTION: &str = "load-balancers.validate";
         Box::pin(async move {
             let code = self.code();
             let exports = self.balancers(&code)?;
@@ -265,7 +265,7 @@ impl LoadBalancers for Provider {
             let answer = call(
                 &self.settings,
                 &code.pre,
-                FUNCTION,
+                VALIDATE,
                 subject,
                 move |store, instance| {
                     Box::pin(async move {
@@ -275,7 +275,7 @@ impl LoadBalancers for Provider {
                 },
                 |_| None,
             );
-            let answer = answer.await.map_err(no_answer(FUNCTION))?;
+            let answer = answer.await.map_err(no_answer(VALIDATE))?;
             answer.map(convert::problems).map_err(convert::failure)
         })
     }

@@ -278,13 +278,16 @@ impl Provider {
         self.offered.lock().contains(&capability)
     }
 
-    /// Empties its cache.
+    /// Empties its cache, and shares no answer of the cloud that was asked for before.
     pub fn forget_all(&self) {
         self.settings.door.cache.clear();
+        if let Some(network) = self.network() {
+            network.forget_answers();
+        }
     }
 
     /// All calls so far, those that gave no answer, and the last of these in words. One that waited too long for its cloud gave no
-    /// answer either, and is not counted. The counts wrap around.
+    /// answer either, and is not counted; nor are those of the admission webhook, which anybody who writes Services can cause. The counts wrap around.
     #[must_use]
     pub fn crashes(&self) -> (u32, u32, String) {
         let (calls, crashes) = self.settings.tally.counts();

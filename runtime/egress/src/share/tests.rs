@@ -337,3 +337,25 @@ async fn an_exchange_is_under_way_until_the_last_one_goes_away_in_whatever_order
     drop(new);
     assert_eq!(shared.state.lock().under_way.len(), 0);
 }
+
+/// Who looks for what it has just deleted must not see it in an answer of before.
+#[tokio::test(start_paused = true)]
+async fn what_began_before_it_was_forgotten_is_shared_with_nobody_new() {
+    let (cloud, shared) = (Cloud::default(), Shared::new(Shared::DEFAULT_BYTES));
+    let ask = async || (*shared.get(A, CLASS, 60 * S, || cloud.ask()).await.result).clone().unwrap().body;
+    assert_eq!(ask().await, "1");
+    assert_eq!(ask().await, "1");
+    shared.forget();
+    assert_eq!((ask().await, shared.bytes() > 0), ("2".into(), true));
+
+    // One that is under way lands for those who wait for it alone.
+    shared.forget();
+    let mut early = pin!(ask());
+    assert!(poll!(&mut early).is_pending());
+    advance(S / 2).await;
+    shared.forget();
+    let late = ask();
+    let (early, late) = futures::join!(early, late);
+    assert_eq!((early, late), ("3".into(), "4".into()));
+    assert_eq!(ask().await, "4");
+}

@@ -100,10 +100,13 @@ impl Keeper {
         }
         if view.proven.digest == unpacked.digest {
             // It has passed the gate before, and is there.
-            slot.put_back();
-            self.is_as_before();
+            let is_back = slot.put_back() || slot.view().serving.digest == unpacked.digest;
             self.catch_up().await;
-            return Ok(());
+            if is_back {
+                self.is_as_before();
+                return Ok(());
+            }
+            // The other one was proven in this very moment, and this one has to prove itself again.
         }
         if slot.refused().why(&unpacked.digest).is_some() {
             (self.tries, self.retry) = (0, None);

@@ -48,6 +48,8 @@ impl Keeper {
 
     /// Puts what passed the gate into the slot.
     pub(super) async fn exchange(&mut self, taken: Taken, read: Duration) {
+        // What was proven meanwhile is kept first.
+        self.catch_up().await;
         let Taken { release, bytes, signature, took, compiling, .. } = taken;
         let candidate = self.candidate(&release.version.digest, bytes, signature);
         let Some(slot) = self.slot() else { return };

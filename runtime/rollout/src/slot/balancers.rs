@@ -33,7 +33,9 @@ const SURVEY: &str = "load-balancer-survey.survey";
 enum Proof {
     /// It came from the cloud.
     Counts,
-    /// Only computed, or asked for by the admission webhook: whoever may write Services could prove a component by that.
+    /// Only computed: that it fails counts.
+    Computed,
+    /// Of the admission webhook: whoever may write Services could prove a component with dry runs, or end its trial.
     None,
 }
 
@@ -53,7 +55,7 @@ impl<C: Component> Handle<C> {
         question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Result<T, Failure> {
         let Some(probation) = self.probation() else { return question(self.provider()).await };
-        let (answer, by) = self.answered(function, question, probation).await;
+        let (answer, by) = self.answered(function, proof, question, probation).await;
         if answer.is_ok() && by == By::New && proof == Proof::Counts {
             probation.answers_well();
         }
@@ -65,20 +67,34 @@ impl<C: Component> Handle<C> {
     async fn answered<'a, T: Send + 'a>(
         &'a self,
         function: &'static str,
+        proof: Proof,
         question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
         probation: &'a Probation<C>,
     ) -> (Result<T, Failure>, By) {
         let Some(answer) = self.unless_refused(question(self.provider())).await else {
             return (question(&probation.witness).await, By::Witness);
         };
-        if let Err(failure) = &answer
-            && is_suspect(failure)
-            && let Ok(known) = question(&probation.witness).await
-        {
-            probation.differs(function, &failure.to_string());
-            return (Ok(known), By::Witness);
+        let Err(failure) = &answer else { return (answer, By::New) };
+        if !is_suspect(failure) {
+            return (answer, By::New);
         }
-        (answer, By::New)
+        let known = match question(&probation.witness).await {
+            Ok(known) if proof == Proof::Counts => {
+                // It may know that from before, and the cloud be away.
+                probation.witness.forget();
+                question(&probation.witness).await.or(Err(known))
+            }
+            Ok(known) if proof == Proof::Computed => Ok(known),
+            Ok(known) => Err(known),
+            Err(_) => return (answer, By::New),
+        };
+        match known {
+            Ok(known) => {
+                probation.differs(function, &failure.to_string());
+                (Ok(known), By::Witness)
+            }
+            Err(known) => (Ok(known), By::Witness),
+        }
     }
 
     /// What the component may not write on its own word.
@@ -96,7 +112,7 @@ impl<C: Component> Handle<C> {
             }
             (Err(failure), Ok(_)) if is_suspect(&failure) => {
                 probation.differs("load-balancers.name", &failure.to_string());
-                return Err(failure);
+                return Err(again(failure));
             }
             _ => {}
         }
@@ -108,6 +124,8 @@ impl<C: Component> Handle<C> {
         };
         match (new.get(service.clone()).await, known) {
             (Ok(Some(_)), _) => Ok(()),
+            // It may be gone since the witness saw it.
+            (Ok(None), Ok(_)) if matches!(fresh(probation, service).await, Ok(None)) => Ok(()),
             (Ok(None), Ok(_)) => {
                 let what = "it does not find the load balancer, which the last good one finds";
                 probation.differs(GET, what);
@@ -116,7 +134,7 @@ impl<C: Component> Handle<C> {
             (Ok(None), Err(failure)) => Err(undecided(failure)),
             (Err(failure), Ok(_)) if is_suspect(&failure) => {
                 probation.differs(GET, &failure.to_string());
-                Err(failure)
+                Err(again(failure))
             }
             (Err(failure), _) => Err(failure),
         }
@@ -153,12 +171,20 @@ impl<C: Component> Handle<C> {
             return Outcome::failed(failure);
         }
         let is_watched = function != UPDATE;
-        let agreed = if is_watched { self.agreed(function, &service, probation).await } else { Ok(()) };
+        let agreed = async { if is_watched { self.agreed(function, &service, probation).await } else { Ok(()) } };
+        // It may fail its trial meanwhile.
+        let agreed = self.unless_refused(agreed).await.unwrap_or_else(|| Err(self.taken_back()));
         let outcome = match agreed {
             Err(failure) => Outcome::failed(failure),
             Ok(()) => {
                 let mut outcome = work(self.provider(), service.clone()).await;
                 match &outcome.failure {
+                    // It would let the Service go.
+                    Some(failure) if function == DELETE && failure.reaction == Reaction::Elsewhere => {
+                        if let Some(failure) = still_there(service, &outcome, probation).await {
+                            outcome.failure = Some(failure);
+                        }
+                    }
                     Some(failure) => self.compare(function, failure, service, probation).await,
                     None => {
                         outcome.failure = match function {
@@ -210,19 +236,19 @@ impl<C: Component> LoadBalancers for Handle<C> {
     }
 
     fn name(&self, service: Service) -> Answer<'_, Result<String, Failure>> {
-        Box::pin(self.ask("load-balancers.name", Proof::None, move |one| one.name(service.clone())))
+        Box::pin(self.ask("load-balancers.name", Proof::Computed, move |one| one.name(service.clone())))
     }
 
     fn locks(&self, service: Service) -> Answer<'_, Result<Vec<String>, Failure>> {
-        Box::pin(self.ask("load-balancers.locks", Proof::None, move |one| one.locks(service.clone())))
+        Box::pin(self.ask("load-balancers.locks", Proof::Computed, move |one| one.locks(service.clone())))
     }
 
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
         Box::pin(async move {
             let Some(probation) = self.probation() else { return self.provider().get(service).await };
-            let (answer, by) = self.answered(GET, |one| one.get(service.clone()), probation).await;
+            let (answer, by) = self.answered(GET, Proof::Counts, |one| one.get(service.clone()), probation).await;
             let answer = match answer {
-                Ok(None) if by == By::New => match probation.witness.get(service).await {
+                Ok(None) if by == By::New => match fresh(probation, &service).await {
                     Ok(Some(known)) => {
                         probation.differs(GET, "it does not find the load balancer");
                         Ok(Some(known))
@@ -247,7 +273,32 @@ impl<C: Component> LoadBalancers for Handle<C> {
     }
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
-        Box::pin(self.ask("load-balancers.get-mark", Proof::Counts, move |one| one.get_mark(service.clone())))
+        const GET_MARK: &str = "load-balancers.get-mark";
+        Box::pin(async move {
+            let Some(probation) = self.probation() else { return self.provider().get_mark(service).await };
+            let (answer, by) =
+                self.answered(GET_MARK, Proof::Counts, |one| one.get_mark(service.clone()), probation).await;
+            let uid = |mark: &Option<Mark>| mark.as_ref().and_then(|mark| mark.uid.clone());
+            let answer = match (answer, by) {
+                (Ok(mark), By::New) => match probation.witness.get_mark(service.clone()).await {
+                    // Whoever believed it would take the load balancer of another Service, or delete it.
+                    Ok(known) if (known.is_none(), uid(&known)) != (mark.is_none(), uid(&mark)) => {
+                        let what =
+                            "it says of a load balancer that it is another Service's than the last good one says";
+                        probation.differs(GET_MARK, what);
+                        Err(Failure::new(Reaction::Retry, format!("{GET_MARK}: {what}")))
+                    }
+                    Err(failure) if failure.reaction != Reaction::Unsupported => Err(undecided(failure)),
+                    Ok(_) | Err(_) => {
+                        probation.answers_well();
+                        Ok(mark)
+                    }
+                },
+                (answer, _) => answer,
+            };
+            self.judge();
+            answer
+        })
     }
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
@@ -295,8 +346,9 @@ impl<C: Component> LoadBalancers for Handle<C> {
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
         Box::pin(async move {
             let Some(probation) = self.probation() else { return self.provider().survey(backends, wishes).await };
-            let (mut answer, by) =
-                self.answered(SURVEY, |one| one.survey(Arc::clone(&backends), wishes.clone()), probation).await;
+            let (mut answer, by) = self
+                .answered(SURVEY, Proof::Counts, |one| one.survey(Arc::clone(&backends), wishes.clone()), probation)
+                .await;
             if let (Ok(standings), By::New) = (&mut answer, by) {
                 looked_for(standings, wishes, backends, probation).await;
             }
@@ -346,10 +398,32 @@ const fn is_known(standing: &Standing) -> bool {
     !matches!(standing, Standing::Unknown(_))
 }
 
-/// Whether one load balancer can have both: a cloud may tell one address, or one after the other.
-fn is_same(found: &[Ingress], told: &[Ingress]) -> bool {
-    let place = |one: &Ingress| (one.ip.clone(), one.hostname.clone());
-    found.is_empty() || found.iter().any(|one| told.iter().any(|other| place(other) == place(one)))
+/// Whether one load balancer can have both: a cloud may tell one address after the other, and a version may name it otherwise.
+pub(super) fn is_same(found: &[Ingress], told: &[Ingress]) -> bool {
+    let shares = |of: fn(&Ingress) -> Option<&str>| {
+        let known: Vec<&str> = found.iter().filter_map(of).collect();
+        let mut others = told.iter().filter_map(of).peekable();
+        let is_comparable = !known.is_empty() && others.peek().is_some();
+        is_comparable.then(|| others.any(|other| known.contains(&other)))
+    };
+    let places = [shares(|one| one.ip.as_deref()), shares(|one| one.hostname.as_deref())];
+    places.contains(&Some(true)) || !places.contains(&Some(false))
+}
+
+/// What the witness sees when it asks the cloud anew.
+async fn fresh<C: Component>(probation: &Probation<C>, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
+    let known = probation.witness.get(service.clone()).await;
+    if !matches!(known, Ok(Some(_))) {
+        return known;
+    }
+    // It may know that from before.
+    probation.witness.forget();
+    probation.witness.get(service.clone()).await
+}
+
+/// The same, to be tried again whatever the component says.
+fn again(failure: Failure) -> Failure {
+    Failure { reaction: Reaction::Retry, ..failure }
 }
 
 /// The Service as it is when what the call wrote on it is written. Without its addresses, which say where a load balancer was.
@@ -373,7 +447,8 @@ async fn still_there<C: Component>(service: Service, outcome: &Outcome, probatio
         Ok(None) => None,
         Ok(Some(_)) => {
             let what = "the last good one still finds the load balancer that it says it deleted";
-            probation.harms(DELETE, what);
+            // Not at once: the cloud may show it a while longer.
+            probation.differs(DELETE, what);
             Some(Failure::new(Reaction::Retry, format!("{DELETE}: {what}")))
         }
         // It never had to do with load balancers.
@@ -388,5 +463,10 @@ fn undecided(failure: Failure) -> Failure {
         "the new provider, which is on probation, finds no load balancer, and the last good one cannot tell: {}",
         failure.message
     );
-    Failure { message: text, ..failure }
+    // Others are told how long to wait; that the Service were wrong, or nobody's, is not for the witness to say.
+    let reaction = match failure.reaction {
+        told @ (Reaction::Throttled | Reaction::Unauthorized | Reaction::Pending) => told,
+        _ => Reaction::Retry,
+    };
+    Failure { reaction, message: text, ..failure }
 }

@@ -37,15 +37,17 @@ impl<C: Component> Handle<C> {
         self.slot.judge(&self.serving);
     }
 
-    /// What is answered in place of a component that failed its trial.
+    /// What is answered in place of a component that is not to change anything any more.
     pub(super) fn refused(&self) -> Option<Failure> {
-        self.serving.refused.borrow().then(|| {
-            let text = format!(
-                "{} failed its probation while it was at work; the one before takes over",
-                self.serving.release.version
-            );
-            Failure::new(Reaction::Retry, text)
-        })
+        self.serving.refused.borrow().then(|| self.taken_back())
+    }
+
+    pub(super) fn taken_back(&self) -> Failure {
+        let version = &self.serving.release.version;
+        Failure::new(
+            Reaction::Retry,
+            format!("{version} was taken back while it was at work; the one before takes over"),
+        )
     }
 
     /// The answer to `work`, which changes nothing; none when the component fails its trial meanwhile: questions that hang on it would
@@ -134,11 +136,17 @@ async fn confirmed<C: Component>(
         }
         return findings;
     }
-    let asked = doubtful.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
-    let known = match probation.witness.find(asked, need).await {
+    let asked: Vec<Node> = doubtful.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
+    let ask = async || match probation.witness.find(asked.clone(), need).await {
         Ok(known) => known,
         Err(error) => vec![Finding::Unknown(error.into_failure()); doubtful.len()],
     };
+    let mut known = ask().await;
+    if known.iter().any(|known| matches!(known, Finding::Found(_))) {
+        // It may know them from before, and they be gone, or the cloud away.
+        probation.witness.forget();
+        known = ask().await;
+    }
     let mut differs = None;
     for (at, known) in doubtful.into_iter().zip(known) {
         let Some(finding) = findings.get_mut(at) else { continue };

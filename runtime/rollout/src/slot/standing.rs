@@ -94,13 +94,15 @@ pub(crate) struct Standing<C> {
     proven: Release<C>,
     trial: Option<Release<C>>,
     refused: Refusals,
+    /// Those that went without a verdict: they may come again, and what they wrote is as uncertain as what refused ones wrote.
+    withdrawn: Refusals,
     generation: u64,
 }
 
 impl<C> Standing<C> {
     /// With the first component.
     pub(crate) const fn new(first: Release<C>, refused: Refusals) -> Self {
-        Self { proven: first, trial: None, refused, generation: 1 }
+        Self { proven: first, trial: None, refused, withdrawn: Refusals(VecDeque::new()), generation: 1 }
     }
 
     /// Who answers.
@@ -122,6 +124,11 @@ impl<C> Standing<C> {
 
     pub(crate) const fn refused(&self) -> &Refusals {
         &self.refused
+    }
+
+    /// Whether the component with these 12 digits was refused, or withdrawn and has not come again.
+    pub(crate) fn is_taken_back(&self, short: &str) -> bool {
+        self.refused.has_digits(short) || self.withdrawn.has_digits(short)
     }
 
     /// Grows whenever another component serves, from 1 on.
@@ -154,6 +161,7 @@ impl<C> Standing<C> {
         }
         if self.proven.is(digest) {
             let trial = self.trial.take()?.version;
+            self.withdrawn.add(RefusedComponent { digest: trial.digest.clone(), why: String::new() });
             self.generation += 1;
             return Some(Transition::Withdrawn { trial });
         }
@@ -161,6 +169,7 @@ impl<C> Standing<C> {
             return None;
         }
         self.generation += 1;
+        self.withdrawn.0.retain(|one| one.digest != *digest);
         let before = Arc::clone(&self.serving().version);
         self.trial = Some(release);
         Some(Transition::Exchanged { before })
@@ -234,8 +243,10 @@ mod tests {
         let done = standing.apply(taken("p"));
         assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
         assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+        assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
         standing.apply(taken("c"));
         assert_eq!(shows(&standing), ("c", "p", 4), "it may come again");
+        assert!(!standing.is_taken_back(&"c".repeat(12)));
     }
 
     #[test]

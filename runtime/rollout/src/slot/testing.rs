@@ -40,6 +40,10 @@ pub(crate) enum Does {
     Double,
     /// Says that it deleted, and does not.
     Leave,
+    /// Says that somebody else takes care of the Service.
+    Elsewhere,
+    /// Says of every load balancer that it is another Service's.
+    Disown,
 }
 
 /// A load balancer, and the version of the component that changed it last.
@@ -84,10 +88,14 @@ impl Cloud {
 pub(crate) struct Fake {
     version: String,
     does: Mutex<Does>,
+    /// The same for calls that change load balancers, where it is another thing.
+    when_changing: Mutex<Option<Does>>,
     cloud: Arc<Cloud>,
     crashes: Mutex<Crashes>,
     /// How often its cache was emptied.
     pub(crate) forgot: AtomicU32,
+    /// Whether it answers from memory, where everything was there.
+    pub(crate) remembers: AtomicBool,
     /// How often each function was called.
     pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
 }
@@ -97,15 +105,21 @@ impl Fake {
         Arc::new(Self {
             version: version.to_owned(),
             does: Mutex::new(does),
+            when_changing: Mutex::default(),
             cloud: Arc::clone(cloud),
             crashes: Mutex::default(),
             forgot: AtomicU32::new(0),
+            remembers: AtomicBool::new(false),
             asked: Mutex::default(),
         })
     }
 
     pub(crate) fn does(&self, does: Does) {
         *self.does.lock() = does;
+    }
+
+    pub(crate) fn does_when_changing(&self, does: Does) {
+        *self.when_changing.lock() = Some(does);
     }
 
     /// What it does this time.
@@ -137,7 +151,12 @@ impl Fake {
         right: impl FnOnce() -> T,
         lost: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
-        match self.acts(function) {
+        let does = self.acts(function);
+        if self.remembers.load(Ordering::Relaxed) {
+            return Ok(right());
+        }
+        match does {
+            Does::Elsewhere => Err(Failure::new(Reaction::Elsewhere, "not mine")),
             Does::Crash => Err(self.crashed(function)),
             Does::Hang => std::future::pending().await,
             Does::Fail => Err(Failure::new(Reaction::Retry, "it cannot tell")),
@@ -149,11 +168,13 @@ impl Fake {
     }
 
     async fn change(&self, function: &'static str, service: &Service, work: impl FnOnce() -> Vec<Ingress>) -> Outcome {
-        let failure = match self.acts(function) {
+        let does = self.acts(function);
+        let failure = match self.when_changing.lock().unwrap_or(does) {
             Does::Crash => self.crashed(function),
             Does::Fail => Failure::new(Reaction::Retry, "it cannot"),
             Does::Refuse => Failure::new(Reaction::Invalid, "it says no"),
             Does::Throttle => Failure::new(Reaction::Throttled, "slower"),
+            Does::Elsewhere => Failure::new(Reaction::Elsewhere, "not mine"),
             does => match self.cloud.answers() {
                 Err(failure) => failure,
                 Ok(()) => {
@@ -216,8 +237,10 @@ impl LoadBalancers for Fake {
         Box::pin(self.answer("get", right, || None))
     }
 
-    fn get_mark(&self, _service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
-        Box::pin(self.answer("get-mark", || None, || None))
+    fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
+        let uid = if *self.does.lock() == Does::Disown { "another".to_owned() } else { service.uid };
+        let mark = Mark { load_balancer: "lb".to_owned(), uid: Some(uid) };
+        Box::pin(self.answer("get-mark", || Some(mark), || None))
     }
 
     fn ensure(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
@@ -288,6 +311,7 @@ impl Component for Fake {
 
     fn forget(&self) {
         self.forgot.fetch_add(1, Ordering::Relaxed);
+        self.remembers.store(false, Ordering::Relaxed);
     }
 
     fn has(&self, _capability: Capability) -> bool {

@@ -47,6 +47,9 @@ async fn a_crash_an_endless_loop_and_a_broken_answer_are_counted_and_failures_ar
         let (_, crashes, text) = provider.crashes();
         assert_eq!(crashes == 3, last.is_some(), "{behaviour}: {outcome:?}");
         assert_eq!(text.starts_with("load-balancers.ensure: "), last.is_some(), "{behaviour}: {text}");
+        // Whoever may write Services makes a webhook ask as often as it likes.
+        drop(provider.validate(service("web"), None, true).await);
+        assert_eq!(provider.crashes().1, crashes, "{behaviour}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{LoadBalancerSource as _, Outcome, Service, Standing, Wish};
+use ccm_cloud::{Ingress, LoadBalancerSource as _, Outcome, Reaction, Service, Standing, Wish};
 
 use super::*;
 use crate::slot::ProbationSettings;
@@ -108,9 +108,12 @@ async fn a_crash_is_tried_again_later_and_never_made_again_at_once_by_another() 
 #[tokio::test]
 async fn what_a_new_component_says_that_it_deleted_is_gone_only_when_the_witness_finds_nothing() {
     let (rig, _) = after_one(Does::Leave, faults(3)).await;
-    let failure = delete(&rig, served("web")).await.failure.unwrap();
-    assert!(failure.message.contains("still finds"), "{failure}");
-    assert!(rig.why("2").unwrap().starts_with("load-balancers.delete: "), "once is enough");
+    for _ in 0..3 {
+        assert!(rig.is_on_trial(), "a cloud may show it a while longer");
+        let failure = delete(&rig, served("web")).await.failure.unwrap();
+        assert!(failure.message.contains("still finds"), "{failure}");
+    }
+    assert!(rig.why("2").unwrap().contains("the last: load-balancers.delete: "), "{:?}", rig.why("2"));
     assert_eq!(delete(&rig, served("web")).await, Outcome::default());
     assert_eq!(rig.balancers(), []);
 }
@@ -213,4 +216,100 @@ async fn a_cloud_that_is_slow_or_at_its_limit_is_nobodys_fault() {
     assert!(ensure(&rig, served("web")).await.failure.is_some());
     assert!(delete(&rig, served("web")).await.failure.is_some());
     assert!(rig.is_on_trial());
+}
+
+#[tokio::test]
+async fn what_the_witness_knows_from_before_is_no_fault_of_the_new_one() {
+    let (rig, _) = after_one(Does::Right, faults(1)).await;
+    rig.cloud.balancers.lock().clear();
+    let remembers = || rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
+    // From memory it has none here, and so the fake says.
+    remembers();
+    assert_eq!(rig.slot.load_balancers().get(served("web")).await, Ok(None));
+    remembers();
+    assert_eq!(ensure(&rig, served("web")).await.failure, None);
+    assert!(rig.is_on_trial());
+}
+
+/// The controller lets such a Service go.
+#[tokio::test]
+async fn that_somebody_else_takes_care_of_a_service_is_not_believed_while_the_witness_finds_its_load_balancer() {
+    let (rig, _) = after_one(Does::Elsewhere, faults(9)).await;
+    let reaction = |outcome: Outcome| outcome.failure.map(|failure| failure.reaction);
+    assert_eq!(reaction(delete(&rig, served("web")).await), Some(Reaction::Retry));
+    assert_eq!(rig.balancers(), [made("web", "1")]);
+    let (rig, new) = after_one(Does::Right, faults(9)).await;
+    new.does_when_changing(Does::Elsewhere);
+    assert_eq!(reaction(delete(&rig, served("web")).await), Some(Reaction::Retry));
+    rig.cloud.balancers.lock().clear();
+    assert_eq!(reaction(delete(&rig, served("web")).await), Some(Reaction::Elsewhere));
+}
+
+/// Whoever believed it would delete the load balancer of another Service.
+#[tokio::test]
+async fn whose_a_load_balancer_is_both_must_say() {
+    let (rig, new) = after_one(Does::Right, faults(1)).await;
+    let one = rig.slot.load_balancers();
+    assert!(one.get_mark(served("web")).await.unwrap().is_some());
+    new.does(Does::Disown);
+    assert_eq!(one.get_mark(served("web")).await.unwrap_err().reaction, Reaction::Retry);
+    assert!(rig.why("2").unwrap().contains("get-mark"));
+}
+
+#[tokio::test]
+async fn faults_in_the_questions_of_the_admission_webhook_end_no_trial() {
+    for does in [Does::Refuse, Does::Fail] {
+        let (rig, _) = after_one(does, faults(1)).await;
+        let one = rig.slot.load_balancers();
+        for _ in 0..5 {
+            assert_eq!(one.validate(service("web"), None, true).await, Ok(vec![]), "{does:?}");
+        }
+        assert!(rig.is_on_trial(), "{does:?}");
+    }
+}
+
+/// That the Service is wrong, or nobody's, is not for the witness to say: nobody would try it again.
+#[tokio::test]
+async fn what_the_witness_cannot_tell_is_tried_again() {
+    for (witness, told) in [
+        (Does::Refuse, Reaction::Retry),
+        (Does::Elsewhere, Reaction::Retry),
+        (Does::Fail, Reaction::Retry),
+        (Does::Throttle, Reaction::Throttled),
+    ] {
+        let (rig, _) = Rig::trying(Does::Right, faults(1));
+        rig.proven.does(witness);
+        let failure = ensure(&rig, service("new")).await.failure.unwrap();
+        assert_eq!(failure.reaction, told, "{witness:?}: {failure}");
+        assert!(rig.is_on_trial(), "{witness:?}");
+    }
+}
+
+/// Whoever goes without a verdict changes nothing more either, and what it wrote is ensured again.
+#[tokio::test]
+async fn a_component_that_is_withdrawn_changes_nothing_more() {
+    let (rig, _) = after_one(Does::Right, faults(1)).await;
+    let work = rig.slot.load_balancers();
+    assert!(rig.slot.put_back() && !rig.slot.put_back());
+    assert!(work.ensure(served("web"), Arc::default()).await.failure.is_some());
+    assert_eq!(rig.balancers(), [made("web", "1")]);
+    assert!(rig.slot.is_refused(&work.component()));
+}
+
+#[test]
+fn one_load_balancer_may_be_told_by_one_address_or_another() {
+    let name = |name: &str| Ingress { hostname: Some(name.to_owned()), ip: None, ..at("") };
+    let both = |ip: &str, name: &str| Ingress { hostname: Some(name.to_owned()), ..at(ip) };
+    for (found, told, is_same) in [
+        (vec![at("192.0.2.1")], vec![at("192.0.2.1")], true),
+        (vec![at("192.0.2.1")], vec![at("192.0.2.2")], false),
+        (vec![at("192.0.2.1"), at("2001:db8::1")], vec![at("2001:db8::1")], true),
+        (vec![at("192.0.2.1")], vec![both("192.0.2.1", "web")], true),
+        (vec![at("192.0.2.1")], vec![name("web")], true),
+        (vec![name("web")], vec![name("shop")], false),
+        (vec![both("192.0.2.1", "web")], vec![both("192.0.2.2", "web")], true),
+        (vec![], vec![at("192.0.2.1")], true),
+    ] {
+        assert_eq!(crate::slot::balancers::is_same(&found, &told), is_same, "{found:?} {told:?}");
+    }
 }
