@@ -8,7 +8,7 @@
 //! | `delete` | as `ensure` | the witness finds nothing any more |
 //! | all of these, failed | | where the witness has an answer, or sees nothing wrong, that is a difference |
 //!
-//! Where the witness cannot tell, the call fails with its failure and is made again later: an outage proves nothing and costs nothing.
+//! The witness is asked anew, with an empty cache, before a difference counts: it may know what was before. Where it cannot tell, the call fails with its failure and is made again later: an outage proves nothing and costs nothing.
 
 use std::sync::Arc;
 

@@ -16,8 +16,7 @@ pub struct ProbationSettings {
     /// Least number of good answers in that time: answers that are no failures. Those of the admission webhook do not count. Default 10.
     pub calls: u32,
     /// So many calls without an answer (a crash, no answer in time, a broken limit), or so many answers that are worse than those of
-    /// the proven one, and that one returns. Default 3. Zero counts as one. A load balancer that the new one says it deleted and that the
-    /// proven one still finds, or one that it would give another name, is enough by itself.
+    /// the proven one, and that one returns. Default 3. Zero counts as one. Another name for a load balancer is enough by itself.
     pub faults: u32,
 }
 
