@@ -144,7 +144,7 @@ impl<C: Component> Handle<C> {
     async fn unseen(&self, service: Service, outcome: &Outcome, probation: &Probation<C>) -> Option<Failure> {
         // What it knows is older than the change.
         probation.witness.forget();
-        let service = after(service, outcome);
+        let service = Service { ingress: outcome.ingress.clone(), ..after(service, outcome) };
         let what = match probation.witness.get(service.clone()).await {
             Ok(Some(found)) if is_same(&found, &outcome.ingress) => return None,
             Ok(Some(_)) => "the last good one finds a load balancer at other addresses",
@@ -426,7 +426,7 @@ fn again(failure: Failure) -> Failure {
     Failure { reaction: Reaction::Retry, ..failure }
 }
 
-/// The Service as it is when what the call wrote on it is written. Without its addresses, which say where a load balancer was.
+/// The Service as it is when the annotations of the call are written. Without its addresses, which say where a load balancer was.
 fn after(mut service: Service, outcome: &Outcome) -> Service {
     service.ingress.clear();
     for (name, value) in &outcome.annotations {
