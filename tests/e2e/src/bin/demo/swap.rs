@@ -1,4 +1,4 @@
-//! `./just demo swap`: a provider takes over from another one under load, and six that are no good do not.
+//! `./just demo swap`: a provider takes over from another one under load, and five that are no good do not.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,11 @@ use ccm_e2e::manifest;
 use ccm_e2e::provider_page::ProviderPage;
 use ccm_e2e::successor::successor;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
 use tokio::process::Command;
 
 use crate::load::Load;
@@ -25,8 +24,6 @@ const MAP: &str = "cloudlycke";
 const SOURCE: &str = "configmap:kube-system/cloudlycke";
 /// What Cloudlycke 0.2.0 puts on Nodes, and 0.1.0 does not.
 const LABEL: &str = "cloudlycke.io/edition";
-/// A Service that is there all the time.
-const SHOP: &str = "shop";
 /// Nodes and Services that come after each act before it counts.
 const MORE: usize = 4;
 
@@ -75,7 +72,6 @@ impl Stage {
         host.await_page("/readyz", 200, LIMIT).await?;
         say("BEFORE  Cloudlycke 0.1.0 serves; nodes register, Services are made and deleted, all the time\n")?;
         self.shows(host, "node-before", None).await?;
-        self.opens(SHOP).await?;
         let mut load = Load::start(&self.client);
         load.goes_on(MORE).await?;
         host.await_provider(LIMIT, |page| page.phase == "proven").await?;
@@ -104,9 +100,6 @@ impl Stage {
         ensure!(event.contains("step compare of the gate"), "{event}");
         say(&event)?;
         self.stays(host, &mut load, None).await?;
-        say("NEXT    one that does as well with what is there, and changes it, and is no good for what is new\n")?;
-        self.is_repaired().await?;
-        self.stays(host, &mut load, None).await?;
         let failing = [("crashes", "trap", "crashed"), ("computes without an end", "loop", "call-cpu")];
         for (what, behaviour, unanswered) in failing {
             say(&format!("NEXT    one that {what} with all that is new: nobody can tell before it serves\n"))?;
@@ -119,17 +112,6 @@ impl Stage {
         }
         say("END     the load ends\n")?;
         say(&load.end().await?)
-    }
-
-    /// Makes a Service that stays, unlike those of the load.
-    async fn opens(&self, name: &str) -> Result<()> {
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
-            "spec": { "type": "LoadBalancer", "ports": [{ "port": 443 }] },
-        });
-        let api: Api<Service> = Api::namespaced(self.client.clone(), "default");
-        api.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
-        Ok(())
     }
 
     /// Pushes the next version, and says how it was taken.
@@ -167,22 +149,6 @@ impl Stage {
         api.patch(MAP, &PatchParams::default(), &Patch::Merge(&written)).await?;
         let event = self.event("ProviderRejected").await?;
         say(&event)
-    }
-
-    /// A component that is rolled back has changed a load balancer before: the one that returns ensures it again.
-    async fn is_repaired(&mut self) -> Result<()> {
-        let services: Api<Service> = Api::namespaced(self.client.clone(), "default");
-        let made = await_service(&services, |_| true).await?;
-        say(&format!("  Service {SHOP}: ensured by {made}"))?;
-        let fields = [("version", "0.4.0"), ("revision", "4"), ("behaviour", "absent"), ("when", "new")];
-        let file = self.file(&successor(&fields)?)?;
-        self.push(&file).await?;
-        let other = await_service(&services, |by| by != made).await?;
-        say(&format!("  Service {SHOP}: ensured by {other}"))?;
-        let event = self.event("ProviderRolledBack").await?;
-        say(&event)?;
-        await_service(&services, |by| by == made).await?;
-        say(&format!("  Service {SHOP}: ensured by {made} again\n"))
     }
 
     /// Cloudlycke 0.2.0 serves, and nothing is lost.
@@ -243,19 +209,6 @@ impl Stage {
         self.told.insert(text.clone());
         Ok(format!("  Event {reason}: {text}\n"))
     }
-}
-
-/// Waits until the shop's load balancer was ensured by a component of which this holds: the digits of its digest.
-async fn await_service(services: &Api<Service>, holds: impl Fn(&str) -> bool) -> Result<String> {
-    let writer = |service: &Service| {
-        let conditions = service.status.as_ref()?.conditions.as_ref()?;
-        let record = conditions.iter().find(|condition| condition.type_ == "LoadBalancerRecorded")?;
-        record.message.split(' ').find_map(|word| word.strip_prefix("by=")).map(ToOwned::to_owned)
-    };
-    let selection = watcher::Config::default().fields(&format!("metadata.name={SHOP}"));
-    let is_so = |service: &Service| writer(service).is_some_and(|by| holds(&by));
-    let seen = await_all(services, selection, LIMIT, |services| services.values().any(is_so)).await?;
-    seen.values().find_map(writer).context("a writer was awaited")
 }
 
 /// The component as if it were built for a version of the contract that is not there yet.
