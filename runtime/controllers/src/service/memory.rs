@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::{Ingress, Outcome};
+use ccm_cloud::Outcome;
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
@@ -14,14 +14,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::error::Task;
-use super::fingerprint::{Digest, Target};
+use super::fingerprint::Digest;
 use super::metrics::{PassTimer, ReasonLabel, ServiceMetrics};
 use super::offer::Offer;
 use super::record::Record;
-use super::step::Found;
+use super::step::{Found, Unsaid};
 use super::view::ingress;
-use super::writers::Writers;
 use crate::metrics::now_seconds;
 use crate::queue::{QueueSettings, Verdict, capped};
 use crate::store::{Age, Lists};
@@ -54,18 +52,6 @@ pub(crate) enum Doubt {
     Backends,
     /// A call that changes anything has begun.
     All,
-}
-
-/// What has been done in the cloud, and could not be written on the Service.
-#[derive(Debug, Clone)]
-pub(crate) struct Unsaid {
-    pub(crate) target: Target,
-    pub(crate) ingress: Vec<Ingress>,
-    pub(crate) task: Task,
-    /// What it answers.
-    pub(crate) request: Option<String>,
-    /// Who did it.
-    pub(crate) by: Writers,
 }
 
 /// The last try, which failed.

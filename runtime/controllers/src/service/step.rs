@@ -2,11 +2,25 @@
 
 use ccm_cloud::{Ingress, Standing};
 
+use super::error::Task;
 use super::fingerprint::Target;
 use super::memory::Doubt;
 use super::provider::Provider;
 use super::record::Record;
 use super::view::as_stored;
+use super::writers::Writers;
+
+/// What has been done in the cloud, and could not be written on the Service.
+#[derive(Debug, Clone)]
+pub(crate) struct Unsaid {
+    pub(crate) target: Target,
+    pub(crate) ingress: Vec<Ingress>,
+    pub(crate) task: Task,
+    /// What it answers.
+    pub(crate) request: Option<String>,
+    /// Who did it.
+    pub(crate) by: Writers,
+}
 
 /// What was found in the cloud.
 #[derive(Debug, Clone)]

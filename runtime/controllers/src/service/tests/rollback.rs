@@ -150,18 +150,26 @@ async fn this_process_knows_who_wrote_it_whatever_the_status_says() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_refused_component_did_and_could_not_be_written_is_not_adopted() {
-    let mut bench = good(FakeBalancers::default()).await;
-    bench.cloud.exchange_component(BAD);
-    bench.edit("a", &port(443));
-    let status = "PATCH /api/v1/namespaces/default/services/a/status";
-    bench.api.script(status, |_| None);
-    bench.api.refuse(status, 503, 1);
-    assert!(matches!(bench.sync("a").await, Verdict::After(_)));
-    roll_back(&bench);
-    bench.syncer.memory.wake_all();
-    bench.cloud.take_calls();
-    assert_eq!(sync_all(&mut bench).await, [format!("ensure a: n0 n1 by {GOOD}")]);
-    assert_eq!(writers(&bench, "a"), GOOD);
+    for updates in [false, true] {
+        let mut bench = good(FakeBalancers::default()).await;
+        bench.cloud.exchange_component(BAD);
+        let status = "PATCH /api/v1/namespaces/default/services/a/status";
+        if updates {
+            bench.syncer.backends.replace(backends([node("n0")]));
+        } else {
+            bench.edit("a", &port(443));
+            // That it is not certain any more.
+            bench.api.script(status, |_| None);
+        }
+        bench.api.refuse(status, 503, 1);
+        assert!(matches!(bench.sync("a").await, Verdict::After(_)));
+        roll_back(&bench);
+        bench.syncer.memory.wake_all();
+        bench.cloud.take_calls();
+        assert_eq!(bench.sync("a").await, Verdict::Done);
+        assert_eq!(bench.cloud.count("ensure a"), 1, "{updates}: {:?}", bench.cloud.calls());
+        assert_eq!(writers(&bench, "a"), GOOD);
+    }
 }
 
 #[tokio::test(start_paused = true)]
