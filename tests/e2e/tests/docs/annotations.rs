@@ -15,7 +15,7 @@ fn descriptor(provider: &str) -> Value {
     let output = Command::new(program().unwrap()).arg("inspect").arg(file).arg("--output=json").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
-    shown["descriptor"].clone()
+    shown.get("descriptor").unwrap().clone()
 }
 
 /// A sentence, with the end that it lacks.
