@@ -115,6 +115,10 @@ pub(super) fn seek(
     }
     let all = listed.or_else(|failure| named(asked, failure))?;
     if let Some(balancer) = among(config, &all, service, asked) {
+        // The listing may be of the moment before it was given up, and renamed.
+        if id.is_none() && cache::get(&written_key(&balancer.id)).is_some() {
+            return Ok(by_id(&balancer.id)?.filter(|now| now.name == balancer.name));
+        }
         return Ok(Some(balancer.clone()));
     }
     taken(config, &all, service, asked).map_or(Ok(None), Err)
