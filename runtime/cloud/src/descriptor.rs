@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::Attributes;
 
 /// What `meta.describe` says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
     /// `--cloud-provider` name; DNS label.

@@ -82,14 +82,8 @@ mod tests {
         let descriptor = |name: &str, schemes: &[&str]| Descriptor {
             name: name.to_owned(),
             version: "1".to_owned(),
-            revision: String::new(),
             provider_id_schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
-            files: vec![],
-            endpoints: vec![],
-            credentials: vec![],
-            settings: vec![],
-            annotations: vec![],
-            more: std::collections::BTreeMap::new(),
+            ..Descriptor::default()
         };
         let there = descriptor("cloud", &["cloud", "older"]);
         for schemes in [&["cloud", "older"][..], &["cloud"], &["cloud", "new"]] {

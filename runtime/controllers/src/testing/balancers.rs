@@ -304,17 +304,13 @@ impl LoadBalancers for FakeBalancers {
             version: "1.0.0".into(),
             revision: self.version().revision,
             provider_id_schemes: vec![],
-            files: vec![],
-            endpoints: vec![],
-            credentials: vec![],
-            settings: vec![],
             annotations: vec![
                 annotation("fake.io/mode", false),
                 annotation(NODES, false),
                 annotation("fake.io/id", true),
                 annotation("fake.io/job-*", true),
             ],
-            more: Default::default(),
+            ..Descriptor::default()
         })
     }
 

@@ -110,12 +110,7 @@ impl LoadBalancers for Fake {
             version: "1".into(),
             revision: "1".into(),
             provider_id_schemes: vec!["fake".into()],
-            files: vec![],
-            endpoints: vec![],
-            credentials: vec![],
-            settings: vec![],
-            annotations: vec![],
-            more: BTreeMap::new(),
+            ..Descriptor::default()
         })
     }
 

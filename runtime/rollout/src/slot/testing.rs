@@ -342,18 +342,7 @@ impl Component for Fake {
 }
 
 fn descriptor() -> Descriptor {
-    Descriptor {
-        name: "cloud".to_owned(),
-        version: String::new(),
-        revision: String::new(),
-        provider_id_schemes: vec!["cloud".to_owned()],
-        files: vec![],
-        endpoints: vec![],
-        credentials: vec![],
-        settings: vec![],
-        annotations: vec![],
-        more: BTreeMap::new(),
-    }
+    Descriptor { name: "cloud".to_owned(), provider_id_schemes: vec!["cloud".to_owned()], ..Descriptor::default() }
 }
 
 fn instance(name: &str) -> Instance {

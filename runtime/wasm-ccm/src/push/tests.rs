@@ -164,12 +164,7 @@ fn what_is_said_names_key_version_sizes_and_both_digests() {
         version: "2.0".into(),
         revision: "1".into(),
         provider_id_schemes: vec!["cloud".into()],
-        files: vec![],
-        endpoints: vec![],
-        credentials: vec![],
-        settings: vec![],
-        annotations: vec![],
-        more: BTreeMap::new(),
+        ..Descriptor::default()
     };
     let what = "configmap:kube-system/cloud";
     let told = |bytes: &[u8], before: Option<&ConfigMap>| {

@@ -258,12 +258,8 @@ fn descriptor() -> Descriptor {
         version: "1".into(),
         revision: "1".into(),
         provider_id_schemes: vec!["fake".into()],
-        files: vec![],
-        endpoints: vec![],
-        credentials: vec![],
-        settings: vec![],
         annotations: vec![annotation],
-        more: Default::default(),
+        ..Descriptor::default()
     }
 }
 
