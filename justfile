@@ -90,14 +90,10 @@ lint for="": _tools _lint-files (_target for)
     cd providers && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 # Licences, banned and duplicate dependencies, sources (the first run installs cargo-deny)
-deny: _tools
+deny: _tools (_cargo-tool "cargo-deny" cargo_deny)
     #!/usr/bin/env bash
     set -euo pipefail
     deny={{ quote(cache) }}/cargo-deny-{{ cargo_deny }}
-    if [ ! -x "$deny/bin/cargo-deny" ]; then
-        echo "installing cargo-deny {{ cargo_deny }} into $deny (once)" >&2
-        CARGO_PROFILE_DEV_DEBUG=false cargo install cargo-deny --debug --quiet --locked --version {{ cargo_deny }} --root "$deny"
-    fi
     "$deny/bin/cargo-deny" check bans licenses sources
     cd providers
     # What the host's graph alone has, here matches nothing.
@@ -204,14 +200,10 @@ release-test: build build-providers _guests _control-plane _programs (_matched r
     {{ quote(just_executable()) }} overlays
 
 # What the host is made of: CycloneDX, target/image/wasm-ccm.cdx.json (the first run installs cargo-cyclonedx)
-sbom: _tools
+sbom: _tools (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx)
     #!/usr/bin/env bash
     set -euo pipefail
     tool={{ quote(cache) }}/cargo-cyclonedx-{{ cargo_cyclonedx }}
-    if [ ! -x "$tool/bin/cargo-cyclonedx" ]; then
-        echo "installing cargo-cyclonedx {{ cargo_cyclonedx }} into $tool (once)" >&2
-        CARGO_PROFILE_DEV_DEBUG=false cargo install cargo-cyclonedx --debug --quiet --locked --version {{ cargo_cyclonedx }} --root "$tool"
-    fi
     mkdir -p target/image
     # It writes one for each crate of the workspace, beside its Cargo.toml, and where that is.
     trap 'find runtime tests -name sbom.cdx.json -delete' EXIT
@@ -275,6 +267,24 @@ _programs: _tools
 
 _control-plane: _tools
     @tests/cluster/control-plane/build >/dev/null
+
+# A tool of cargo's into the cache folder, once. It runs for a second: to optimise it takes longer than it would ever save. One at a
+# time; whoever waits finds the result.
+_cargo-tool NAME VERSION:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    name={{ quote(NAME) }} version={{ quote(VERSION) }}
+    folder={{ quote(cache) }}/$name-$version
+    mkdir -p "$folder"
+    exec 9>"$folder/.lock"
+    flock 9
+    if [ ! -x "$folder/bin/$name" ]; then
+        echo "installing $name $version into $folder (once)" >&2
+        CARGO_PROFILE_DEV_DEBUG=none cargo install "$name" --debug --quiet --locked --version "$version" --root "$folder"
+    fi
+
+# What CI builds while its first steps leave something idle.
+_aside: _control-plane (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx)
 
 # What `cargo check` for another processor needs: its standard library, and for what is in C Debian's cross compiler.
 _target NAME: _tools

@@ -9,11 +9,11 @@
 
 mod allocate;
 mod name;
+mod service_spec;
 mod state;
 mod survey;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use ccm_sdk::load_balancers::Outcome;
 use ccm_sdk::types::{AddressType, Backend, Failure, Ingress, Problem, Reaction, Service};
 
 pub(crate) use self::name::name;
+pub(crate) use self::service_spec::Mode;
+use self::service_spec::{ServiceSpec, family_of, pool_of};
 use self::state::Record;
 pub(crate) use self::state::{State, Store};
-pub(crate) use self::wanted::Mode;
-use self::wanted::{Wanted, family_of, pool_of};
+use crate::annotations::{LB_FAIL, LB_READY_AT};
 use crate::config::LoadBalancers;
-use crate::descriptor::{LB_FAIL, LB_READY_AT};
 
 /// Held by every call that may take or release an address of the pool.
 pub(crate) const POOL_LOCK: &str = "cloudlycke/pool";
@@ -114,20 +114,20 @@ impl Balancers<'_> {
 
     fn try_ensure(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
         simulated(service)?;
-        let wanted = Wanted::of(self.config, service)?;
+        let service_spec = ServiceSpec::of(self.config, service)?;
         let backends: Vec<_> = backends.iter().collect();
         let members = members(&backends);
         let known = self.known(service, members.clone());
         if known.is_none() {
-            self.wait(service, &wanted, done)?;
+            self.wait(service, &service_spec, done)?;
         }
         self.forget_namesake(service, done);
-        let ips = match wanted.mode {
-            Mode::Pool => self.allocate(service, &wanted, known.as_ref(), done)?,
-            Mode::Nodes => node_addresses(&backends, &wanted)?,
+        let ips = match service_spec.mode {
+            Mode::Pool => self.allocate(service, &service_spec, known.as_ref(), done)?,
+            Mode::Nodes => node_addresses(&backends, &service_spec)?,
             Mode::Hostname => vec![],
         };
-        let next = Record { ips, pooled: wanted.mode == Mode::Pool, hostname: wanted.hostname, members };
+        let next = Record { ips, pooled: service_spec.mode == Mode::Pool, hostname: service_spec.hostname, members };
         self.settle(service, known.as_ref(), &next, done);
         Ok(())
     }
@@ -141,12 +141,12 @@ impl Balancers<'_> {
 
     fn try_update(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
         simulated(service)?;
-        let wanted = Wanted::of(self.config, service)?;
+        let service_spec = ServiceSpec::of(self.config, service)?;
         let backends: Vec<_> = backends.iter().collect();
         let members = members(&backends);
         let Some(known) = self.known(service, members.clone()) else {
             if service.annotation(LB_READY_AT).is_some() {
-                self.wait(service, &wanted, done)?;
+                self.wait(service, &service_spec, done)?;
             }
             let message = format!("there is no load balancer of {}; it must be made first", service.full_name());
             return Err(Failure::conflict(message));
@@ -156,8 +156,8 @@ impl Balancers<'_> {
         }
         let mut next = known.clone();
         next.members = members;
-        if wanted.mode == Mode::Nodes && !known.pooled {
-            next.ips = node_addresses(&backends, &wanted)?;
+        if service_spec.mode == Mode::Nodes && !known.pooled {
+            next.ips = node_addresses(&backends, &service_spec)?;
         }
         self.settle(service, Some(&known), &next, done);
         Ok(())
@@ -182,8 +182,8 @@ impl Balancers<'_> {
 
     /// What is wrong with the Service. An address that somebody else has is the cloud's word.
     pub(crate) fn validate(&self, service: &Service, online: bool) -> Vec<Problem> {
-        let (wanted, mut problems) = wanted::read(self.config, service);
-        if let (true, Mode::Pool, Some(requested)) = (online, wanted.mode, &wanted.requested) {
+        let (service_spec, mut problems) = service_spec::read(self.config, service);
+        if let (true, Mode::Pool, Some(requested)) = (online, service_spec.mode, &service_spec.requested) {
             let taken = self.taken(requested.ip, service);
             problems.extend(taken.map(|message| Problem::fatal(&requested.field, message)));
         }
@@ -214,8 +214,8 @@ impl Balancers<'_> {
     }
 
     /// New ones are being made for a while. The end of it stands on the Service, where a restart finds it.
-    fn wait(&self, service: &Service, wanted: &Wanted, done: &mut Done) -> Result<(), Failure> {
-        let latest = self.now.saturating_add(wanted.delay);
+    fn wait(&self, service: &Service, service_spec: &ServiceSpec, done: &mut Done) -> Result<(), Failure> {
+        let latest = self.now.saturating_add(service_spec.delay);
         let noted = service.annotation(LB_READY_AT).and_then(|text| text.parse().ok()).map(Duration::from_millis);
         // A delay that was made shorter counts.
         let ready = noted.filter(|ready| *ready <= latest).unwrap_or(latest);
@@ -309,9 +309,10 @@ fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// The Nodes' internal addresses of the families that are asked for, sorted, each once.
-fn node_addresses(backends: &[&Backend], wanted: &Wanted) -> Result<Vec<IpAddr>, Failure> {
+fn node_addresses(backends: &[&Backend], service_spec: &ServiceSpec) -> Result<Vec<IpAddr>, Failure> {
     let internal = backends.iter().flat_map(|backend| backend.addresses_of(AddressType::InternalIp));
-    let ips = internal.filter_map(|text| text.parse().ok()).filter(|ip| wanted.families.contains(&family_of(*ip)));
+    let ips =
+        internal.filter_map(|text| text.parse().ok()).filter(|ip| service_spec.families.contains(&family_of(*ip)));
     let ips = sorted(ips);
     if ips.is_empty() {
         return Err(Failure::retry(

@@ -27,12 +27,11 @@ mod reader;
 mod tests;
 mod value;
 
-use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use ccm_sdk::types::{Failure, Node, Problem};
 
-pub(crate) use self::machine::{Machine, Machines, State};
+pub(crate) use self::machine::{Machine, Machines, Mode, State};
 pub(crate) use self::network::{BalancerMode, LoadBalancers};
 use self::reader::Section;
 pub(crate) use self::reader::choice;
@@ -45,22 +44,6 @@ const DEFAULT_PLACE: &str = "virtualbox";
 
 /// How long the host may wait before it asks again while the file is wrong: a person has to act first.
 const MISCONFIGURED_RETRY: Duration = Duration::from_secs(30);
-
-/// Whether Nodes are described by what they are, or as the machines of the original demonstration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Adaptive,
-    Fixture,
-}
-
-impl Display for Mode {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Adaptive => "adaptive",
-            Self::Fixture => "fixture",
-        })
-    }
-}
 
 /// What the operator asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

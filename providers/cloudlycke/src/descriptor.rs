@@ -1,29 +1,10 @@
-//! Who this provider is, and which annotations steer it.
+//! Who this provider is.
 
 use ccm_sdk::meta::{Annotation, ConfigFile, ConfigFormat, Descriptor, ValueKind};
 
+use crate::annotations::{INSTANCE_TYPE, LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT, REGION, STATE, ZONE};
 use crate::balancer::Mode;
 use crate::{config, identity};
-
-/// Selects what the cloud says about the machine.
-pub(crate) const STATE: &str = "cloudlycke.io/instance-state";
-/// Overrides the instance type.
-pub(crate) const INSTANCE_TYPE: &str = "cloudlycke.io/instance-type";
-/// Overrides the zone.
-pub(crate) const ZONE: &str = "cloudlycke.io/zone";
-/// Overrides the region.
-pub(crate) const REGION: &str = "cloudlycke.io/region";
-
-/// Makes every call fail.
-pub(crate) const LB_FAIL: &str = "cloudlycke.io/lb-fail";
-/// How long a load balancer is being made.
-pub(crate) const LB_DELAY: &str = "cloudlycke.io/lb-delay";
-/// Asks for an address.
-pub(crate) const LB_ADDRESS: &str = "cloudlycke.io/lb-address";
-/// Where addresses come from.
-pub(crate) const LB_MODE: &str = "cloudlycke.io/lb-mode";
-/// When the load balancer is made, written by the provider: milliseconds since 1970.
-pub(crate) const LB_READY_AT: &str = "cloudlycke.io/lb-ready-at";
 
 const VERSION: &str = if cfg!(feature = "next") { "0.2.0" } else { env!("CARGO_PKG_VERSION") };
 

@@ -8,8 +8,8 @@ mod tests;
 use ccm_sdk::instances::{self, Finding, Instance, Need};
 use ccm_sdk::types::{Failure, Node};
 
+use crate::annotations::{INSTANCE_TYPE, REGION, STATE, ZONE};
 use crate::config::{Config, Machine, State};
-use crate::descriptor::{INSTANCE_TYPE, REGION, STATE, ZONE};
 use crate::label::LabelValue;
 use crate::{addresses, identity, size};
 

@@ -9,6 +9,7 @@
 //! Services themselves. Routes are not served yet.
 
 mod addresses;
+mod annotations;
 mod balancer;
 mod config;
 mod descriptor;
@@ -137,7 +138,7 @@ mod tests {
     fn lines_are_bounded_and_tell_first_of_machines_that_do_not_run() {
         let config = config::read(None).usable().expect("the defaults have no mistakes");
         let mut nodes: Vec<_> = (0..100).map(|index| Node::named(format!("n{index}"))).collect();
-        nodes[98].annotations.push((descriptor::STATE.to_owned(), "deleted".to_owned()));
+        nodes[98].annotations.push((annotations::STATE.to_owned(), "deleted".to_owned()));
         let answers: Vec<_> = nodes.iter().map(|node| find::find(&config, node, Need::Existence)).collect();
         let lines: Vec<_> = most_telling(&nodes, &answers).into_iter().map(|(node, _)| node.name.clone()).collect();
         let expected: Vec<_> = ["n98".to_owned()].into_iter().chain((0..48).map(|index| format!("n{index}"))).collect();

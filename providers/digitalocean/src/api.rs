@@ -1,4 +1,4 @@
-//! The cloud's API: what is asked and how its answers are read. What is done with them is not here.
+//! The cloud's API: builds requests and reads answers. It decides nothing.
 //!
 //! Answers are read generously: an account has objects of others, and one that is odd must not hide the rest. Unknown fields
 //! are left out, missing ones and `null` are empty, and words that may grow stay text. But what is not said is not believed: that
@@ -75,7 +75,7 @@ pub(crate) fn exceptions(answer: &Answer) -> Option<Failure> {
         403 if answer.says("processes previous actions") => {
             failure(Reaction::Pending).map(|failure| failure.after(BUSY))
         }
-        400 | 403 | 409 | 422 if balancers::is_resized_too_soon(answer) => failure(Reaction::Pending),
+        400 | 403 | 409 | 422 if is_resized_too_soon(answer) => failure(Reaction::Pending),
         403 | 422 if answer.says("limit") || answer.says("quota") => failure(Reaction::Quota),
         // Somebody has made it since the listing, perhaps this very provider, whose answer was lost.
         422 if is_name_taken(answer) => failure(Reaction::Conflict),
@@ -91,6 +91,11 @@ pub(crate) fn exceptions(answer: &Answer) -> Option<Failure> {
         400 | 403 | 422 if answer.parse::<Refused>().is_err() => failure(Reaction::Retry),
         _ => None,
     }
+}
+
+/// A no to another size, which is there once in a while only.
+pub(crate) fn is_resized_too_soon(answer: &Answer) -> bool {
+    answer.says("only be resized once")
 }
 
 fn is_name_taken(answer: &Answer) -> bool {
@@ -122,9 +127,9 @@ fn about<T>(item: T, id: impl Fn(&T) -> &str, asked: &str) -> Result<T, Failure>
 macro_rules! list {
     ($name:ident, $field:ident, $item:ty, $id:expr) => {
         #[derive(serde::Deserialize)]
-        struct $name {
-            $field: Vec<$item>,
-            meta: crate::api::Meta,
+        pub(in crate::api) struct $name {
+            pub(in crate::api) $field: Vec<$item>,
+            pub(in crate::api) meta: crate::api::Meta,
         }
 
         impl ccm_sdk::paging::Page for $name {

@@ -12,7 +12,7 @@ use ccm_sdk::types::{Failure, Problem};
 use crate::annotations as names;
 use crate::api::balancers::Balancer;
 use crate::api::certificates;
-use crate::asked::Certificate;
+use crate::service_spec::Certificate;
 
 /// A certificate that is missing is made by people, and one that is pending becomes verified.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);

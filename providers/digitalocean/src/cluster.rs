@@ -3,14 +3,14 @@
 use ccm_sdk::types::{Failure, Service, ServiceType, Subject};
 
 use crate::config::Config;
-use crate::{balancer, firewall, tag};
+use crate::{balancer, firewall, service_spec, tag};
 
 /// # Errors
 ///
 /// Something could not be done for any Service. What went wrong for one is in the list.
 pub(crate) fn reconcile(config: &Config, services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
     let has = |service: &&Service| {
-        service.kind == ServiceType::LoadBalancer && !service.deleting && balancer::is_served(service)
+        service.kind == ServiceType::LoadBalancer && !service.deleting && service_spec::is_served(service)
     };
     let mut with = services.iter().filter(has).peekable();
     // Asks now: one that was just made, or just got its tag, has no second occasion for minutes.

@@ -11,6 +11,7 @@
 //!
 //! Only a 404 to a question by ID says that a droplet is gone.
 
+mod answered;
 mod names;
 mod proof;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use ccm_sdk::instances::{Finding, Instance, Need, State};
 use ccm_sdk::send_all;
 use ccm_sdk::types::{Address, AddressType, Failure, Node};
 
+use self::answered::{Answered, answered};
 use crate::api::droplets::{self, Droplet};
 use crate::provider_id;
 pub(crate) use names::ids_by_name;
@@ -63,15 +65,6 @@ pub(crate) fn find(
         None => Finding::Unknown(Failure::retry(format!("{wish}: asked about in the next call"))),
     });
     Ok(findings.collect())
-}
-
-/// What is known of the droplet behind a Node.
-#[derive(Debug, Clone)]
-enum Answered {
-    Found(Droplet),
-    /// The cloud has said so to a question by ID.
-    Absent,
-    Unknown(Failure),
 }
 
 /// A Node, and what to ask.
@@ -217,18 +210,6 @@ fn by_id(
     let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
     for ((_, answer), proven) in open.into_iter().zip(proof::of(&ids, others)) {
         *answer = Some(proven);
-    }
-}
-
-fn answered(id: u64, reply: Result<Option<Droplet>, Failure>) -> Answered {
-    match reply {
-        Ok(Some(droplet)) if droplet.id == id => Answered::Found(droplet),
-        Ok(Some(droplet)) => {
-            let message = format!("asked for droplet {id}, the answer is about droplet {}", droplet.id);
-            Answered::Unknown(Failure::retry(message))
-        }
-        Ok(None) => Answered::Absent,
-        Err(failure) => Answered::Unknown(failure),
     }
 }
 

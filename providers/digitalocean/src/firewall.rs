@@ -18,12 +18,12 @@ use ccm_sdk::{Answer, log};
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer};
 use crate::api::firewalls::{self, Inbound, Outbound, Peers, Spec};
-use crate::asked::{self, Asked, Sources};
-use crate::balancer::{among, id_of, is_served};
+use crate::balancer::among;
 use crate::config::{self, Config};
+use crate::desired::{self, Fixed};
 use crate::kind::{Kind, Network};
 use crate::ordered;
-use crate::wanted::{self, Fixed};
+use crate::service_spec::{self, ServiceSpec, SourceRanges, id_of, is_served};
 
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -40,18 +40,18 @@ pub(crate) fn reconcile(
     balancers: &[Balancer],
 ) -> Result<Vec<(Subject, Failure)>, Failure> {
     let balancers = with_unlisted(services, balancers)?;
-    let (wanted, failures) = wanted(config, firewall, services, &balancers);
+    let (desired, failures) = desired(config, firewall, services, &balancers);
     let done = match firewalls::named(&firewall.name)? {
-        Some(has) if !differs(&has.spec, &wanted) => return Ok(failures),
-        Some(has) if replace(&has.id, &wanted).map_err(|failure| told("failed to update firewall", failure))? => {
+        Some(has) if !differs(&has.spec, &desired) => return Ok(failures),
+        Some(has) if replace(&has.id, &desired).map_err(|failure| told("failed to update firewall", failure))? => {
             "firewall changed"
         }
         _ => {
-            create(&wanted).map_err(|failure| told("failed to create firewall", failure))?;
+            create(&desired).map_err(|failure| told("failed to create firewall", failure))?;
             "firewall made"
         }
     };
-    log::info(done, &[("firewall", &words(&wanted))]);
+    log::info(done, &[("firewall", &words(&desired))]);
     Ok(failures)
 }
 
@@ -62,19 +62,19 @@ fn words(spec: &Spec) -> String {
     format!("{}: in: {inbound}; out: {outbound}; tags: {}", spec.name, spec.tags.join(","))
 }
 
-fn create(wanted: &Spec) -> Result<(), Failure> {
-    let answer = firewalls::create(wanted)?;
-    lacking(&answer, wanted).map_or_else(|| answer.done(), Err)
+fn create(desired: &Spec) -> Result<(), Failure> {
+    let answer = firewalls::create(desired)?;
+    lacking(&answer, desired).map_or_else(|| answer.done(), Err)
 }
 
 /// False when it is gone.
-fn replace(id: &str, wanted: &Spec) -> Result<bool, Failure> {
-    let answer = firewalls::replace(id, wanted)?;
-    lacking(&answer, wanted).map_or_else(|| answer.optional().map(|answer| answer.is_some()), Err)
+fn replace(id: &str, desired: &Spec) -> Result<bool, Failure> {
+    let answer = firewalls::replace(id, desired)?;
+    lacking(&answer, desired).map_or_else(|| answer.optional().map(|answer| answer.is_some()), Err)
 }
 
 /// A firewall that names a tag that is not there is refused, and nothing that changes in the cluster makes one.
-fn lacking(answer: &Answer, wanted: &Spec) -> Option<Failure> {
+fn lacking(answer: &Answer, desired: &Spec) -> Option<Failure> {
     if !matches!(answer.status(), 400 | 404 | 422) || !answer.says("tag") {
         return None;
     }
@@ -82,7 +82,7 @@ fn lacking(answer: &Answer, wanted: &Spec) -> Option<Failure> {
     let words = || message.split(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, ':' | '-' | '_'));
     let is_named = |tag: &&String| words().any(|word| word.eq_ignore_ascii_case(tag));
     let quoted = |tags: Vec<&String>| tags.iter().map(|tag| format!("{tag:?}")).collect::<Vec<_>>().join(", ");
-    let (named, all) = (quoted(wanted.tags.iter().filter(is_named).collect()), quoted(wanted.tags.iter().collect()));
+    let (named, all) = (quoted(desired.tags.iter().filter(is_named).collect()), quoted(desired.tags.iter().collect()));
     let which = if named.is_empty() { format!("one of the tags {all}") } else { format!("the tag {named}") };
     let failure = answer.failure(Reaction::Retry);
     let message = format!(
@@ -119,7 +119,7 @@ fn is_open(service: &Service) -> bool {
     service.kind == ServiceType::LoadBalancer && !service.deleting && is_managed(service) && is_served(service)
 }
 
-fn wanted(
+fn desired(
     config: &Config,
     firewall: &config::Firewall,
     services: &[Service],
@@ -175,25 +175,25 @@ fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Ve
 }
 
 fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
-    let (asked, problems) = asked::read(service);
-    let balancer = among(config, balancers, service, &asked);
-    let fixed = fixed(config, &asked, balancer)?;
+    let (service_spec, problems) = service_spec::read(service);
+    let balancer = among(config, balancers, service, &service_spec);
+    let fixed = fixed(config, &service_spec, balancer)?;
     // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
     let matters = |problem: &Problem| {
         balancer.is_none() && (problem.field.contains(names::TYPE) || problem.field.contains(names::NETWORK))
     };
     let problems = problems.of(Some(fixed.kind));
-    if let Some(failure) = asked::refusal(problems.into_iter().filter(matters).collect()) {
+    if let Some(failure) = service_spec::refusal(problems.into_iter().filter(matters).collect()) {
         return Err(failure);
     }
     if fixed.kind != Kind::Network || fixed.network != Network::External {
         return Ok(vec![]);
     }
-    let sources = match asked.sources.map_err(wanted::invalid)? {
-        Sources::Everybody => everybody(),
-        Sources::Only(networks) => Peers { addresses: networks.addresses(), ..Peers::default() },
+    let sources = match service_spec.source_ranges.map_err(desired::invalid)? {
+        SourceRanges::Everybody => everybody(),
+        SourceRanges::Only(networks) => Peers { addresses: networks.addresses(), ..Peers::default() },
     };
-    let mut open: Vec<Open> = asked
+    let mut open: Vec<Open> = service_spec
         .ports
         .iter()
         .map(|port| (if port.udp { "udp" } else { "tcp" }, port.port.to_string(), sources.clone()))
@@ -202,7 +202,7 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
     if let Some(balancer) = balancer {
         let only = Peers { load_balancer_uids: vec![balancer.id.clone()], ..Peers::default() };
         // What it checks now, until it is what the Service asks for: that may never be.
-        let asks = asked.health.target.ok().map(|target| i64::from(target.parts().1));
+        let asks = service_spec.health.target.ok().map(|target| i64::from(target.parts().1));
         // A firewall takes 0 for all ports.
         let checks = [Some(balancer.health_check.port), asks].into_iter().flatten();
         let ports = checks.filter(|port| (1..=i64::from(u16::MAX)).contains(port)).map(|port| port.to_string());
@@ -211,22 +211,22 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
     Ok(open)
 }
 
-fn fixed(config: &Config, asked: &Asked, balancer: Option<&Balancer>) -> Result<Fixed, Failure> {
+fn fixed(config: &Config, service_spec: &ServiceSpec, balancer: Option<&Balancer>) -> Result<Fixed, Failure> {
     match balancer {
-        Some(balancer) => Fixed::of(balancer, asked, config),
-        None => Ok(Fixed::asked(asked, config, String::new())),
+        Some(balancer) => Fixed::of(balancer, service_spec, config),
+        None => Ok(Fixed::of_new(service_spec, config, String::new())),
     }
 }
 
 /// What cannot be read is as if it were not there, as in the Go manager; [`unclear`] tells it.
 fn is_managed(service: &Service) -> bool {
-    asked::managed(service).unwrap_or(true)
+    service_spec::managed(service).unwrap_or(true)
 }
 
 /// What people should know: the Service and what it says.
 pub(crate) fn unclear(services: &[Service]) -> Vec<(Subject, String)> {
     let told = |service: &Service| {
-        let problem = asked::managed(service).err()?;
+        let problem = service_spec::managed(service).err()?;
         Some((subject(service), format!("{}; the ports are open as if it were \"true\"", problem.message)))
     };
     services.iter().filter(|service| !service.deleting).filter_map(told).collect()

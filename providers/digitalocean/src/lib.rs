@@ -4,21 +4,21 @@
 //! |---|---|
 //! | `api` | requests and answers |
 //! | `find` | the droplets behind Nodes |
-//! | `asked` | what a Service asks for |
-//! | `wanted` | what its load balancer should be, and how that differs from what it is |
+//! | `service_spec` | what a Service asks for |
+//! | `desired` | what its load balancer should be, and how that differs from what it is |
 //! | `balancer` | the way from one to the other |
 //! | `validate` | what is wrong with a Service |
 //! | `cluster` | firewall and tags |
 
 mod annotations;
 mod api;
-mod asked;
 mod backends;
 mod balancer;
 mod certificate;
 mod cluster;
 mod config;
 mod descriptor;
+mod desired;
 mod find;
 mod firewall;
 mod kind;
@@ -26,9 +26,9 @@ mod moment;
 mod ordered;
 mod provider_id;
 mod region;
+mod service_spec;
 mod tag;
 mod validate;
-mod wanted;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -142,13 +142,13 @@ impl instances::Guest for DigitalOcean {
 
 impl load_balancers::Guest for DigitalOcean {
     fn name(service: Service) -> String {
-        asked::read(&service).0.name
+        service_spec::read(&service).0.name
     }
 
     /// Two Services that name the same load balancer change it one after the other.
     fn locks(service: Service) -> Vec<String> {
-        let id = balancer::id_of(&service).map(|id| format!("id {}", id.to_ascii_lowercase()));
-        id.into_iter().chain([format!("name {}", asked::read(&service).0.name)]).collect()
+        let id = service_spec::id_of(&service).map(|id| format!("id {}", id.to_ascii_lowercase()));
+        id.into_iter().chain([format!("name {}", service_spec::read(&service).0.name)]).collect()
     }
 
     fn get(service: Service) -> Result<Option<Vec<Ingress>>, Failure> {

@@ -7,13 +7,13 @@ mod tests;
 use std::time::Duration;
 
 use ccm_sdk::cache;
-use ccm_sdk::types::{Failure, Reaction, Service, ServiceType, Subject};
+use ccm_sdk::types::{Failure, Service, ServiceType, Subject};
 
 use crate::api::balancers::Balancer;
 use crate::api::tags;
-use crate::asked;
-use crate::balancer::{among, is_served};
+use crate::balancer::among;
 use crate::config::Config;
+use crate::service_spec;
 
 /// For how long one has the tag that it was given, where the cloud does not tell: whoever takes it away is not seen before.
 const GIVEN: Duration = Duration::from_secs(3600);
@@ -35,7 +35,7 @@ pub(crate) fn reconcile(
     };
     let mut lacking: Vec<(&Service, &str)> = vec![];
     for service in services.iter().filter(|service| is_ours(service)) {
-        if let Some(balancer) = among(config, balancers, service, &asked::read(service).0).filter(lacks)
+        if let Some(balancer) = among(config, balancers, service, &service_spec::read(service).0).filter(lacks)
             && !lacking.iter().any(|(_, id)| *id == balancer.id)
         {
             lacking.push((service, &balancer.id));
@@ -59,29 +59,6 @@ pub(crate) fn reconcile(
     }
 }
 
-/// Gives one a tag of its own, which is made first: as a rule it is new, and to try without costs a request more.
-///
-/// # Errors
-///
-/// It does not have it.
-pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
-    let made = match create(tag) {
-        // What the cloud says to one that is there already is not known.
-        Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Conflict) => Err(failure),
-        made => Ok(made?),
-    };
-    if tags::assign(tag, &[balancer])? { Ok(()) } else { Err(made.err().unwrap_or_else(|| gone(tag, &[balancer]))) }
-}
-
-fn create(tag: &str) -> Result<(), Failure> {
-    tags::create(tag)
-        .map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })
-}
-
-fn gone(tag: &str, ids: &[&str]) -> Failure {
-    Failure::conflict(format!("a load balancer of {} cannot get the tag {tag}: it is gone", ids.join(", ")))
-}
-
 /// Why the load balancers were refused, if they were.
 fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
     match give(tag, ids) {
@@ -89,10 +66,10 @@ fn assign(tag: &str, ids: &[&str]) -> Result<Option<Failure>, Failure> {
         Ok(false) => {}
         Err(failure) => return Ok(Some(failure)),
     }
-    create(tag)?;
+    tags::make(tag)?;
     Ok(match give(tag, ids) {
         Ok(true) => None,
-        Ok(false) => Some(gone(tag, ids)),
+        Ok(false) => Some(tags::gone(tag, ids)),
         Err(failure) => Some(failure),
     })
 }
@@ -116,6 +93,6 @@ fn subject(service: &Service) -> Subject {
 fn is_ours(service: &Service) -> bool {
     service.kind == ServiceType::LoadBalancer
         && !service.deleting
-        && is_served(service)
-        && asked::is_disowned(service) == Ok(false)
+        && service_spec::is_served(service)
+        && service_spec::is_disowned(service) == Ok(false)
 }

@@ -2,27 +2,41 @@
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::cloud::Cloud;
 use crate::http::{self, Effect, Response, TransportError};
 use crate::types::{Failure, Reaction};
-use crate::{misfit, status};
+use crate::{decode_error, status};
 
 /// An answer of the cloud, good or not.
 #[derive(Debug, Clone)]
 #[must_use = "only done(), ok(), optional() and json() look at the status"]
 pub struct Answer {
     response: Response,
-    cloud: Cloud,
+    reading: Reading,
     /// It is the answer to a repetition with a fresh token.
     repeated: bool,
+}
+
+/// How a cloud's answers are read, where their status does not say everything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) exceptions: fn(&Answer) -> Option<Failure>,
+    pub(crate) message: fn(&Answer) -> Option<String>,
+    pub(crate) absent: fn(&Answer) -> bool,
+}
+
+impl Reading {
+    /// As every cloud answers.
+    pub(crate) const fn new() -> Self {
+        Self { exceptions: |_| None, message: |_| None, absent: is_absent }
+    }
 }
 
 /// Longest text of a cloud in a message, in characters.
 const MAX_WORDS: usize = 300;
 
 impl Answer {
-    pub(crate) fn new(response: Response, cloud: Cloud, repeated: bool) -> Self {
-        Self { response, cloud, repeated }
+    pub(crate) fn new(response: Response, reading: Reading, repeated: bool) -> Self {
+        Self { response, reading, repeated }
     }
 
     /// Status code.
@@ -74,7 +88,7 @@ impl Answer {
         if self.is_good() {
             return Ok(Some(self));
         }
-        if (self.cloud.absent)(&self) { Ok(None) } else { Err(self.to_failure()) }
+        if (self.reading.absent)(&self) { Ok(None) } else { Err(self.to_failure()) }
     }
 
     /// What a good answer says.
@@ -92,13 +106,14 @@ impl Answer {
     ///
     /// `retry` for a body that does not fit `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(self.body())
-            .map_err(|error| Failure::retry(format!("{}: {}", self.summary(), misfit::describe(self.body(), &error))))
+        serde_json::from_slice(self.body()).map_err(|error| {
+            Failure::retry(format!("{}: {}", self.summary(), decode_error::describe(self.body(), &error)))
+        })
     }
 
-    /// The cloud's own words, as its [extractor](Cloud::message) finds them, on one short line.
+    /// The cloud's own words, as its [extractor](crate::Cloud::message) finds them, on one short line.
     pub fn message(&self) -> Option<String> {
-        (self.cloud.message)(self).map(|text| one_line(&text)).filter(|text| !text.is_empty())
+        (self.reading.message)(self).map(|text| one_line(&text)).filter(|text| !text.is_empty())
     }
 
     /// Whether the cloud's own words contain this, in capitals or not (of ASCII: the tables for all others are large).
@@ -118,7 +133,7 @@ impl Answer {
             message.push_str(&words);
         }
         let mut failure = Failure::new(reaction, message);
-        failure.retry_after_ms = status::retry_after_ms(self);
+        failure.retry_after_ms = retry_after_ms(self);
         failure
     }
 
@@ -127,8 +142,8 @@ impl Answer {
     }
 
     fn to_failure(&self) -> Failure {
-        let Some(mut failure) = (self.cloud.exceptions)(self) else {
-            return self.failure(status::reaction(self.status(), (self.cloud.absent)(self)));
+        let Some(mut failure) = (self.reading.exceptions)(self) else {
+            return self.failure(status::reaction(self.status(), (self.reading.absent)(self)));
         };
         if !failure.message.contains(self.summary()) {
             failure.message = format!("{}: {}", self.summary(), failure.message);
@@ -138,12 +153,18 @@ impl Answer {
 }
 
 /// How clouds say that something does not exist.
-pub(crate) fn is_absent(answer: &Answer) -> bool {
+fn is_absent(answer: &Answer) -> bool {
     let json = || {
         let object = answer.body().trim_ascii_start().first() == Some(&b'{');
         object && serde_json::from_slice::<IgnoredAny>(answer.body()).is_ok()
     };
     matches!(answer.status(), 404 | 410) && json()
+}
+
+/// `Retry-After`, as seconds. As a date it is left to the host's own back-off.
+fn retry_after_ms(answer: &Answer) -> Option<u32> {
+    let seconds: u64 = answer.header("retry-after")?.trim().parse().ok()?;
+    Some(u32::try_from(seconds.saturating_mul(1_000)).unwrap_or(u32::MAX))
 }
 
 fn one_line(text: &str) -> String {

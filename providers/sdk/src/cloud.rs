@@ -1,9 +1,8 @@
 //! What all requests to one cloud have in common.
 
-use crate::answer::{self, Answer};
+use crate::answer::{Answer, Reading};
 use crate::http::Method;
-use crate::request::Request;
-use crate::session::Session;
+use crate::request::{Request, Session};
 use crate::transport;
 use crate::types::Failure;
 
@@ -26,24 +25,15 @@ use crate::types::Failure;
 #[derive(Debug, Clone, Copy)]
 pub struct Cloud {
     endpoint: &'static str,
-    pub(crate) prepare: fn(Request) -> Request,
-    pub(crate) exceptions: fn(&Answer) -> Option<Failure>,
-    pub(crate) message: fn(&Answer) -> Option<String>,
-    pub(crate) absent: fn(&Answer) -> bool,
-    pub(crate) session: Option<Session>,
+    prepare: fn(Request) -> Request,
+    reading: Reading,
+    session: Option<Session>,
 }
 
 impl Cloud {
     /// The endpoint of that name, which `meta.describe` declares.
     pub const fn new(endpoint: &'static str) -> Self {
-        Self {
-            endpoint,
-            prepare: |request| request,
-            exceptions: |_| None,
-            message: |_| None,
-            absent: answer::is_absent,
-            session: None,
-        }
+        Self { endpoint, prepare: |request| request, reading: Reading::new(), session: None }
     }
 
     /// The same for another endpoint of the same cloud.
@@ -64,14 +54,14 @@ impl Cloud {
     /// failure with [`Answer::failure`].
     #[must_use]
     pub const fn exceptions(mut self, exceptions: fn(&Answer) -> Option<Failure>) -> Self {
-        self.exceptions = exceptions;
+        self.reading.exceptions = exceptions;
         self
     }
 
     /// Finds the cloud's own words in an answer that is not good, for messages.
     #[must_use]
     pub const fn message(mut self, message: fn(&Answer) -> Option<String>) -> Self {
-        self.message = message;
+        self.reading.message = message;
         self
     }
 
@@ -80,7 +70,7 @@ impl Cloud {
     /// it says nothing of the kind.
     #[must_use]
     pub const fn absent(mut self, absent: fn(&Answer) -> bool) -> Self {
-        self.absent = absent;
+        self.reading.absent = absent;
         self
     }
 
@@ -139,5 +129,13 @@ impl Cloud {
     /// The operator does not grant the host of that URL.
     pub fn bind(self, base_url: &str) -> Result<(), Failure> {
         transport::bind(self.endpoint, base_url).map_err(Failure::from)
+    }
+}
+
+impl Request {
+    /// Makes it a request of that cloud: its exceptions, its session.
+    pub fn of(mut self, cloud: Cloud) -> Self {
+        (self.prepare, self.reading, self.session) = (cloud.prepare, cloud.reading, cloud.session);
+        self
     }
 }

@@ -1,4 +1,4 @@
-//! What stands between the host and a provider.
+//! The exported type: installs the panic hook, then calls the provider.
 
 use std::marker::PhantomData;
 

@@ -72,12 +72,12 @@ pub mod bindings;
 pub mod cache;
 pub mod clock;
 mod cloud;
+mod decode_error;
 pub mod duration;
 mod export;
 mod failure;
 mod guard;
 pub mod log;
-mod misfit;
 mod node;
 mod outcome;
 pub mod paging;
@@ -99,8 +99,8 @@ pub use cloud::Cloud;
 #[doc(hidden)]
 pub use guard::Guarded;
 pub use quoted::quoted;
-pub use request::{Request, send_all};
-pub use session::Session;
+pub use request::{Request, Session};
+pub use session::send_all;
 
 // The contract, under its own names. `cache`, `clock`, `log` and `settings` have wrappers of the same name above.
 pub use bindings::cluster::exports::ccm::cloud::cluster;

@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::percent;
-use crate::request::{Request, send_all};
+use crate::request::Request;
+use crate::session::send_all;
 use crate::types::Failure;
 
 /// The body of one page.

@@ -1,4 +1,4 @@
-//! Text of others in a message.
+//! Quotes text that is not ours, so that it is safe in a message.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 

@@ -5,19 +5,38 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::answer::{Answer, Unanswered};
-use crate::cloud::Cloud;
+use crate::answer::{Answer, Reading};
 use crate::credentials::{Encoding, Part};
 use crate::duration;
 use crate::http::{self, Capture, CaptureSource, Effect, Method};
 use crate::types::Failure;
-use crate::{percent, route, session};
+use crate::{percent, route};
+
+/// A captured credential, and how to get it.
+///
+/// The host sends logins of parallel calls once, and drops only the token that a call has really used: a hundred calls that get
+/// a 401 make one login.
+#[derive(Debug, Clone, Copy)]
+pub struct Session {
+    pub(crate) token: &'static str,
+    pub(crate) login: fn() -> Request,
+    pub(crate) opened: fn(&Answer) -> Result<(), Failure>,
+}
+
+/// A request as the host takes it, and how its answer is read.
+pub(crate) struct Finished {
+    pub(crate) reading: Reading,
+    pub(crate) session: Option<Session>,
+    pub(crate) raw: http::Request,
+}
 
 /// A request on its way. Mistakes made while building it come out when it is sent.
 #[derive(Debug, Clone)]
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request {
-    cloud: Cloud,
+    pub(crate) prepare: fn(Self) -> Self,
+    pub(crate) reading: Reading,
+    pub(crate) session: Option<Session>,
     /// Its path is empty until the request leaves.
     raw: http::Request,
     template: String,
@@ -41,7 +60,9 @@ impl Request {
             Method::Delete => ("DELETE", Effect::Repeatable),
         };
         Self {
-            cloud: Cloud::new(""),
+            prepare: |request| request,
+            reading: Reading::new(),
+            session: None,
             raw: http::Request {
                 endpoint: endpoint.to_owned(),
                 method,
@@ -60,12 +81,12 @@ impl Request {
         }
     }
 
-    /// A GET outside any [`Cloud`].
+    /// A GET outside any [`Cloud`](crate::Cloud).
     pub fn get(endpoint: &str, template: &str) -> Self {
         Self::new(Method::Get, endpoint, template)
     }
 
-    /// A POST outside any [`Cloud`].
+    /// A POST outside any [`Cloud`](crate::Cloud).
     pub fn post(endpoint: &str, template: &str) -> Self {
         Self::new(Method::Post, endpoint, template)
     }
@@ -75,12 +96,6 @@ impl Request {
         let mut request = Self::get("", "/");
         request.fault = Some(failure);
         request
-    }
-
-    /// Makes it a request of that cloud: its exceptions, its session.
-    pub fn of(mut self, cloud: Cloud) -> Self {
-        self.cloud = cloud;
-        self
     }
 
     /// The operation under another name, where the path does not tell: `listVirtualMachines`.
@@ -213,24 +228,6 @@ impl Request {
         self
     }
 
-    /// Sends it. Any status is an answer: [`Answer::json`], [`Answer::done`] and [`Answer::optional`] look at it.
-    ///
-    /// # Errors
-    ///
-    /// There is no answer, the request could not be built, or the login failed.
-    pub fn send(self) -> Result<Answer, Failure> {
-        self.attempt().map_err(Failure::from)
-    }
-
-    /// Sends it, and without an answer says whether the request may have arrived: for what must not be done twice.
-    ///
-    /// # Errors
-    ///
-    /// As [`send`](Self::send).
-    pub fn attempt(self) -> Result<Answer, Unanswered> {
-        session::exchange_one(self)
-    }
-
     pub(crate) fn operation_name(&self) -> &str {
         &self.raw.operation
     }
@@ -251,8 +248,8 @@ impl Request {
     }
 
     /// The request as the host takes it.
-    pub(crate) fn finish(self) -> Result<(Cloud, http::Request), Failure> {
-        let mut request = (self.cloud.prepare)(self);
+    pub(crate) fn finish(self) -> Result<Finished, Failure> {
+        let mut request = (self.prepare)(self);
         if let Some(fault) = request.fault {
             return Err(fault);
         }
@@ -261,18 +258,13 @@ impl Request {
         if !request.raw.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept")) {
             request.raw.headers.push(("accept".to_owned(), vec![Part::bytes("application/json")]));
         }
-        Ok((request.cloud, request.raw))
+        Ok(Finished { reading: request.reading, session: request.session, raw: request.raw })
     }
 
     pub(crate) fn without_session(mut self) -> Self {
-        self.cloud = self.cloud.without_session();
+        self.session = None;
         self
     }
-}
-
-/// Sends all at once, within the host's limits, and answers in order.
-pub fn send_all(requests: Vec<Request>) -> Vec<Result<Answer, Failure>> {
-    session::exchange(requests).into_iter().map(|result| result.map_err(Failure::from)).collect()
 }
 
 fn milliseconds(time: Duration) -> u32 {

@@ -1,24 +1,12 @@
-//! Tokens that a login gives: fetched before the first request, renewed once when the cloud refuses them.
+//! Sends requests. Logs in before the first one where a cloud needs a token, and renews the token once if the cloud refuses it.
 
 use std::time::Duration;
 
-use crate::answer::{Answer, Unanswered};
-use crate::cloud::Cloud;
+use crate::answer::{Answer, Reading, Unanswered};
 use crate::http::{self, TransportReason};
-use crate::request::Request;
+use crate::request::{Finished, Request, Session};
 use crate::types::{Failure, Reaction};
 use crate::{status, transport};
-
-/// A captured credential, and how to get it.
-///
-/// The host sends logins of parallel calls once, and drops only the token that a call has really used: a hundred calls that get
-/// a 401 make one login.
-#[derive(Debug, Clone, Copy)]
-pub struct Session {
-    token: &'static str,
-    login: fn() -> Request,
-    opened: fn(&Answer) -> Result<(), Failure>,
-}
 
 impl Session {
     /// `login` builds the request that [captures](Request::capture) `token`. It is sent as one that reads, and without a session.
@@ -26,7 +14,7 @@ impl Session {
         Self { token, login, opened: |_| Ok(()) }
     }
 
-    /// Done with the answer to a login: [binding](Cloud::bind) the endpoints of a service catalogue.
+    /// Done with the answer to a login: [binding](crate::Cloud::bind) the endpoints of a service catalogue.
     #[must_use]
     pub const fn opened(mut self, opened: fn(&Answer) -> Result<(), Failure>) -> Self {
         self.opened = opened;
@@ -73,12 +61,37 @@ fn reaction(of_login: Reaction) -> Reaction {
     }
 }
 
-pub(crate) fn exchange_one(request: Request) -> Result<Answer, Unanswered> {
+impl Request {
+    /// Sends it. Any status is an answer: [`Answer::json`], [`Answer::done`] and [`Answer::optional`] look at it.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, the request could not be built, or the login failed.
+    pub fn send(self) -> Result<Answer, Failure> {
+        self.attempt().map_err(Failure::from)
+    }
+
+    /// Sends it, and without an answer says whether the request may have arrived: for what must not be done twice.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn attempt(self) -> Result<Answer, Unanswered> {
+        exchange_one(self)
+    }
+}
+
+/// Sends all at once, within the host's limits, and answers in order.
+pub fn send_all(requests: Vec<Request>) -> Vec<Result<Answer, Failure>> {
+    exchange(requests).into_iter().map(|result| result.map_err(Failure::from)).collect()
+}
+
+fn exchange_one(request: Request) -> Result<Answer, Unanswered> {
     exchange(vec![request]).pop().unwrap_or_else(|| Err(Unanswered::lost()))
 }
 
 /// Sends all, logs in before where needed, and once more for those that get a 401.
-pub(crate) fn exchange(requests: Vec<Request>) -> Vec<Result<Answer, Unanswered>> {
+fn exchange(requests: Vec<Request>) -> Vec<Result<Answer, Unanswered>> {
     let mut flights: Vec<Flight> = requests.into_iter().map(Flight::prepare).collect();
     open(&mut flights);
     fly(&mut flights);
@@ -92,7 +105,8 @@ pub(crate) fn exchange(requests: Vec<Request>) -> Vec<Result<Answer, Unanswered>
 
 /// One request of a batch; without an outcome it waits to be sent.
 struct Flight {
-    cloud: Cloud,
+    reading: Reading,
+    session: Option<Session>,
     request: Option<http::Request>,
     /// A token was refused.
     repeated: bool,
@@ -106,13 +120,18 @@ struct Flight {
 impl Flight {
     fn prepare(request: Request) -> Self {
         match request.finish() {
-            Ok((cloud, request)) => Self::new(cloud, Some(request), None),
-            Err(failure) => Self::new(Cloud::new(""), None, Some(Err(Unanswered::before(failure)))),
+            Ok(Finished { reading, session, raw }) => Self::new(reading, session, Some(raw), None),
+            Err(failure) => Self::new(Reading::new(), None, None, Some(Err(Unanswered::before(failure)))),
         }
     }
 
-    fn new(cloud: Cloud, request: Option<http::Request>, outcome: Option<Result<Answer, Unanswered>>) -> Self {
-        Self { cloud, request, repeated: false, stranded: false, reason: None, outcome }
+    fn new(
+        reading: Reading,
+        session: Option<Session>,
+        request: Option<http::Request>,
+        outcome: Option<Result<Answer, Unanswered>>,
+    ) -> Self {
+        Self { reading, session, request, repeated: false, stranded: false, reason: None, outcome }
     }
 
     /// Whether it may be for want of what a login gives that there is no answer.
@@ -121,7 +140,7 @@ impl Flight {
     }
 
     fn waits_for(&self) -> Option<Session> {
-        self.cloud.session.filter(|_| self.outcome.is_none())
+        self.session.filter(|_| self.outcome.is_none())
     }
 }
 
@@ -150,7 +169,7 @@ fn fly(flights: &mut [Flight]) {
     for ((flight, request), response) in waiting.into_iter().zip(requests).zip(responses) {
         flight.reason = response.as_ref().err().map(|error| error.reason);
         flight.outcome = Some(match response {
-            Ok(response) => Ok(Answer::new(response, flight.cloud, flight.repeated)),
+            Ok(response) => Ok(Answer::new(response, flight.reading, flight.repeated)),
             Err(error) => Err(Unanswered::new(error, &request)),
         });
         flight.request = Some(request);
@@ -163,7 +182,7 @@ fn renew(flights: &mut [Flight]) -> bool {
     let mut forgotten = vec![];
     let mut any = false;
     for flight in flights {
-        let Some(session) = flight.cloud.session else { continue };
+        let Some(session) = flight.session else { continue };
         match &flight.outcome {
             Some(Ok(answer)) if answer.status() == 401 && !flight.repeated => {
                 if !forgotten.contains(&session.token) {

@@ -1,6 +1,5 @@
-//! The one place that says what a status or a missing answer means for the host.
+//! Maps a status, or a missing answer, to the reaction of the host. No other module does.
 
-use crate::answer::Answer;
 use crate::http::{TransportError, TransportReason};
 use crate::types::{Failure, Reaction};
 
@@ -28,12 +27,6 @@ pub(crate) fn is_no(status: u16) -> bool {
     (400..=499).contains(&status)
         && !matches!(status, 404 | 408 | 410 | 421 | 425)
         && reaction(status, false) == Reaction::Retry
-}
-
-/// `Retry-After`, as seconds. As a date it is left to the host's own back-off.
-pub(crate) fn retry_after_ms(answer: &Answer) -> Option<u32> {
-    let seconds: u64 = answer.header("retry-after")?.trim().parse().ok()?;
-    Some(u32::try_from(seconds.saturating_mul(1_000)).unwrap_or(u32::MAX))
 }
 
 impl From<TransportError> for Failure {

@@ -139,6 +139,10 @@ pub trait LoadBalancers: Send + Sync + 'static {
     /// Creates it, or changes it to what the Service asks for.
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
 
+    /// As [`ensure`](Self::ensure), where nobody waits for it: the Service is as it was, and only the provider is another one. Its
+    /// requests to the cloud let all others go first.
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
+
     /// Changes nothing but the backends.
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome>;
 

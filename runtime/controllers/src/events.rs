@@ -8,7 +8,9 @@
 //! `kube::runtime::events::Recorder` is not used: its cache ignores the message, so that a new text about an old problem
 //! would be written as a repetition of the old text, and it does not come back from the expiry of an Event.
 
+mod dedup;
 mod lines;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -34,11 +36,13 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_gate::{ApiError, ApiGate, Purpose};
 use crate::metrics::EventMetrics;
-use crate::series::{Occurrence, Series, SeriesKey};
-use crate::write_gate::{ApiError, Purpose, WriteGate};
+use dedup::{DedupKey, EventDedup, Occurrence};
 use lines::Lines;
-pub(crate) use lines::Object;
+use request::Object;
+pub(crate) use request::cut;
+pub use request::{EventRequest, node_reference, service_reference};
 
 /// Namespace of Events about objects that have none, as upstream.
 pub(crate) const NODE_EVENTS: &str = "default";
@@ -92,25 +96,6 @@ impl Default for EventSettings {
     }
 }
 
-/// An Event that is to be written.
-#[derive(Debug, Clone)]
-pub struct EventRequest {
-    /// The object that it is about.
-    pub about: ObjectReference,
-    /// Its type.
-    pub severity: Severity,
-    /// CamelCase, for machines.
-    pub reason: String,
-    /// What was done, CamelCase.
-    pub action: &'static str,
-    /// For people. Cut to what the API server takes.
-    pub message: String,
-    /// The controller that says so.
-    pub reporter: &'static str,
-    /// For machines: annotations of the Event. They do not make it another one.
-    pub annotations: BTreeMap<String, String>,
-}
-
 /// Takes Events. Cheap to clone.
 #[derive(Clone)]
 pub struct EventRecorder {
@@ -122,28 +107,10 @@ pub struct EventRecorder {
     is_stuck: Arc<AtomicBool>,
 }
 
-/// Reference to a Node, as Events carry it.
-#[must_use]
-pub fn node_reference(name: &str, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".into()),
-        kind: Some("Node".into()),
-        name: Some(name.to_owned()),
-        uid: Some(uid.to_owned()),
-        ..ObjectReference::default()
-    }
-}
-
-/// Reference to a Service, as Events carry it.
-#[must_use]
-pub fn service_reference(namespace: &str, name: &str, uid: &str) -> ObjectReference {
-    ObjectReference { kind: Some("Service".into()), namespace: Some(namespace.to_owned()), ..node_reference(name, uid) }
-}
-
 impl EventRecorder {
     /// The handle, and the worker behind it, which the caller runs.
     #[must_use]
-    pub fn new(gate: WriteGate, metrics: EventMetrics, settings: EventSettings) -> (Self, EventWriter) {
+    pub fn new(gate: ApiGate, metrics: EventMetrics, settings: EventSettings) -> (Self, EventWriter) {
         let (queue, requests) = mpsc::channel(settings.queue.get().min(MAX_QUEUE));
         let provider_subject = settings.provider_subject.clone().map(Arc::new);
         let recorder = Self {
@@ -157,7 +124,7 @@ impl EventRecorder {
             gate,
             metrics,
             settings,
-            series: Mutex::default(),
+            dedup: Mutex::default(),
             newest: Mutex::default(),
             is_denied: AtomicBool::new(false),
         };
@@ -233,10 +200,10 @@ pub struct EventWriter {
 }
 
 struct Publisher {
-    gate: WriteGate,
+    gate: ApiGate,
     metrics: EventMetrics,
     settings: EventSettings,
-    series: Mutex<Series>,
+    dedup: Mutex<EventDedup>,
     /// The newest time that is part of a name, in nanoseconds: no two Events get the same.
     newest: Mutex<i128>,
     /// The last Event was given up since the permission is lacking.
@@ -351,8 +318,8 @@ impl Publisher {
     async fn write(&self, request: &EventRequest, unanswered: &mut Option<String>) -> Result<(), ApiError> {
         let namespace = request.about.namespace.as_deref().unwrap_or(NODE_EVENTS);
         let api = Api::<Event>::namespaced(self.gate.client(), namespace);
-        let key = SeriesKey::of(request);
-        let before = self.series.lock().occurrence(&key, Instant::now());
+        let key = DedupKey::of(request);
+        let before = self.dedup.lock().occurrence(&key, Instant::now());
         if let Some(Occurrence { name, count }) = before {
             let count = count.saturating_add(1);
             let patch = json!({ "series": { "count": count, "lastObservedTime": MicroTime(Timestamp::now()) } });
@@ -360,7 +327,7 @@ impl Publisher {
             let patch = Patch::Merge(&patch);
             match self.gate.write(PATCH, api.patch_metadata(&name, &params, &patch)).await {
                 Ok(_) => {
-                    self.series.lock().happened(key, Occurrence { name, count }, Instant::now());
+                    self.dedup.lock().happened(key, Occurrence { name, count }, Instant::now());
                     return Ok(());
                 }
                 // It has expired: begin anew.
@@ -383,7 +350,7 @@ impl Publisher {
                 return Err(error);
             }
         }
-        self.series.lock().happened(key, Occurrence { name, count: 1 }, Instant::now());
+        self.dedup.lock().happened(key, Occurrence { name, count: 1 }, Instant::now());
         Ok(())
     }
 
@@ -424,9 +391,4 @@ impl Publisher {
             ..Event::default()
         }
     }
-}
-
-/// The beginning of `text`, at most `max` bytes, with whole characters.
-pub(crate) fn cut(text: &str, max: usize) -> &str {
-    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }

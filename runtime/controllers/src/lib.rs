@@ -3,48 +3,52 @@
 //! ```text
 //! API server ──watch──▶ Reflector ──keys──▶ queue ──▶ controller ──▶ Lookups (ccm-cloud)
 //!      ▲                    └──────store──────────────▶   │
-//!      └────────────── WriteGate ◀── patches, Events ─────┘
+//!      └────────────── ApiGate ◀── patches, Events ─────┘
 //! ```
 //!
 //! The owner (the binary) makes each part, runs its future, and stops them in this order: controllers, reflectors, the
 //! [`EventWriter`].
 
 mod admission;
+mod all_metrics;
+mod api_gate;
 mod api_status;
+mod backoff;
 mod cluster;
 mod events;
-mod in_log;
 mod metrics;
 mod node;
 mod node_lifecycle;
+mod object_name;
 mod queue;
 mod reaction;
-mod series;
 mod service;
 mod shrink;
 mod store;
+mod view;
 mod warnings;
-mod write_gate;
 
 #[cfg(test)]
 mod testing;
 
-pub use admission::{AdmissionMetrics, Outcome as AdmissionOutcome, Ruling, ServiceAdmission};
+pub use admission::{AdmissionMetrics, AdmissionOutcome, Ruling, ServiceAdmission};
+pub use all_metrics::Metrics;
+pub use api_gate::{ApiError, ApiGate, ApiGateSettings};
 pub use api_status::{is_namespace_ending, lacks_right};
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };
 pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
-pub use metrics::{
-    ApiMetrics, EventMetrics, FloatGauge, Metrics, NodeLifecycleMetrics, NodeMetrics, QueueMetrics, StoreMetrics,
+pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, QueueMetrics, StoreMetrics};
+pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError};
+pub use node_lifecycle::{
+    DeletionBudget, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts, NodeLifecycleSettings,
 };
-pub use node::view::cloud_node;
-pub use node::{NodeController, NodeControllerParts, NodeLabels, NodeSettings, ProvidedIpError};
-pub use node_lifecycle::{DeletionBudget, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings};
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::balanced_service;
 pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored, api_error_text, causes};
-pub use write_gate::{ApiError, WriteGate, WriteGateSettings};
+pub use view::node::{cloud_node, is_uninitialized};
+pub use view::selector::NodeLabels;

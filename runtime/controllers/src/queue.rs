@@ -25,8 +25,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::in_log::InLog;
+use crate::backoff::capped;
 use crate::metrics::QueueMeters;
+use crate::object_name::ObjectName;
 use crate::shrink::shrink;
 
 /// How often it is looked at what is being worked on, as upstream.
@@ -115,10 +116,12 @@ pub(crate) async fn run<K, R, F>(
     shutdown: CancellationToken,
 ) -> Result<(), GivenUp>
 where
-    K: Clone + Eq + Hash + InLog + Send + 'static,
+    K: Clone + Eq + Hash + ObjectName + Send + 'static,
     R: Fn(K) -> F,
     F: Future<Output = Verdict> + Send + 'static,
 {
+    // Another one of this name may have ended with keys in it.
+    meters.depth.set(0);
     let mut queue = Queue::new(settings, meters);
     let mut tasks = JoinSet::new();
     let mut keys_of_tasks: HashMap<Id, K> = HashMap::new();
@@ -149,7 +152,7 @@ where
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => queue.due(),
         };
         if let Some(key) = ready {
-            let span = tracing::info_span!("reconcile", queue = queue.meters.name, object = %key.in_log());
+            let span = tracing::info_span!("reconcile", queue = queue.meters.name, object = %key.object_name());
             let work = reconcile(key.clone());
             let max_run = settings.max_run;
             let task = tasks.spawn(async move { tokio::time::timeout(max_run, work).await }.instrument(span));
@@ -177,17 +180,17 @@ where
 
 type Ended = Result<(Id, Result<Verdict, tokio::time::error::Elapsed>), JoinError>;
 
-fn verdict(ended: Ended, key: &impl InLog, meters: &QueueMeters) -> Verdict {
+fn verdict(ended: Ended, key: &impl ObjectName, meters: &QueueMeters) -> Verdict {
     let queue = meters.name;
     match ended {
         Ok((_, Ok(verdict))) => verdict,
         Ok((_, Err(_elapsed))) => {
-            tracing::error!(queue, object = %key.in_log(), "a reconcile had no end and was dropped");
+            tracing::error!(queue, object = %key.object_name(), "a reconcile had no end and was dropped");
             Verdict::Backoff
         }
         Err(error) => {
             meters.panics.inc();
-            tracing::error!(queue, object = %key.in_log(), %error, "a reconcile panicked: this is a defect, please report it");
+            tracing::error!(queue, object = %key.object_name(), %error, "a reconcile panicked: this is a defect, please report it");
             Verdict::Backoff
         }
     }
@@ -315,11 +318,4 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         shrink(&mut self.plans);
         self.add(key, at)
     }
-}
-
-/// Keeps a delay, which chance makes up to twice as long, within the longest one. Those beyond are spread over the tenth below it:
-/// what failed together does not come back together.
-pub(crate) fn capped(delay: Duration, longest: Duration) -> Duration {
-    let beyond = delay.saturating_sub(longest).min(longest);
-    delay.min(longest) - beyond / 10
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ccm_cloud::{Failure, Reaction};
 
+use crate::api_gate::ApiError;
 use crate::queue::Verdict;
-use crate::write_gate::ApiError;
 
 /// Shortest wait that a provider or the API server can ask for: a provider that says "now" for ever must not keep the host busy.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -25,9 +25,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::in_log::InLog as _;
+use crate::backoff::capped;
 use crate::metrics::{StoreMeters, StoreMetrics, now_seconds};
-use crate::queue::capped;
+use crate::object_name::ObjectName as _;
 use decode::DeserializeGuard;
 pub use decode::Stored;
 pub(crate) use lists::{Age, Lists};
@@ -43,9 +43,6 @@ const MIN_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// What worked for so long is tried again at once when it fails.
 const LONG: Duration = Duration::from_secs(60);
-/// The copy that kubectl keeps of what it applied last.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// Whether the store has been filled once, and what keeps it from that. Cheap to clone.
 ///
 /// `Store::wait_until_ready` must not be used where several tasks wait: it wakes only the one that asked last.
@@ -324,14 +321,14 @@ impl<K: Stored> Reflector<K> {
             }
             Ok(object) => {
                 if self.undecodable.remove(&key) {
-                    tracing::info!(object = %key.in_log(), "object can be decoded again");
+                    tracing::info!(object = %key.object_name(), "object can be decoded again");
                 }
                 Some(object)
             }
             Err(error) => {
                 self.meters.undecodable.inc();
                 if self.undecodable.insert(key.clone()) {
-                    tracing::error!(object = %key.in_log(), %error, "object cannot be decoded and is left out");
+                    tracing::error!(object = %key.object_name(), %error, "object cannot be decoded and is left out");
                 }
                 None
             }

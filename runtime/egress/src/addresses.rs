@@ -22,7 +22,7 @@ pub struct AddressRules {
 
 /// What an address is that must not be connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum AddressRefusal {
     /// 0.0.0.0/8 or ::, which mean this machine.
     Unspecified,
     /// This machine, and it was not granted.
@@ -37,7 +37,7 @@ pub enum Refused {
     Tunnel,
 }
 
-impl Refused {
+impl AddressRefusal {
     /// For messages.
     #[must_use]
     pub fn words(self) -> &'static str {
@@ -59,7 +59,7 @@ pub struct AddressDenied {
     /// The name, or the address as it stands in the URL.
     pub host: String,
     /// What its first address is.
-    pub refused: Refused,
+    pub refused: AddressRefusal,
 }
 
 /// Metadata services that answer on addresses which look harmless.
@@ -72,29 +72,29 @@ const METADATA_V4: [Ipv4Addr; 3] = [
 impl AddressRules {
     /// Why `ip` must not be connected to; none when it may.
     #[must_use]
-    pub fn refuse(self, ip: IpAddr) -> Option<Refused> {
+    pub fn refuse(self, ip: IpAddr) -> Option<AddressRefusal> {
         match ip {
             IpAddr::V4(ip) => self.refuse_v4(ip),
             IpAddr::V6(ip) => self.refuse_v6(ip),
         }
     }
 
-    fn refuse_v4(self, ip: Ipv4Addr) -> Option<Refused> {
+    fn refuse_v4(self, ip: Ipv4Addr) -> Option<AddressRefusal> {
         match ip.octets() {
-            [0, ..] => Some(Refused::Unspecified),
-            [127, ..] => (!self.loopback).then_some(Refused::Loopback),
-            [169, 254, ..] => Some(Refused::LinkLocal),
-            [224..=239, ..] | [255, 255, 255, 255] => Some(Refused::Multicast),
-            _ => METADATA_V4.contains(&ip).then_some(Refused::Metadata),
+            [0, ..] => Some(AddressRefusal::Unspecified),
+            [127, ..] => (!self.loopback).then_some(AddressRefusal::Loopback),
+            [169, 254, ..] => Some(AddressRefusal::LinkLocal),
+            [224..=239, ..] | [255, 255, 255, 255] => Some(AddressRefusal::Multicast),
+            _ => METADATA_V4.contains(&ip).then_some(AddressRefusal::Metadata),
         }
     }
 
-    fn refuse_v6(self, ip: Ipv6Addr) -> Option<Refused> {
+    fn refuse_v6(self, ip: Ipv6Addr) -> Option<AddressRefusal> {
         let [_, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d] = ip.octets();
         let last = Ipv4Addr::new(a, b, c, d);
         match ip.segments() {
-            [0, 0, 0, 0, 0, 0, 0, 0] => Some(Refused::Unspecified),
-            [0, 0, 0, 0, 0, 0, 0, 1] => (!self.loopback).then_some(Refused::Loopback),
+            [0, 0, 0, 0, 0, 0, 0, 0] => Some(AddressRefusal::Unspecified),
+            [0, 0, 0, 0, 0, 0, 0, 1] => (!self.loopback).then_some(AddressRefusal::Loopback),
             // IPv4-compatible, IPv4-mapped, IPv4-translated, NAT64.
             [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => {
                 self.refuse_v4(last)
@@ -104,21 +104,21 @@ impl AddressRules {
                 let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
                 self.refuse_v4(Ipv4Addr::new(a, b, c, d))
             }
-            [0x2001, 0, ..] => Some(Refused::Tunnel),
-            [0xfe80..=0xfebf, ..] => Some(Refused::LinkLocal),
-            [0xff00..=0xffff, ..] => Some(Refused::Multicast),
+            [0x2001, 0, ..] => Some(AddressRefusal::Tunnel),
+            [0xfe80..=0xfebf, ..] => Some(AddressRefusal::LinkLocal),
+            [0xff00..=0xffff, ..] => Some(AddressRefusal::Multicast),
             // Amazon, Google, Oracle, Scaleway.
             [0xfd00, 0xec2, ..]
             | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]
             | [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]
-            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] => Some(Refused::Metadata),
+            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] => Some(AddressRefusal::Metadata),
             _ => None,
         }
     }
 
     /// NAT64 with a prefix out of 64:ff9b:1::/48: its length is the network's choice, and with it where the IPv4 address is
     /// (RFC 6052, 2.2).
-    fn refuse_local_nat64(self, ip: Ipv6Addr) -> Option<Refused> {
+    fn refuse_local_nat64(self, ip: Ipv6Addr) -> Option<AddressRefusal> {
         let [_, _, _, _, _, _, b6, b7, _, b9, b10, b11, b12, b13, b14, b15] = ip.octets();
         let places = [[b6, b7, b9, b10], [b7, b9, b10, b11], [b9, b10, b11, b12], [b12, b13, b14, b15]];
         // Zeros in front are what the address looks like from a wrong place.
@@ -164,17 +164,17 @@ impl AddressRules {
 }
 
 /// Asks for the addresses of a name.
-pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
+pub(crate) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
 /// The system's resolver: `/etc/hosts`, `/etc/resolv.conf` with its search list.
 #[must_use]
-pub fn system_lookup() -> Lookup {
+pub(crate) fn system_lookup() -> Lookup {
     Arc::new(|name| Box::pin(async move { Ok(tokio::net::lookup_host((name.as_str(), 0)).await?.collect()) }))
 }
 
 /// Resolves names for connections, and drops the addresses that may not be connected to.
 #[derive(Clone)]
-pub struct Resolver {
+pub(crate) struct Resolver {
     rules: AddressRules,
     /// The proxy is the operator's own word; one beside us in the pod is common.
     proxy: Option<String>,
@@ -184,7 +184,7 @@ pub struct Resolver {
 impl Resolver {
     /// By `rules`, except for the host named `proxy`, which may also be this machine.
     #[must_use]
-    pub fn new(rules: AddressRules, proxy: Option<String>, lookup: Lookup) -> Self {
+    pub(crate) fn new(rules: AddressRules, proxy: Option<String>, lookup: Lookup) -> Self {
         Self { rules, proxy, lookup }
     }
 }
@@ -219,41 +219,41 @@ mod tests {
     #[test]
     fn addresses_that_lead_to_this_machine_its_link_or_a_metadata_service_are_refused() {
         let cases = [
-            ("0.0.0.0", Some(Refused::Unspecified)),
-            ("0.1.2.3", Some(Refused::Unspecified)),
-            ("127.0.0.1", Some(Refused::Loopback)),
-            ("127.255.0.9", Some(Refused::Loopback)),
-            ("169.254.169.254", Some(Refused::LinkLocal)),
-            ("169.254.170.2", Some(Refused::LinkLocal)),
-            ("100.100.100.200", Some(Refused::Metadata)),
-            ("168.63.129.16", Some(Refused::Metadata)),
-            ("224.0.0.1", Some(Refused::Multicast)),
-            ("239.255.255.255", Some(Refused::Multicast)),
-            ("255.255.255.255", Some(Refused::Multicast)),
-            ("::", Some(Refused::Unspecified)),
-            ("::1", Some(Refused::Loopback)),
-            ("fe80::1", Some(Refused::LinkLocal)),
-            ("febf::1", Some(Refused::LinkLocal)),
-            ("fe80::a9fe:a9fe", Some(Refused::LinkLocal)),
-            ("ff02::1", Some(Refused::Multicast)),
-            ("fd00:ec2::254", Some(Refused::Metadata)),
-            ("fd20:ce::254", Some(Refused::Metadata)),
-            ("fd00:42::42", Some(Refused::Metadata)),
-            ("2001::1", Some(Refused::Tunnel)),
-            ("::ffff:127.0.0.1", Some(Refused::Loopback)),
-            ("::ffff:169.254.169.254", Some(Refused::LinkLocal)),
-            ("::ffff:0:169.254.169.254", Some(Refused::LinkLocal)),
-            ("::169.254.169.254", Some(Refused::LinkLocal)),
-            ("::127.0.0.1", Some(Refused::Loopback)),
-            ("::2", Some(Refused::Unspecified)),
-            ("2002:a9fe:a9fe::1", Some(Refused::LinkLocal)),
-            ("2002:7f00:1::", Some(Refused::Loopback)),
-            ("64:ff9b::169.254.169.254", Some(Refused::LinkLocal)),
-            ("64:ff9b::7f00:1", Some(Refused::Loopback)),
-            ("64:ff9b:1::169.254.169.254", Some(Refused::LinkLocal)),
-            ("64:ff9b:1:a9fe:a9:fe00::", Some(Refused::LinkLocal)),
-            ("64:ff9b:1:7f:0:0100::", Some(Refused::Loopback)),
-            ("64:ff9b::100.100.100.200", Some(Refused::Metadata)),
+            ("0.0.0.0", Some(AddressRefusal::Unspecified)),
+            ("0.1.2.3", Some(AddressRefusal::Unspecified)),
+            ("127.0.0.1", Some(AddressRefusal::Loopback)),
+            ("127.255.0.9", Some(AddressRefusal::Loopback)),
+            ("169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("169.254.170.2", Some(AddressRefusal::LinkLocal)),
+            ("100.100.100.200", Some(AddressRefusal::Metadata)),
+            ("168.63.129.16", Some(AddressRefusal::Metadata)),
+            ("224.0.0.1", Some(AddressRefusal::Multicast)),
+            ("239.255.255.255", Some(AddressRefusal::Multicast)),
+            ("255.255.255.255", Some(AddressRefusal::Multicast)),
+            ("::", Some(AddressRefusal::Unspecified)),
+            ("::1", Some(AddressRefusal::Loopback)),
+            ("fe80::1", Some(AddressRefusal::LinkLocal)),
+            ("febf::1", Some(AddressRefusal::LinkLocal)),
+            ("fe80::a9fe:a9fe", Some(AddressRefusal::LinkLocal)),
+            ("ff02::1", Some(AddressRefusal::Multicast)),
+            ("fd00:ec2::254", Some(AddressRefusal::Metadata)),
+            ("fd20:ce::254", Some(AddressRefusal::Metadata)),
+            ("fd00:42::42", Some(AddressRefusal::Metadata)),
+            ("2001::1", Some(AddressRefusal::Tunnel)),
+            ("::ffff:127.0.0.1", Some(AddressRefusal::Loopback)),
+            ("::ffff:169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("::ffff:0:169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("::169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("::127.0.0.1", Some(AddressRefusal::Loopback)),
+            ("::2", Some(AddressRefusal::Unspecified)),
+            ("2002:a9fe:a9fe::1", Some(AddressRefusal::LinkLocal)),
+            ("2002:7f00:1::", Some(AddressRefusal::Loopback)),
+            ("64:ff9b::169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("64:ff9b::7f00:1", Some(AddressRefusal::Loopback)),
+            ("64:ff9b:1::169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("64:ff9b:1:a9fe:a9:fe00::", Some(AddressRefusal::LinkLocal)),
+            ("64:ff9b:1:7f:0:0100::", Some(AddressRefusal::Loopback)),
+            ("64:ff9b::100.100.100.200", Some(AddressRefusal::Metadata)),
             ("10.0.0.1", None),
             ("172.16.0.1", None),
             ("192.168.0.1", None),
@@ -280,9 +280,9 @@ mod tests {
             ("127.0.0.1", None),
             ("::1", None),
             ("::ffff:127.0.0.1", None),
-            ("0.0.0.0", Some(Refused::Unspecified)),
-            ("169.254.169.254", Some(Refused::LinkLocal)),
-            ("fd00:ec2::254", Some(Refused::Metadata)),
+            ("0.0.0.0", Some(AddressRefusal::Unspecified)),
+            ("169.254.169.254", Some(AddressRefusal::LinkLocal)),
+            ("fd00:ec2::254", Some(AddressRefusal::Metadata)),
         ];
         for (ip, refused) in cases {
             assert_eq!(rules.refuse(ip.parse().unwrap()), refused, "{ip}");
@@ -329,8 +329,8 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_mixed_answer_only_good_addresses_are_left() {
-        type Kept<'a> = Result<&'a [&'a str], &'a str>;
-        let cases: [(&[&str], Kept<'_>); 5] = [
+        type Resolved<'a> = Result<&'a [&'a str], &'a str>;
+        let cases: [(&[&str], Resolved<'_>); 5] = [
             (&["169.254.169.254", "192.0.2.1", "::1", "2001:db8::1"], Ok(&["192.0.2.1:0", "[2001:db8::1]:0"])),
             (
                 &["127.0.0.1", "169.254.169.254"],

@@ -1,4 +1,4 @@
-//! What is said of an answer in one line, for messages and traces.
+//! Describes an answer in one line, for messages and traces.
 
 use http::HeaderMap;
 
@@ -18,21 +18,21 @@ const MAX_PIECE: usize = 128;
 
 /// The ID that the cloud gave this request.
 #[must_use]
-pub fn request_id(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())?;
     Some(line(id.trim(), MAX_PIECE)).filter(|id| !id.is_empty())
 }
 
 /// A provider's name of an operation, fit to be shown.
 #[must_use]
-pub fn operation(given: &str) -> String {
+pub(crate) fn operation(given: &str) -> String {
     line(given, MAX_PIECE)
 }
 
 /// What came when JSON was asked for and something else came: the work of a proxy, a login page, a wrong base URL. None for
 /// JSON, and for no body at all.
 #[must_use]
-pub fn not_json(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+pub(crate) fn not_json(headers: &HeaderMap, body: &[u8]) -> Option<String> {
     let content_type =
         headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -66,7 +66,7 @@ fn title(page: &[u8]) -> Option<String> {
 
 /// What came, as far as that is known before the body is there.
 #[must_use]
-pub fn status_line(status: u16, request_id: Option<&str>) -> String {
+pub(crate) fn status_line(status: u16, request_id: Option<&str>) -> String {
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let reason = reason.map(|reason| format!(" {reason}")).unwrap_or_default();
     let id = request_id.map(|id| format!(" (request ID {id})")).unwrap_or_default();
@@ -75,7 +75,7 @@ pub fn status_line(status: u16, request_id: Option<&str>) -> String {
 
 /// One line about an exchange.
 #[must_use]
-pub fn summary(operation: &str, status: u16, request_id: Option<&str>, not_json: Option<&str>) -> String {
+pub(crate) fn summary(operation: &str, status: u16, request_id: Option<&str>, not_json: Option<&str>) -> String {
     let other = not_json.map(|what| format!(", {what}")).unwrap_or_default();
     format!("{operation}: {}{other}", status_line(status, request_id))
 }

@@ -1,4 +1,4 @@
-//! How many requests a cloud gets, and who goes first.
+//! Limits how many requests a cloud gets, and decides which one goes first.
 //!
 //! One [`Budget`] per endpoint. A request waits for its turn ([`Budget::acquire`]) and tells how it ended
 //! ([`Permit::answered`], [`Permit::failed`]); from that the budget learns. What can hold a request back:
@@ -14,123 +14,32 @@
 
 mod breaker;
 mod bucket;
-mod learn;
-mod line;
+mod rate_limit_headers;
+mod refused;
+mod settings;
 mod state;
+mod wait_queue;
 mod windows;
 
-use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use learn::Told;
-use line::Number;
-use state::{Blocked, SOON, State, Why};
+pub(crate) use refused::{Refused, RefusedReason};
+pub use settings::{BudgetSettings, Class};
 
-/// How urgent a request is. The most urgent class goes first, whoever came first goes first within a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// Changes to the cloud, and deletions.
-    Write,
-    /// What something new waits for, as a Node that is not initialised.
-    Initialise,
-    /// What only looks whether anything has changed.
-    Refresh,
-}
-
-/// Something per [`Class`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the classes")]
-pub struct PerClass<T> {
-    pub write: T,
-    pub initialise: T,
-    pub refresh: T,
-}
-
-/// Limits of one endpoint.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BudgetSettings {
-    /// Requests per second, on average. Default 50; so is what is not above zero. Infinity: as many as the burst.
-    pub per_second: f64,
-    /// Requests that may be sent at once after a quiet time. Default 250, at most 1,000,000.
-    pub burst: NonZeroU32,
-    /// Most requests in any minute. Default: what the provider says of its cloud; else as many as the others allow.
-    pub per_minute: Option<NonZeroU32>,
-    /// Most requests in any hour. Default: as [`per_minute`](Self::per_minute).
-    pub per_hour: Option<NonZeroU32>,
-    /// Most requests under way. Default 100.
-    pub concurrency: NonZeroUsize,
-    /// Longest wait for a turn. Default 10 s.
-    pub max_wait: Duration,
-    /// Percent of the limit that the cloud tells, kept for work more urgent than [`Class::Refresh`]. Default 10.
-    pub reserve_percent: u8,
-    /// Longest pause, whatever the cloud asks for. Default 5 min.
-    pub max_pause: Duration,
-    /// Failures in a row that open the breaker: no connection, no answer in time, 502, 503, 504. Default 5.
-    pub breaker_failures: NonZeroU32,
-    /// Least time that the breaker is open; jitter adds up to as much again. Default 1 s.
-    pub breaker_pause_min: Duration,
-    /// Most time between two probes while the breaker is open. Default 60 s.
-    pub breaker_pause_max: Duration,
-}
-
-const DEFAULT_PER_SECOND: f64 = 50.0;
-
-impl Default for BudgetSettings {
-    fn default() -> Self {
-        Self {
-            per_second: DEFAULT_PER_SECOND,
-            burst: NonZeroU32::MIN.saturating_add(249),
-            per_minute: None,
-            per_hour: None,
-            concurrency: NonZeroUsize::MIN.saturating_add(99),
-            max_wait: Duration::from_secs(10),
-            reserve_percent: 10,
-            max_pause: Duration::from_mins(5),
-            breaker_failures: NonZeroU32::MIN.saturating_add(4),
-            breaker_pause_min: Duration::from_secs(1),
-            breaker_pause_max: Duration::from_mins(1),
-        }
-    }
-}
-
-type Doubling = ExponentialBackoff;
-
-/// Endless pauses that double from `min` to `max`, with jitter of up to as much again.
-fn doubling(min: Duration, max: Duration) -> Doubling {
-    ExponentialBuilder::new().with_min_delay(min.min(max)).with_max_delay(max).with_jitter().without_max_times().build()
-}
-
-/// Why a request got no turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RefusedReason {
-    /// Too many requests: by the cloud's own word, or by the settings.
-    Throttled,
-    /// The cloud does not answer.
-    Open,
-}
-
-/// A request that got no turn; nothing was sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refused {
-    /// Why.
-    pub reason: RefusedReason,
-    /// When to try again, from now.
-    pub retry_after: Duration,
-    /// For people.
-    pub message: String,
-}
+use rate_limit_headers::RateLimitHeaders;
+use settings::PerClass;
+use state::{Blocked, State, Why};
+use wait_queue::Number;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// No connection: certainly nothing was sent.
     Connect,
     /// No answer in time.
@@ -141,7 +50,7 @@ pub enum Fault {
 
 /// What a budget has left, for metrics and status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     /// Requests per window, as the cloud told last.
     pub limit: Option<u64>,
     /// Of these still free, as the cloud told last.
@@ -160,7 +69,7 @@ pub struct Left {
 
 /// The requests of one endpoint. Cheap to clone.
 #[derive(Clone)]
-pub struct Budget {
+pub(crate) struct Budget {
     inner: Arc<Inner>,
 }
 
@@ -174,37 +83,40 @@ struct Inner {
 impl Budget {
     /// A budget that knows nothing of its cloud yet.
     #[must_use]
-    pub fn new(settings: BudgetSettings) -> Self {
+    pub(crate) fn new(settings: BudgetSettings) -> Self {
         Self::with_wall_clock(settings, SystemTime::now)
     }
 
     /// With another wall clock, which is needed for what clouds tell as Unix time or as a date.
     #[must_use]
-    pub fn with_wall_clock(settings: BudgetSettings, wall: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_wall_clock(
+        settings: BudgetSettings,
+        wall: impl Fn() -> SystemTime + Send + Sync + 'static,
+    ) -> Self {
         let state = Mutex::new(State::new(&settings));
         Self { inner: Arc::new(Inner { settings, wall: Box::new(wall), state, recoveries: watch::Sender::new(0) }) }
     }
 
-    /// Waits for a turn until `deadline`, and at most [`BudgetSettings::max_wait`]. Dropping the future frees the
-    /// place.
+    /// Waits for a turn until `deadline`, and at most [`BudgetSettings::max_wait`]. Dropping the future leaves the
+    /// queue.
     ///
     /// # Errors
     ///
     /// There is no turn in that time. Said at once where it is known at once.
-    pub async fn acquire(&self, class: Class, deadline: Instant) -> Result<Permit, Refused> {
+    pub(crate) async fn acquire(&self, class: Class, deadline: Instant) -> Result<Permit, Refused> {
         let arrived = Instant::now();
         if deadline <= arrived {
             return Err(Refused::late());
         }
         let limit = arrived.checked_add(self.inner.settings.max_wait).map_or(deadline, |most| most.min(deadline));
-        let place = Place::join(&self.inner, class, limit)?;
+        let ticket = Ticket::join(&self.inner, class, limit)?;
         loop {
-            match self.inner.turn(&place, arrived, limit) {
+            match self.inner.turn(&ticket, arrived, limit) {
                 Turn::Go(permit) => return Ok(permit),
                 Turn::Never(refused) => return Err(refused),
                 Turn::Wait(until) => {
                     // Woken or not: the state tells what is next.
-                    let _elapsed = timeout_at(until, place.wake.notified()).await;
+                    let _elapsed = timeout_at(until, ticket.wake.notified()).await;
                 }
             }
         }
@@ -212,13 +124,13 @@ impl Budget {
 
     /// Counts how often the cloud answered again after the breaker was open: time to try what was put off.
     #[must_use]
-    pub fn recoveries(&self) -> watch::Receiver<u64> {
+    pub(crate) fn recoveries(&self) -> watch::Receiver<u64> {
         self.inner.recoveries.subscribe()
     }
 
     /// What is left now.
     #[must_use]
-    pub fn left(&self) -> Left {
+    pub(crate) fn left(&self) -> Left {
         let now = Instant::now();
         let state = self.inner.state.lock();
         Left {
@@ -227,7 +139,7 @@ impl Budget {
             tokens: state.bucket.tokens(now),
             paused: state.pause.map(|until| until.duration_since(now)).unwrap_or_default(),
             open: state.breaker.is_open(),
-            waiting: state.line.count(),
+            waiting: state.queue.count(),
             in_flight: state.in_flight,
         }
     }
@@ -240,17 +152,17 @@ enum Turn {
 }
 
 impl Inner {
-    fn turn(self: &Arc<Self>, place: &Place<'_>, arrived: Instant, limit: Instant) -> Turn {
+    fn turn(self: &Arc<Self>, ticket: &Ticket<'_>, arrived: Instant, limit: Instant) -> Turn {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let first = state.line.is_first(place.number);
-        let blocked = match state.blocked(place.number.0, now, &self.settings) {
+        let first = state.queue.is_first(ticket.number);
+        let blocked = match state.blocked(ticket.number.0, now, &self.settings) {
             Some(blocked) => blocked,
             None if !first => Blocked { why: Why::Busy, until: None },
             None => match state.bucket.take(now) {
                 Err(until) => Blocked { why: Why::Rate, until: Some(until) },
                 Ok(()) => {
-                    let probe = state.go(place.number.0, now);
+                    let probe = state.go(ticket.number.0, now);
                     return Turn::Go(Permit {
                         budget: Arc::clone(self),
                         probe,
@@ -270,44 +182,37 @@ impl Inner {
     }
 }
 
-impl Refused {
-    fn late() -> Self {
-        let message = "no time is left for this request".to_owned();
-        Self { reason: RefusedReason::Throttled, retry_after: SOON, message }
-    }
-}
-
-/// A place in the line, which is free again when this is dropped.
-struct Place<'a> {
+/// A place in the wait queue. Dropping it leaves the queue.
+struct Ticket<'a> {
     budget: &'a Inner,
     number: Number,
     wake: Arc<Notify>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Ticket<'a> {
     /// Refused when those who are there already take all the time until `limit`.
     fn join(budget: &'a Inner, class: Class, limit: Instant) -> Result<Self, Refused> {
         let now = Instant::now();
         let mut state = budget.state.lock();
-        let turn = now.checked_add(state.bucket.wait(state.line.ahead(class), now));
+        let turn = now.checked_add(state.bucket.wait(state.queue.ahead(class), now));
         if turn.is_none_or(|turn| turn > limit) {
             let rate = Blocked { why: Why::Rate, until: turn };
             let blocked = state.blocked(class, now, &budget.settings).filter(|other| other.until > turn);
             return Err(state.refused(blocked.unwrap_or(rate), now, &budget.settings));
         }
-        let (number, wake) = state.line.join(class);
+        let (number, wake) = state.queue.join(class);
         Ok(Self { budget, number, wake })
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.budget.state.lock().line.leave(self.number);
+        self.budget.state.lock().queue.leave(self.number);
     }
 }
 
 /// The right to send one request. Dropping it makes room for the next one.
-pub struct Permit {
+pub(crate) struct Permit {
     budget: Arc<Inner>,
     probe: bool,
     epoch: u64,
@@ -320,25 +225,25 @@ pub struct Permit {
 impl Permit {
     /// How long it took to get it.
     #[must_use]
-    pub fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.waited
     }
 
     /// The cloud answered. To be called when the headers are there: others may wait for what they say.
-    pub fn answered(&mut self, status: u16, headers: &HeaderMap) {
-        let told = Told::read(headers, (self.budget.wall)());
+    pub(crate) fn answered(&mut self, status: u16, headers: &HeaderMap) {
+        let told = RateLimitHeaders::read(headers, (self.budget.wall)());
         let slow_down = status == 429 || (status == 503 && told.retry_after.is_some());
         self.report(matches!(status, 502..=504), slow_down, Some(&told));
     }
 
     /// The cloud did not answer, or not to the end: then the headers that came count as none for the breaker.
-    pub fn failed(&mut self, fault: Fault) {
+    pub(crate) fn failed(&mut self, fault: Fault) {
         tracing::debug!(?fault, "no answer of the cloud");
         self.report(true, false, None);
     }
 
     /// What the end of one attempt means.
-    fn report(&mut self, bad: bool, slow_down: bool, told: Option<&Told>) {
+    fn report(&mut self, bad: bool, slow_down: bool, told: Option<&RateLimitHeaders>) {
         let now = Instant::now();
         let mut state = self.budget.state.lock();
         let (mut held, mut recovered) = (false, false);
@@ -371,9 +276,9 @@ impl Permit {
             }
         }
         if held {
-            state.line.wake_all();
+            state.queue.wake_all();
         } else {
-            state.line.wake_first();
+            state.queue.wake_first();
         }
         drop(state);
         if recovered {
@@ -390,7 +295,7 @@ impl Drop for Permit {
         if self.probe {
             state.probing = false;
         }
-        state.line.wake_first();
+        state.queue.wake_first();
     }
 }
 

@@ -6,7 +6,7 @@ use quick_cache::Weighter;
 use tokio::time::Instant;
 
 /// Longest key, in bytes; a longer one is not kept.
-pub const MAX_KEY: usize = 1024;
+pub(crate) const MAX_KEY: usize = 1024;
 
 #[derive(Clone)]
 struct Entry {

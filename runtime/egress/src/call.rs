@@ -1,7 +1,7 @@
 //! What belongs to a single call of a provider: how long it may take, what it may change, how much it may be given.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,8 +12,9 @@ use crate::capture::Generation;
 
 /// One call, from the network's side.
 pub struct CallScope {
-    /// How urgent its requests are.
-    pub class: Class,
+    class: Class,
+    /// Whether a request of it has changed something in the cloud, or may have.
+    has_begun: AtomicBool,
     /// Whether it may not change the cloud: lookups, checks, plans.
     pub read_only: bool,
     /// Whether a Node may be deleted on its answer: then nothing is shared with others.
@@ -50,6 +51,7 @@ impl CallScope {
     ) -> Self {
         Self {
             class,
+            has_begun: AtomicBool::new(false),
             read_only,
             proof,
             judges: false,
@@ -58,6 +60,17 @@ impl CallScope {
             bytes_left: AtomicUsize::new(bytes),
             seen: Mutex::default(),
         }
+    }
+
+    /// How urgent its requests are. Whoever has begun to change something goes on with it: it must not stay half done because more
+    /// urgent work comes, or because the cloud's limit is used up.
+    pub(crate) fn class(&self) -> Class {
+        if self.has_begun.load(Ordering::Relaxed) { Class::Write } else { self.class }
+    }
+
+    /// A request that may change something is sent.
+    pub(crate) fn begins(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
     }
 
     /// What is left of its time.

@@ -17,8 +17,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::http::{Response, TransportError};
-use crate::redact::{Kept, Redactor, TooLarge};
+use crate::error::TransportError;
+use crate::http::Response;
+use crate::redact::{Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
 use crate::share::Key;
 
@@ -41,20 +42,20 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(60);
 const REFUSED_LOGINS: usize = 4;
 
 /// Which value of a captured credential: counts from 1; 0 is none.
-pub type Generation = u64;
+pub(crate) type Generation = u64;
 
 /// The captured credentials of one provider.
 #[derive(Default)]
-pub struct Captured {
+pub(crate) struct Captured {
     slots: Mutex<BTreeMap<String, Arc<Slot>>>,
     changes: AtomicU64,
-    redactor: Kept,
+    redactor: RedactorCache,
 }
 
 /// A value is larger than any request could carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a captured credential has more than {MAX_VALUE} bytes")]
-pub struct ValueTooLarge;
+pub(crate) struct ValueTooLarge;
 
 #[derive(Default)]
 struct Slot {
@@ -118,7 +119,7 @@ impl Captured {
 
     /// The value, and which one it is.
     #[must_use]
-    pub fn value(&self, name: &str) -> Option<(Secret, Generation)> {
+    pub(crate) fn value(&self, name: &str) -> Option<(Secret, Generation)> {
         let slot = Arc::clone(self.slots.lock().get(name)?);
         let state = slot.state.lock();
         state.live().map(|value| (value.clone(), state.generation))
@@ -127,7 +128,7 @@ impl Captured {
     /// Which value there was last, and whether it is good for another request. `own` is the generation that the same call
     /// has captured: that one is good to its end, or a cloud whose tokens live for seconds would never be asked anything.
     #[must_use]
-    pub fn look(&self, name: &str, own: Option<Generation>) -> (Generation, bool) {
+    pub(crate) fn look(&self, name: &str, own: Option<Generation>) -> (Generation, bool) {
         let slot = self.slot(name);
         let state = slot.state.lock();
         let good = state.live().is_some() && (own == Some(state.generation) || state.is_fresh());
@@ -135,7 +136,7 @@ impl Captured {
     }
 
     /// Ends a value, unless there is a newer one: a late answer must not end what its successor brought.
-    pub fn forget(&self, name: &str, generation: Generation) {
+    pub(crate) fn forget(&self, name: &str, generation: Generation) {
         let slot = self.slot(name);
         let mut state = slot.state.lock();
         if state.generation == generation
@@ -147,7 +148,7 @@ impl Captured {
     }
 
     /// Ends all values, and lets refused logins be tried again: what the operator gave is another.
-    pub fn end_all(&self) {
+    pub(crate) fn end_all(&self) {
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().map(Arc::clone).collect();
         for slot in slots {
             let mut state = slot.state.lock();
@@ -170,7 +171,7 @@ impl Captured {
 
     /// Every value of now and of shortly before, with its name.
     #[must_use]
-    pub fn values(&self) -> Vec<(String, Secret)> {
+    pub(crate) fn values(&self) -> Vec<(String, Secret)> {
         let slots: Vec<(String, Arc<Slot>)> =
             self.slots.lock().iter().map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect();
         let mut values = Vec::new();
@@ -183,7 +184,7 @@ impl Captured {
 
     /// Grows whenever there is another value.
     #[must_use]
-    pub fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
@@ -192,7 +193,7 @@ impl Captured {
     /// # Errors
     ///
     /// [`ValueTooLarge`]; then the answer must not be shown, since nothing takes the value out of it.
-    pub fn store(&self, name: &str, value: Secret, life: Option<Duration>) -> Result<(), ValueTooLarge> {
+    pub(crate) fn store(&self, name: &str, value: Secret, life: Option<Duration>) -> Result<(), ValueTooLarge> {
         if value.expose().len() > MAX_VALUE {
             return Err(ValueTooLarge);
         }
@@ -230,7 +231,7 @@ impl Captured {
     /// # Cancel safety
     ///
     /// The next in line logs in.
-    pub async fn login<F>(
+    pub(crate) async fn login<F>(
         &self,
         name: &str,
         request: Key,

@@ -4,7 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::error::Error;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -16,17 +15,14 @@ use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-use crate::addresses::{AddressDenied, AddressRules, Lookup, Resolver};
+use crate::addresses::{AddressRules, Lookup, Resolver};
+use crate::error::{TransportError, TransportReason, causes};
 use crate::file_stamp::Stamp;
 use crate::headers::HeaderLimits;
-use crate::http::{TransportError, TransportReason};
 use crate::secret::Secret;
 
 /// Largest TLS file, in bytes: all authorities that browsers trust take about 250 KiB.
 const MAX_TLS_FILE: u64 = 1 << 20;
-
-/// Longest message of an error, in bytes.
-const MAX_MESSAGE: usize = 512;
 
 /// What is asked of every client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +52,7 @@ impl Default for ClientSettings {
 /// A file for TLS. What the configuration calls its path may be a secret, if the component names the wrong key: then
 /// messages show where it stands instead.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TlsFile {
+pub(crate) struct TlsFile {
     path: PathBuf,
     instead: Option<String>,
 }
@@ -64,7 +60,7 @@ pub struct TlsFile {
 impl TlsFile {
     /// A file whose path nobody may see, and the words for it.
     #[must_use]
-    pub fn hidden(path: PathBuf, instead: String) -> Self {
+    pub(crate) fn hidden(path: PathBuf, instead: String) -> Self {
         Self { path, instead: Some(instead) }
     }
 }
@@ -92,7 +88,7 @@ impl fmt::Debug for TlsFile {
 
 /// Whom an endpoint trusts, and what it shows. Files are read again when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsOptions {
+pub(crate) struct TlsOptions {
     /// PEM. These authorities alone are trusted; without it those of the system are.
     pub ca_file: Option<TlsFile>,
     /// What the client shows.
@@ -103,7 +99,7 @@ pub struct TlsOptions {
 
 /// Files of a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
+pub(crate) struct ClientCertificate {
     /// PEM, the chain included.
     pub certificate: TlsFile,
     /// PEM, not encrypted.
@@ -118,7 +114,7 @@ impl TlsOptions {
 
     /// Every file that cannot be read, each with the reason.
     #[must_use]
-    pub fn unreadable(&self) -> Vec<String> {
+    pub(crate) fn unreadable(&self) -> Vec<String> {
         self.files().filter_map(|file| read(file).err()).collect()
     }
 }
@@ -234,7 +230,7 @@ impl fmt::Debug for Proxy {
 }
 
 /// The client of one endpoint.
-pub struct EndpointClient {
+pub(crate) struct EndpointClient {
     name: String,
     tls: TlsOptions,
     proxy: Option<Proxy>,
@@ -253,7 +249,7 @@ struct Built {
 impl EndpointClient {
     /// Reads nothing yet.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         name: &str,
         tls: TlsOptions,
         proxy: Option<Proxy>,
@@ -272,7 +268,7 @@ impl EndpointClient {
     /// # Errors
     ///
     /// `tls` when its files do not work, or the system has no authorities.
-    pub fn get(&self) -> Result<reqwest::Client, TransportError> {
+    pub(crate) fn get(&self) -> Result<reqwest::Client, TransportError> {
         let found: Vec<Option<(Stamp, bool)>> = self.tls.files().map(|file| Stamp::of(&file.path).ok()).collect();
         let settled = found.iter().flatten().all(|(_, settled)| *settled);
         let stamps = settled.then(|| found.into_iter().map(|found| found.map(|(stamp, _)| stamp)).collect());
@@ -295,12 +291,10 @@ impl EndpointClient {
                     *built = Some(Built { stamps, client: client.clone() });
                     Ok(client)
                 }
-                Err(problem) => Err(TransportError {
-                    reason: TransportReason::Tls,
-                    maybe_sent: false,
-                    retry_after: None,
-                    message: format!("endpoint `{}`: {problem}", self.name),
-                }),
+                Err(problem) => {
+                    let message = format!("endpoint `{}`: {problem}", self.name);
+                    Err(TransportError::unsent(TransportReason::Tls, message))
+                }
             },
         }
     }
@@ -348,86 +342,4 @@ impl EndpointClient {
             if files.is_empty() { told } else { format!("{}: {told}", files.join(", ")) }
         })
     }
-}
-
-pub(crate) fn denied(message: String) -> TransportError {
-    TransportError { reason: TransportReason::Denied, maybe_sent: false, retry_after: None, message }
-}
-
-/// Why there is no answer, after the words `what`. Neither URL nor query are told, and every cause once.
-#[must_use]
-pub fn transport_error(error: reqwest::Error, what: &str) -> TransportError {
-    let error = error.without_url();
-    let chain = chain(&error);
-    if let Some(address) = chain.iter().find_map(|cause| cause.downcast_ref::<AddressDenied>()) {
-        return denied(crate::log::line(&format!("{what}: {address}"), MAX_MESSAGE));
-    }
-    let too_large = |cause: &&(dyn Error + 'static)| {
-        cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large)
-    };
-    let reason = if chain.iter().any(too_large) {
-        TransportReason::TooLarge
-    } else if chain.iter().any(|cause| cause.is::<rustls::Error>()) {
-        TransportReason::Tls
-    } else if error.is_connect() {
-        TransportReason::Connect
-    } else if error.is_timeout() {
-        TransportReason::Timeout
-    } else {
-        TransportReason::Other
-    };
-    let advice = chain.iter().find_map(|cause| advice(cause.downcast_ref()?)).map(|advice| format!("; {advice}"));
-    let message = format!("{what}: {}{}", causes(&error), advice.unwrap_or_default());
-    TransportError {
-        reason,
-        maybe_sent: !error.is_connect() && !error.is_builder(),
-        retry_after: None,
-        message: crate::log::line(&message, MAX_MESSAGE),
-    }
-}
-
-/// The way out, where the library's words do not show it.
-fn advice(error: &rustls::Error) -> Option<&'static str> {
-    use rustls::{CertificateError as Bad, Error};
-    Some(match error {
-        Error::InvalidMessage(_) => "it does not speak TLS there: is the URL http, or the port another?",
-        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "nobody trusts the authority of its certificate: give that authority's as the CA file of the endpoint"
-        }
-        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            "its certificate is for another name: check the URL"
-        }
-        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            "its certificate has expired, or the clock of this machine is wrong"
-        }
-        Error::InvalidCertificate(Bad::Other(other)) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "it shows the certificate of an authority as its own: give the server one that the authority has signed"
-        }
-        _ => return None,
-    })
-}
-
-/// An error and its causes, those inside of I/O errors included, which these do not count as their source.
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
-    let mut chain = vec![error];
-    let mut error = error;
-    loop {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let cause = inner.map_or_else(|| error.source(), |inner| Some(inner));
-        let Some(cause) = cause else { return chain };
-        chain.push(cause);
-        error = cause;
-    }
-}
-
-fn causes(error: &(dyn Error + 'static)) -> String {
-    chain(error).into_iter().map(ToString::to_string).fold(String::new(), |told, text| {
-        if told.is_empty() {
-            text
-        } else if told.contains(&text) {
-            told
-        } else {
-            format!("{told}: {text}")
-        }
-    })
 }

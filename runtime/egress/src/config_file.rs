@@ -8,68 +8,32 @@
 //! hold dots. In JSON and YAML they are paths through mappings with exact names, and numbers through lists; a name with
 //! a dot in it is reached only through `{setting}`.
 
-mod ini;
+mod gcfg;
 mod keys;
 mod secret_names;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod value;
+mod veil;
 
 use std::collections::BTreeMap;
 
 use ccm_cloud::ConfigFormat;
 
 use self::keys::Key;
-pub use self::keys::{Environment, Found, FoundValue, KeyPlace, locate, resolve};
-use self::secret_names::Veil;
-pub use self::secret_names::{declared, looks_secret};
+pub(crate) use self::secret_names::looks_secret;
+pub use self::sources::{Environment, Found, resolve};
 use self::tree::{Kind, Node};
+pub use self::value::{ConfigFileError, FoundValue, MAX_CONFIG_FILE};
+use self::value::{ConfigValue, Position};
+use self::veil::Veil;
 use crate::secret::Secret;
 
 pub(crate) use self::keys::needs;
-pub(crate) use self::secret_names::veil_text;
-
-/// Largest file, in bytes. The cloud-configs of the five clouds stay below 10 KiB.
-pub const MAX_CONFIG_FILE: usize = 1 << 20;
-
-/// Why a file cannot be used, in one line that shows nothing of what is in the file. The caller says which file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigFileError {
-    /// Larger than [`MAX_CONFIG_FILE`].
-    #[error("it has {0} bytes, the limit is {MAX_CONFIG_FILE}")]
-    TooLarge(usize),
-    /// Something in it is wrong.
-    #[error("line {line}, column {column}: {message}")]
-    At {
-        /// From 1.
-        line: usize,
-        /// In characters, from 1.
-        column: usize,
-        /// What is wrong, and often what would be right.
-        message: String,
-    },
-}
-
-/// A place in a text, counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    line: usize,
-    column: usize,
-}
-
-impl Place {
-    /// Where what follows `before` begins.
-    fn after(before: &str) -> Self {
-        let line = before.matches('\n').count().saturating_add(1);
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count().saturating_add(1);
-        Self { line, column }
-    }
-
-    fn error(self, message: impl Into<String>) -> ConfigFileError {
-        ConfigFileError::At { line: self.line, column: self.column, message: message.into() }
-    }
-}
+pub(crate) use self::sources::locate;
+pub(crate) use self::veil::{declared, veil_text};
 
 /// A file, parsed. It holds secrets: no `Debug`.
 #[derive(Clone)]
@@ -77,52 +41,8 @@ pub struct ConfigFile(Content);
 
 #[derive(Clone)]
 enum Content {
-    Ini(Vec<ini::Entry>),
+    Gcfg(Vec<gcfg::Entry>),
     Tree(Node),
-}
-
-/// A value in a file. It may be a secret: no `Debug`.
-#[derive(Clone, Copy)]
-struct ConfigValue<'a> {
-    shape: Shape<'a>,
-    line: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Shape<'a> {
-    Text(&'a str),
-    Blank,
-    List(&'a [Node]),
-    Mapping,
-}
-
-impl<'a> ConfigValue<'a> {
-    /// A single value as text, numbers and booleans as they are written. None for a key without `=`, a list, a mapping.
-    fn text(&self) -> Option<&'a str> {
-        match self.shape {
-            Shape::Text(text) => Some(text),
-            Shape::Blank | Shape::List(_) | Shape::Mapping => None,
-        }
-    }
-
-    /// Line where it stands, from 1.
-    fn line(&self) -> usize {
-        self.line
-    }
-
-    /// A copy that outlives the file.
-    fn found(&self) -> FoundValue {
-        match self.shape {
-            Shape::Text(text) => FoundValue::Text(text.to_owned()),
-            Shape::Blank => FoundValue::Blank,
-            Shape::Mapping => FoundValue::Mapping,
-            Shape::List(items) => {
-                let texts: Option<Vec<String>> =
-                    items.iter().map(|item| item.value().and_then(|value| value.text().map(str::to_owned))).collect();
-                texts.map_or(FoundValue::Mapping, FoundValue::List)
-            }
-        }
-    }
 }
 
 /// The text of a file, if it may be one.
@@ -136,12 +56,12 @@ pub fn text(bytes: &[u8]) -> Result<&str, ConfigFileError> {
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        let place = Place::after(std::str::from_utf8(good).unwrap_or_default());
+        let place = Position::after(std::str::from_utf8(good).unwrap_or_default());
         let hint = if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") { " but UTF-16" } else { "" };
         place.error(format!("the text is not UTF-8{hint}; save it as UTF-8"))
     })?;
     match text.split_once('\0') {
-        Some((before, _)) => Err(Place::after(before).error("a NUL byte cannot be part of a configuration")),
+        Some((before, _)) => Err(Position::after(before).error("a NUL byte cannot be part of a configuration")),
         None => Ok(text),
     }
 }
@@ -160,10 +80,10 @@ impl ConfigFile {
         // YAML allows the mark.
         if text.starts_with('\u{feff}') && format != ConfigFormat::Yaml {
             let message = "the file begins with a byte-order mark (BOM); save it as UTF-8 without one";
-            return Err(Place::after("").error(message));
+            return Err(Position::after("").error(message));
         }
         let node = match format {
-            ConfigFormat::Ini => return Ok(ini::parse(text)?.map(|entries| Self(Content::Ini(entries)))),
+            ConfigFormat::Ini => return Ok(gcfg::parse(text)?.map(|entries| Self(Content::Gcfg(entries)))),
             ConfigFormat::Json => tree::json(text)?,
             ConfigFormat::Yaml => tree::yaml(text)?,
         };
@@ -173,7 +93,7 @@ impl ConfigFile {
             Kind::List(_) => "a list",
             Kind::Typed { .. } | Kind::Text(_) => "a single value",
         };
-        let place = Place { line: node.line, column: 1 };
+        let place = Position { line: node.line, column: 1 };
         Err(place.error(format!("the file must be a mapping of names to values, not {what}")))
     }
 
@@ -184,7 +104,7 @@ impl ConfigFile {
         self.value_at(&key.split('.').collect::<Vec<_>>())
     }
 
-    /// The value at the parts of a key (see [`KeyPlace`]) for the host's own use; none where it is missing, empty, a list
+    /// The value at the parts of a key (see `KeyPlace`) for the host's own use; none where it is missing, empty, a list
     /// or a mapping.
     #[must_use]
     pub fn secret_at(&self, path: &[impl AsRef<str>]) -> Option<Secret> {
@@ -193,7 +113,7 @@ impl ConfigFile {
     }
 
     /// What a provider gets: JSON without secrets, in the form that `settings.file` promises. Values of `declared` keys
-    /// (key to name of the credential, see [`declared`]) and of keys that look secret are placeholders, and so are
+    /// (key to name of the credential, see `declared`) and of keys that look secret are placeholders, and so are
     /// passwords in URLs and private keys, wherever they are. Empty values stay as they are: they hide nothing, and a
     /// provider must see that they are empty. In a declared key `{name}` stands for anything.
     #[must_use]
@@ -210,7 +130,7 @@ impl ConfigFile {
     fn veiled(&self, declared: &BTreeMap<String, String>) -> (serde_json::Value, Vec<(String, Secret)>) {
         let mut veil = Veil::new(declared);
         let json = match &self.0 {
-            Content::Ini(entries) => entries.iter().map(|entry| entry.veiled(&mut veil)).collect(),
+            Content::Gcfg(entries) => entries.iter().map(|entry| entry.veiled(&mut veil)).collect(),
             Content::Tree(root) => root.veiled(&mut veil, &mut Vec::new(), None),
         };
         (json, veil.hidden)
@@ -218,7 +138,7 @@ impl ConfigFile {
 
     fn value_at(&self, path: &[impl AsRef<str>]) -> Option<ConfigValue<'_>> {
         match &self.0 {
-            Content::Ini(entries) => ini::find(entries, path).last().map(ini::Entry::value),
+            Content::Gcfg(entries) => gcfg::find(entries, path).last().map(gcfg::Entry::value),
             Content::Tree(root) => root.at(path)?.value(),
         }
     }
@@ -226,7 +146,7 @@ impl ConfigFile {
     /// Whether the runtime takes what is at `path` for a secret.
     fn looks_secret(&self, path: &[String]) -> bool {
         match &self.0 {
-            Content::Ini(_) => path.last().is_some_and(|key| looks_secret(key)),
+            Content::Gcfg(_) => path.last().is_some_and(|key| looks_secret(key)),
             Content::Tree(_) => path.iter().any(|name| looks_secret(name)),
         }
     }
@@ -234,7 +154,7 @@ impl ConfigFile {
     /// Whether `key` is the one at `path`.
     fn covers(&self, key: &Key, path: &[String]) -> bool {
         match &self.0 {
-            Content::Ini(_) => key.covers_ini(path),
+            Content::Gcfg(_) => key.covers_gcfg(path),
             Content::Tree(_) => key.covers(path),
         }
     }

@@ -1,57 +1,97 @@
-//! Whether the operator's configuration is the one of another time.
+//! Files, variables and settings of a provider, as the operator gives them. Finds in them what a component declares.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use aws_lc_rs::digest;
-use ccm_cloud::Descriptor;
+use ccm_cloud::{Descriptor, Problem, Source};
 
-use crate::Door;
-use crate::network::Network;
+use crate::config_file::{ConfigFile, Environment, declared, locate, resolve};
+use crate::credentials::CredentialSource;
+use crate::endpoints::ConfiguredText;
+use crate::secret::Secret;
+use crate::settings::Settings;
 
-impl Door {
-    /// A digest over what the operator configured: files and settings as the provider gets them, in which placeholders stand
-    /// for secrets, base URLs, and the cluster's name and CIDRs. The same whenever the configuration is; a secret that
-    /// changes does not change it. What the provider takes by itself, as defaults and catalogues, is no part of it: a new
-    /// version of the component brings its own revision.
-    #[must_use]
-    pub fn configuration(&self, descriptor: &Descriptor) -> String {
-        let settings = &self.settings;
-        let default = |name: &str| descriptor.settings.iter().find(|setting| setting.name == name)?.default.as_ref();
-        let mut sum = Sum(digest::Context::new(&digest::SHA256));
-        for (name, text) in &settings.files {
-            sum.add("file", &[name, text]);
-        }
-        for (name, value) in settings.values.iter().filter(|(name, value)| default(name) != Some(*value)) {
-            sum.add("setting", &[name, value]);
-        }
-        for (name, url) in self.network.iter().map(Network::endpoints).flat_map(|endpoints| endpoints.configured()) {
-            sum.add("endpoint", &[name, url.as_str()]);
-        }
-        sum.add("cluster-name", &[&settings.cluster_name]);
-        for cidr in &settings.cluster_cidrs {
-            sum.add("cluster-cidr", &[cidr]);
-        }
-        sum.hex()
-    }
+/// The files of a provider by their declared names: what the operator wrote, and where.
+#[derive(Default)]
+pub struct Files {
+    /// What stands in them.
+    pub parsed: BTreeMap<String, ConfigFile>,
+    /// Where they are.
+    pub paths: BTreeMap<String, PathBuf>,
 }
 
-struct Sum(digest::Context);
+/// What the operator configured for a provider.
+#[derive(Default)]
+pub struct Configuration {
+    files: Files,
+    environment: Environment,
+    /// Settings as they are, without placeholders: keys of other sources are filled with them.
+    values: BTreeMap<String, String>,
+}
 
-impl Sum {
-    /// Lengths stand before words: no two lists of words look the same.
-    fn add(&mut self, kind: &str, words: &[&str]) {
-        for word in std::iter::once(kind).chain(words.iter().copied()) {
-            let length = u64::try_from(word.len()).unwrap_or(u64::MAX);
-            self.0.update(&length.to_be_bytes());
-            self.0.update(word.as_bytes());
-        }
+impl Configuration {
+    /// No settings yet; see [`settings`](Self::settings).
+    #[must_use]
+    pub fn new(files: Files, environment: Environment) -> Self {
+        Self { files, environment, values: BTreeMap::new() }
     }
 
-    fn hex(self) -> String {
-        self.0.finish().as_ref().iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a String cannot fail.
-            _ = write!(hex, "{byte:02x}");
-            hex
+    /// Files and settings as the provider may see them. `given` are those that the operator sets by name. Their values fill the
+    /// keys of what is looked for from then on.
+    ///
+    /// # Errors
+    ///
+    /// Every setting that is wrong, at once.
+    pub fn settings(
+        &mut self,
+        descriptor: &Descriptor,
+        given: &BTreeMap<String, String>,
+    ) -> Result<Settings, Vec<Problem>> {
+        let parsed = &self.files.parsed;
+        let shown = |(name, file): (&String, &ConfigFile)| (name.clone(), file.for_guest(&declared(descriptor, name)));
+        let mut settings = Settings { files: parsed.iter().map(shown).collect(), ..Settings::default() };
+        self.values = settings.set_values(descriptor, given, parsed, &self.environment)?;
+        Ok(settings)
+    }
+
+    /// The value of a granted variable.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name)
+    }
+
+    /// Variables that the source names and that exist, but are not granted.
+    #[must_use]
+    pub fn withheld(&self, source: &Source) -> Vec<String> {
+        self.environment.withheld(source)
+    }
+
+    /// The single value of a source, unless it is empty.
+    pub(crate) fn text(&self, descriptor: &Descriptor, source: &Source) -> Option<ConfiguredText> {
+        let files = &self.files.parsed;
+        let found = resolve(source, files, &self.values, &self.environment)?;
+        let value = found.text().filter(|text| !text.is_empty())?.to_owned();
+        let is_secret = found.is_secret(&descriptor.credentials, files);
+        Some(ConfiguredText { value, is_secret, origin: found.place })
+    }
+
+    /// Where a credential is: at the first key, or else in the first granted variable, that has a value.
+    pub(crate) fn credential(&self, descriptor: &Descriptor, source: &Source) -> Option<CredentialSource> {
+        if let Some(key) = source.keys.iter().find_map(|key| locate(key, &self.files.parsed, &self.values)) {
+            let path = self.files.paths.get(&key.file)?;
+            let format = descriptor.files.iter().find(|declared| declared.name == key.file)?.format;
+            return Some(CredentialSource::config_path(path.clone(), format, key.path));
+        }
+        source.environment_variables.iter().find_map(|variable| {
+            let value = self.environment.get(variable).filter(|value| !value.is_empty())?;
+            let value = Secret::new(value.as_bytes().to_vec());
+            Some(CredentialSource::Environment { variable: variable.clone(), value })
         })
+    }
+
+    /// Every secret in the files, with the name of its credential or its key.
+    pub(crate) fn hidden(&self, descriptor: &Descriptor) -> Vec<(String, Secret)> {
+        let files = self.files.parsed.iter();
+        files.flat_map(|(name, file)| file.hidden(&declared(descriptor, name))).collect()
     }
 }

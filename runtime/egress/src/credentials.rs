@@ -17,77 +17,25 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use source::{CredentialSource, SourceError};
-pub use uses::{At, Pin, Spot, Uses};
+pub(crate) use uses::{At, Pin, Spot, Uses};
 
 use crate::capture::Captured;
-use crate::encoding::Encoding;
-use crate::redact::{Kept, Redactor, TooLarge};
+use crate::error::Refusal;
+use crate::redact::{Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
 
-/// A piece of a header value, a query value or a body.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// As it is.
-    Bytes(Vec<u8>),
-    /// The value of a credential.
-    Secret {
-        /// Its name.
-        credential: String,
-        /// How it is written.
-        encoding: Encoding,
-    },
-    /// A signature.
-    Signature {
-        /// Name of the credential that signs.
-        key: String,
-        /// How.
-        algorithm: Algorithm,
-        /// What is signed.
-        data: Vec<SignedPart>,
-        /// How the signature is written.
-        encoding: Encoding,
-    },
-}
-
-/// A piece of what is signed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum SignedPart {
-    /// As it is.
-    Bytes(Vec<u8>),
-    /// The value of a credential.
-    Secret {
-        /// Its name.
-        credential: String,
-        /// How it is written.
-        encoding: Encoding,
-    },
-    /// Path and query as they are sent.
-    Target,
-}
-
-/// Why a credential is not used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No such credential, no value, or not of the kind that was asked for.
-    #[error("{0}")]
-    Unknown(String),
-    /// Not declared for this place.
-    #[error("{0}")]
-    Denied(String),
-}
-
 /// Shortest credential, in bytes, unless set otherwise: replacing shorter values would destroy answers.
-pub const MIN_CREDENTIAL_BYTES: usize = 8;
+pub(crate) const MIN_CREDENTIAL_BYTES: usize = 8;
 /// Largest credential, in bytes: every form of it is kept in memory.
-pub const MAX_CREDENTIAL_BYTES: usize = 64 << 10;
+pub(crate) const MAX_CREDENTIAL_BYTES: usize = 64 << 10;
 /// A shorter secret of the configuration that is no credential is left in answers: it would be found in ordinary text.
 const MIN_HIDDEN_BYTES: usize = 6;
 /// Values of one credential that were valid before and are still replaced in answers.
 const OLD_VALUES: usize = 4;
 
 /// The credentials of one provider.
-pub struct Credentials {
+pub(crate) struct Credentials {
     uses: Uses,
     given: BTreeMap<String, Given>,
     captured: Arc<Captured>,
@@ -95,7 +43,7 @@ pub struct Credentials {
     hidden: Vec<(String, Secret)>,
     min_bytes: usize,
     /// Of the given and the hidden ones.
-    redactor: Kept,
+    redactor: RedactorCache,
     /// Counts values that others may wait for.
     rotations: watch::Sender<u64>,
 }
@@ -121,7 +69,7 @@ struct State {
 impl Credentials {
     /// The credentials that `descriptor` declares, with the values that the operator gave, and those that answers gave.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         descriptor: &Descriptor,
         given: BTreeMap<String, CredentialSource>,
         hidden: Vec<(String, Secret)>,
@@ -136,27 +84,27 @@ impl Credentials {
             captured,
             hidden,
             min_bytes,
-            redactor: Kept::default(),
+            redactor: RedactorCache::default(),
             rotations: watch::Sender::new(0),
         }
     }
 
     /// Where each may stand.
     #[must_use]
-    pub const fn uses(&self) -> &Uses {
+    pub(crate) const fn uses(&self) -> &Uses {
         &self.uses
     }
 
     /// Those that answers gave. Looks at the given ones first: when one has changed, what was got with it ends.
     #[must_use]
-    pub fn captured(&self) -> &Captured {
+    pub(crate) fn captured(&self) -> &Captured {
         self.look();
         &self.captured
     }
 
     /// Begins with a copy of what answers gave to the one `before`, so that there is no login for an exchange: from then on
     /// each has its own. Not so where the operator has given another value since: what was got with the old one must end.
-    pub fn inherit(&self, before: &Self) {
+    pub(crate) fn inherit(&self, before: &Self) {
         let differs = |(name, given): (&String, &Given)| {
             let own = self.read(name, given).map(|(value, _)| value);
             let other = before.given.get(name).map(|given| before.read(name, given).map(|(value, _)| value));
@@ -167,25 +115,22 @@ impl Credentials {
         }
     }
 
-    /// What is wrong with the credentials now: required ones without a value, values that cannot be used.
+    /// What is wrong with the credentials now, each with its name: required ones without a value, values that cannot be used.
     #[must_use]
-    pub fn problems(&self, descriptor: &Descriptor) -> Vec<(String, String)> {
+    pub(crate) fn problems(&self, descriptor: &Descriptor) -> Vec<String> {
         let mut problems = Vec::new();
         for declared in &descriptor.credentials {
             let name = &declared.name;
             match self.given.get(name) {
                 Some(_) => {
                     if let Err(Refusal::Unknown(why) | Refusal::Denied(why)) = self.value(name) {
-                        problems.push((name.clone(), why));
+                        problems.push(why);
                     }
                 }
-                None if declared.required => problems.push((
-                    name.clone(),
-                    format!(
-                        "the provider needs it ({}); give it with --credential {name}=file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY{}",
-                        declared.purpose,
-                        keys(&declared.value.keys)
-                    ),
+                None if declared.required => problems.push(format!(
+                    "credential {name:?}: the provider needs it ({}); give it with --credential {name}=file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY{}",
+                    declared.purpose,
+                    keys(&declared.value.keys)
                 )),
                 None => {}
             }
@@ -195,13 +140,13 @@ impl Credentials {
 
     /// Whether the operator gave it, so that no answer can.
     #[must_use]
-    pub fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
     /// Another number whenever a value changes.
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.given_changes().wrapping_add(self.captured.changes().rotate_left(32))
     }
 
@@ -214,7 +159,7 @@ impl Credentials {
     /// # Errors
     ///
     /// It is not declared, was not given, or its source cannot be read.
-    pub fn value(&self, name: &str) -> Result<Secret, Refusal> {
+    pub(crate) fn value(&self, name: &str) -> Result<Secret, Refusal> {
         if !self.uses.knows(name) {
             return Err(Refusal::Unknown(format!("credential {name:?} is not declared by the provider")));
         }
@@ -242,7 +187,7 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`value`](Self::value), and when it is no key.
-    pub fn key(&self, name: &str) -> Result<Arc<PrivateKey>, Refusal> {
+    pub(crate) fn key(&self, name: &str) -> Result<Arc<PrivateKey>, Refusal> {
         let unknown = |why: String| Refusal::Unknown(format!("credential {name:?} is no private key: {why}"));
         let Some(given) = self.given.get(name) else {
             let value = self.value(name)?;
@@ -267,7 +212,7 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`key`](Self::key); [`Refusal::Denied`] when it is not declared for signing.
-    pub fn key_algorithm(&self, name: &str) -> Result<Algorithm, Refusal> {
+    pub(crate) fn key_algorithm(&self, name: &str) -> Result<Algorithm, Refusal> {
         self.uses.signs_somewhere(name)?;
         Ok(self.key(name)?.algorithm())
     }
@@ -277,7 +222,7 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`key_algorithm`](Self::key_algorithm).
-    pub fn fingerprint(&self, name: &str, digest: Digest) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn fingerprint(&self, name: &str, digest: Digest) -> Result<Vec<u8>, Refusal> {
         self.uses.signs_somewhere(name)?;
         Ok(self.key(name)?.fingerprint(digest))
     }
@@ -287,7 +232,7 @@ impl Credentials {
     /// # Errors
     ///
     /// As [`value`](Self::value), and when algorithm and key do not fit.
-    pub fn sign(&self, name: &str, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn sign(&self, name: &str, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, Refusal> {
         let unknown = |why: String| Refusal::Unknown(format!("credential {name:?} cannot sign: {why}"));
         match algorithm {
             Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 => {
@@ -302,7 +247,7 @@ impl Credentials {
     /// # Errors
     ///
     /// There are too many of them: then nothing may be shown at all.
-    pub fn redactor(&self) -> Result<Redactor, TooLarge> {
+    pub(crate) fn redactor(&self) -> Result<Redactor, TooLarge> {
         let given = || {
             let mut values: Vec<(String, Secret)> = self.hidden.clone();
             for (name, given) in &self.given {
@@ -337,7 +282,7 @@ impl Given {
     /// The value of now. A value that cannot be read any more does not end the old one: an
     /// update of a file is not one step everywhere.
     fn refresh(&self, name: &str, min_bytes: usize) -> Result<Read, String> {
-        let read = self.source.read().map_err(|error| error.to_string()).and_then(|read| match read {
+        let read = self.source.read().map_err(|error| format!("credential {name:?}: {error}")).and_then(|read| match read {
             Some(value) if value.weight() < min_bytes.max(1) => Err(format!(
                 "credential {name:?} has less than {min_bytes} bytes ({}); values this short cannot be kept out of answers: check it, or lower the limit min-credential-bytes",
                 self.source
@@ -376,7 +321,7 @@ impl Given {
             }
         }
         let changes = state.changes;
-        let value = state.value.clone().ok_or_else(|| NO_VALUE.to_owned())?;
+        let value = state.value.clone().ok_or_else(|| format!("credential {name:?} has no value: {NO_VALUE}"))?;
         Ok(Read { value, changes, is_another, is_awaited })
     }
 }

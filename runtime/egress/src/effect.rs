@@ -7,9 +7,8 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use crate::call::CallScope;
-use crate::credentials::Part;
-use crate::http::{Effect, Method, Request, TransportError, TransportReason};
-use crate::network::refused;
+use crate::error::{TransportError, TransportReason};
+use crate::http::{Effect, Method, Part, Request};
 
 /// The member of JSON bodies with which a cloud judges a request and changes nothing, as the provider declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,23 +75,20 @@ pub(crate) fn check(
         {
             match dry_run.is_asked_by(request) {
                 true => Ok(()),
-                false => Err(refused(
-                    TransportReason::Denied,
-                    format!(
-                        "a {} in a call that judges needs \"{}\": true in its body",
-                        request.method.as_str(),
-                        dry_run.0
-                    ),
-                )),
+                false => Err(TransportError::denied(format!(
+                    "a {} in a call that judges needs \"{}\": true in its body",
+                    request.method.as_str(),
+                    dry_run.0
+                ))),
             }
         }
         (Effect::Read, Method::Put | Method::Patch | Method::Delete) => {
             let why = format!("a {} is no request that changes nothing", request.method.as_str());
-            Err(refused(TransportReason::Denied, why))
+            Err(TransportError::denied(why))
         }
         (Effect::Read, _) => Ok(()),
         (Effect::Repeatable | Effect::Once, _) if call.read_only => {
-            Err(refused(TransportReason::ReadOnly, "this call may not change the cloud".to_owned()))
+            Err(TransportError::unsent(TransportReason::ReadOnly, "this call may not change the cloud".to_owned()))
         }
         (Effect::Repeatable | Effect::Once, _) => check_leader(leadership),
     }
@@ -103,5 +99,8 @@ pub(crate) fn check_leader(leadership: &dyn Leadership) -> Result<(), TransportE
     if leadership.may_write() {
         return Ok(());
     }
-    Err(refused(TransportReason::ReadOnly, "this process is not the leader, and may not change the cloud".to_owned()))
+    Err(TransportError::unsent(
+        TransportReason::ReadOnly,
+        "this process is not the leader, and may not change the cloud".to_owned(),
+    ))
 }

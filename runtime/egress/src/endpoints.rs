@@ -16,17 +16,18 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::addresses::{AddressRules, Lookup, system_lookup};
-use crate::client::{ClientCertificate, ClientSettings, EndpointClient, Proxy, TlsFile, TlsOptions, denied};
+use crate::client::{ClientCertificate, ClientSettings, EndpointClient, Proxy, TlsFile, TlsOptions};
+use crate::error::TransportError;
 use crate::hosts::{HostPattern, HostRules};
-use crate::http::TransportError;
+use crate::log::line;
 use crate::paths;
 
 /// Longest base URL, in bytes.
-pub const MAX_BASE_URL: usize = 2048;
+pub(crate) const MAX_BASE_URL: usize = 2048;
 
 /// A value of the operator's configuration. No `Debug`: a component may name the key of a secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct ConfiguredText {
     /// As it stands there.
     pub value: String,
     /// Whether it is a credential or looks like a secret: then no message shows it.
@@ -73,7 +74,7 @@ impl OperatorGrants {
 
 /// What the operator gave for one endpoint.
 #[derive(Debug, Clone, Default)]
-pub struct EndpointGrant {
+pub(crate) struct EndpointGrant {
     /// Where it is.
     pub base_url: Option<Base>,
     /// How it is reached.
@@ -86,7 +87,7 @@ pub struct EndpointGrant {
 
 /// A base URL: scheme, host, port and path, nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Base {
+pub(crate) struct Base {
     /// Itself.
     pub url: Url,
     /// Who said so, in words.
@@ -96,13 +97,35 @@ pub struct Base {
 /// Base URLs that providers found: each lasts until another takes its place. Clones share them; a provider that takes the
 /// place of another one begins with a [copy](Self::copy).
 #[derive(Debug, Clone, Default)]
-pub struct Bindings(Arc<Mutex<BTreeMap<String, Url>>>);
+pub(crate) struct Bindings(Arc<Mutex<BTreeMap<String, Url>>>);
 
 impl Bindings {
     /// The same of now, which notices nothing of what is bound here later.
     #[must_use]
-    pub fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         Self(Arc::new(Mutex::new(self.0.lock().clone())))
+    }
+
+    pub(crate) fn forget(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// An endpoint and its base URL. A request resolves it once, so all its attempts go to the place that it was checked for.
+pub(crate) struct Target<'a> {
+    endpoint: &'a Endpoint,
+    /// Where requests to it go.
+    pub(crate) base: Base,
+}
+
+impl Target<'_> {
+    /// The client, for URLs below [`base`](Self::base). Each attempt asks for it, because its files may have changed.
+    ///
+    /// # Errors
+    ///
+    /// See [`EndpointClient::get`].
+    pub(crate) fn client(&self) -> Result<reqwest::Client, TransportError> {
+        self.endpoint.client.get()
     }
 }
 
@@ -114,7 +137,7 @@ struct Endpoint {
 }
 
 /// All endpoints of one provider.
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     endpoints: BTreeMap<String, Endpoint>,
     rules: HostRules,
     addresses: AddressRules,
@@ -128,10 +151,10 @@ impl Endpoints {
     /// # Errors
     ///
     /// All that is wrong, at once.
-    pub fn resolve(
+    pub(crate) fn resolve(
         declared: &[ccm_cloud::Endpoint],
         operator: &OperatorGrants,
-        found: impl Fn(&Source) -> Option<Found>,
+        found: impl Fn(&Source) -> Option<ConfiguredText>,
         settings: ClientSettings,
         bindings: Bindings,
     ) -> Result<Self, Vec<Problem>> {
@@ -141,7 +164,7 @@ impl Endpoints {
     pub(crate) fn resolve_with(
         declared: &[ccm_cloud::Endpoint],
         operator: &OperatorGrants,
-        found: impl Fn(&Source) -> Option<Found>,
+        found: impl Fn(&Source) -> Option<ConfiguredText>,
         settings: ClientSettings,
         bindings: Bindings,
         lookup: &Lookup,
@@ -179,18 +202,18 @@ impl Endpoints {
 
     /// What the operator should know although it works: endpoints without a base URL, trust in anybody.
     #[must_use]
-    pub fn warnings(&self) -> &[Problem] {
+    pub(crate) fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
     /// Base URLs that the provider found.
     #[must_use]
-    pub const fn bindings(&self) -> &Bindings {
+    pub(crate) const fn bindings(&self) -> &Bindings {
         &self.bindings
     }
 
     /// Endpoints that no request can reach before something is found for them: their names, and what would let them.
-    pub fn unreachable(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn unreachable(&self) -> impl Iterator<Item = (&str, &str)> {
         let is_bound = |name: &str| self.bindings.0.lock().contains_key(name);
         let open =
             self.endpoints.iter().filter(move |(name, endpoint)| endpoint.grant.base_url.is_none() && !is_bound(name));
@@ -198,19 +221,23 @@ impl Endpoints {
     }
 
     /// Endpoints and the base URLs that the operator gave for them, by name.
-    pub fn configured(&self) -> impl Iterator<Item = (&str, &Url)> {
+    pub(crate) fn configured(&self) -> impl Iterator<Item = (&str, &Url)> {
         self.endpoints
             .iter()
             .filter_map(|(name, endpoint)| Some((name.as_str(), &endpoint.grant.base_url.as_ref()?.url)))
     }
 
-    /// Where requests to an endpoint go.
+    /// Where requests to an endpoint go now.
     ///
     /// # Errors
     ///
     /// Denied when it is not declared, has no base URL, or one that is no longer allowed.
-    pub fn base(&self, name: &str) -> Result<Base, TransportError> {
+    pub(crate) fn target(&self, name: &str) -> Result<Target<'_>, TransportError> {
         let endpoint = self.endpoint(name)?;
+        Ok(Target { endpoint, base: self.base(name, endpoint)? })
+    }
+
+    fn base(&self, name: &str, endpoint: &Endpoint) -> Result<Base, TransportError> {
         if let Some(base) = &endpoint.grant.base_url {
             return Ok(base.clone());
         }
@@ -219,16 +246,7 @@ impl Endpoints {
             self.allow(name, url, endpoint.grant.allow_http)?;
             return Ok(Base { url: url.clone(), origin: "found by the provider".to_owned() });
         }
-        endpoint.default.clone().map_err(|advice| denied(format!("endpoint `{name}` {advice}")))
-    }
-
-    /// The client of an endpoint, for URLs below [`Endpoints::base`].
-    ///
-    /// # Errors
-    ///
-    /// Denied when it is not declared; see [`EndpointClient::get`].
-    pub fn client(&self, name: &str) -> Result<reqwest::Client, TransportError> {
-        self.endpoint(name)?.client.get()
+        endpoint.default.clone().map_err(|advice| TransportError::denied(format!("endpoint `{name}` {advice}")))
     }
 
     /// Gives an endpoint the base URL that the provider found in a service catalogue. Where the operator configured one, that
@@ -237,14 +255,15 @@ impl Endpoints {
     /// # Errors
     ///
     /// Denied when the endpoint is not declared, or its URL not allowed.
-    pub fn bind(&self, name: &str, url: &str) -> Result<(), TransportError> {
+    pub(crate) fn bind(&self, name: &str, url: &str) -> Result<(), TransportError> {
         let endpoint = self.endpoint(name)?;
         if endpoint.grant.base_url.is_some() {
             return Ok(());
         }
         let allow_http = endpoint.grant.allow_http;
-        let url = parse_base(url, allow_http)
-            .map_err(|problem| denied(format!("endpoint `{name}` cannot be bound: the URL {problem}")))?;
+        let url = parse_base(url, allow_http).map_err(|problem| {
+            TransportError::denied(format!("endpoint `{name}` cannot be bound: the URL {problem}"))
+        })?;
         self.allow(name, &url, allow_http)?;
         self.bindings.0.lock().insert(name.to_owned(), url);
         Ok(())
@@ -252,13 +271,13 @@ impl Endpoints {
 
     fn allow(&self, name: &str, url: &Url, allow_http: bool) -> Result<(), TransportError> {
         if url.scheme() != "https" && !allow_http {
-            return Err(denied(format!("endpoint `{name}`: the URL {NO_HTTP}")));
+            return Err(TransportError::denied(format!("endpoint `{name}`: the URL {NO_HTTP}")));
         }
         // First what no grant allows: the other refusal names a flag.
-        self.addresses.check_url(url).map_err(|error| denied(format!("endpoint `{name}`: {error}")))?;
+        self.addresses.check_url(url).map_err(|error| TransportError::denied(format!("endpoint `{name}`: {error}")))?;
         if !self.rules.allow(url) {
             let message = format!("endpoint `{name}`: {}", not_allowed(url));
-            return Err(denied(message));
+            return Err(TransportError::denied(message));
         }
         Ok(())
     }
@@ -266,7 +285,7 @@ impl Endpoints {
     fn endpoint(&self, name: &str) -> Result<&Endpoint, TransportError> {
         self.endpoints.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.endpoints.keys().map(String::as_str).collect();
-            denied(format!("the provider declares no endpoint `{}`, only {known:?}", crate::log::line(name, 64)))
+            TransportError::denied(format!("the provider declares no endpoint `{}`, only {known:?}", line(name, 64)))
         })
     }
 }
@@ -297,25 +316,27 @@ fn unknown_names(declared: &[ccm_cloud::Endpoint], operator: &OperatorGrants) ->
 fn grant(
     endpoint: &ccm_cloud::Endpoint,
     operator: &OperatorGrants,
-    found: &impl Fn(&Source) -> Option<Found>,
+    found: &impl Fn(&Source) -> Option<ConfiguredText>,
     problems: &mut Vec<Problem>,
 ) -> EndpointGrant {
     let name = &endpoint.name;
     let found = |source: &Source| {
         let found = found(source)?;
         let value = found.value.trim().to_owned();
-        (!value.is_empty()).then_some(Found { value, ..found })
+        (!value.is_empty()).then_some(ConfiguredText { value, ..found })
     };
     let file = |source: &Source| {
-        let Found { value, is_secret, origin } = found(source)?;
+        let ConfiguredText { value, is_secret, origin } = found(source)?;
         Some(if is_secret { TlsFile::hidden(value.into(), origin) } else { PathBuf::from(value).into() })
     };
     let mut wrong = |message: String| problems.push(problem(name, message, true));
     let given = match operator.base_urls.get(name) {
-        Some(value) => Some(Found { value: value.clone(), is_secret: false, origin: format!("--endpoint {name}=...") }),
+        Some(value) => {
+            Some(ConfiguredText { value: value.clone(), is_secret: false, origin: format!("--endpoint {name}=...") })
+        }
         None => found(&endpoint.base_url),
     };
-    let base_url = given.and_then(|Found { value, is_secret, origin }| {
+    let base_url = given.and_then(|ConfiguredText { value, is_secret, origin }| {
         // Its host would be shown, and asked for: what is secret is never taken for a URL.
         if is_secret {
             wrong(format!("{origin} is taken for a secret, not for a URL; give --endpoint {name}=URL"));
@@ -343,13 +364,13 @@ fn grant(
                 None
             }
         };
-        if let Some(Found { value, is_secret, origin }) = found(&sources.skip_verification) {
+        if let Some(ConfiguredText { value, is_secret, origin }) = found(&sources.skip_verification) {
             match boolean(&value) {
                 Some(skip) => tls.skip_verification = skip,
                 None if is_secret => {
                     wrong(format!("{origin}: the value, which is not shown here, is neither true nor false"))
                 }
-                None => wrong(format!("{origin}: {:?} is neither true nor false", crate::log::line(&value, 64))),
+                None => wrong(format!("{origin}: {:?} is neither true nor false", line(&value, 64))),
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 
-use crate::client::denied;
-use crate::http::{TransportError, TransportReason};
+use crate::error::TransportError;
+use crate::log::line;
 
 /// Most headers of a request, and of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl HeaderLimits {
         } else {
             return Ok(());
         };
-        Err(TransportError { reason: TransportReason::TooLarge, maybe_sent: false, retry_after: None, message })
+        Err(TransportError::too_large(message))
     }
 }
 
@@ -83,28 +83,31 @@ const REFUSED_PREFIXES: [&str; 3] = ["proxy-", "sec-", "x-forwarded-"];
 /// # Errors
 ///
 /// Denied, with the name, never with the value.
-pub fn check_request_header(
+pub(crate) fn check_request_header(
     name: &str,
     value: &[u8],
     declared_for_credentials: bool,
 ) -> Result<(HeaderName, HeaderValue), TransportError> {
-    let shown = || crate::log::line(name, 64);
+    let shown = || line(name, 64);
     let Ok(checked) = HeaderName::from_bytes(name.as_bytes()) else {
-        return Err(denied(format!("`{}` is not a header name", shown())));
+        return Err(TransportError::denied(format!("`{}` is not a header name", shown())));
     };
     // Many a server takes `content_length` for `content-length`.
     let lower = checked.as_str().replace('_', "-");
     if REFUSED.contains(&lower.as_str()) || REFUSED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix)) {
-        return Err(denied(format!("the header `{}` is written by the runtime, not by a provider", shown())));
+        return Err(TransportError::denied(format!(
+            "the header `{}` is written by the runtime, not by a provider",
+            shown()
+        )));
     }
     if lower == "authorization" && !declared_for_credentials {
         let message =
             format!("the header `{}` needs a credential whose declared uses name it for this endpoint", shown());
-        return Err(denied(message));
+        return Err(TransportError::denied(message));
     }
     match HeaderValue::from_bytes(value) {
         Ok(value) => Ok((checked, value)),
-        Err(_) => Err(denied(format!("the value of the header `{}` has control characters", shown()))),
+        Err(_) => Err(TransportError::denied(format!("the value of the header `{}` has control characters", shown()))),
     }
 }
 
@@ -117,12 +120,14 @@ const DROPPED: [&str; 8] =
 /// # Errors
 ///
 /// Too large.
-pub fn response_headers(headers: &HeaderMap, limits: &HeaderLimits) -> Result<Vec<(String, String)>, TransportError> {
+pub(crate) fn response_headers(
+    headers: &HeaderMap,
+    limits: &HeaderLimits,
+) -> Result<Vec<(String, String)>, TransportError> {
     let all = headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     limits.check(all).map_err(|error| TransportError {
-        maybe_sent: true,
         message: format!("the cloud answered with {}", error.message),
-        ..error
+        ..error.sent()
     })?;
     let of_connection: Vec<String> = headers
         .get_all(CONNECTION)
@@ -142,6 +147,7 @@ pub fn response_headers(headers: &HeaderMap, limits: &HeaderLimits) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::TransportReason;
 
     #[test]
     fn ordinary_headers_pass_in_lower_case() {

@@ -157,7 +157,7 @@ impl HostPattern {
 
 /// All hosts that a provider may talk to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostRules {
+pub(crate) struct HostRules {
     patterns: Vec<HostPattern>,
     configured: BTreeSet<Name>,
 }
@@ -165,19 +165,19 @@ pub struct HostRules {
 impl HostRules {
     /// Those of `--allow-host`.
     #[must_use]
-    pub fn new(patterns: Vec<HostPattern>) -> Self {
+    pub(crate) fn new(patterns: Vec<HostPattern>) -> Self {
         Self { patterns, configured: BTreeSet::new() }
     }
 
     /// The host of a base URL that the operator configured is allowed on every port: the services of one cloud often differ
     /// in nothing else.
-    pub fn configure(&mut self, base_url: &Url) {
+    pub(crate) fn configure(&mut self, base_url: &Url) {
         self.configured.extend(base_url.host().map(|host| Name::of(&host)));
     }
 
     /// Whether the host of `url` is allowed on its port.
     #[must_use]
-    pub fn allow(&self, url: &Url) -> bool {
+    pub(crate) fn allow(&self, url: &Url) -> bool {
         let Some(host) = url.host() else { return false };
         let name = Name::of(&host);
         let port = url.port_or_known_default();

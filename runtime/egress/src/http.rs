@@ -1,11 +1,12 @@
-//! The import `http`: what a provider asks for, and what it gets.
+//! The vocabulary of the imports `http` and `credentials`: what a provider asks for, and what it gets.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::credentials::Part;
+pub use crate::encoding::Encoding;
+pub use crate::signature::{Algorithm, Digest};
 
 /// How.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +20,34 @@ pub enum Method {
     Delete,
 }
 
+impl Method {
+    /// As it stands in a request.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl From<Method> for reqwest::Method {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Get => Self::GET,
+            Method::Head => Self::HEAD,
+            Method::Post => Self::POST,
+            Method::Put => Self::PUT,
+            Method::Patch => Self::PATCH,
+            Method::Delete => Self::DELETE,
+        }
+    }
+}
+
 /// What a request does to the cloud. The method does not tell: a login is a POST that changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
@@ -28,6 +57,47 @@ pub enum Effect {
     Repeatable,
     /// Must not be repeated unless it is certain that it did not arrive.
     Once,
+}
+
+/// A piece of a header value, a query value or a body.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// As it is.
+    Bytes(Vec<u8>),
+    /// The value of a credential.
+    Secret {
+        /// Its name.
+        credential: String,
+        /// How it is written.
+        encoding: Encoding,
+    },
+    /// A signature.
+    Signature {
+        /// Name of the credential that signs.
+        key: String,
+        /// How.
+        algorithm: Algorithm,
+        /// What is signed.
+        data: Vec<SignedPart>,
+        /// How the signature is written.
+        encoding: Encoding,
+    },
+}
+
+/// A piece of what is signed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SignedPart {
+    /// As it is.
+    Bytes(Vec<u8>),
+    /// The value of a credential.
+    Secret {
+        /// Its name.
+        credential: String,
+        /// How it is written.
+        encoding: Encoding,
+    },
+    /// Path and query as they are sent.
+    Target,
 }
 
 /// A request, as the provider wrote it.
@@ -96,41 +166,4 @@ pub struct Response {
     pub body: Bytes,
     /// One line for messages: operation, status, request id, and what came instead of JSON.
     pub summary: String,
-}
-
-/// Why there is no answer of the cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TransportReason {
-    /// The operator does not grant this endpoint, host, credential or header.
-    Denied,
-    /// No such credential, or it has no value.
-    UnknownCredential,
-    /// No connection.
-    Connect,
-    /// No trust.
-    Tls,
-    /// No answer in time.
-    Timeout,
-    /// Request or response is larger than the limit.
-    TooLarge,
-    /// The host's own budget for this cloud is used up.
-    Throttled,
-    /// This call may not change the cloud.
-    ReadOnly,
-    /// Something else.
-    Other,
-}
-
-/// No answer of the cloud.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct TransportError {
-    /// Why.
-    pub reason: TransportReason,
-    /// False when it is certain that no byte reached the cloud.
-    pub maybe_sent: bool,
-    /// When to try again, where that is known.
-    pub retry_after: Option<Duration>,
-    /// For people. No secrets, no bodies.
-    pub message: String,
 }

@@ -2,74 +2,72 @@
 //!
 //! | import | here | what |
 //! |---|---|---|
-//! | `http` | [`network`] | the way of a request: [`endpoints`], [`credentials`], [`budget`], [`share`], [`client`] |
-//! | `credentials` | [`credentials`] | secrets and signatures as parts; [`capture`] for those that answers give |
-//! | `settings` | [`settings`] | files and settings that the provider declared and the operator gave |
-//! | `cache` | [`cache`] | bounded bytes with a life time, per provider |
-//! | `log` | [`log`] | bounded in lines and length, control characters escaped |
+//! | `http` | [`Egress`] | the way of a request: endpoint, credentials, budget, shared answers, retries |
+//! | `credentials` | [`Egress`] | secrets and signatures as parts of a request; tokens that answers give |
+//! | `settings` | [`Settings`] | files and settings that the provider declared and the operator gave |
+//! | `cache` | [`Cache`] | bounded bytes with a life time, per provider |
+//! | `log` | [`CallLog`] | bounded in lines and length, control characters escaped |
 //!
-//! One [`Door`] per provider. It is shared by all calls of that provider; what belongs to a single call ([`log::CallLog`],
-//! [`call::CallScope`]) is made for it.
+//! [`Egress::open`] makes the egress of a provider from what the operator gives ([`EgressConfig`]) and what the component
+//! declares. A [`ProviderContext`] is everything that one provider may use; its calls share it. What belongs to a single call
+//! ([`CallLog`], [`CallScope`]) is made for it.
 
-use std::sync::Arc;
-
-use ccm_cloud::NodeSelector;
-
-pub mod addresses;
-pub mod answer;
-pub mod budget;
-pub mod cache;
-pub mod call;
-pub mod capture;
-pub mod client;
-pub mod config_file;
+mod addresses;
+mod answer;
+mod budget;
+mod cache;
+mod call;
+mod capture;
+mod carryover;
+mod client;
+mod config_file;
 mod configuration;
-pub mod credentials;
+mod context;
+mod credentials;
 mod effect;
-pub mod encoding;
-pub mod endpoints;
+mod egress;
+mod encoding;
+mod endpoints;
+mod error;
 mod file_stamp;
-pub mod headers;
-pub mod hosts;
+mod headers;
+mod hosts;
+mod log;
+mod paths;
+mod redact;
+mod retry;
+mod secret;
+mod settings;
+mod share;
+mod signature;
+
 pub mod http;
-pub mod log;
-pub mod network;
 pub mod observe;
-pub mod paths;
-pub mod redact;
-pub mod retry;
-pub mod secret;
-pub mod settings;
-pub mod share;
-pub mod signature;
 
-/// All that one provider may use.
-pub struct Door {
-    /// What the operator configured for it.
-    pub settings: settings::Settings,
-    /// Bytes that outlive a call.
-    pub cache: cache::Cache,
-    /// How much a call may log.
-    pub log: log::LogLimits,
-    /// The cloud; none while the provider is asked who it is.
-    pub network: Option<network::Network>,
-    /// The cluster's Nodes; none while nobody watches them.
-    pub nodes: Option<Arc<dyn NodeSelector>>,
-    /// Schemes of the provider IDs that it is told of: its own, once it has said who it is.
-    pub schemes: Vec<String>,
-}
+pub use budget::Class;
+pub use cache::Cache;
+pub use call::CallScope;
+pub use carryover::Carryover;
+pub use context::ProviderContext;
+pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
+pub use error::{Refusal, TransportError, TransportReason};
+pub use log::{CallLog, Level, LogLimits, line};
+pub use settings::Settings;
 
-impl Door {
-    /// Nothing is granted.
-    #[must_use]
-    pub fn closed() -> Self {
-        Self {
-            settings: settings::Settings::default(),
-            cache: cache::Cache::new(0),
-            log: log::LogLimits::default(),
-            network: None,
-            nodes: None,
-            schemes: vec![],
-        }
-    }
+/// What the operator gives a provider: files, grants, credentials and limits.
+pub mod config {
+    pub use crate::addresses::AddressRules;
+    pub use crate::budget::BudgetSettings;
+    pub use crate::client::{ClientSettings, Proxy, ProxyError};
+    pub use crate::config_file::{
+        ConfigFile, ConfigFileError, Environment, Found, FoundValue, MAX_CONFIG_FILE, resolve, text,
+    };
+    pub use crate::configuration::{Configuration, Files};
+    pub use crate::credentials::{CredentialSource, SourceError};
+    pub use crate::egress::{NetworkLimits, NetworkSettings};
+    pub use crate::endpoints::OperatorGrants;
+    pub use crate::headers::HeaderLimits;
+    pub use crate::hosts::HostPattern;
+    pub use crate::retry::RetrySettings;
+    pub use crate::secret::Secret;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::http::TransportReason;
+use crate::error::TransportReason;
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,24 +29,6 @@ impl Outcome {
             Self::Status(_) => "other-status",
             Self::Failed(reason) => reason.as_str(),
             Self::Shared => "shared",
-        }
-    }
-}
-
-impl TransportReason {
-    /// The contract's name of it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::UnknownCredential => "unknown-credential",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::TooLarge => "too-large",
-            Self::Throttled => "throttled",
-            Self::ReadOnly => "read-only",
-            Self::Other => "other",
         }
     }
 }

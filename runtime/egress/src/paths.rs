@@ -7,8 +7,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode};
 use url::Url;
 
-use crate::client::denied;
-use crate::http::TransportError;
+use crate::error::TransportError;
 
 /// How often a path is decoded in search of dots, the last time to see that nothing changes any more.
 const MAX_DECODINGS: usize = 4;
@@ -24,8 +23,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// # Errors
 ///
 /// Denied, with what is wrong about the path.
-pub fn url(base: &Url, path: &str, query_rendered: Option<&str>) -> Result<Url, TransportError> {
-    check(path).map_err(|problem| denied(format!("the path {problem}")))?;
+pub(crate) fn url(base: &Url, path: &str, query_rendered: Option<&str>) -> Result<Url, TransportError> {
+    check(path).map_err(|problem| TransportError::denied(format!("the path {problem}")))?;
     let target = match path {
         "/" => base.path().to_owned(),
         _ => format!("{}{path}", base.path().trim_end_matches('/')),
@@ -35,19 +34,19 @@ pub fn url(base: &Url, path: &str, query_rendered: Option<&str>) -> Result<Url, 
     url.set_query(None);
     url.set_path(&target);
     if url.path() != target {
-        return Err(denied("the path has characters that must be percent-encoded".to_owned()));
+        return Err(TransportError::denied("the path has characters that must be percent-encoded".to_owned()));
     }
     if let Some(query) = query_rendered {
         url.set_query(Some(query));
         if url.query() != Some(query) || !query.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(denied("the query has characters that must be percent-encoded".to_owned()));
+            return Err(TransportError::denied("the query has characters that must be percent-encoded".to_owned()));
         }
     }
     let place = |url: &Url| {
         (url.scheme() == base.scheme(), url.host() == base.host(), url.port() == base.port(), user(url) == user(base))
     };
     if place(&url) != (true, true, true, true) {
-        return Err(denied("the path would lead to another place than the endpoint".to_owned()));
+        return Err(TransportError::denied("the path would lead to another place than the endpoint".to_owned()));
     }
     Ok(url)
 }
@@ -108,7 +107,7 @@ fn is_dots(segment: &[u8]) -> bool {
 
 /// Percent-encoded; unreserved characters stay, a space is `%20`.
 #[must_use]
-pub fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     percent_encoding::percent_encode(bytes, ESCAPED).to_string()
 }
 
@@ -208,7 +207,11 @@ mod tests {
             for (path, part) in cases {
                 let error = url(&base(base_url), path, None).unwrap_err();
                 assert!(error.message.contains(part), "{path:?}: {:?} does not say {part:?}", error.message);
-                assert_eq!((error.reason, error.maybe_sent), (crate::http::TransportReason::Denied, false), "{path:?}");
+                assert_eq!(
+                    (error.reason, error.maybe_sent),
+                    (crate::error::TransportReason::Denied, false),
+                    "{path:?}"
+                );
             }
         }
     }

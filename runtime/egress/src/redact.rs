@@ -66,19 +66,19 @@ type Form = Zeroizing<Vec<u8>>;
 /// The lists of what is looked for are wiped when it is built. What the search itself keeps in memory is not: the library
 /// holds the values taken apart, and has no way to wipe them.
 #[derive(Clone, Default)]
-pub struct Redactor {
+pub(crate) struct Redactor {
     /// All look at the same time: what one finds must not be hidden by what another has replaced.
     searches: Vec<Arc<Search>>,
 }
 
 /// A redactor that is built again when there are other values.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RedactorCache {
     newest: RwLock<Option<(u64, Redactor)>>,
     turn: Mutex<()>,
 }
 
-impl Kept {
+impl RedactorCache {
     /// The redactor of this version of the values. It takes milliseconds to build, so one builds it for all who wait.
     pub(crate) fn get(
         &self,
@@ -128,7 +128,7 @@ pub struct TooLarge;
 
 /// What stands where the value of this credential was.
 #[must_use]
-pub fn placeholder(name: &str) -> String {
+pub(crate) fn placeholder(name: &str) -> String {
     format!("(credential {name})")
 }
 
@@ -138,7 +138,7 @@ impl Redactor {
     ///
     /// # Errors
     /// When there are gigabytes of them.
-    pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, TooLarge> {
+    pub(crate) fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, TooLarge> {
         let mut needles: Vec<Form> = Vec::new();
         let (mut placeholders, mut owners) = (Vec::new(), Vec::new());
         for (name, value) in values {
@@ -162,19 +162,19 @@ impl Redactor {
     /// Looks for what either looks for, at the same time: one after the other would miss a value of which the first has
     /// replaced a part.
     #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
+    pub(crate) fn and(&self, other: &Self) -> Self {
         Self { searches: self.searches.iter().chain(&other.searches).map(Arc::clone).collect() }
     }
 
     /// Whether there is nothing to look for.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.searches.is_empty()
     }
 
     /// Whether the bytes hold a value of another name than this one.
     #[must_use]
-    pub fn finds_other_than(&self, name: &str, bytes: &[u8]) -> bool {
+    pub(crate) fn finds_other_than(&self, name: &str, bytes: &[u8]) -> bool {
         let own = placeholder(name);
         self.searches.iter().any(|search| {
             let mut state = search.start();
@@ -188,7 +188,7 @@ impl Redactor {
 
     /// The bytes without the values. No copy when there is none; else what came in is wiped.
     #[must_use]
-    pub fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         match self.replaced(&bytes) {
             Some(replaced) => {
                 bytes.zeroize();
@@ -200,7 +200,7 @@ impl Redactor {
 
     /// The text without the values. No copy when there is none.
     #[must_use]
-    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.replaced(text.as_bytes()) {
             // A value that is no text may begin or end within a character.
             Some(replaced) => Cow::Owned(

@@ -9,7 +9,7 @@ use crate::http::Effect;
 
 /// How one attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum AttemptEnd {
     /// The cloud answered with this status.
     Answer(u16),
     /// There is no answer.
@@ -21,15 +21,15 @@ pub enum Outcome {
 /// Whether a request with this effect may be sent once more after `outcome`. After a 429 that is worth it only when the
 /// [`Budget`](crate::budget::Budget) lets it through again.
 #[must_use]
-pub fn may_repeat(effect: Effect, outcome: Outcome) -> bool {
+pub(crate) fn may_repeat(effect: Effect, outcome: AttemptEnd) -> bool {
     match outcome {
         // It certainly changed nothing.
-        Outcome::Fault(Fault::Connect) | Outcome::Answer(429) => true,
-        Outcome::Fault(Fault::Timeout | Fault::Lost) | Outcome::Answer(502..=504) => match effect {
+        AttemptEnd::Fault(Fault::Connect) | AttemptEnd::Answer(429) => true,
+        AttemptEnd::Fault(Fault::Timeout | Fault::Lost) | AttemptEnd::Answer(502..=504) => match effect {
             Effect::Read | Effect::Repeatable => true,
             Effect::Once => false,
         },
-        Outcome::Answer(_) | Outcome::Final => false,
+        AttemptEnd::Answer(_) | AttemptEnd::Final => false,
     }
 }
 
@@ -73,20 +73,20 @@ mod tests {
     fn only_what_did_no_harm_is_repeated() {
         // outcome, read, repeatable, once
         let table = [
-            (Outcome::Fault(Fault::Connect), true, true, true),
-            (Outcome::Answer(429), true, true, true),
-            (Outcome::Fault(Fault::Timeout), true, true, false),
-            (Outcome::Fault(Fault::Lost), true, true, false),
-            (Outcome::Answer(502), true, true, false),
-            (Outcome::Answer(503), true, true, false),
-            (Outcome::Answer(504), true, true, false),
-            (Outcome::Answer(200), false, false, false),
-            (Outcome::Answer(404), false, false, false),
-            (Outcome::Answer(409), false, false, false),
-            (Outcome::Answer(500), false, false, false),
-            (Outcome::Answer(501), false, false, false),
-            (Outcome::Answer(505), false, false, false),
-            (Outcome::Final, false, false, false),
+            (AttemptEnd::Fault(Fault::Connect), true, true, true),
+            (AttemptEnd::Answer(429), true, true, true),
+            (AttemptEnd::Fault(Fault::Timeout), true, true, false),
+            (AttemptEnd::Fault(Fault::Lost), true, true, false),
+            (AttemptEnd::Answer(502), true, true, false),
+            (AttemptEnd::Answer(503), true, true, false),
+            (AttemptEnd::Answer(504), true, true, false),
+            (AttemptEnd::Answer(200), false, false, false),
+            (AttemptEnd::Answer(404), false, false, false),
+            (AttemptEnd::Answer(409), false, false, false),
+            (AttemptEnd::Answer(500), false, false, false),
+            (AttemptEnd::Answer(501), false, false, false),
+            (AttemptEnd::Answer(505), false, false, false),
+            (AttemptEnd::Final, false, false, false),
         ];
         for (outcome, read, repeatable, once) in table {
             let found = [Effect::Read, Effect::Repeatable, Effect::Once].map(|effect| may_repeat(effect, outcome));

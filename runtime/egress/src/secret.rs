@@ -1,4 +1,4 @@
-//! Bytes that nobody may see.
+//! A secret value, which no log and no guest may see.
 
 use std::sync::Arc;
 

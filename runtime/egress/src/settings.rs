@@ -39,7 +39,7 @@ impl Settings {
     ///
     /// Every value whose name is not declared, that is not what its kind asks for, or not one of the allowed ones, all
     /// at once. The fields are `settings.NAME`, or the place in the file, or the variable.
-    pub fn set_values(
+    pub(crate) fn set_values(
         &mut self,
         descriptor: &Descriptor,
         given: &BTreeMap<String, String>,

@@ -20,37 +20,38 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::budget::Class;
-use crate::http::{Response, TransportError};
+use crate::error::TransportError;
+use crate::http::Response;
 
 /// What makes two requests the same: a hash of all that is sent, credentials and the place where it goes included. Not how
 /// urgent it is: an answer that is there serves every [`Class`], and only who joins an exchange under way has to be of the
 /// same, so that nobody waits for somebody less urgent.
-pub type Key = [u8; 32];
+pub(crate) type Key = [u8; 32];
 
 /// What is under way: for whom, and how urgent.
 type FlightKey = (Key, Class);
 
-/// What an exchange brought.
-pub type Exchange = Arc<Result<Response, TransportError>>;
+/// The result of an exchange.
+pub(crate) type ExchangeResult = Arc<Result<Response, TransportError>>;
 
 /// Where an answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
+pub(crate) enum AnswerSource {
     /// This request was sent.
     Asked,
     /// Another request of the same key was under way.
     Joined,
     /// An earlier answer was young enough.
-    Kept,
+    Stored,
 }
 
 /// An answer, and whose it is.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub(crate) struct SharedAnswer {
     /// What the exchange brought.
-    pub result: Exchange,
+    pub result: ExchangeResult,
     /// Whether it was shared, for metrics.
-    pub source: Source,
+    pub source: AnswerSource,
 }
 
 /// An answer stays at least this long, unless it is pushed out: who comes later may ask with a longer share than those
@@ -64,7 +65,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 const OVERHEAD: usize = 256;
 
 /// One exchange that is under way. When the one who asks is cancelled, the cell lets the next one ask.
-type Flight = Arc<OnceCell<Exchange>>;
+type Flight = Arc<OnceCell<ExchangeResult>>;
 
 struct UnderWay {
     flight: Flight,
@@ -74,8 +75,8 @@ struct UnderWay {
     longest: Duration,
 }
 
-struct Kept {
-    result: Exchange,
+struct StoredAnswer {
+    result: ExchangeResult,
     began: Instant,
     longest: Duration,
 }
@@ -83,8 +84,8 @@ struct Kept {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Key, Kept> for Bytes {
-    fn weight(&self, key: &Key, kept: &Kept) -> u64 {
+impl Weighter<Key, StoredAnswer> for Bytes {
+    fn weight(&self, key: &Key, kept: &StoredAnswer) -> u64 {
         let text = kept.result.as_ref().as_ref().map_or(0, |response| {
             let headers = response.headers.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
             response.body.len().saturating_add(response.summary.len()).saturating_add(headers)
@@ -97,25 +98,25 @@ struct State {
     /// The newest exchange of each key. An older one may be under way besides it, for those who wait for it.
     under_way: HashMap<FlightKey, UnderWay>,
     /// Not the variant with shards: one answer may be as large as all of it.
-    kept: quick_cache::unsync::Cache<Key, Kept, Bytes>,
+    kept: quick_cache::unsync::Cache<Key, StoredAnswer, Bytes>,
     swept: Instant,
     /// What began before is not shared.
     since: Instant,
 }
 
 /// Answers of reads, shared between requests. What is used least goes first.
-pub struct Shared {
+pub(crate) struct SharedAnswers {
     state: Mutex<State>,
     capacity: u64,
 }
 
-impl Shared {
+impl SharedAnswers {
     /// Most bytes of kept answers, unless set otherwise: 32 MiB, some 15 listings of 5,000 machines.
-    pub const DEFAULT_BYTES: u64 = 32 << 20;
+    pub(crate) const DEFAULT_BYTES: u64 = 32 << 20;
 
     /// Keeps answers of at most `bytes`, body, headers and 256 bytes per answer counted.
     #[must_use]
-    pub fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         let kept = quick_cache::unsync::Cache::with_weighter(256, bytes, Bytes);
         let state = State { under_way: HashMap::new(), kept, swept: Instant::now(), since: Instant::now() };
         Self { state: Mutex::new(state), capacity: bytes }
@@ -123,31 +124,31 @@ impl Shared {
 
     /// The answer to the request `key`: a shared one where `share` permits it, else what `ask` brings. Dropping this
     /// future fails nobody: another one who waits asks instead.
-    pub async fn get<F, A>(&self, key: Key, class: Class, share: Duration, ask: F) -> Answer
+    pub(crate) async fn get<F, A>(&self, key: Key, class: Class, share: Duration, ask: F) -> SharedAnswer
     where
         F: FnOnce() -> A,
         A: Future<Output = Result<Response, TransportError>>,
     {
         let member = match self.join(key, class, share) {
             Ok(member) => member,
-            Err(result) => return Answer { result, source: Source::Kept },
+            Err(result) => return SharedAnswer { result, source: AnswerSource::Stored },
         };
-        let mut source = Source::Joined;
+        let mut source = AnswerSource::Joined;
         let result = member
             .flight
             .get_or_init(async || {
-                source = Source::Asked;
+                source = AnswerSource::Asked;
                 let began = Instant::now();
                 let result = Arc::new(ask().await);
                 member.land(began, &result);
                 result
             })
             .await;
-        Answer { result: Arc::clone(result), source }
+        SharedAnswer { result: Arc::clone(result), source }
     }
 
     /// Shares no answer whose exchange has begun before now. Those who wait for one get it.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.kept.clear();
         state.under_way.clear();
@@ -155,20 +156,20 @@ impl Shared {
     }
 
     /// Bytes of the answers that are kept now.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
+    #[cfg(test)]
+    fn bytes(&self) -> u64 {
         self.state.lock().kept.weight()
     }
 
     /// A place in the exchange that is under way, or in a new one; or the answer that is kept.
-    fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, Exchange> {
+    fn join(&self, key: Key, class: Class, share: Duration) -> Result<Member<'_>, ExchangeResult> {
         let member = |flight: &Flight| Member { shared: self, key: (key, class), share, flight: Arc::clone(flight) };
         let now = Instant::now();
         let mut state = self.state.lock();
         state.sweep(now);
         let State { under_way, kept, since, .. } = &mut *state;
         if !share.is_zero() {
-            let is_fresh = |kept: &&Kept| kept.began >= *since && now.duration_since(kept.began) <= share;
+            let is_fresh = |kept: &&StoredAnswer| kept.began >= *since && now.duration_since(kept.began) <= share;
             if let Some(kept) = kept.get(&key).filter(is_fresh) {
                 return Err(Arc::clone(&kept.result));
             }
@@ -203,7 +204,7 @@ fn may_be_kept(response: &Response) -> bool {
 
 /// One who waits for an exchange.
 struct Member<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedAnswers,
     key: FlightKey,
     share: Duration,
     flight: Flight,
@@ -212,7 +213,7 @@ struct Member<'a> {
 impl Member<'_> {
     /// The exchange has ended: whoever comes from now on does not join it. In one step with keeping the answer, or
     /// someone who comes between the two would ask again.
-    fn land(&self, began: Instant, result: &Exchange) {
+    fn land(&self, began: Instant, result: &ExchangeResult) {
         let may_be_kept = result.as_ref().as_ref().is_ok_and(may_be_kept);
         let mut state = self.shared.state.lock();
         let mut longest = self.share;
@@ -229,7 +230,7 @@ impl Member<'_> {
         if state.kept.peek(&key).is_some_and(|kept| kept.began > began) {
             return;
         }
-        let kept = Kept { result: Arc::clone(result), began, longest };
+        let kept = StoredAnswer { result: Arc::clone(result), began, longest };
         if Bytes.weight(&key, &kept) > self.shared.capacity {
             state.kept.remove(&key);
         } else {

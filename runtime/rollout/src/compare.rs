@@ -4,19 +4,25 @@
 //! |---|---|---|
 //! | `find` | Nodes whose provider ID is of a scheme of the provider | the machine is not found; another provider ID, instance type, zone or region; an address is lost |
 //! | `name` | Services whose record says that the provider has their load balancer | another name |
+//! | `name` | a Service that does not exist | another name |
 //! | `survey`, where both have it | the same | the load balancer is not found; an address is lost |
 //! | `get`, `get-mark` | a few of these: all that a survey does not settle, or a sample where there is none | the same; another load balancer than `ensure` would have changed |
 //!
 //! All of these change nothing, neither in the cloud nor in the cluster, and a standby asks them like a leader. What the new one
 //! finds beyond the one before is no difference: that may be what it was made for.
 //!
-//! A difference counts when it is seen twice, with a pause in between, in which the object may go, and the cloud may change: of the same
-//! object, or of all that there are, where objects come and go faster than that. Until it is clear, looks go on. A failure says
-//! nothing about the object: only where the one before answers and the new one fails, twice, the new one is refused. If neither
-//! can tell anything, that is an outage, which passes: [`Unanswered`].
+//! A difference counts when two looks in a row see it in the same object. Between them is a pause, in which the object may go and the
+//! cloud may change. Where no object lives that long, it counts when all that could be compared differs in both looks. There are
+//! more looks as long as something differs that does not count yet. A failure says nothing about the object: only where the one
+//! before answers twice and the new one fails twice, the new one is refused. If neither can tell anything, that is an outage,
+//! which passes: [`Unanswered`].
+//!
+//! The first component has no predecessor: [`confirm`] compares it with what the objects themselves say.
 
 mod inventory;
 mod look;
+pub(crate) mod naming;
+mod records;
 mod report;
 mod sample;
 #[cfg(test)]
@@ -30,6 +36,7 @@ use ccm_cloud::{Instances, LoadBalancers};
 
 pub use inventory::{Inventory, Sampled, StoreInventory};
 use look::{Key, Look};
+pub use records::{Unconfirmed, confirm};
 pub use report::{Compared, Difference, Report};
 use verdict::{Tally, Verdict};
 
@@ -119,6 +126,7 @@ where
             let (nodes, services) = second.tallies();
             let nodes = counted("Nodes", second.totals.0, &nodes)?;
             let services = counted("Services", second.totals.1, &services)?;
+            let differences = if has_balancers { named(look.old, look.new).await } else { vec![] };
             return Ok(Report { nodes, services, differences });
         }
         let pause = look.limits.pause;
@@ -126,6 +134,12 @@ where
         tokio::time::sleep(pause).await;
         first = second;
     }
+}
+
+/// Whether both name load balancers in the same way.
+async fn named(old: &impl LoadBalancers, new: &impl LoadBalancers) -> Vec<Difference> {
+    let (old, new) = tokio::join!(naming::naming(old), naming::naming(new));
+    naming::difference(old.as_deref(), new.as_deref()).into_iter().collect()
 }
 
 /// What one look has come to.

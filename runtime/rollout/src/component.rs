@@ -12,20 +12,21 @@ pub(crate) type Reconciled = Result<Vec<(ClusterSubject, Failure)>, Failure>;
 
 /// Calls that gave no answer: a crash, an endless loop, an answer that breaks the contract. One that had to wait too long for its
 /// cloud is none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Crashes {
     /// All calls so far; wraps around.
     pub calls: u32,
     /// Those without an answer; wraps around.
     pub count: u32,
-    /// The last one, in words.
-    pub last: String,
 }
 
 /// A component that can serve.
 pub trait Component: Instances + LoadBalancers + Cluster {
     /// Calls without an answer since it was loaded.
     fn crashes(&self) -> Crashes;
+
+    /// The last of those, in words.
+    fn last_crash(&self) -> String;
 
     /// Empties its cache.
     fn forget(&self);
@@ -50,8 +51,12 @@ pub trait Component: Instances + LoadBalancers + Cluster {
 
 impl Component for Provider {
     fn crashes(&self) -> Crashes {
-        let (calls, count, last) = self.crashes();
-        Crashes { calls, count, last }
+        let (calls, count) = self.crashes();
+        Crashes { calls, count }
+    }
+
+    fn last_crash(&self) -> String {
+        self.last_crash()
     }
 
     fn forget(&self) {

@@ -12,11 +12,10 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{ConfigFile, ConfigFormat, Descriptor, Source};
-use ccm_egress::config_file::{self, Environment, MAX_CONFIG_FILE, resolve};
+use ccm_egress::config::{self as egress, Environment, Files, MAX_CONFIG_FILE, resolve};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Files;
 use crate::source;
 use crate::trust::Trust;
 use grants::{CredentialPlace, GrantSettings, places};
@@ -47,8 +46,8 @@ pub struct ProviderRecord {
     /// Which components are taken; all by default.
     #[serde(default)]
     pub trust: Trust,
-    /// Take a new component with another name or other provider IDs than the one that serves, or without an interface that
-    /// objects depend on.
+    /// Take a new component with another name or other provider IDs than the one that serves, without an interface that
+    /// objects depend on, or that finds less than there was; and a first one that finds nothing of what the cluster has.
     #[serde(default)]
     pub allow_provider_change: bool,
     /// What a component that imports WASI gets.
@@ -234,8 +233,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn parse(path: &Path, format: ConfigFormat) -> Result<Option<config_file::ConfigFile>> {
-    Ok(config_file::ConfigFile::read(&read_bytes(path)?, format)?)
+fn parse(path: &Path, format: ConfigFormat) -> Result<Option<egress::ConfigFile>> {
+    Ok(egress::ConfigFile::read(&read_bytes(path)?, format)?)
 }
 
 fn cloud_config(path: &Path) -> String {
@@ -312,7 +311,7 @@ impl ProviderConfig {
     /// It cannot be read, or is no text.
     pub fn cloud_config_is_readable(&self) -> Result<()> {
         let Some(path) = &self.cloud_config else { return Ok(()) };
-        let is_text = || config_file::text(&read_bytes(path)?).map(drop).map_err(anyhow::Error::from);
+        let is_text = || egress::text(&read_bytes(path)?).map(drop).map_err(anyhow::Error::from);
         is_text().with_context(|| cloud_config(path))
     }
 }

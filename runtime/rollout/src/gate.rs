@@ -8,7 +8,7 @@ use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::compare::Unanswered;
+use crate::compare::{Unanswered, Unconfirmed};
 use crate::config::{ProviderConfig, Wasi};
 use crate::source::{Packed, SourceError};
 use crate::unpack::unpack;
@@ -41,7 +41,7 @@ pub enum Step {
     Grants,
     /// It finds nothing wrong with its configuration, and the cloud takes the credentials.
     Check,
-    /// It finds what the one before finds.
+    /// It finds what the one before finds; the first one, what the cluster's objects say that there is.
     Compare,
     /// It does what the one before did, or at least as much.
     Probation,
@@ -97,13 +97,18 @@ impl Rejected {
         Self { step, digest: None, error }
     }
 
+    /// As an error that names the component and the step.
+    pub fn named(self, component: impl fmt::Display) -> anyhow::Error {
+        self.error.context(format!("{component} does not pass the gate (step {})", self.step))
+    }
+
     fn of(self, digest: &str) -> Self {
         Self { digest: Some(digest.to_owned()), ..self }
     }
 
     /// Whether the same bytes may pass later: what is around them can change, and who did not answer may answer then.
     pub fn may_pass_later(&self) -> bool {
-        self.step.may_pass_later() || self.error.is::<Unanswered>()
+        self.step.may_pass_later() || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
     }
 }
 
@@ -192,6 +197,11 @@ pub async fn load(
 
 /// How an operator lets a component be another one than that before.
 pub const WAY_OUT: &str = "if that is right, use --allow-provider-change";
+
+/// A first component finds nothing of what the cluster's objects say that there is. The objects may go, or the cloud-config be mended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; check the account, project and region of its configuration; {WAY_OUT}")]
+pub struct NothingFound(pub(crate) Unconfirmed);
 
 /// The one in whose place a component is put.
 pub struct Before<'a> {

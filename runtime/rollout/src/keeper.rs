@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `bootstrap` | finds the first component |
 //! | `poll` | looks at the source, and takes what it holds through the gate |
+//! | `share` | tells other replicas, and takes their word |
 //! | `report` | tells what becomes of components: Events, log, metrics, page, state folder |
 //!
 //! Which component serves is the [`Slot`]'s to say; nothing of it is kept here.
@@ -17,26 +18,29 @@
 mod bootstrap;
 mod poll;
 mod report;
+mod share;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::Capability;
 use ccm_sandbox::Provider;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::compare::Report;
 use crate::config::ProviderConfig;
 use crate::events::ProviderEvents;
 use crate::last_good::{LastGood, Remembered};
+use crate::ledger::{PeerSettings, Peers};
 use crate::metrics::ProviderMetrics;
 use crate::pipeline::{LookAgain, Optimise, Surroundings};
 use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
 use crate::status::Times;
 use report::{Candidate, Told};
+use share::Share;
 
 /// First wait between two tries.
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -54,6 +58,8 @@ pub struct KeeperSettings {
     pub probation: ProbationSettings,
     /// Where last good components are kept.
     pub state_dir: Option<PathBuf>,
+    /// Where replicas meet; none: each knows only what it has found out by itself.
+    pub peers: Option<PeerSettings>,
 }
 
 /// Where it is told what becomes of components.
@@ -78,6 +84,8 @@ pub(crate) struct Keeper {
     source: String,
     changes: Changes,
     last_good: Option<LastGood>,
+    /// None where nothing is shared with other replicas.
+    share: Option<Share>,
     /// What is known of the source from the time before this process.
     remembered: Remembered,
     /// None before there is a first component.
@@ -96,15 +104,17 @@ pub(crate) struct Keeper {
     uid: Option<String>,
     /// What is still to be asked of the first one.
     look: Option<LookAgain>,
+    /// What the first one does not find, and was taken all the same.
+    missed: Option<Report>,
     /// What is still to be done for the code of the first one.
     optimise: Option<Optimise>,
-    /// Optional interfaces of the first one: controllers were started for these.
-    offered: Vec<Capability>,
     /// How often in a row something failed that may pass later.
     tries: u32,
     retry: Option<Instant>,
     /// Since when the API server does not give the ConfigMap.
     away: Option<Instant>,
+    /// The process is to end.
+    gives_way: bool,
 }
 
 impl Keeper {
@@ -116,14 +126,18 @@ impl Keeper {
         audience: Audience,
     ) -> Self {
         let source = config.source.to_string();
-        (surroundings.readiness)(&check(&source), Err("not loaded yet".to_owned()));
-        surroundings.statuses.begin(&source);
+        (surroundings.listeners.readiness)(&check(&source), Err("not loaded yet".to_owned()));
+        surroundings.listeners.statuses.begin(&source);
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
-        let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &config.source));
+        let last_good =
+            settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &config.source, &surroundings.trials));
+        let peers = settings.peers.clone();
+        let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &config.source));
         let remembered = match &last_good {
             Some(last_good) => last_good.remembered(&config.source).await,
             None => Remembered::of(&config.source),
         };
+        let share = peers.map(|peers| Share::new(peers, &source, &remembered.refused));
         Self {
             surroundings: Arc::clone(surroundings),
             config: Arc::new(config),
@@ -132,6 +146,7 @@ impl Keeper {
             source,
             changes,
             last_good,
+            share,
             remembered,
             place: None,
             candidate: None,
@@ -141,11 +156,12 @@ impl Keeper {
             broken: None,
             uid: None,
             look: None,
+            missed: None,
             optimise: None,
-            offered: vec![],
             tries: 0,
             retry: None,
             away: None,
+            gives_way: false,
         }
     }
 
@@ -164,17 +180,21 @@ impl Keeper {
         self.place.as_ref().map(|place| &place.slot)
     }
 
-    /// Follows the source until `stop`; only after [`Self::bootstrap`].
+    /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`].
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        stop.run_until_cancelled(self.begun()).await;
+        Box::pin(stop.run_until_cancelled(self.begun())).await;
         loop {
             let retry = self.retry;
+            if self.gives_way {
+                return;
+            }
             let Some(place) = &mut self.place else { return };
             tokio::select! {
                 () = stop.cancelled() => return,
                 // The slot lives as long as this.
                 Some(news) = place.news.recv() => self.report(news).await,
                 () = self.changes.next() => self.look().await,
+                () = Share::next(self.share.as_mut()) => self.listen().await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
                     self.retry = None;
                     self.look().await;
@@ -192,6 +212,7 @@ impl Keeper {
                 done = &mut work => return done,
                 // The slot lives as long as this.
                 Some(news) = place.news.recv() => self.report(news).await,
+                () = Share::next(self.share.as_mut()) => self.listen().await,
             }
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! What is kept is the component itself. It passes the gate again and is compiled again: compiled code is never loaded.
 
+mod trial;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -13,15 +15,22 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::slot::Refusals;
 use crate::source::{Packed, SIGNATURE, Source};
+pub use trial::OrderlyEnd;
+use trial::Trial;
+pub(crate) use trial::{DIED, Trials};
 
 /// Ending of the file with the component.
 const COMPONENT: &str = "wasm";
+/// Ending of the file that is there while a component is on trial.
+const TRIAL: &str = "trial";
 
 /// Where it is kept.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct LastGood {
     /// Without ending.
     stem: PathBuf,
+    source: String,
+    trials: Trials,
 }
 
 /// What is known beside the component.
@@ -44,10 +53,49 @@ impl Remembered {
 
 impl LastGood {
     /// In this folder, for this source.
-    pub(crate) fn new(folder: &Path, source: &Source) -> Self {
+    pub(crate) fn new(folder: &Path, source: &Source, trials: &Trials) -> Self {
         // Sources are paths, and paths are no names.
-        let name = format!("{:x}", Sha256::digest(source.to_string()));
-        Self { stem: folder.join(name.get(..16).unwrap_or(&name)) }
+        let source = source.to_string();
+        let name = format!("{:x}", Sha256::digest(&source));
+        Self { stem: folder.join(name.get(..16).unwrap_or(&name)), source, trials: trials.clone() }
+    }
+
+    /// Notes that the component with this digest is on trial from now on.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that cannot be written.
+    pub(crate) async fn begin_trial(&self, digest: &str) -> Result<()> {
+        let file = self.file(TRIAL);
+        if self.trials.begin(&file) {
+            let trial = Trial { source: self.source.clone(), digest: digest.to_owned() };
+            self.write(TRIAL, &serde_json::to_vec(&trial)?).await?;
+            if !self.trials.begin(&file) {
+                // The process has ended meanwhile.
+                fs::remove_file(&file).await.ok();
+            }
+        }
+        Ok(())
+    }
+
+    /// No component is on trial any more.
+    pub(crate) async fn end_trial(&self) {
+        let file = self.file(TRIAL);
+        if fs::remove_file(&file).await.is_ok()
+            && let Some(folder) = file.parent()
+            && let Ok(folder) = fs::File::open(folder).await
+        {
+            // Otherwise a machine that loses its power may bring the file back, and whoever was proven seems to be to blame.
+            folder.sync_all().await.ok();
+        }
+        self.trials.end(&file);
+    }
+
+    /// Digest of the component that was on trial when the process before this one died.
+    pub(crate) async fn died_on_trial(&self) -> Option<String> {
+        let text = self.read(TRIAL).await.ok().flatten()?;
+        let trial: Trial = serde_json::from_slice(&text).ok()?;
+        Some(trial.digest).filter(|_| trial.source == self.source)
     }
 
     /// The component, as if it were read from the source; none when nothing was kept yet.

@@ -1,7 +1,9 @@
 //! Components over time: where they come from, which of them are taken, and which one serves.
 //!
 //! ```text
-//! source ──▶ unpack, trust ──▶ gate ──▶ context (grants, credentials) ──▶ check ──▶ compare ──▶ slot, on probation ──▶ proven, kept
+//! source ──▶ gate ──▶ slot, on probation ──▶ proven, kept
+//!             │
+//!             └ unpack, trust, compile, describe, identity, grants (context), check, compare
 //! ```
 //!
 //! | module | holds |
@@ -12,7 +14,10 @@
 //! | [`compare`](mod@compare) | what a new component and the one before find of what exists |
 //! | [`preview`](mod@preview) | the same by hand, for `check --against` |
 //! | [`preflight`] | the gate for `check` and `push`, which put nothing to use |
+//! | `ledger` | what all replicas know of components: proven, refused |
+//! | [`push`](mod@push) | writes a component to a ConfigMap |
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
+//! | [`offering`] | controllers that begin anew when an optional interface comes or goes |
 //! | [`status`] | the page `/providerz` |
 //!
 //! Controllers know nothing of this: they hold the slots that [`Rollout::bootstrap`] gives.
@@ -25,10 +30,13 @@ mod events;
 pub mod gate;
 mod keeper;
 mod last_good;
+mod ledger;
 mod metrics;
+pub mod offering;
 mod pipeline;
 pub mod preflight;
 pub mod preview;
+pub mod push;
 mod release;
 mod retry;
 mod rollout;
@@ -41,10 +49,12 @@ mod unpack;
 pub use component::Component;
 pub use events::host_pod;
 pub use keeper::KeeperSettings;
-pub use metrics::ProviderMetrics;
+pub use last_good::OrderlyEnd;
+pub use ledger::PeerSettings;
+pub use metrics::{CallMetrics, ExchangeMetrics, ProviderMetrics};
 pub use pipeline::problem_text;
 pub use retry::backoff;
-pub use rollout::{Readiness, Rollout, RolloutParts};
+pub use rollout::{Followers, Readiness, Rollout, RolloutParts};
 pub use slot::{Handle, ProbationSettings, Slot};
 pub use trust::Trust;
 pub use unpack::{UnpackError, unpack};

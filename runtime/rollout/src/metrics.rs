@@ -1,4 +1,7 @@
-//! Metrics of providers being loaded, exchanged and refused.
+//! Metrics of providers being loaded, exchanged and refused, of their calls, and of their requests to clouds.
+
+mod calls;
+mod requests;
 
 use std::time::Duration;
 
@@ -8,6 +11,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+pub use calls::CallMetrics;
+pub use requests::ExchangeMetrics;
 
 use crate::gate::Step;
 use crate::release::Version;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::{Capability, Descriptor, EventSink, Problem};
 use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Provider, Sandbox};
@@ -12,10 +12,12 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::compare::{Inventory, compare};
+use crate::compare::naming;
+use crate::compare::{Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext};
-use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
+use crate::gate::{self, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
+use crate::last_good::Trials;
 use crate::release::{Release, Version};
 use crate::retry::backoff;
 use crate::rollout::Readiness;
@@ -31,19 +33,26 @@ const OPTIMISE_AFTER: Duration = Duration::from_secs(15);
 pub(crate) struct Surroundings {
     pub(crate) sandbox: Sandbox,
     pub(crate) client: Client,
-    pub(crate) events: Arc<dyn EventSink>,
-    pub(crate) observer: Arc<dyn CallObserver>,
     pub(crate) shared: SharedContext,
-    pub(crate) readiness: Readiness,
-    pub(crate) statuses: ProviderStatuses,
+    pub(crate) listeners: Listeners,
     /// An object that needs an optional interface, if there is one.
     pub(crate) depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
     /// What exists in the cluster; none where nothing is compared.
     pub(crate) inventory: Option<Box<dyn Inventory>>,
     /// What stays of a provider whatever becomes of its component, by source.
     pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
+    /// Components on trial, as the state folder has them.
+    pub(crate) trials: Trials,
     /// Those that serve, by source.
     pub(crate) slots: Mutex<BTreeMap<String, Slot<Provider>>>,
+}
+
+/// Who hears of what components do.
+pub(crate) struct Listeners {
+    pub(crate) events: Arc<dyn EventSink>,
+    pub(crate) observer: Arc<dyn CallObserver>,
+    pub(crate) readiness: Readiness,
+    pub(crate) statuses: ProviderStatuses,
 }
 
 /// A provider that passed the gate.
@@ -54,6 +63,8 @@ pub(crate) struct Taken {
     pub(crate) signature: Option<Vec<u8>>,
     /// What is still to be asked, once the Nodes are known.
     pub(crate) look: Option<LookAgain>,
+    /// What the first component does not find of what the cluster's objects say that there is; none where nothing is missing.
+    pub(crate) missed: Option<Report>,
     /// How long the compiler took.
     pub(crate) compiling: Duration,
     /// All from the first byte on.
@@ -85,11 +96,25 @@ impl Refusal {
 }
 
 impl Surroundings {
+    /// Those of a process that has no provider yet.
+    pub(crate) fn new(
+        sandbox: Sandbox,
+        client: Client,
+        shared: SharedContext,
+        listeners: Listeners,
+        depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
+        inventory: Option<Box<dyn Inventory>>,
+    ) -> Self {
+        let (carryovers, trials, slots) = (Mutex::default(), Trials::default(), Mutex::default());
+        Self { sandbox, client, shared, listeners, depends, inventory, carryovers, trials, slots }
+    }
+
     fn carryover_of(&self, config: &ProviderConfig) -> Arc<Carryover> {
         Arc::clone(self.carryovers.lock().entry(config.source.to_string()).or_default())
     }
 
-    /// The whole gate. Nothing of a component that is refused stays; the one `before` is not touched.
+    /// The whole gate. Nothing of a component that is refused stays; the one `before` is not touched. `named`: how whoever led last
+    /// names load balancers, for a component that has none before it.
     ///
     /// # Errors
     ///
@@ -99,6 +124,7 @@ impl Surroundings {
         config: &ProviderConfig,
         unpacked: Unpacked,
         before: Option<&Provider>,
+        named: Option<&str>,
     ) -> Result<Taken, Refusal> {
         let start = Instant::now();
         let haste = if before.is_some() { Haste::None } else { Haste::Waiting };
@@ -110,15 +136,16 @@ impl Surroundings {
             move |error: anyhow::Error| Rejected { step, digest, error }
         };
         let descriptor = component.descriptor().clone();
-        let exports = &component.outline().exports;
+        let exports = &component.summary().exports;
         gate::identity(config, &descriptor, exports, before.map(Into::into), &self.depends)
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor.provider_id_schemes) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
         let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
         let carryover = self.carryover_of(config);
-        let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before.map(Into::into)).await;
-        let (door, admitted) = opened.map_err(rejected(Step::Grants))?;
-        let provider = component.into_provider(door, Some(Arc::clone(&self.events)), Some(Arc::clone(&self.observer)));
+        let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
+        let context = opened.map_err(rejected(Step::Grants))?;
+        let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
+        let provider = component.into_provider(context, Some(events), Some(observer));
         let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));
         let is_early = self.shared.nodes.as_ref().is_some_and(|nodes| nodes.matching("").is_err());
         let judged = async {
@@ -132,11 +159,27 @@ impl Surroundings {
         });
         let (told, offers) = judged.map_err(rejected(Step::Check))?;
         gate::offers(config, &offers, before.map(Into::into), &self.depends).map_err(rejected(Step::Identity))?;
-        if let Some(before) = before {
-            Box::pin(self.compare(config, before, &provider)).await.map_err(rejected(Step::Compare))?;
+        if before.is_none()
+            && named.is_some()
+            && !config.allow_provider_change
+            && provider.has(Capability::LoadBalancers)
+        {
+            let name = naming::naming(&provider).await;
+            let differs =
+                naming::difference(named, name.as_deref()).map_or(Ok(()), |one| Err(anyhow!("{one}; {WAY_OUT}")));
+            differs.map_err(rejected(Step::Compare))?;
         }
+        let compared = Box::pin(async {
+            match before {
+                Some(before) => self.compare(config, before, &provider).await.map(|()| None),
+                None => self.confirm(config, &provider).await,
+            }
+        });
+        let missed = compared.await.map_err(rejected(Step::Compare))?;
         // Not before: a component that is refused pins nothing.
-        carryover.taken(admitted);
+        if let Some(egress) = provider.egress() {
+            egress.pin_uses(&carryover);
+        }
         let took = start.elapsed();
         tracing::info!(
             source = %config.source,
@@ -151,14 +194,31 @@ impl Surroundings {
         let look = is_early.then_some(LookAgain { told });
         let Descriptor { name, version, .. } = descriptor;
         let release = Release { component: Arc::new(provider), version: Arc::new(Version { name, version, digest }) };
-        Ok(Taken { release, bytes, signature, look, compiling, took })
+        Ok(Taken { release, bytes, signature, look, missed, compiling, took })
     }
 
-    /// Refuses a component that finds less than the one before, unless the operator lets another provider take over.
+    /// What components are asked about, unless the operator lets another provider take over.
+    fn compared(&self, config: &ProviderConfig) -> Option<&dyn Inventory> {
+        self.inventory.as_deref().filter(|_| !config.allow_provider_change)
+    }
+
+    /// Refuses a first component that finds nothing of what the cluster's objects say that there is. Gives what it does not find
+    /// otherwise.
+    async fn confirm(&self, config: &ProviderConfig, new: &Provider) -> Result<Option<Report>> {
+        let Some(inventory) = self.compared(config) else { return Ok(None) };
+        let has_balancers = new.has(Capability::LoadBalancers);
+        let report =
+            confirm(new, inventory, has_balancers, &config.limits.compare).await.map_err(|error| match error {
+                Unconfirmed::Unanswered(error) => error.into(),
+                Unconfirmed::NothingFound(_) => anyhow::Error::new(NothingFound(error)),
+            })?;
+        tracing::info!(source = %config.source, extent = report.extent(), "provider compared with the cluster's objects");
+        Ok(Some(report).filter(|report| !report.differences.is_empty()))
+    }
+
+    /// Refuses a component that finds less than the one before.
     async fn compare(&self, config: &ProviderConfig, before: &Provider, new: &Provider) -> Result<()> {
-        let Some(inventory) = self.inventory.as_deref().filter(|_| !config.allow_provider_change) else {
-            return Ok(());
-        };
+        let Some(inventory) = self.compared(config) else { return Ok(()) };
         let has_balancers = [before, new].iter().all(|one| one.has(Capability::LoadBalancers));
         let report = compare(before, new, inventory, has_balancers, &config.limits.compare).await?;
         let extent = report.extent();

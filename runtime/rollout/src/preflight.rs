@@ -1,11 +1,16 @@
 //! The gate for a component that nobody runs yet: `check` and `push` judge with the code of `run`.
 
-use anyhow::{Result, ensure};
-use ccm_cloud::Descriptor;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ccm_cloud::{Alone, Descriptor};
+use ccm_egress::Egress;
 use ccm_sandbox::{Component, Pool, Sandbox};
 
 use crate::config::ProviderConfig;
+use crate::context::{self, Carryover, SharedContext};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
+use crate::pipeline::problem_text;
 
 /// A component of a file that passed the gate as far as it depends on nothing but itself.
 pub struct Checked {
@@ -28,10 +33,67 @@ pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
     let packed = source.bytes.clone();
     let unpacked = gate::unpacked(config, source).await?;
     let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
-    let exports = &component.outline().exports;
+    let exports = &component.summary().exports;
     gate::identity(config, component.descriptor(), exports, None, |_| None)
         .map_err(|error| Rejected::at(Step::Identity, error))?;
     Ok(Checked { component, unpacked, packed })
+}
+
+/// The rest of the gate, which needs the configuration: grants, and what the provider says about them. Returns its warnings.
+///
+/// With `online`, the cloud is asked whether it takes the credentials.
+///
+/// # Errors
+///
+/// The step, and why.
+pub async fn configured(
+    config: &ProviderConfig,
+    component: Component,
+    cluster_name: &str,
+    online: bool,
+) -> Result<Vec<String>, Rejected> {
+    let shared = SharedContext {
+        client: None,
+        leadership: Arc::new(Alone),
+        exchanges: None,
+        nodes: None,
+        cluster_name: cluster_name.to_owned(),
+        cluster_cidrs: vec![],
+        trace_http: false,
+    };
+    let descriptor = component.descriptor().clone();
+    let opened = async {
+        let files = config.files(&descriptor)?;
+        context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await
+    };
+    let context = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
+    let unreachable = context.egress.as_ref().map(Egress::unreachable).unwrap_or_default();
+    let nowhere = nowhere(&descriptor, unreachable).map_err(|error| Rejected::at(Step::Grants, error))?;
+    let provider = component.into_provider(context, None, None);
+    let judged = async {
+        let problems = provider.check(online).await?.context("it cannot judge its configuration")?;
+        let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
+        if !fatal.is_empty() {
+            bail!("its configuration is wrong: {}", problem_text(&fatal));
+        }
+        provider.offers().await?.context("it cannot tell what it offers")?;
+        Ok(nowhere.into_iter().chain(others.into_iter().map(|problem| problem_text(&[problem]))).collect())
+    };
+    judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
+}
+
+/// What is to be said of endpoints without a base URL. A provider may find some of them by itself, in a catalogue that another one leads to.
+///
+/// # Errors
+///
+/// None of its endpoints has one: it can reach nothing.
+fn nowhere(descriptor: &Descriptor, unreachable: Vec<(String, String)>) -> Result<Vec<String>> {
+    let are_all = !unreachable.is_empty() && unreachable.len() == descriptor.endpoints.len();
+    let warnings: Vec<_> = unreachable.into_iter().map(|(name, advice)| format!("endpoint {name} {advice}")).collect();
+    if are_all {
+        bail!("it can reach none of its endpoints: {}", warnings.join("; "));
+    }
+    Ok(warnings)
 }
 
 /// What runs components of this configuration.
@@ -44,9 +106,9 @@ pub(crate) fn sandbox(config: &ProviderConfig) -> Result<Sandbox, Rejected> {
     sandbox.map_err(|error| Rejected::at(Step::Compile, error.into()))
 }
 
-/// Whether a component that passed the gate goes where it should: another provider than the one that lies there is almost surely
-/// a mistake. No more is asked, for what lies there may never have served, or failed its probation: who serves, and what depends
-/// on it, is known to the host alone. What cannot be loaded or identified is not compared.
+/// Refuses to replace the component of another provider, which is almost surely a mistake. Checks nothing else: the old component may
+/// never have served, or have failed its probation, and only the host knows what serves and what depends on it. Does not compare with
+/// something that cannot be loaded or identified.
 ///
 /// # Errors
 ///
@@ -61,12 +123,17 @@ pub async fn aimed(config: &ProviderConfig, new: &Component, there: Unpacked) ->
 
 /// What a provider stays through all its versions: its name, and the scheme of the provider IDs that it writes.
 fn is_same_provider(new: &Descriptor, there: &Descriptor) -> Result<()> {
-    ensure!(new.name == there.name, "it calls itself {:?}, and {:?} lies there now; {WAY_OUT}", new.name, there.name);
+    ensure!(
+        new.name == there.name,
+        "its name is {:?}, and the component that it would replace is {:?}; {WAY_OUT}",
+        new.name,
+        there.name
+    );
     let (wanted, found) = (new.provider_id_schemes.first(), there.provider_id_schemes.first());
     let scheme = |scheme: Option<&String>| scheme.map_or("nothing", String::as_str).to_owned();
     ensure!(
         wanted == found,
-        "it writes provider IDs that begin with {}, the one that lies there now with {}; {WAY_OUT}",
+        "its provider IDs begin with {}, those of the component that it would replace with {}; {WAY_OUT}",
         scheme(wanted),
         scheme(found),
     );
@@ -75,7 +142,32 @@ fn is_same_provider(new: &Descriptor, there: &Descriptor) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use ccm_cloud::{Endpoint, Source};
+
     use super::*;
+
+    #[test]
+    fn endpoints_without_a_base_url_are_warned_of_and_without_any_the_component_does_not_pass() {
+        let endpoint = |name: &str| Endpoint {
+            name: name.to_owned(),
+            purpose: String::new(),
+            base_url: Source { keys: vec![], environment_variables: vec![] },
+            default_base_url: None,
+            tls: None,
+        };
+        let descriptor =
+            Descriptor { endpoints: ["identity", "compute"].map(endpoint).to_vec(), ..Descriptor::default() };
+        let without =
+            |names: &[&str]| names.iter().map(|&name| (name.to_owned(), "has no base URL".to_owned())).collect();
+        assert_eq!(nowhere(&descriptor, without(&[])).unwrap(), [""; 0]);
+        assert_eq!(nowhere(&descriptor, without(&["compute"])).unwrap(), ["endpoint compute has no base URL"]);
+        let error = nowhere(&descriptor, without(&["identity", "compute"])).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "it can reach none of its endpoints: endpoint identity has no base URL; endpoint compute has no base URL"
+        );
+        assert_eq!(nowhere(&Descriptor::default(), without(&[])).unwrap(), [""; 0], "it needs no network");
+    }
 
     #[test]
     fn another_name_or_scheme_than_lies_there_is_a_mistake_and_less_of_anything_else_is_none() {
@@ -90,9 +182,9 @@ mod tests {
             assert!(is_same_provider(&descriptor("cloud", schemes), &there).is_ok(), "{schemes:?}");
         }
         let cases = [
-            ("other", &["cloud"][..], r#"it calls itself "other", and "cloud" lies there now"#),
-            ("cloud", &["older", "cloud"], "begin with older, the one that lies there now with cloud"),
-            ("cloud", &[], "begin with nothing, the one that lies there now with cloud"),
+            ("other", &["cloud"][..], r#"its name is "other", and the component that it would replace is "cloud""#),
+            ("cloud", &["older", "cloud"], "begin with older, those of the component that it would replace with cloud"),
+            ("cloud", &[], "begin with nothing, those of the component that it would replace with cloud"),
         ];
         for (name, schemes, part) in cases {
             let error = is_same_provider(&descriptor(name, schemes), &there).unwrap_err().to_string();

@@ -6,14 +6,13 @@ use anyhow::{Context as _, Result};
 use ccm_cloud::{Capability, EventSink, Severity, Subject};
 use ccm_sandbox::{CallEnd, CallObserver, Provider};
 use kube::Client;
-use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::compare::{Inventory, Report, compare};
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::gate::{self, Rejected};
-use crate::pipeline::{Refusal, Surroundings};
+use crate::pipeline::{Listeners, Refusal, Surroundings};
 use crate::preflight;
 use crate::release::{Release, Version};
 use crate::source::Source;
@@ -63,20 +62,15 @@ impl CallObserver for Silent {
 /// The step of the gate that one of them does not pass, and which of the two; or nothing could be compared.
 pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewParts) -> Result<Preview> {
     let PreviewParts { client, context, depends, inventory } = parts;
-    let surroundings = Surroundings {
-        sandbox: preflight::sandbox(config).map_err(|rejected| rejected.error)?,
-        client,
+    let sandbox = preflight::sandbox(config).map_err(|rejected| rejected.error)?;
+    let listeners = Listeners {
         events: Arc::new(Silent),
         observer: Arc::new(Silent),
-        shared: context,
         readiness: Arc::new(|_: &str, _| {}),
         statuses: ProviderStatuses::default(),
-        depends,
-        // Compared below, where more is told of it than whether it may pass.
-        inventory: None,
-        carryovers: Mutex::default(),
-        slots: Mutex::default(),
     };
+    // Compared below, where more is told of it than whether it may pass.
+    let surroundings = Surroundings::new(sandbox, client, context, listeners, depends, None);
     let before = admitted(&surroundings, config, against, None).await;
     let (before, before_version) = before.with_context(|| format!("the component of {against}"))?;
     let (new, new_version) = admitted(&surroundings, config, &config.source, Some(&before)).await?;
@@ -96,12 +90,9 @@ async fn admitted(
     let admitted = async {
         let packed = source.fetch(Some(&surroundings.client), config.limits.source_bytes).await;
         let unpacked = gate::unpacked(config, packed.map_err(Rejected::from)?).await?;
-        Box::pin(surroundings.admit(config, unpacked, before)).await
+        Box::pin(surroundings.admit(config, unpacked, before, None)).await
     };
-    let taken = admitted.await.map_err(|refusal: Refusal| {
-        let Rejected { step, error, .. } = refusal.into_rejected();
-        error.context(format!("it does not pass the gate (step {step})"))
-    })?;
+    let taken = admitted.await.map_err(|refusal: Refusal| refusal.into_rejected().named("it"))?;
     let Release { component, version } = taken.release;
     Ok((component, Version::clone(&version)))
 }

@@ -1,4 +1,4 @@
-//! A component that was taken: its code, and who it is.
+//! A component that passed the gate: its code, name, version and digest.
 
 use std::fmt;
 use std::sync::Arc;

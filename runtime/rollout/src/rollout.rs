@@ -6,19 +6,21 @@ use anyhow::Result;
 use ccm_cloud::{Capability, EventSink};
 use ccm_controllers::{EventRecorder, FirstList};
 use ccm_sandbox::{CallObserver, Provider, Sandbox};
-use futures::future::{join_all, try_join_all};
+use futures::future::{join_all, select_all, try_join_all};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::compare::Inventory;
+use crate::compare::naming;
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::events::ProviderEvents;
 use crate::keeper::{Audience, Keeper, KeeperSettings};
+use crate::last_good::{OrderlyEnd, Trials};
+use crate::ledger::{Judgement, Peers};
 use crate::metrics::ProviderMetrics;
-use crate::pipeline::{Surroundings, check_together};
+use crate::pipeline::{Listeners, Surroundings, check_together};
 use crate::slot::Slot;
 use crate::status::ProviderStatuses;
 
@@ -55,6 +57,7 @@ pub struct RolloutParts {
 
 /// Loads the first component of each provider, and exchanges it whenever its source has another one.
 pub struct Rollout {
+    trials: Trials,
     keepers: Vec<(Keeper, Option<Slot<Provider>>)>,
 }
 
@@ -65,22 +68,35 @@ impl Rollout {
             parts.metrics.begin(&provider.source.to_string());
         }
         let audience = Audience { events: ProviderEvents::new(parts.recorder, parts.pod), metrics: parts.metrics };
-        let surroundings = Arc::new(Surroundings {
-            sandbox: parts.sandbox,
-            client: parts.client,
+        let listeners = Listeners {
             events: parts.events,
             observer: parts.calls,
-            shared: parts.context,
             readiness: parts.readiness,
             statuses: parts.statuses,
-            depends: parts.depends,
-            inventory: Some(parts.inventory),
-            carryovers: Mutex::default(),
-            slots: Mutex::default(),
-        });
+        };
+        let inventory = Some(parts.inventory);
+        let surroundings =
+            Surroundings::new(parts.sandbox, parts.client, parts.context, listeners, parts.depends, inventory);
+        let surroundings = Arc::new(surroundings);
         let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), audience.clone());
         let keepers = join_all(providers.into_iter().map(keeper)).await;
-        Self { keepers: keepers.into_iter().map(|keeper| (keeper, None)).collect() }
+        Self {
+            trials: surroundings.trials.clone(),
+            keepers: keepers.into_iter().map(|keeper| (keeper, None)).collect(),
+        }
+    }
+
+    /// To be dropped when the process ends in order, in whatever way: a component that is on trial then is not to blame. One that is on
+    /// trial when the process dies is refused at the next start, where there is a state folder.
+    pub fn orderly_end(&self) -> OrderlyEnd {
+        self.trials.orderly_end()
+    }
+
+    /// Those who are to be told that this process leads; after [`Self::bootstrap`].
+    #[must_use]
+    pub fn followers(&self) -> Followers {
+        let follower = |(keeper, slot): &(Keeper, Option<Slot<Provider>>)| Some((keeper.peers()?, slot.clone()?));
+        Followers(self.keepers.iter().filter_map(follower).collect())
     }
 
     /// Waits until each provider has a component that serves, in the order of the configuration.
@@ -97,7 +113,7 @@ impl Rollout {
         Ok(slots)
     }
 
-    /// Follows the sources until `stop`; for those that were bootstrapped. `nodes`: what the configuration of a provider may hang
+    /// Follows the sources until `stop`, or until a keeper says that the process is to end; for those that were bootstrapped. `nodes`: what the configuration of a provider may hang
     /// on, see [`Self::bootstrap`].
     pub async fn run(self, nodes: FirstList, stop: CancellationToken) {
         let mut rest = vec![];
@@ -125,9 +141,39 @@ impl Rollout {
             join_all(rest).await;
             std::future::pending::<()>().await;
         };
+        if keepers.is_empty() {
+            return stop.cancelled().await;
+        }
         tokio::select! {
-            _ = join_all(keepers) => {}
+            // All end with `stop`, and one that ends before ends the process.
+            _ = select_all(keepers.into_iter().map(Box::pin)) => {}
             () = rest => {}
         }
+    }
+}
+
+/// The other replicas, for a process that begins to lead.
+pub struct Followers(Vec<(Arc<Peers>, Slot<Provider>)>);
+
+impl Followers {
+    /// Tells them which components this process works with, and how they name load balancers, before any is made: a new pod takes none that names
+    /// them in another way. Where that fails, everything works without.
+    pub async fn lead(self) {
+        join_all(self.0.into_iter().map(|(peers, slot)| async move {
+            peers.lead();
+            let (component, view) = (slot.proven(), slot.view());
+            // A standby that has it on trial asks it too little to judge.
+            let mut judgements = vec![Judgement::Proven(view.proven.digest.clone())];
+            if component.has(Capability::LoadBalancers) {
+                judgements.extend(naming::naming(&*component).await.map(Judgement::Named));
+            }
+            // What only the operator can mend is told by the keeper.
+            let told = peers.tell(&judgements).await;
+            if let Some(error) = told.err().filter(|error| !error.is_for_the_operator()) {
+                let error = error.to_string();
+                tracing::warn!(error, "new pods do not know how the leader names load balancers");
+            }
+        }))
+        .await;
     }
 }

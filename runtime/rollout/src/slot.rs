@@ -1,4 +1,4 @@
-//! The place of a provider among the controllers: they hold the slot, and another component can be put into it while they work.
+//! A slot holds the component of a provider. Controllers hold the slot, so that the component can be exchanged while they work.
 //!
 //! | promise | how |
 //! |---|---|
@@ -31,9 +31,7 @@ use tokio::time::Instant;
 
 pub use handle::Handle;
 pub use probation::ProbationSettings;
-pub(crate) use standing::Refusals;
-#[cfg(test)]
-pub(crate) use standing::RefusedComponent;
+pub(crate) use standing::{Refusals, RefusedComponent};
 
 use crate::component::Component;
 use crate::release::{Release, Version};
@@ -99,6 +97,7 @@ struct Shared<C> {
     state: Mutex<State<C>>,
     settings: ProbationSettings,
     generation: watch::Sender<u64>,
+    doubts: watch::Sender<u64>,
     recovered: watch::Sender<u64>,
     news: mpsc::UnboundedSender<News>,
 }
@@ -123,8 +122,8 @@ impl<C: Component> Slot<C> {
         let standing = Standing::new(first, refused);
         let serving = Self::serving_of(&standing, settings);
         let state = Mutex::new(State { standing, since: Timestamp::now(), serving });
-        let generation = watch::Sender::new(1);
-        (Self(Arc::new(Shared { state, settings, generation, recovered: watch::Sender::new(0), news })), told)
+        let (generation, doubts, recovered) = (watch::Sender::new(1), watch::Sender::new(0), watch::Sender::new(0));
+        (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, news })), told)
     }
 
     fn serving_of(standing: &Standing<C>, settings: ProbationSettings) -> Arc<Serving<C>> {
@@ -176,6 +175,13 @@ impl<C: Component> Slot<C> {
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
+    }
+
+    /// Grows when what a component wrote is in doubt from now on, while nobody else begins to serve: another replica refused one that is not on
+    /// trial here.
+    #[must_use]
+    pub fn doubts(&self) -> watch::Receiver<u64> {
+        self.0.doubts.subscribe()
     }
 
     /// Grows when something answers again that did not, or when credentials are others: [`Component::recoveries`] of whoever
@@ -247,12 +253,36 @@ impl<C: Component> Slot<C> {
         self.apply(Event::Taken(proven)).is_some()
     }
 
+    /// Another replica refused this one.
+    pub(crate) fn peer_refused(&self, refused: RefusedComponent) {
+        self.apply(Event::PeerRefused(refused));
+    }
+
+    /// The component with this digest has proved itself at another replica.
+    pub(crate) fn peer_proved(&self, digest: &str) {
+        self.apply(Event::PeerProved(digest.to_owned()));
+    }
+
     /// All changes of the state come along here.
     fn apply(&self, event: Event<C>) -> Option<Duration> {
         let begun = Instant::now();
         let mut state = self.0.state.lock();
         let generation = state.standing.generation();
-        let transition = state.standing.apply(event)?;
+        let transition = state.standing.apply(event);
+        let doubts = state.standing.doubts();
+        // Who wakes for an exchange needs no second call.
+        let is_another = state.standing.generation() != generation;
+        let doubt = || self.0.doubts.send_if_modified(|told| std::mem::replace(told, doubts) != doubts && !is_another);
+        let Some(transition) = transition else {
+            drop(state);
+            doubt();
+            return None;
+        };
+        if matches!(transition, Transition::Contested { .. }) {
+            // Whoever serves goes on, and so does a trial.
+            drop(self.0.news.send(News::Changed(transition, state.view())));
+            return None;
+        }
         state.since = Timestamp::now();
         if matches!(transition, Transition::Returned { .. } | Transition::Withdrawn { .. }) {
             // What it knew of the cloud is older than what the other one did there.
@@ -262,7 +292,6 @@ impl<C: Component> Slot<C> {
         let next = Self::serving_of(&state.standing, self.0.settings);
         // Freed after the lock is: to unmap the code of a component takes its time.
         let before = std::mem::replace(&mut state.serving, next);
-        let is_another = state.standing.generation() != generation;
         // Under the lock, so that changes are told in their order. An error means that nobody listens.
         drop(self.0.news.send(News::Changed(transition, state.view())));
         if is_another {
@@ -276,6 +305,7 @@ impl<C: Component> Slot<C> {
         drop(state);
         let took = begun.elapsed();
         drop(before);
+        doubt();
         if is_another {
             self.0.generation.send_modify(|_| {});
         }

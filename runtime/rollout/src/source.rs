@@ -107,7 +107,7 @@ impl SourceError {
     fn way_out(&self) -> &'static str {
         match self {
             Self::Api(kube::Error::Api(status)) if lacks_right(status) => {
-                "the manager needs the right to get it (manifests/base/rbac.yaml)"
+                "the manager needs the right to get it: add a rule for this ConfigMap to the Role in your overlay"
             }
             Self::Api(kube::Error::Api(status)) if status.code == 401 => "its credentials are wrong or have expired",
             _ => "look at the API server, and at the network to it",

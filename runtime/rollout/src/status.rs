@@ -1,4 +1,4 @@
-//! What runs, since when, and why what is there does not: `/providerz`, as text and as JSON.
+//! The page `/providerz`, as text and as JSON: which component serves, since when, and why a newer one does not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ pub struct Times {
     pub read_ms: f64,
     /// The compiler, in milliseconds.
     pub compile_ms: f64,
-    /// From the compiler's end to the exchange, in milliseconds.
+    /// From the unpacked bytes to the end of the exchange, without the compiler, in milliseconds: all other steps of the gate.
     pub takeover_ms: f64,
     /// The exchange itself, in milliseconds.
     pub exchange_ms: f64,

@@ -1,4 +1,4 @@
-//! Whether a component may be run at all: whose it is, or which.
+//! Trust: a component runs only if a known key signed it, or if its digest is known.
 
 use std::path::PathBuf;
 

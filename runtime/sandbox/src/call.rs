@@ -1,4 +1,4 @@
-//! One call: a fresh store and instance, under all brakes, thrown away afterwards.
+//! One call: runs in a fresh store and instance under all limits, and drops both afterwards.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{EventSink, Service};
-use ccm_egress::Door;
-use ccm_egress::budget::Class;
-use ccm_egress::call::CallScope;
-use ccm_egress::log::CallLog;
+use ccm_egress::{CallLog, CallScope, Class, ProviderContext};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
@@ -50,7 +47,7 @@ pub trait CallObserver: Send + Sync + 'static {
 /// What a guest may touch, made for one call.
 pub(crate) struct CallState {
     pub(crate) limits: Limits,
-    pub(crate) door: Arc<Door>,
+    pub(crate) context: Arc<ProviderContext>,
     pub(crate) log: Arc<Mutex<CallLog>>,
     pub(crate) events: Option<Arc<dyn EventSink>>,
     pub(crate) events_emitted: usize,
@@ -190,7 +187,7 @@ impl Subject {
 pub(crate) struct CallSettings {
     pub(crate) limits: Limits,
     pub(crate) provider: String,
-    pub(crate) door: Arc<Door>,
+    pub(crate) context: Arc<ProviderContext>,
     pub(crate) events: Option<Arc<dyn EventSink>>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     /// As many as [`Limits::busy_calls`].
@@ -257,8 +254,8 @@ fn fresh_store(
     table.set_max_capacity(limits.handles);
     let state = CallState {
         limits,
-        door: Arc::clone(&settings.door),
-        log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.door.log))),
+        context: Arc::clone(&settings.context),
+        log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.context.log))),
         events: settings.events.clone(),
         events_emitted: 0,
         scope: scope(settings, &subject, start),
@@ -289,7 +286,7 @@ fn fresh_store(
 fn scope(settings: &CallSettings, subject: &Subject, start: Instant) -> CallScope {
     let time = settings.limits.call_time;
     let deadline = start.checked_add(time.saturating_sub(LAST_WORDS.min(time / 10)));
-    let network = settings.door.network.as_ref().map(|network| *network.limits()).unwrap_or_default();
+    let network = settings.context.egress.as_ref().map(|egress| *egress.limits()).unwrap_or_default();
     let mut scope = CallScope::new(
         subject.class,
         subject.read_only,

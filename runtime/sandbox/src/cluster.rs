@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ccm_cloud::{Answer, Cluster, ClusterSubject, Descriptor, Failure, Node, Service};
-use ccm_egress::budget::Class;
-use ccm_egress::log::line;
+use ccm_egress::{Class, line};
 
 use crate::bindings::ccm::cloud::types;
 use crate::call::{ChangeFlag, ServiceId, Subject, call};

@@ -1,4 +1,4 @@
-//! Between the words of the contract and those of `ccm-cloud`.
+//! Converts between the types of the contract and those of `ccm-cloud`.
 
 mod descriptor;
 mod load_balancer;
@@ -10,7 +10,7 @@ use ccm_cloud::{
     Address, AddressKind, Annotation, Capability, Failure, Finding, Instance, InstanceState, Need, Node, Problem,
     Reaction,
 };
-use ccm_egress::log::line;
+use ccm_egress::line;
 
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{instances, meta};

@@ -1,4 +1,4 @@
-//! What a component says of itself, and whether that can be.
+//! Validates what a component says about itself.
 
 use std::collections::BTreeSet;
 

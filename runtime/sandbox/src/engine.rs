@@ -1,7 +1,6 @@
-//! The engine, its ticker, and the way from bytes to a [`Component`].
+//! The engine, and the way from bytes to a [`Component`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -13,10 +12,7 @@ use crate::call::CallState;
 use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::provider::Linked;
-use crate::{Component, EngineError, Limits, LoadError, Outline, Provider, wasi};
-
-/// How often a computing guest is looked at. Calls yield to others on every tick.
-pub const TICK: Duration = Duration::from_millis(10);
+use crate::{Component, ComponentSummary, EngineError, Limits, LoadError, Provider, epoch, wasi};
 
 /// Stack of guest code, in bytes. Rust's default for a thread is four times as much, for deeper work than a provider does.
 const WASM_STACK: usize = 512 << 10;
@@ -69,23 +65,23 @@ impl Machine {
             config.cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
         }
         let engine = Engine::new(&config)?;
-        tick(&engine)?;
+        epoch::start_thread(&engine)?;
         let plain = contract(&engine)?;
         let mut with_wasi = contract(&engine)?;
         wasi::add_to_linker(&mut with_wasi)?;
         Ok(Self { engine, effort, plain, with_wasi })
     }
 
-    fn compile(&self, bytes: &[u8], outline: &Outline, sandbox: &Sandbox) -> Result<Linked, LoadError> {
+    fn compile(&self, bytes: &[u8], summary: &ComponentSummary, sandbox: &Sandbox) -> Result<Linked, LoadError> {
         let compiled = wasmtime::component::Component::new(&self.engine, bytes).map_err(LoadError::Compile)?;
-        let linker = if outline.needs_wasi() { &self.with_wasi } else { &self.plain };
+        let linker = if summary.needs_wasi() { &self.with_wasi } else { &self.plain };
         let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
-        Linked::try_new(pre, &outline.exports, self.effort, Arc::clone(&sandbox.places), sandbox.probe.clone())
+        Linked::try_new(pre, &summary.exports, self.effort, Arc::clone(&sandbox.places), sandbox.probe.clone())
     }
 }
 
 impl Sandbox {
-    /// Starts an engine and its ticker thread, which ends with the last clone.
+    /// Starts an engine and its [epoch thread](crate::TICK), which ends with the last clone.
     ///
     /// # Errors
     ///
@@ -161,13 +157,13 @@ impl Sandbox {
         wasi: bool,
         effort: Effort,
     ) -> Result<Component, LoadError> {
-        // Closed never: this struct holds it.
+        // Never closed: `self` owns it.
         let turn = Arc::clone(&self.compiling).acquire_owned().await;
         let sandbox = self.clone();
         let work = move || {
             // Kept here: who gives up waiting does not stop the compiler.
             let _turn = turn;
-            let outline = Outline::read(&bytes, &limits, wasi)?;
+            let summary = ComponentSummary::read(&bytes, &limits, wasi)?;
             let start = Instant::now();
             // An engine of its own, which ends with the code: a second one for good would cost memory for nothing.
             let machine = match effort {
@@ -175,30 +171,15 @@ impl Sandbox {
                 Effort::Full => None,
             };
             let machine = machine.unwrap_or_else(|| Arc::clone(&sandbox.machine));
-            let linked = machine.compile(&bytes, &outline, &sandbox)?;
-            Ok((outline, linked, start.elapsed()))
+            let linked = machine.compile(&bytes, &summary, &sandbox)?;
+            Ok((summary, linked, start.elapsed()))
         };
         let compiled = tokio::task::spawn_blocking(work).await;
         // A panic of the compiler is the component's fault, and not the end of the host.
-        let (outline, linked, compiling) =
+        let (summary, linked, compiling) =
             compiled.map_err(|panic| LoadError::Compile(wasmtime::Error::new(panic)))??;
-        linked.described(outline, limits, compiling).await
+        linked.described(summary, limits, compiling).await
     }
-}
-
-/// An OS thread: a task would starve together with the guests that it should interrupt.
-fn tick(engine: &Engine) -> wasmtime::Result<()> {
-    let weak = engine.weak();
-    let ticker = move || {
-        while let Some(engine) = weak.upgrade() {
-            engine.increment_epoch();
-            // Not held while sleeping, so that the engine can go.
-            drop(engine);
-            #[expect(clippy::disallowed_methods, reason = "this thread does nothing but sleep and tick")]
-            std::thread::sleep(TICK);
-        }
-    };
-    std::thread::Builder::new().name("epoch".to_owned()).spawn(ticker).map(drop).map_err(wasmtime::Error::new)
 }
 
 fn contract(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {

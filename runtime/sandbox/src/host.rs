@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ccm_cloud::{Severity, Subject};
-use ccm_egress::log::Level;
+use ccm_egress::Level;
 
 use crate::bindings::ccm::cloud::{cache, clock, events, log, nodes, settings, types};
 use crate::call::{CallState, Selected, ServiceId};
@@ -18,35 +18,35 @@ impl types::Host for CallState {}
 
 impl settings::Host for CallState {
     async fn file(&mut self, name: String) -> Answer<Option<String>> {
-        Ok(self.door.settings.files.get(&name).cloned())
+        Ok(self.context.settings.files.get(&name).cloned())
     }
 
     async fn get(&mut self, name: String) -> Answer<Option<String>> {
-        Ok(self.door.settings.values.get(&name).cloned())
+        Ok(self.context.settings.values.get(&name).cloned())
     }
 
     async fn cluster_name(&mut self) -> Answer<String> {
-        Ok(self.door.settings.cluster_name.clone())
+        Ok(self.context.settings.cluster_name.clone())
     }
 
     async fn cluster_cidrs(&mut self) -> Answer<Vec<String>> {
-        Ok(self.door.settings.cluster_cidrs.clone())
+        Ok(self.context.settings.cluster_cidrs.clone())
     }
 }
 
 impl cache::Host for CallState {
     async fn get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
         // A proof must come from the cloud itself.
-        Ok(if self.scope.proof { None } else { self.door.cache.get(&key) })
+        Ok(if self.scope.proof { None } else { self.context.cache.get(&key) })
     }
 
     async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> Answer<()> {
-        self.door.cache.put(key, value, Duration::from_millis(ttl_ms));
+        self.context.cache.put(key, value, Duration::from_millis(ttl_ms));
         Ok(())
     }
 
     async fn forget(&mut self, key: String) -> Answer<()> {
-        self.door.cache.forget(&key);
+        self.context.cache.forget(&key);
         Ok(())
     }
 }
@@ -156,8 +156,8 @@ fn cut(mut message: String) -> String {
 
 impl nodes::Host for CallState {
     async fn matching(&mut self, label_selector: String) -> Answer<Result<Vec<String>, String>> {
-        let door = Arc::clone(&self.door);
-        let Some(nodes) = &door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
+        let context = Arc::clone(&self.context);
+        let Some(nodes) = &context.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
         let answer = self.computed(|_| nodes.matching(&label_selector));
         if let (Ok(names), false) = (&answer, label_selector.trim().is_empty()) {
             self.selects_nodes.store(true, Ordering::Relaxed);
@@ -169,9 +169,9 @@ impl nodes::Host for CallState {
     }
 
     async fn provider_ids(&mut self, most: u32) -> Answer<Result<Vec<String>, String>> {
-        let door = Arc::clone(&self.door);
-        let Some(nodes) = &door.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
+        let context = Arc::clone(&self.context);
+        let Some(nodes) = &context.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        Ok(self.computed(|_| nodes.provider_ids(&door.schemes, most)))
+        Ok(self.computed(|_| nodes.provider_ids(&context.schemes, most)))
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_egress::credentials::{Part, Refusal, SignedPart};
-use ccm_egress::encoding::Encoding;
-use ccm_egress::http::{Capture, CaptureSource, Effect, Method, Request, Response, TransportError, TransportReason};
-use ccm_egress::network::Network;
-use ccm_egress::signature::{Algorithm, Digest};
+use ccm_egress::http::{
+    Algorithm, Capture, CaptureSource, Digest, Effect, Encoding, Method, Part, Request, Response, SignedPart,
+};
+use ccm_egress::{Egress, Refusal, TransportError, TransportReason};
 
 use crate::bindings::ccm::cloud::{credentials, http};
 use crate::call::CallState;
@@ -15,12 +14,12 @@ use crate::host::Answer;
 
 impl http::Host for CallState {
     async fn send(&mut self, request: http::Request) -> Answer<Result<http::Response, http::TransportError>> {
-        let door = Arc::clone(&self.door);
-        let Some(network) = &door.network else { return Ok(Err(closed())) };
+        let context = Arc::clone(&self.context);
+        let Some(egress) = &context.egress else { return Ok(Err(closed())) };
         self.give_way();
         let request = from_request(request);
         self.will_send(std::slice::from_ref(&request));
-        let answer = network.send(request, &self.scope).await;
+        let answer = egress.send(request, &self.scope).await;
         Ok(answer.map(to_response).map_err(to_error))
     }
 
@@ -28,29 +27,29 @@ impl http::Host for CallState {
         &mut self,
         requests: Vec<http::Request>,
     ) -> Answer<Vec<Result<http::Response, http::TransportError>>> {
-        let door = Arc::clone(&self.door);
-        let Some(network) = &door.network else { return Ok(requests.iter().map(|_| Err(closed())).collect()) };
+        let context = Arc::clone(&self.context);
+        let Some(egress) = &context.egress else { return Ok(requests.iter().map(|_| Err(closed())).collect()) };
         self.give_way();
         let requests: Vec<Request> = requests.into_iter().map(from_request).collect();
         self.will_send(&requests);
-        let answers = network.send_all(requests, &self.scope).await;
+        let answers = egress.send_all(requests, &self.scope).await;
         Ok(answers.into_iter().map(|answer| answer.map(to_response).map_err(to_error)).collect())
     }
 
     async fn bind(&mut self, endpoint: String, base_url: String) -> Answer<Result<(), http::TransportError>> {
-        let Some(network) = &self.door.network else { return Ok(Err(closed())) };
-        Ok(network.bind(&endpoint, &base_url).map_err(to_error))
+        let Some(egress) = &self.context.egress else { return Ok(Err(closed())) };
+        Ok(egress.bind(&endpoint, &base_url).map_err(to_error))
     }
 }
 
 impl credentials::Host for CallState {
     async fn available(&mut self, credential: String) -> Answer<bool> {
-        Ok(self.network().is_some_and(|network| network.available(&credential, &self.scope)))
+        Ok(self.egress().is_some_and(|egress| egress.available(&credential, &self.scope)))
     }
 
     async fn forget(&mut self, credential: String) -> Answer<()> {
-        if let Some(network) = self.network() {
-            network.forget(&credential, &self.scope);
+        if let Some(egress) = self.egress() {
+            egress.forget(&credential, &self.scope);
         }
         Ok(())
     }
@@ -60,27 +59,27 @@ impl credentials::Host for CallState {
         credential: String,
         digest: credentials::Digest,
     ) -> Answer<Result<Vec<u8>, credentials::Refusal>> {
-        let Some(network) = self.network() else { return Ok(Err(credentials::Refusal::Denied)) };
+        let Some(egress) = self.egress() else { return Ok(Err(credentials::Refusal::Denied)) };
         let digest = match digest {
             credentials::Digest::Md5 => Digest::Md5,
             credentials::Digest::Sha256 => Digest::Sha256,
         };
-        Ok(network.credentials().fingerprint(&credential, digest).map_err(|why| self.refusal(&why)))
+        Ok(egress.fingerprint(&credential, digest).map_err(|why| self.refusal(&why)))
     }
 
     async fn key_algorithm(
         &mut self,
         credential: String,
     ) -> Answer<Result<credentials::Algorithm, credentials::Refusal>> {
-        let Some(network) = self.network() else { return Ok(Err(credentials::Refusal::Denied)) };
-        let algorithm = network.credentials().key_algorithm(&credential);
+        let Some(egress) = self.egress() else { return Ok(Err(credentials::Refusal::Denied)) };
+        let algorithm = egress.key_algorithm(&credential);
         Ok(algorithm.map(to_algorithm).map_err(|why| self.refusal(&why)))
     }
 }
 
 impl CallState {
-    fn network(&self) -> Option<&Network> {
-        self.door.network.as_ref()
+    fn egress(&self) -> Option<&Egress> {
+        self.context.egress.as_ref()
     }
 
     fn will_send(&self, requests: &[Request]) {
@@ -91,7 +90,7 @@ impl CallState {
 
     /// The contract has no room for the reason: it goes to the log.
     fn refusal(&self, refusal: &Refusal) -> credentials::Refusal {
-        self.log.lock().write(ccm_egress::log::Level::Warn, &refusal.to_string(), &[]);
+        self.log.lock().write(ccm_egress::Level::Warn, &refusal.to_string(), &[]);
         match refusal {
             Refusal::Unknown(_) => credentials::Refusal::Unknown,
             Refusal::Denied(_) => credentials::Refusal::Denied,
@@ -227,7 +226,7 @@ fn to_error(error: TransportError) -> http::TransportError {
             TransportReason::Connect => http::TransportReason::Connect,
             TransportReason::Tls => http::TransportReason::Tls,
             TransportReason::Timeout => http::TransportReason::Timeout,
-            TransportReason::TooLarge => http::TransportReason::TooLarge,
+            TransportReason::TooLarge | TransportReason::CallFull => http::TransportReason::TooLarge,
             TransportReason::Throttled => http::TransportReason::Throttled,
             TransportReason::ReadOnly => http::TransportReason::ReadOnly,
             TransportReason::Other => http::TransportReason::Other,

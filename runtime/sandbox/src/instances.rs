@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::{Failure, FindError, Finding, Instances, Need, Node, Reaction};
-use ccm_egress::budget::Class;
+use ccm_egress::Class;
 
 use crate::call::{ChangeFlag, Subject, call};
 use crate::{Provider, convert};
@@ -18,7 +18,7 @@ impl Provider {
         if id.is_empty() || own == Some(id) || declared() {
             return finding;
         }
-        let id = ccm_egress::log::line(id, 256);
+        let id = ccm_egress::line(id, 256);
         let text = format!(
             "the provider gave the provider ID {id:?}, whose scheme is none of its own ({})",
             schemes.join(", ")

@@ -16,9 +16,11 @@
 mod bindings;
 mod call;
 mod cluster;
+mod component_summary;
 mod convert;
 mod descriptor;
 mod engine;
+mod epoch;
 mod error;
 mod host;
 mod http;
@@ -26,7 +28,6 @@ mod instances;
 mod limits;
 mod load_balancers;
 mod outcome;
-mod outline;
 mod pool;
 mod probe;
 mod provider;
@@ -34,10 +35,11 @@ mod tally;
 mod wasi;
 
 pub use call::{CallEnd, CallObserver};
-pub use engine::{Sandbox, TICK};
+pub use component_summary::ComponentSummary;
+pub use engine::Sandbox;
+pub use epoch::TICK;
 pub use error::{CONTRACT, CallError, EngineError, LoadError};
 pub use limits::Limits;
-pub use outline::Outline;
 pub use pool::Pool;
 #[cfg(feature = "memory-probe")]
 pub use probe::MemoryProbe;

@@ -7,7 +7,7 @@ use ccm_cloud::{
     Answer, Backend, Descriptor, Failure, Ingress, LoadBalancers, Mark, Outcome, Problem, Reaction, Service, Standing,
     Wish,
 };
-use ccm_egress::budget::Class;
+use ccm_egress::Class;
 use wasmtime::Store;
 
 use crate::bindings::ccm::cloud::types;
@@ -102,7 +102,7 @@ enum Extent {
 }
 
 impl Provider {
-    async fn bring(&self, extent: Extent, service: Service, backends: Arc<[Backend]>) -> Outcome {
+    async fn bring(&self, extent: Extent, class: Class, service: Service, backends: Arc<[Backend]>) -> Outcome {
         let function = match extent {
             Extent::Everything => "load-balancers.ensure",
             Extent::Backends => "load-balancers.update-backends",
@@ -113,7 +113,7 @@ impl Provider {
             Err(failure) => return Outcome::failed(failure),
         };
         let selected = Selected::default();
-        let subject = Subject { selected: Some(selected.clone()), ..writing(&service) };
+        let subject = Subject { class, selected: Some(selected.clone()), ..writing(&service) };
         let declared = &self.descriptor.annotations;
         let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
         let answer = call(
@@ -215,11 +215,15 @@ impl LoadBalancers for Provider {
     }
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
-        Box::pin(self.bring(Extent::Everything, service, backends))
+        Box::pin(self.bring(Extent::Everything, Class::Write, service, backends))
+    }
+
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(self.bring(Extent::Everything, Class::Refresh, service, backends))
     }
 
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
-        Box::pin(self.bring(Extent::Backends, service, backends))
+        Box::pin(self.bring(Extent::Backends, Class::Write, service, backends))
     }
 
     fn delete(&self, service: Service) -> Answer<'_, Outcome> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm_cloud::{Annotation, Mark};
-use ccm_egress::log::line;
+use ccm_egress::line;
 
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{load_balancer_survey, load_balancers};

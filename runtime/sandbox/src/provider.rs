@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Capability, Descriptor, EventSink, Failure, Problem};
-use ccm_egress::Door;
-use ccm_egress::network::Network;
+use ccm_egress::{Egress, ProviderContext};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use wasmtime::Store;
@@ -15,15 +14,15 @@ use crate::bindings::exports::ccm::cloud::{
     cluster, instances, load_balancer_orphan, load_balancer_survey, load_balancers, meta, routes,
 };
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
+use crate::component_summary::full_name;
 use crate::descriptor::check_descriptor;
 use crate::engine::Effort;
-use crate::outline::full_name;
 use crate::probe::Probe;
-use crate::{CallError, Limits, LoadError, Outline, convert};
+use crate::{CallError, ComponentSummary, Limits, LoadError, convert};
 
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
 pub struct Component {
-    outline: Outline,
+    summary: ComponentSummary,
     descriptor: Descriptor,
     limits: Limits,
     compiling: Duration,
@@ -46,8 +45,8 @@ pub(crate) struct Code {
 impl Component {
     /// What can be said of it without running it.
     #[must_use]
-    pub const fn outline(&self) -> &Outline {
-        &self.outline
+    pub const fn summary(&self) -> &ComponentSummary {
+        &self.summary
     }
 
     /// Who it is and what it asks for.
@@ -67,15 +66,15 @@ impl Component {
     #[must_use]
     pub fn into_provider(
         self,
-        mut door: Door,
+        mut context: ProviderContext,
         events: Option<Arc<dyn EventSink>>,
         observer: Option<Arc<dyn CallObserver>>,
     ) -> Provider {
-        door.schemes.clone_from(&self.descriptor.provider_id_schemes);
+        context.schemes.clone_from(&self.descriptor.provider_id_schemes);
         let settings = CallSettings {
             limits: self.limits,
             provider: self.descriptor.name.clone(),
-            door: Arc::new(door),
+            context: Arc::new(context),
             events,
             observer,
             // With none, a call that takes longer than a tick would never end.
@@ -86,9 +85,9 @@ impl Component {
             selects_nodes: Arc::default(),
         };
         Provider {
-            configuration: settings.door.configuration(&self.descriptor),
+            configuration: settings.context.configuration(&self.descriptor),
             descriptor: Arc::new(self.descriptor),
-            exports: self.outline.exports,
+            exports: self.summary.exports,
             offered: Mutex::default(),
             settings,
             code: Mutex::new(self.code),
@@ -175,16 +174,16 @@ impl Linked {
     /// Asks for the description, with nothing granted.
     pub(crate) async fn described(
         self,
-        outline: Outline,
+        summary: ComponentSummary,
         limits: Limits,
         compiling: Duration,
     ) -> Result<Component, LoadError> {
         let Self(code) = self;
-        let door = Door::closed();
+        let context = ProviderContext::closed();
         let settings = CallSettings {
             limits,
             provider: "(unnamed)".to_owned(),
-            door: Arc::new(door),
+            context: Arc::new(context),
             events: None,
             observer: None,
             turns: Arc::new(Semaphore::new(1)),
@@ -219,7 +218,7 @@ impl Linked {
         let descriptor = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
         let descriptor = convert::descriptor(descriptor);
         check_descriptor(&descriptor)?;
-        Ok(Component { outline, descriptor, limits, compiling, code })
+        Ok(Component { summary, descriptor, limits, compiling, code })
     }
 }
 
@@ -252,7 +251,7 @@ impl Provider {
     ///
     /// It is another one.
     pub(crate) fn run_code_of(&self, component: Component) -> Result<(), LoadError> {
-        if component.descriptor != *self.descriptor || component.outline.exports != self.exports {
+        if component.descriptor != *self.descriptor || component.summary.exports != self.exports {
             return Err(LoadError::Another);
         }
         put(&self.code, component.code);
@@ -265,10 +264,10 @@ impl Provider {
         &self.descriptor
     }
 
-    /// The network as it may use it.
+    /// Its requests.
     #[must_use]
-    pub fn network(&self) -> Option<&Network> {
-        self.settings.door.network.as_ref()
+    pub fn egress(&self) -> Option<&Egress> {
+        self.settings.context.egress.as_ref()
     }
 
     /// Whether an optional interface works with this configuration: it is exported, and the last answer of
@@ -280,30 +279,35 @@ impl Provider {
 
     /// Empties its cache, and shares no answer of the cloud that was asked for before.
     pub fn forget_all(&self) {
-        self.settings.door.cache.clear();
-        if let Some(network) = self.network() {
-            network.forget_answers();
+        self.settings.context.cache.clear();
+        if let Some(egress) = self.egress() {
+            egress.forget_answers();
         }
     }
 
-    /// All calls so far, those that gave no answer, and the last of these in words. One that waited too long for its cloud gave no
+    /// All calls so far, and those that gave no answer. One that waited too long for its cloud gave no
     /// answer either, and is not counted; nor are those of the admission webhook, which anybody who writes Services can cause. The counts wrap around.
     #[must_use]
-    pub fn crashes(&self) -> (u32, u32, String) {
-        let (calls, crashes) = self.settings.tally.counts();
-        (calls, crashes, self.settings.tally.last_crash())
+    pub fn crashes(&self) -> (u32, u32) {
+        self.settings.tally.counts()
+    }
+
+    /// The last call without an answer, in words.
+    #[must_use]
+    pub fn last_crash(&self) -> String {
+        self.settings.tally.last_crash()
     }
 
     /// Grow whenever an endpoint of it that was taken for dead answers again, or one of its credentials is another.
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        self.network().map(Network::recoveries).unwrap_or_default()
+        self.egress().map(Egress::recoveries).unwrap_or_default()
     }
 
     /// Sees to it that other credentials are noticed while nobody uses them, for ever.
     pub async fn follow_credentials(&self) {
-        match self.network() {
-            Some(network) => network.credentials().follow().await,
+        match self.egress() {
+            Some(egress) => egress.follow_credentials().await,
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! How many calls of a provider there were, and how many gave no answer.
+//! Counts the calls of a provider, and those without an answer.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ccm_egress::log::{CallLog, Level};
+use ccm_egress::{CallLog, Level};
 use parking_lot::Mutex;
 use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -149,7 +149,7 @@ impl OutputStream for LogStream {
 mod tests {
     use std::fmt::Debug;
 
-    use ccm_egress::log::LogLimits;
+    use ccm_egress::LogLimits;
     use tracing::field::{Field, Visit};
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 

@@ -1,20 +1,40 @@
-//! `wasm-ccm check`: the gate alone, with the code that `run` uses.
-
-mod preview;
+//! `wasm-ccm check`: runs the gate alone, with the code of `run`. With `--against`, it previews an upgrade: it reads the cluster and the
+//! cloud, and writes to neither.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use ccm_cloud::Alone;
-use ccm_sandbox::Component;
-
-use crate::cli::{CheckArgs, ConfigArgs};
-use crate::output;
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use ccm_cloud::{Leadership, NodeSelector};
+use ccm_controllers::{FirstList, Metrics, NodeLabels, Reflector};
+use ccm_rollout::compare::{Report, StoreInventory};
 use ccm_rollout::config::{ProviderConfig, ProviderRecord};
-use ccm_rollout::context::{self, Carryover, SharedContext};
-use ccm_rollout::gate::{Rejected, Step};
+use ccm_rollout::context::SharedContext;
+use ccm_rollout::gate::Rejected;
 use ccm_rollout::preflight::{self, Checked};
-use ccm_rollout::problem_text;
+use ccm_rollout::preview::{self, Preview, PreviewParts};
+use ccm_rollout::source::Source;
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::{CheckArgs, ConfigArgs, Output};
+use crate::output;
+use crate::stores::{Stores, depends};
+
+/// How long the API server may take for all Nodes and Services.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Forbids all writes.
+struct ReadOnly;
+
+impl Leadership for ReadOnly {
+    fn may_write(&self) -> bool {
+        false
+    }
+}
 
 /// Says whether `run` would take the component.
 ///
@@ -26,7 +46,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     let record = ProviderRecord { allow_provider_change: args.allow_provider_change, ..record };
     let config = args.config.configure(record)?.check()?;
     if let Some(against) = &args.against {
-        return preview::check(args, &config, against);
+        return preview(args, &config, against);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let checked = runtime.block_on(Box::pin(async {
@@ -37,14 +57,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
             let hint = "; --cloud-config, --setting, --endpoint or --credential let it judge its configuration as well";
             return Ok(format!("{told} passes the gate as far as it needs no configuration{hint}"));
         }
-        let warnings = configured(&config, component, args).await?;
+        let warnings = preflight::configured(&config, component, &args.cluster_name, args.online).await?;
         Ok(warnings
             .into_iter()
             .fold(format!("{told} passes the gate"), |told, warning| told + "\nwarning: " + &warning))
     }));
-    let told = checked.map_err(|Rejected { step, error, .. }: Rejected| {
-        error.context(format!("{} does not pass the gate (step {step})", args.file.display()))
-    })?;
+    let told = checked.map_err(|rejected: Rejected| rejected.named(&config.source))?;
     Ok(output::print(&told)?)
 }
 
@@ -57,34 +75,87 @@ fn is_configured(config: &ConfigArgs) -> bool {
             .all(|given| given.is_empty())
 }
 
-/// The rest of the gate. Gives what the provider would only warn of.
-async fn configured(config: &ProviderConfig, component: Component, args: &CheckArgs) -> Result<Vec<String>, Rejected> {
-    let shared = SharedContext {
-        client: None,
-        leadership: Arc::new(Alone),
+/// Says what differs between the component of the file and the one that lies at `against`.
+///
+/// # Errors
+///
+/// Something differs (standard output lists it), a component does not pass the gate, or the cluster or the cloud does not answer.
+fn preview(args: &CheckArgs, config: &ProviderConfig, against: &str) -> Result<()> {
+    let against: Source = against.parse().map_err(anyhow::Error::msg).context("--against")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let made = runtime.block_on(Box::pin(compare(args, config, &against)));
+    // Does not wait for the compiler, which cannot be stopped.
+    runtime.shutdown_background();
+    let preview = made.with_context(|| args.file.display().to_string())?;
+    output::print(&match args.output {
+        Output::Json => serde_json::to_string_pretty(&preview)?,
+        Output::Text => text(&preview),
+    })?;
+    let many = preview.report.differences.len();
+    ensure!(many == 0, "{}: a host would refuse it (step compare): {many} differ", args.file.display());
+    Ok(())
+}
+
+async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) -> Result<Preview> {
+    let way = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+    let client = Client::try_from(way).context("the API server's address or credentials cannot be used")?;
+    let mut readers = JoinSet::new();
+    let stores = stores(&client, &mut readers).await?;
+    let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
+    let context = SharedContext {
+        client: Some(client.clone()),
+        leadership: Arc::new(ReadOnly),
         exchanges: None,
-        nodes: None,
+        nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
         cluster_name: args.cluster_name.clone(),
         cluster_cidrs: vec![],
         trace_http: false,
     };
-    let descriptor = component.descriptor().clone();
-    let opened = async {
-        let files = config.files(&descriptor)?;
-        context::open(config, &descriptor, files, &Carryover::default(), &shared, None).await
-    };
-    let (door, _) = opened.await.map_err(|error| Rejected::at(Step::Grants, error))?;
-    let provider = component.into_provider(door, None, None);
-    let judged = async {
-        let problems = provider.check(args.online).await?.context("it cannot judge its configuration")?;
-        let (fatal, others): (Vec<_>, Vec<_>) = problems.into_iter().partition(|problem| problem.fatal);
-        if !fatal.is_empty() {
-            bail!("its configuration is wrong: {}", problem_text(&fatal));
+    let inventory = Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone()));
+    let parts = PreviewParts { client, context, depends: depends(&stores), inventory };
+    preview::preview(config, against, parts).await
+}
+
+/// All Nodes and Services, which `readers` keep up to date.
+async fn stores(client: &Client, readers: &mut JoinSet<()>) -> Result<Stores> {
+    let metrics = Metrics::register(&mut Registry::default());
+    let nodes = Reflector::new(client.clone(), &metrics.store);
+    let services: Reflector<Service> = Reflector::new(client.clone(), &metrics.store);
+    let stores = Stores { nodes: nodes.handle(), services: Some(services.handle()) };
+    let lists = [("Nodes", nodes.first_list()), ("Services", services.first_list())];
+    readers.spawn(nodes.run(CancellationToken::new()));
+    readers.spawn(services.run(CancellationToken::new()));
+    let complete = async {
+        for (kind, list) in lists {
+            listed(kind, list).await?;
         }
-        provider.offers().await?.context("it cannot tell what it offers")?;
-        Ok(others.into_iter().map(|problem| problem_text(&[problem])).collect())
+        anyhow::Ok(())
     };
-    judged.await.map_err(|error: anyhow::Error| Rejected::at(Step::Check, error))
+    let waited = tokio::time::timeout(LIST_TIMEOUT, complete).await;
+    waited
+        .map_err(|_elapsed| anyhow!("the API server did not give all Nodes and Services within {LIST_TIMEOUT:?}"))??;
+    Ok(stores)
+}
+
+/// Waits for a list. Fails at once instead of trying again: a person waits, and can fix the cause.
+async fn listed(kind: &str, mut list: FirstList) -> Result<()> {
+    while list.state().is_err() {
+        ensure!(list.changed().await, "{kind}: the list ended");
+        if let Err(why) = list.state() {
+            bail!("{kind}: {why}; check --kubeconfig and --master, and whether you may list and watch them");
+        }
+    }
+    Ok(())
+}
+
+fn text(Preview { new, before, report }: &Preview) -> String {
+    let Report { differences, .. } = report;
+    let mut lines = vec![format!("new     {new}"), format!("before  {before}"), format!("asked   {}", report.extent())];
+    if differences.is_empty() {
+        lines.push("nothing differs: a host would take it, on probation".to_owned());
+    }
+    lines.extend(differences.iter().map(|difference| format!("differs {difference}")));
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! The command line: upstream's flag names where a thing is upstream's, ours where it is ours.
 
-mod arguments;
 #[cfg(test)]
 mod cases;
-mod cluster;
-mod grants;
-mod node_lifecycle;
-mod record;
+mod controllers;
+mod leader;
+mod provider;
 #[cfg(test)]
 mod reference;
-mod service;
-mod swap;
 mod tools;
 mod upstream;
 mod webhook;
@@ -22,23 +18,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ccm_apiserver::Pings;
 use ccm_controllers::EventSettings;
+use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_sandbox::Pool;
+use ccm_serving::https::MinTls;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::connection::Pings;
-use crate::https::MinTls;
-use crate::leader::LeaderArgs;
 use crate::logging::LogFormat;
-use ccm_rollout::config::duration::{parse, parse_period};
-pub(crate) use cluster::ClusterArgs;
-pub(crate) use node_lifecycle::NodeLifecycleArgs;
-pub(crate) use record::{ConfigArgs, RecordArgs};
-pub(crate) use service::ServiceArgs;
-pub(crate) use swap::SwapArgs;
+use controllers::{ClusterArgs, NodeLifecycleArgs, ServiceArgs};
+use leader::LeaderArgs;
+use provider::SwapArgs;
+pub(crate) use provider::{ConfigArgs, ProviderArgs};
 pub(crate) use tools::{CheckArgs, InspectArgs, Output, PushArgs};
-pub(crate) use webhook::WebhookArgs;
+use webhook::{WebhookArgs, min_tls};
 
 /// The command whose flags are upstream's.
 const RUN: &str = "run";
@@ -167,7 +161,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file", help_heading = "Health and logs")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Oldest version of TLS that this port accepts.
-    #[arg(long, value_name = "VERSION", value_enum, default_value_t, help_heading = "Health and logs")]
+    #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12", help_heading = "Health and logs")]
     pub(crate) tls_min_version: MinTls,
     /// Format of the log; auto writes text on a terminal, and JSON otherwise.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Health and logs")]
@@ -187,36 +181,6 @@ impl RunArgs {
     }
 }
 
-/// The provider, or the list of them.
-// No `Debug`: what an operator writes may be a secret.
-#[derive(Args)]
-#[command(next_help_heading = "Provider")]
-pub(crate) struct ProviderArgs {
-    /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY].
-    #[arg(long, value_name = "SOURCE", required_unless_present = "providers")]
-    pub(crate) provider: Option<String>,
-    /// A YAML list of providers, instead of the flags for a single one.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = [
-            "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
-            "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
-            "provider_key", "provider_digest", "allow_provider_change",
-        ]
-    )]
-    pub(crate) providers: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) record: RecordArgs,
-}
-
-pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not NAME=VALUE")),
-    }
-}
-
 fn cidr(text: &str) -> Result<String, String> {
     let parsed =
         text.split_once('/').and_then(|(ip, bits)| Some((ip.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?)));
@@ -230,7 +194,7 @@ fn cidr(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// The command line is wrong, or asks for help: what there is to say is said, and this is the exit code.
+/// The command line is wrong, or asks for help. The message is printed already, and this is the exit code.
 pub(crate) fn command() -> Result<(Command, Option<String>), ExitCode> {
     let (cli, ignored) = parse_from(std::env::args_os()).map_err(|error| {
         let error = silenced(error);
@@ -239,7 +203,7 @@ pub(crate) fn command() -> Result<(Command, Option<String>), ExitCode> {
         drop(error.print());
         if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     })?;
-    Ok((cli.command, arguments::told(&ignored)))
+    Ok((cli.command, upstream::told(&ignored)))
 }
 
 /// The command line, and the flags of `run` that have no effect.
@@ -250,7 +214,7 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
     if words.get(1).is_some_and(|word| word == RUN)
         && let Some(run) = cli.find_subcommand_mut(RUN)
     {
-        let sorted = arguments::sort(run, words.split_off(2))
+        let sorted = upstream::sort(run, words.split_off(2))
             .map_err(|why| Cli::command().error(ErrorKind::InvalidValue, why))?;
         words.extend(sorted.known);
         ignored = sorted.ignored;
@@ -258,7 +222,7 @@ fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<&'s
     Ok((Cli::try_parse_from(words)?, ignored))
 }
 
-/// Without a word that stands where none belongs: it may be a secret whose flag was forgotten.
+/// Removes a word that belongs to no flag: it may be a secret whose flag was forgotten.
 fn silenced(mut error: clap::Error) -> clap::Error {
     let is_word = |value: &ContextValue| matches!(value, ContextValue::String(text) if !text.starts_with('-'));
     if error.kind() == ErrorKind::UnknownArgument && error.get(ContextKind::InvalidArg).is_some_and(is_word) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use ccm_cloud::{Descriptor, Place, Source, TlsSources};
-use ccm_sandbox::{CONTRACT, Outline, Pool, Sandbox};
+use ccm_sandbox::{CONTRACT, ComponentSummary, Pool, Sandbox};
 use serde::Serialize;
 
 use crate::cli::{InspectArgs, Output};
@@ -21,7 +21,7 @@ struct Inspection<'a> {
     digest: &'a str,
     contract: &'static str,
     #[serde(flatten)]
-    outline: &'a Outline,
+    summary: &'a ComponentSummary,
     descriptor: &'a Descriptor,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         file: config.source.to_string(),
         digest: &digest,
         contract: CONTRACT,
-        outline: component.outline(),
+        summary: component.summary(),
         descriptor: component.descriptor(),
     };
     let text = match args.output {
@@ -62,15 +62,15 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
 }
 
 fn text(inspection: &Inspection<'_>) -> Result<String> {
-    let Inspection { file, digest, contract, outline, descriptor } = inspection;
+    let Inspection { file, digest, contract, summary, descriptor } = inspection;
     let mut out = String::new();
     writeln!(out, "{} {}", descriptor.name, descriptor.version)?;
-    writeln!(out, "  file        {file}, {} bytes unpacked, {} functions", outline.size, outline.functions)?;
+    writeln!(out, "  file        {file}, {} bytes unpacked, {} functions", summary.size, summary.functions)?;
     writeln!(out, "  digest      {digest}")?;
     writeln!(out, "  contract    {contract}")?;
     writeln!(out, "  schemes     {}", list(descriptor.provider_id_schemes.iter().map(|s| format!("{s}://"))))?;
-    writeln!(out, "  offers      {}", list(outline.exports.iter().cloned()))?;
-    writeln!(out, "  asks for    {}", list(outline.imports.iter().cloned()))?;
+    writeln!(out, "  offers      {}", list(summary.exports.iter().cloned()))?;
+    writeln!(out, "  asks for    {}", list(summary.imports.iter().cloned()))?;
     if let Some(member) = descriptor.more.get(Descriptor::DRY_RUN) {
         writeln!(out, "  dry run     \"{member}\": true in a body: the cloud judges, and does nothing")?;
     }

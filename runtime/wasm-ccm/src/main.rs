@@ -1,38 +1,41 @@
 //! `wasm-ccm`: a Kubernetes cloud controller manager whose providers are WebAssembly components.
 //!
-//! This crate is the only one that knows all others: flags, leader election, health, metrics and webhook, assembly.
+//! This crate is the only one that knows all others. It has the flags, puts the parts together, and joins what must not know each other.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`cli`] | the command line of all commands |
+//! | [`run`] | `run`: builds the process, spawns what runs, ends it in order |
+//! | [`stores`] | what the process knows of the cluster |
+//! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
+//! | [`pages`] | the pages of the health port |
+//! | [`tasks`] | all tasks of the process, and how they end |
+//! | [`check`], [`inspect`], [`push`] | the commands of these names |
 
-mod api;
 mod check;
 mod cli;
-mod connection;
 mod controller_names;
-mod health;
-mod https;
+mod controllers;
 mod inspect;
-mod leader;
 mod logging;
-mod metrics;
 mod output;
+mod pages;
 mod push;
-mod request_metrics;
 mod run;
-mod serve;
-mod start;
+mod stores;
 mod tasks;
-mod webhook;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use cli::Command;
 
-/// Compiling a component and a cluster's first list leave glibc's allocator with twice the memory that is in use.
+/// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // kube and the health server share one TLS provider; an error means that somebody was first.
+    // kube and the health server share one TLS provider; an error means that it is installed already.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let (command, ignored) = match cli::command() {
         Ok(command) => command,
@@ -48,14 +51,14 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody reads when this fails.
+            // If this fails, nobody reads.
             drop(writeln!(std::io::stderr(), "error: {}", one_line(&error)));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The causes, each without what some parsers add: pictures of the place in the file.
+/// The causes in one line. Some parsers add a drawing of the file, which is left out.
 fn one_line(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let lines: Vec<&str> = causes.iter().filter_map(|cause| cause.lines().next()).collect();

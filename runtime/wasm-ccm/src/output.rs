@@ -1,12 +1,12 @@
-//! What the commands that only tell something write to standard output.
+//! Standard output, for the commands that print a result.
 
 use std::io::{ErrorKind, Result, Write};
 
-/// Writes `text` and an end of line. A reader that has seen enough and is gone, such as `head`, is no error.
+/// Writes `text` and an end of line. A closed pipe, as `head` leaves it, is not an error.
 ///
 /// # Errors
 ///
-/// It cannot be written, for another reason: the disk is full.
+/// Another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> Result<()> {
     write(&mut std::io::stdout().lock(), text)
 }

@@ -1,55 +1,59 @@
-//! `wasm-ccm run`: puts the process together.
+//! `wasm-ccm run`: [builds](Process::build) the process, [runs](Process::run) it, and ends it in order.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use ccm_apiserver::fenced_client;
 use ccm_cloud::NodeSelector;
-use ccm_controllers::{EventRecorder, EventSettings, Metrics, NodeLabels, WriteGate, WriteGateSettings};
+use ccm_controllers::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, Metrics, NodeLabels};
+use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::SharedContext;
 use ccm_rollout::status::ProviderStatuses;
-use ccm_rollout::{ProviderMetrics, Rollout, RolloutParts, host_pod};
+use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, host_pod};
 use ccm_sandbox::{Pool, Sandbox};
+use ccm_serving::health::{Check, Health, Readiness};
+use ccm_serving::https;
+use ccm_serving::webhook::{self, Webhook};
+use kube::{Client, Config};
 use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
-use crate::health::Health;
-use crate::leader::{self, Campaign, Leader};
-use crate::metrics::{CallMetrics, ProcessMetrics};
-use crate::request_metrics::ExchangeMetrics;
-use crate::serve::{Pages, Readiness};
-use crate::start::{Reflectors, Shared};
+use crate::controllers::{self, Providers, Shared};
+use crate::logging;
+use crate::pages::{self, Pages, ProcessMetrics};
+use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::tasks::{EVENT_WRITER, Tasks};
-use crate::webhook::{self, Webhook};
-use crate::{api, connection, https, logging, serve, start};
 
-/// Threads that the host works with, on machines that have as many cores.
+/// Most worker threads; fewer on machines with fewer cores.
 const MAX_WORKERS: usize = 4;
 
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
 /// # Errors
 ///
-/// Flags and local configuration that cannot be, tasks that ended by themselves, and the loss of the leadership.
+/// Flags or local configuration are invalid, a task ended by itself, or the leadership is lost.
 pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
     logging::start(args.logging_format, args.v);
     if let Some(ignored) = ignored {
         tracing::warn!("{ignored}");
     }
-    let providers = configured(&args)?;
-    let selection = Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?;
-    let election = args.leader.settings()?;
-    let webhook = args.webhook.settings(args.secure_port)?;
+    let setup = Setup::read(args)?;
     // More threads would only cost memory: the work is waiting, and the guests have limits of their own.
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
-    let ended = runtime.block_on(Box::pin(assemble(args, providers, selection, election, webhook)));
-    // A compiler or a read from a dead disk cannot be stopped, and is not waited for.
+    let ended = runtime.block_on(async {
+        let process = Box::pin(Process::build(setup)).await?;
+        Box::pin(process.run()).await
+    });
+    // Does not wait for a compiler or for a read from a dead disk: neither can be stopped.
     runtime.shutdown_background();
     ended
 }
@@ -75,135 +79,230 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
     Ok(list)
 }
 
-async fn assemble(
+/// What the operator set, checked as far as it needs nothing but local files.
+struct Setup {
     args: RunArgs,
     providers: Vec<ProviderConfig>,
     selection: Selection,
-    election: Option<leader::Settings>,
+    /// None without leader election.
+    election: Option<ccm_leader::Settings>,
     webhook: Option<webhook::Settings>,
-) -> Result<()> {
-    let readiness = Readiness::default();
-    let mut registry = Registry::default();
-    let process = ProcessMetrics::register(&mut registry);
-    let calls = CallMetrics::register(&mut registry);
-    let exchanges = ExchangeMetrics::register(&mut registry);
-    let metrics = Metrics::register(&mut registry);
-    let config = api::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
-    let pings = args.pings();
-    let client =
-        connection::client(&config, pings).context("the API server's address or credentials cannot be used")?;
-    let leader = Leader::new(election, &mut registry);
-    let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
-    let provider_metrics = ProviderMetrics::register(&mut registry);
-    let statuses = ProviderStatuses::default();
+}
 
-    let mut tasks = Tasks::default();
-    tasks.spawn_signals()?;
-    readiness.set(api::CHECK, Err("no answer yet".to_owned()));
-    if args.secure_port != 0 {
-        let listener =
-            https::bind(SocketAddr::new(args.bind_address, args.secure_port), "--bind-address and --secure-port")
-                .await?;
-        tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
-        let files = args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref());
-        let tls = serve::tls(files, args.tls_min_version)?;
+impl Setup {
+    fn read(args: RunArgs) -> Result<Self> {
+        Ok(Self {
+            providers: configured(&args)?,
+            selection: Selection::parse(&args.controllers).map_err(anyhow::Error::msg).context("--controllers")?,
+            election: args.leader.settings()?,
+            webhook: args.webhook.settings(args.secure_port)?,
+            args,
+        })
+    }
+}
+
+/// The process, put together. Nothing runs yet.
+struct Process {
+    args: RunArgs,
+    selection: Selection,
+    config: Config,
+    client: Client,
+    leader: Leader,
+    readiness: Readiness,
+    metrics: Metrics,
+    health: Option<(TcpListener, TlsAcceptor, Pages)>,
+    webhook: Option<(Arc<Webhook>, TcpListener)>,
+    /// Writes of the controllers, which end with the leadership.
+    gate: ApiGate,
+    recorder: EventRecorder,
+    event_writer: EventWriter,
+    /// Of Events about components, which every replica writes: a standby has loaded its own.
+    provider_event_writer: EventWriter,
+    reflectors: Reflectors,
+    providers: Vec<ProviderConfig>,
+    rollout: RolloutParts,
+}
+
+impl Process {
+    async fn build(setup: Setup) -> Result<Self> {
+        let Setup { args, providers, selection, election, webhook } = setup;
+        let mut registry = Registry::default();
+        let process_metrics = ProcessMetrics::register(&mut registry);
+        let calls = CallMetrics::register(&mut registry);
+        let exchanges = ExchangeMetrics::register(&mut registry);
+        let metrics = Metrics::register(&mut registry);
+
+        let config = ccm_apiserver::config(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
+        let pings = args.pings();
+        let unusable = "the API server's address or credentials cannot be used";
+        let client = ccm_apiserver::client(&config, pings).context(unusable)?;
+        let leader = Leader::new(election, &mut registry);
+        let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
+        let provider_metrics = ProviderMetrics::register(&mut registry);
+
+        let writes = ApiGateSettings {
+            request_timeout: args.kube_api_write_timeout,
+            concurrent_writes: args.kube_api_concurrent_writes,
+        };
+        let writing = match &leader {
+            Leader::Alone => Client::try_from(config.clone()),
+            Leader::Candidate(_) => fenced_client(&config, pings, leader.leadership()),
+        };
+        let gate = ApiGate::new(writing.context(unusable)?, metrics.api.clone(), writes).led_by(leader.leadership());
+        let open_gate = ApiGate::new(client.clone(), metrics.api.clone(), writes);
+        let pod = host_pod(|name| std::env::var(name).ok());
+        let events = EventSettings {
+            queue: args.event_queue,
+            concurrency: args.concurrent_events.get(),
+            instance: pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_else(|| "wasm-ccm".to_owned()),
+            provider_subject: pod.clone(),
+            ..EventSettings::default()
+        };
+        let (provider_recorder, provider_event_writer) =
+            EventRecorder::new(open_gate, metrics.events.clone(), events.clone());
+        let (recorder, event_writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
+
+        let readiness = Readiness::default();
+        readiness.set(API_SERVER, Err("no answer yet".to_owned()));
+        let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
+        let stores = reflectors.stores();
+        let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
+        let pool = Pool { calls: args.provider_calls, ..Pool::default() };
+        let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
+        let (checks, statuses) = (readiness.clone(), ProviderStatuses::default());
+        let rollout = RolloutParts {
+            sandbox: Sandbox::with_pool(pool)?,
+            client: client.clone(),
+            events: Arc::new(recorder.clone()),
+            calls: Arc::new(calls),
+            context: SharedContext {
+                client: Some(client.clone()),
+                leadership: leader.leadership(),
+                exchanges: Some(Arc::new(exchanges)),
+                nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
+                cluster_name: args.cluster_name.clone(),
+                cluster_cidrs: args.cluster_cidr.clone(),
+                trace_http: args.trace_http,
+            },
+            readiness: Arc::new(move |check: &str, state| checks.set(check, state)),
+            statuses: statuses.clone(),
+            metrics: provider_metrics,
+            recorder: provider_recorder,
+            pod,
+            depends: depends(&stores),
+            inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone())),
+        };
+
         let pages = Pages {
             readiness: readiness.clone(),
-            health: Health::new(leader.check()),
+            health: Health::new(leader.health().map(|health| Check::new(HEALTH_CHECK, health))),
             leader: leader.seen(),
             registry: Arc::new(registry),
-            process,
-            providers: statuses.clone(),
+            process: process_metrics,
+            providers: statuses,
         };
-        tasks.spawn_background("health server", serve::serve(listener, tls, pages));
+        let health = bind_health(&args, pages).await?;
+        let webhook = match webhook {
+            Some(webhook) => {
+                let listener = webhook.bind().await?;
+                Some((webhook, listener))
+            }
+            None => None,
+        };
+        Ok(Self {
+            args,
+            selection,
+            config,
+            client,
+            leader,
+            readiness,
+            metrics,
+            health,
+            webhook,
+            gate,
+            recorder,
+            event_writer,
+            provider_event_writer,
+            reflectors,
+            providers,
+            rollout,
+        })
     }
 
-    if let Some(webhook) = &webhook {
-        webhook.start(&mut tasks).await?;
-    }
+    /// Spawns what every replica runs, waits until it leads, and spawns the controllers.
+    async fn run(self) -> Result<()> {
+        let mut tasks = Tasks::default();
+        tasks.spawn_signals()?;
+        if let Some((listener, tls, pages)) = self.health {
+            tasks.spawn_background("health server", pages::serve(listener, tls, pages));
+        }
+        let admission = self.webhook.map(|(webhook, listener)| {
+            tasks.spawn_reader("webhook", Arc::clone(&webhook).serve(listener, tasks.stop.clone()));
+            webhook
+        });
+        let drain = tasks.drain.clone();
+        tasks.spawn_background("event writer of providers", self.provider_event_writer.run(drain.clone()));
+        tasks.spawn_background(EVENT_WRITER, self.event_writer.run(drain.clone()));
 
-    let writes = WriteGateSettings {
-        request_timeout: args.kube_api_write_timeout,
-        concurrent_writes: args.kube_api_concurrent_writes,
-    };
-    let gate = WriteGate::new(leader.client(&config, pings)?, metrics.api.clone(), writes).led_by(leader.leadership());
-    let pod = host_pod(|name| std::env::var(name).ok());
-    let instance = pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_else(|| "wasm-ccm".to_owned());
-    let events = EventSettings {
-        queue: args.event_queue,
-        concurrency: args.concurrent_events.get(),
-        instance,
-        provider_subject: pod.clone(),
-        ..EventSettings::default()
-    };
-    // What a provider is, and why it is not taken, is told by every replica: a standby has loaded its own.
-    let open = WriteGate::new(client.clone(), metrics.api.clone(), writes);
-    let (host_recorder, host_writer) = EventRecorder::new(open, metrics.events.clone(), events.clone());
-    tasks.spawn_background("event writer of providers", host_writer.run(tasks.drain.clone()));
-    let (recorder, writer) = EventRecorder::new(gate.clone(), metrics.events.clone(), events);
-    let drain = tasks.drain.clone();
-    tasks.spawn_background(EVENT_WRITER, writer.run(drain));
+        let stores = self.reflectors.stores();
+        let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
+        let settings = self.args.swap.settings(self.args.leader.peers());
+        let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
+        let _orderly_end = rollout.orderly_end();
+        let answered = tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?;
+        let Some(()) = answered else { return tasks.stop().await };
+        self.reflectors.start(&mut tasks, &self.readiness);
+        let slots = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()?;
+        let Some(slots) = slots else { return tasks.stop().await };
+        let followers = rollout.followers();
+        tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), drain));
+        let providers: Providers = slots.into_iter().zip(classes).collect();
+        // Leader or not.
+        if let Some(webhook) = admission {
+            tasks.spawn_background("providers of the webhook", controllers::judging(webhook, providers.clone()));
+        }
 
-    let pool = Pool { calls: args.provider_calls, ..Pool::default() };
-    let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
-    let sandbox = Sandbox::with_pool(pool)?;
-    let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
-    let stores = reflectors.stores();
-    let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
-    let classes: Vec<_> = providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
-    let checks = readiness.clone();
-    let parts = RolloutParts {
-        sandbox,
-        client: client.clone(),
-        events: Arc::new(recorder.clone()),
-        calls: Arc::new(calls),
-        context: SharedContext {
-            client: Some(client.clone()),
-            leadership: leader.leadership(),
-            exchanges: Some(Arc::new(exchanges)),
-            nodes: Some(Arc::new(labels) as Arc<dyn NodeSelector>),
-            cluster_name: args.cluster_name.clone(),
-            cluster_cidrs: args.cluster_cidr.clone(),
-            trace_http: args.trace_http,
-        },
-        readiness: Arc::new(move |check: &str, state| checks.set(check, state)),
-        statuses,
-        metrics: provider_metrics,
-        recorder: host_recorder,
-        pod,
-        depends: start::depends(&stores),
-        inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone())),
-    };
-    // All that is waited for, from the beginning: nobody may find the process ready between two steps.
-    let mut rollout = Rollout::new(providers, &args.swap.settings(), parts).await;
-    let Some(()) = tasks.unless_stopped(api::wait_for(&client, &readiness)).await? else { return tasks.stop().await };
-    reflectors.start(&mut tasks, &readiness);
-    let Some(slots) = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()? else { return tasks.stop().await };
-    tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), tasks.drain.clone()));
-    let providers: Vec<_> = slots.into_iter().zip(classes).collect();
-    // Leader or not.
-    if let Some(webhook) = &webhook {
-        webhook.admission().serve(start::balancing(&providers));
-    }
+        // Not earlier: a process that cannot work must not keep others from leading.
+        let is_candidate = matches!(self.leader, Leader::Candidate(_));
+        if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
+            return tasks.stop().await;
+        }
+        let mut campaign = self.leader.campaign(self.config, &self.metrics)?;
+        if let Some(candidate) = &mut campaign
+            && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
+        {
+            // It may have been elected at this very moment.
+            return retire(tasks, campaign).await;
+        }
+        if tasks.unless_stopped(followers.lead()).await?.is_none() {
+            return retire(tasks, campaign).await;
+        }
 
-    // Not before: a process that cannot work must not keep others from it.
-    if matches!(leader, Leader::Candidate(_)) && tasks.unless_stopped(stores.complete()).await?.is_none() {
-        return tasks.stop().await;
+        for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
+            let what =
+                if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
+            tracing::info!(controller = controller.name(), "{what}");
+        }
+        let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics);
+        controllers::start(&mut tasks, &shared, &self.selection);
+        lead(tasks, campaign).await
     }
-    let mut campaign = leader.campaign(config, &metrics)?;
-    if let Some(candidate) = &mut campaign
-        && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
-    {
-        // It may have won in this very moment.
-        return retire(tasks, campaign).await;
-    }
+}
 
-    for controller in Controller::ALL.into_iter().filter(|controller| selection.has(*controller)) {
-        let what = if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
-        tracing::info!(controller = controller.name(), "{what}");
+/// The health port, unless the operator wants none. A port in use is an error at the start.
+async fn bind_health(args: &RunArgs, pages: Pages) -> Result<Option<(TcpListener, TlsAcceptor, Pages)>> {
+    if args.secure_port == 0 {
+        return Ok(None);
     }
-    let shared = Shared::new(&mut tasks, &args, stores, providers, gate, recorder, metrics);
-    start::controllers(&mut tasks, &shared, &selection);
+    let address = SocketAddr::new(args.bind_address, args.secure_port);
+    let listener = https::bind(address, "--bind-address and --secure-port").await?;
+    tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
+    let files = args.tls_cert_file.as_deref().zip(args.tls_private_key_file.as_deref());
+    Ok(Some((listener, https::acceptor(files, args.tls_min_version)?, pages)))
+}
+
+/// Lets the controllers work until the process is stopped or loses the leadership.
+async fn lead(mut tasks: Tasks, mut campaign: Option<Campaign>) -> Result<()> {
     let lost = async {
         match &mut campaign {
             Some(campaign) => campaign.lost().await,
@@ -227,19 +326,9 @@ async fn assemble(
 }
 
 /// Ends everything in order, and hands the Lease on last.
-pub(crate) async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
-    let Some(mut campaign) = campaign else { return tasks.stop().await };
-    let stopped = tokio::select! {
-        lost = campaign.lost() => Err(lost),
-        stopped = tasks.stop() => match stopped {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                // What was begun may still take effect: the next one has to wait.
-                tracing::warn!(error = format!("{error:#}"), "the Lease is not released: it has to end by itself");
-                return Err(error);
-            }
-        },
-    };
-    campaign.end().await;
-    stopped
+async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
+    match campaign {
+        Some(campaign) => campaign.retire(tasks.stop()).await,
+        None => tasks.stop().await,
+    }
 }

@@ -10,7 +10,7 @@ use ccm_sdk::load_balancers::{Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Service};
 
 use crate::api::{self, Balancer};
-use crate::wanted;
+use crate::desired;
 
 /// When to look again at a balancer that is being built.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(crate) fn update_backends(service: &Service, backends: &[Backend]) -> Outcom
 pub(crate) fn delete(service: &Service) -> Outcome {
     let mut outcome = Outcome::gone();
     outcome.failure = remove(service, &mut outcome.changes).err();
-    let id = wanted::id_annotation();
+    let id = desired::id_annotation();
     if outcome.failure.is_none() && service.annotation(&id).is_some() {
         outcome.annotations.push((id, None));
     }
@@ -58,14 +58,14 @@ fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {
         return Standing::Unknown(Failure::retry("a wish names a backend that is not in the list"));
     };
     let backends: Vec<Backend> = backends.into_iter().cloned().collect();
-    let wanted = match wanted::spec(&wish.service, &backends) {
-        Ok(wanted) => wanted,
+    let desired = match desired::spec(&wish.service, &backends) {
+        Ok(desired) => desired,
         Err(failure) => return Standing::Unknown(failure),
     };
-    let Some(balancer) = all.iter().find(|balancer| balancer.spec.owner == wanted::owner(&wish.service)) else {
+    let Some(balancer) = all.iter().find(|balancer| balancer.spec.owner == desired::owner(&wish.service)) else {
         return Standing::Missing;
     };
-    let mut differences = wanted::differences(balancer, &wanted);
+    let mut differences = desired::differences(balancer, &desired);
     match ingress(balancer) {
         Some(ingress) if differences.is_empty() => Standing::InStep(vec![ingress]),
         Some(_) => Standing::Differs(differences),
@@ -78,32 +78,32 @@ fn standing(all: &[Balancer], backends: &[Backend], wish: &Wish) -> Standing {
 
 /// By the ID that stands on the Service, else by the owner that stands on the balancer.
 fn find(service: &Service) -> Result<Option<Balancer>, Failure> {
-    if let Some(id) = service.annotation(&wanted::id_annotation()).filter(|id| !id.is_empty())
+    if let Some(id) = service.annotation(&desired::id_annotation()).filter(|id| !id.is_empty())
         && let Some(balancer) = api::get(id)?
     {
         return Ok(Some(balancer));
     }
     // The oldest, should there ever be several; a deletion takes all.
-    Ok(api::owned_by(&wanted::owner(service))?.into_iter().next())
+    Ok(api::owned_by(&desired::owner(service))?.into_iter().next())
 }
 
 fn make(service: &Service, backends: &[Backend], outcome: &mut Outcome) -> Result<Balancer, Failure> {
-    let wanted = wanted::spec(service, backends)?;
+    let desired = desired::spec(service, backends)?;
     let Some(balancer) = find(service)? else {
-        let balancer = api::create(&wanted)?;
+        let balancer = api::create(&desired)?;
         note(service, &balancer, outcome);
         outcome.changes.push(format!("created {}", balancer.id));
         return Ok(balancer);
     };
     note(service, &balancer, outcome);
-    let mut differences = wanted::differences(&balancer, &wanted);
-    if balancer.spec.owner != wanted.owner {
+    let mut differences = desired::differences(&balancer, &desired);
+    if balancer.spec.owner != desired.owner {
         differences.push("owner".to_owned());
     }
     if differences.is_empty() {
         return Ok(balancer);
     }
-    let changed = api::replace(&balancer.id, &wanted)?;
+    let changed = api::replace(&balancer.id, &desired)?;
     outcome.changes.push(format!("changed {}: {}", changed.id, differences.join(", ")));
     Ok(changed)
 }
@@ -113,7 +113,7 @@ fn change_members(service: &Service, backends: &[Backend], outcome: &mut Outcome
         return Err(Failure::conflict("there is no load balancer whose members could be changed"));
     };
     note(service, &balancer, outcome);
-    let members = wanted::members(backends.iter());
+    let members = desired::members(backends.iter());
     if balancer.spec.members == members {
         return Ok(balancer);
     }
@@ -124,7 +124,7 @@ fn change_members(service: &Service, backends: &[Backend], outcome: &mut Outcome
 
 /// Also what a crash left behind.
 fn remove(service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
-    for balancer in api::owned_by(&wanted::owner(service))? {
+    for balancer in api::owned_by(&desired::owner(service))? {
         if api::delete(&balancer.id)? {
             changes.push(format!("deleted {}", balancer.id));
         }
@@ -134,7 +134,7 @@ fn remove(service: &Service, changes: &mut Vec<String>) -> Result<(), Failure> {
 
 /// Writes the ID down where it is not.
 fn note(service: &Service, balancer: &Balancer, outcome: &mut Outcome) {
-    let id = wanted::id_annotation();
+    let id = desired::id_annotation();
     if service.annotation(&id) != Some(&balancer.id) {
         outcome.annotations.push((id, Some(balancer.id.clone())));
     }

@@ -7,9 +7,9 @@ use crate::api::{self, Firewall};
 
 /// Writes nothing where nothing differs.
 pub(crate) fn reconcile(nodes: &[Node], services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
-    let (wanted, failures) = rules(nodes, services);
-    if api::firewall()? != wanted {
-        api::replace_firewall(&wanted)?;
+    let (desired, failures) = rules(nodes, services);
+    if api::firewall()? != desired {
+        api::replace_firewall(&desired)?;
     }
     Ok(failures)
 }

@@ -17,10 +17,10 @@
 
 mod api;
 mod balancers;
+mod desired;
 mod firewall;
 #[path = "../../successor/src/form.rs"]
 mod form;
-mod wanted;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
@@ -31,7 +31,7 @@ use ccm_sdk::meta::{
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 use ccm_sdk::{cluster, nodes, settings};
 
-use crate::wanted::{IDLE, NETWORK, NODES};
+use crate::desired::{IDLE, NETWORK, NODES};
 
 /// On a Service: the firewall does not let it in, and says so.
 const REFUSE: &str = "balancer.example/refuse";
@@ -48,7 +48,7 @@ impl meta::Guest for Balancer {
             name: "balancer".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: "1".to_owned(),
-            provider_id_schemes: vec![wanted::SCHEME.to_owned()],
+            provider_id_schemes: vec![desired::SCHEME.to_owned()],
             files: vec![],
             endpoints: vec![Endpoint {
                 name: api::ENDPOINT.to_owned(),
@@ -77,7 +77,7 @@ impl meta::Guest for Balancer {
                 value: nowhere(),
             }],
             annotations: vec![
-                annotation(&wanted::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, true),
+                annotation(&desired::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, true),
                 annotation(
                     IDLE,
                     "After how many seconds without traffic a connection ends.",
@@ -132,7 +132,7 @@ fn find(node: &Node) -> Finding {
         return Finding::Unknown(Failure::elsewhere("it is no machine of this cloud"));
     }
     Finding::Found(Instance {
-        provider_id: format!("{}://{}", wanted::SCHEME, node.name),
+        provider_id: format!("{}://{}", desired::SCHEME, node.name),
         instance_type: String::new(),
         addresses: vec![],
         zone: String::new(),
@@ -145,7 +145,7 @@ fn find(node: &Node) -> Finding {
 
 impl load_balancers::Guest for Balancer {
     fn name(service: Service) -> String {
-        wanted::name(&service)
+        desired::name(&service)
     }
 
     fn locks(service: Service) -> Vec<String> {
@@ -174,7 +174,7 @@ impl load_balancers::Guest for Balancer {
     }
 
     fn validate(service: Service, _before: Option<Service>, _online: bool) -> Result<Vec<Problem>, Failure> {
-        Ok(wanted::problems(&service))
+        Ok(desired::problems(&service))
     }
 }
 

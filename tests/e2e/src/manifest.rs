@@ -23,6 +23,16 @@ pub async fn apply(client: &Client, manifest: &str) -> Result<()> {
     apply_all(client, &objects(&text)?).await.with_context(|| manifest.to_owned())
 }
 
+/// Applies what a host needs of `manifests/base` that runs outside of the cluster: its rights, and what its replicas share.
+///
+/// # Errors
+///
+/// Names the object that was refused.
+pub async fn apply_base(client: &Client) -> Result<()> {
+    apply(client, "base/rbac.yaml").await?;
+    apply(client, "base/components.yaml").await
+}
+
 /// The folder of our manifests.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests")

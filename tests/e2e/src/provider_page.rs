@@ -37,7 +37,7 @@ pub struct Times {
     pub read_ms: f64,
     /// The compiler.
     pub compile_ms: f64,
-    /// From there to the exchange.
+    /// All other steps of the gate from the unpacked bytes on, and the exchange.
     pub takeover_ms: f64,
     /// The exchange itself.
     pub exchange_ms: f64,

@@ -19,7 +19,7 @@ fn places(service: &Service) -> Vec<Ingress> {
 }
 
 fn behaviour(service: &Service) -> String {
-    behaviour_when(service.ingress.is_empty(), false)
+    behaviour_when(service.ingress.is_empty(), false, [service.name.as_str()])
 }
 
 fn change(service: &Service) -> Outcome {

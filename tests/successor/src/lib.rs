@@ -8,7 +8,7 @@
 //! | `scheme` | schemes of provider IDs, with commas between them | those of `providers/cloudlycke` |
 //! | `version`, `revision` | what `describe` says; the version is a label of each Node as well | `1`, `1` |
 //! | `behaviour` | see `BEHAVIOURS` | `good` |
-//! | `when` | `new`: it behaves so only for Nodes without provider ID and Services without address; `exists`: only when it is asked whether a machine exists; and is `good` otherwise | always |
+//! | `when` | `new`: it behaves so only for Nodes without provider ID and Services without address; `exists`: only when it is asked whether a machine exists; `PREFIX*`: only for Nodes and Services with such a name; and is `good` otherwise | always |
 //! | `secret` | a key of the cloud-config that holds a credential | no credential |
 //! | `endpoint` | the default URL of an endpoint | no endpoint |
 
@@ -81,14 +81,21 @@ fn behaviour() -> String {
     field_or("behaviour", "good")
 }
 
-/// The same for a question that is about nothing `new`, or not about whether a machine `exists`.
-fn behaviour_when(new: bool, exists: bool) -> String {
+/// The same for a question that is about nothing `new`, not about whether a machine `exists`, or about none of the names that are meant.
+fn behaviour_when<'a>(new: bool, exists: bool, names: impl IntoIterator<Item = &'a str>) -> String {
     let is_so = match field("when").as_deref() {
         Some("new") => new,
         Some("exists") => exists,
-        _ => true,
+        _ => names.into_iter().any(is_meant),
     };
     if is_so { behaviour() } else { "good".to_owned() }
+}
+
+/// Whether it behaves in its own way for objects with this name.
+fn is_meant(name: &str) -> bool {
+    let when = field("when");
+    let prefix = when.as_deref().and_then(|when| when.strip_suffix('*'));
+    prefix.is_none_or(|prefix| name.starts_with(prefix))
 }
 
 fn throttled() -> Failure {
@@ -181,12 +188,14 @@ fn credential(key: String) -> Credential {
 impl instances::Guest for Successor {
     fn find(nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, Failure> {
         let is_new = nodes.iter().any(|node| node.provider_id.is_none());
-        let behaviour = behaviour_when(is_new, !matches!(need, Need::Metadata));
+        let behaviour =
+            behaviour_when(is_new, !matches!(need, Need::Metadata), nodes.iter().map(|node| node.name.as_str()));
         misbehave(&behaviour);
         if behaviour == "throttled" {
             return Err(throttled());
         }
         let finding = |node: &Node| match behaviour.as_str() {
+            _ if !is_meant(&node.name) => Finding::Found(instance(node)),
             "absent" => Finding::Absent,
             "elsewhere" => Finding::Unknown(Failure::elsewhere("the machine is another cloud's on purpose")),
             "unknown" => Finding::Unknown(Failure::retry("the machine cannot be told on purpose")),

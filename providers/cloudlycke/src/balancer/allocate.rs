@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ccm_sdk::types::{Failure, IpFamily, Service};
 
+use super::service_spec::{ServiceSpec, family_of, pool_of};
 use super::state::Record;
-use super::wanted::{Wanted, family_of, pool_of};
 use super::{Balancers, Done, name};
 
 /// Most addresses that are looked at for a free one. More are never in use: the host's cache does not hold so many.
@@ -16,13 +16,13 @@ impl Balancers<'_> {
     pub(super) fn allocate(
         &self,
         service: &Service,
-        wanted: &Wanted,
+        service_spec: &ServiceSpec,
         known: Option<&Record>,
         done: &mut Done,
     ) -> Result<Vec<IpAddr>, Failure> {
         let mut ips = vec![];
-        for family in &wanted.families {
-            ips.push(self.address(service, wanted, *family, known, done)?);
+        for family in &service_spec.families {
+            ips.push(self.address(service, service_spec, *family, known, done)?);
         }
         Ok(ips)
     }
@@ -31,12 +31,12 @@ impl Balancers<'_> {
     fn address(
         &self,
         service: &Service,
-        wanted: &Wanted,
+        service_spec: &ServiceSpec,
         family: IpFamily,
         known: Option<&Record>,
         done: &mut Done,
     ) -> Result<IpAddr, Failure> {
-        if let Some(requested) = wanted.requested_of(family) {
+        if let Some(requested) = service_spec.requested_of(family) {
             return match self.taken(requested.ip, service) {
                 Some(taken) => Err(Failure::conflict(taken).field(&requested.field)),
                 None => Ok(requested.ip),

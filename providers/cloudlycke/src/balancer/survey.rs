@@ -3,8 +3,8 @@
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::types::{Backend, Service};
 
+use super::service_spec::{ServiceSpec, family_of, pool_of};
 use super::state::Record;
-use super::wanted::{Wanted, family_of, pool_of};
 use super::{Balancers, Mode, addresses, members, node_addresses};
 
 impl Balancers<'_> {
@@ -26,8 +26,8 @@ impl Balancers<'_> {
     }
 
     fn standing(&self, service: &Service, backends: &[&Backend]) -> Standing {
-        let wanted = match Wanted::of(self.config, service) {
-            Ok(wanted) => wanted,
+        let service_spec = match ServiceSpec::of(self.config, service) {
+            Ok(service_spec) => service_spec,
             Err(failure) => return Standing::Unknown(failure),
         };
         let members = members(backends);
@@ -37,19 +37,19 @@ impl Balancers<'_> {
             return Standing::Differs(taken);
         }
         let mut differences = vec![];
-        if shown.pooled != (wanted.mode == Mode::Pool) {
-            differences.push(format!("the mode is `{}` now", wanted.mode));
-        } else if wanted.mode == Mode::Pool {
-            differences.extend(self.wrong_addresses(service, &wanted));
-        } else if wanted.mode == Mode::Nodes {
-            match node_addresses(backends, &wanted) {
+        if shown.pooled != (service_spec.mode == Mode::Pool) {
+            differences.push(format!("the mode is `{}` now", service_spec.mode));
+        } else if service_spec.mode == Mode::Pool {
+            differences.extend(self.wrong_addresses(service, &service_spec));
+        } else if service_spec.mode == Mode::Nodes {
+            match node_addresses(backends, &service_spec) {
                 Ok(ips) if ips == shown.ips => {}
                 Ok(_) => differences.push("the addresses are not those of the Nodes".to_owned()),
                 Err(failure) => return Standing::Unknown(failure),
             }
         }
-        if shown.hostname != wanted.hostname {
-            let name = wanted.hostname.as_deref().unwrap_or("none");
+        if shown.hostname != service_spec.hostname {
+            let name = service_spec.hostname.as_deref().unwrap_or("none");
             differences.push(format!("the host name should be {name}"));
         }
         match self.state.record(&service.uid) {
@@ -61,12 +61,12 @@ impl Balancers<'_> {
     }
 
     /// What is wrong with addresses that nobody else has.
-    fn wrong_addresses(&self, service: &Service, wanted: &Wanted) -> Vec<String> {
+    fn wrong_addresses(&self, service: &Service, service_spec: &ServiceSpec) -> Vec<String> {
         let mut wrong = vec![];
         let shown: Vec<_> = addresses(service).collect();
-        for family in &wanted.families {
+        for family in &service_spec.families {
             let mut own = shown.iter().filter(|ip| family_of(**ip) == *family);
-            match (own.next(), wanted.requested_of(*family)) {
+            match (own.next(), service_spec.requested_of(*family)) {
                 (None, _) => wrong.push("an address of one IP family is missing".to_owned()),
                 (Some(ip), Some(requested)) if *ip != requested.ip => {
                     wrong.push(format!("the address should be {}, not {ip}", requested.ip));
@@ -78,7 +78,7 @@ impl Balancers<'_> {
             }
             wrong.extend(own.map(|ip| format!("the address {ip} is one too many")));
         }
-        let others = shown.iter().filter(|ip| !wanted.families.contains(&family_of(**ip)));
+        let others = shown.iter().filter(|ip| !service_spec.families.contains(&family_of(**ip)));
         wrong.extend(others.map(|ip| format!("the address {ip} is of an IP family that is not asked for")));
         wrong
     }

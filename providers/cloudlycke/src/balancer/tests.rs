@@ -16,8 +16,8 @@ use ccm_sdk::types::{
 use serde_json::{Value, json};
 
 use super::{Balancers, Done, POOL_LOCK, State, Store, locks, name};
+use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT};
 use crate::config::{self, Config};
-use crate::descriptor::{LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT};
 
 /// The host's cache: a map.
 #[derive(Debug, Default, PartialEq, Clone)]

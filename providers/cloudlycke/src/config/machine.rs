@@ -6,10 +6,25 @@ use std::net::IpAddr;
 use ccm_sdk::quoted;
 use ccm_sdk::types::{Address, AddressType};
 
-use super::Mode;
 use super::reader::{self, Section};
 use crate::identity;
 use crate::label::LabelValue;
+
+/// Whether Nodes are described by what they are, or as the machines of the original demonstration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Adaptive,
+    Fixture,
+}
+
+impl Display for Mode {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Adaptive => "adaptive",
+            Self::Fixture => "fixture",
+        })
+    }
+}
 
 /// What the cloud says about a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

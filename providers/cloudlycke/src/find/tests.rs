@@ -5,8 +5,8 @@ use ccm_sdk::types::{Address, AddressType, Failure, Node};
 use serde_json::{Value, json};
 
 use super::find;
+use crate::annotations::{INSTANCE_TYPE, REGION, STATE, ZONE};
 use crate::config::{self, Config};
-use crate::descriptor::{INSTANCE_TYPE, REGION, STATE, ZONE};
 
 const NEEDS: [Need; 3] = [Need::Metadata, Need::Existence, Need::Proof];
 const INTERNAL: AddressType = AddressType::InternalIp;

@@ -263,11 +263,6 @@ pub(crate) fn replaced(id: &str, answer: Answer) -> Result<Replaced, Failure> {
     }
 }
 
-/// A no to another size, which is there once in a while only.
-pub(crate) fn is_resized_too_soon(answer: &Answer) -> bool {
-    answer.says("only be resized once")
-}
-
 #[derive(Serialize)]
 struct Members<'a> {
     droplet_ids: &'a [u64],

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::api::{CLOUD, list, paging};
 
 #[derive(Deserialize)]
-struct Region {
+pub(in crate::api) struct Region {
     slug: String,
 }
 

@@ -73,3 +73,25 @@ pub(crate) fn exists(tag: &str) -> Result<bool, Failure> {
 pub(crate) fn delete(tag: &str) -> Result<bool, Failure> {
     sent(CLOUD.delete(TAG).arg("tag", tag))?.optional().map(|answer| answer.is_some())
 }
+
+/// Gives one a tag of its own, which is made first: as a rule it is new, and to try without costs a request more.
+///
+/// # Errors
+///
+/// It does not have it.
+pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
+    let made = match make(tag) {
+        // What the cloud says to one that is there already is not known.
+        Err(failure) if matches!(failure.reaction, Reaction::Unsupported | Reaction::Conflict) => Err(failure),
+        made => Ok(made?),
+    };
+    if assign(tag, &[balancer])? { Ok(()) } else { Err(made.err().unwrap_or_else(|| gone(tag, &[balancer]))) }
+}
+
+pub(crate) fn make(tag: &str) -> Result<(), Failure> {
+    create(tag).map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })
+}
+
+pub(crate) fn gone(tag: &str, ids: &[&str]) -> Failure {
+    Failure::conflict(format!("a load balancer of {} cannot get the tag {tag}: it is gone", ids.join(", ")))
+}

@@ -1,4 +1,4 @@
-//! Whether what is missing is gone: to the token of another account or team all load balancers are missing.
+//! Tells "deleted" from "invisible to this token": the token of another account or team sees no load balancer of this one.
 
 use ccm_sdk::types::Failure;
 
@@ -8,10 +8,10 @@ use crate::provider_id;
 /// Provider IDs of the cluster's Nodes, at most so many, the likeliest to be there first.
 pub(crate) type ProviderIds = fn(u32) -> Result<Vec<String>, String>;
 
-/// Most droplets that are asked for, one after the other. Some may just have gone.
+/// Most droplets to ask for, one after the other. Some may just have been deleted.
 const MOST: u32 = 6;
 
-/// A cluster whose Nodes have no provider IDs yet has nothing to be known by.
+/// Passes if no Node has a provider ID yet: then there is no droplet to check the token with.
 ///
 /// # Errors
 ///

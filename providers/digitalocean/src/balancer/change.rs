@@ -1,43 +1,28 @@
-//! A load balancer that exists: brought to what its Service asks for, as far as that can be.
+//! Changes an existing load balancer to what its Service asks for, as far as the cloud allows.
 
 use ccm_sdk::types::{Backend, Failure, Ingress};
 
+use super::done::{CONFIG_ERROR, Done, IGNORED, IMMUTABLE};
+use super::lookup;
 use super::size::{self, Written};
-use super::{CONFIG_ERROR, Done, IGNORED, IMMUTABLE, Work, lookup, nobody, remark, settled};
+use super::work::{Scope, Work, nobody, remark, settled};
 use crate::api::balancers::{self, Balancer, Replaced, Spec};
-use crate::asked::Problems;
 use crate::backends::{self, Chosen, Member};
 use crate::certificate;
-use crate::wanted::{self, Fixed, Parts};
+use crate::desired::{self, Fixed, Parts};
+use crate::service_spec::Problems;
 
 /// Why something was not changed.
 enum Unchanged {
-    /// The cloud does not want it so.
+    /// The cloud refuses the change.
     Refused(Failure),
-    /// Nobody knows, or it goes by.
+    /// The result is unknown, or the cause is temporary.
     Failed(Failure),
 }
 
 impl From<Failure> for Unchanged {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
-    }
-}
-
-/// What a call is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    All,
-    Droplets,
-}
-
-impl Scope {
-    pub(super) fn differences(self, has: &Balancer, wants: &Spec) -> Vec<String> {
-        match self {
-            Self::All => wanted::differences(has, wants),
-            Self::Droplets if wanted::members_differ(has, wants) => vec!["droplets".to_owned()],
-            Self::Droplets => vec![],
-        }
     }
 }
 
@@ -55,7 +40,7 @@ impl Work<'_> {
         scope: Scope,
         done: &mut Done,
     ) -> Result<Vec<Ingress>, Failure> {
-        let fixed = Fixed::of(balancer, self.asked, self.config)?;
+        let fixed = Fixed::of(balancer, self.service_spec, self.config)?;
         let members = backends::members(backends)?;
         let chosen = self.choose(balancer, &fixed, &members, done);
         let plan = done.told(problems.of(Some(fixed.kind))).and_then(|()| self.plan(balancer, &fixed, &chosen, done));
@@ -75,7 +60,7 @@ impl Work<'_> {
     /// The droplets that an existing one should have.
     pub(super) fn choose(&self, balancer: &Balancer, fixed: &Fixed, members: &[Member], done: &mut Done) -> Chosen {
         let mut chosen = backends::choose(members.iter(), fixed.kind, fixed.network);
-        remark(self.service, self.asked, fixed.kind, &chosen, done);
+        remark(self.service, self.service_spec, fixed.kind, &chosen, done);
         if chosen.ids.is_empty() && !members.is_empty() {
             // Nodes are there, but no address or no droplet yet: an empty load balancer would be worse than an old one.
             done.warn(
@@ -95,14 +80,15 @@ impl Work<'_> {
         chosen: &Chosen,
         done: &mut Done,
     ) -> Result<Spec, Failure> {
-        for remark in fixed.remarks(self.asked, self.config) {
+        for remark in fixed.remarks(self.service_spec, self.config) {
             done.warn(IMMUTABLE, remark);
         }
-        let certificate = certificate::of_existing(self.asked.certificate_of(fixed.kind), balancer)?;
+        let certificate = certificate::of_existing(self.service_spec.certificate_of(fixed.kind), balancer)?;
         certificate.remark.into_iter().for_each(|remark| done.warn(IGNORED, remark.message));
         let certificate = certificate.id.as_deref();
-        let mut spec = wanted::spec(&Parts { asked: self.asked, fixed, nodes: Some(chosen), certificate })?;
-        wanted::keep(&mut spec, self.asked, balancer);
+        let mut spec =
+            desired::spec(&Parts { service_spec: self.service_spec, fixed, nodes: Some(chosen), certificate })?;
+        desired::keep(&mut spec, self.service_spec, balancer);
         Ok(spec)
     }
 
@@ -116,10 +102,10 @@ impl Work<'_> {
         if balancer.status != "active" || scope.differences(balancer, plan).is_empty() {
             return Ok(self.settled(balancer, done)?);
         }
-        if let Some(untold) = size::untold(balancer, plan) {
+        if let Some(unknown) = size::unknown(balancer, plan) {
             let rest = Spec { droplet_ids: balancer.droplet_ids.clone(), ..plan.clone() };
             if !scope.differences(balancer, &rest).is_empty() {
-                return Err(Unchanged::Refused(untold));
+                return Err(Unchanged::Refused(unknown));
             }
             self.follow(balancer, &plan.droplet_ids, done)?;
             return Ok(self.settled(balancer, done)?);
@@ -152,7 +138,7 @@ impl Work<'_> {
     }
 
     fn settled(&self, balancer: &Balancer, done: &mut Done) -> Result<Vec<Ingress>, Failure> {
-        settled(self.service, balancer, self.asked, done)
+        settled(self.service, balancer, self.service_spec, done)
     }
 
     /// Changes nothing but the droplets: the rest stays as the cloud has it.

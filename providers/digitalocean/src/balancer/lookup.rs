@@ -1,4 +1,4 @@
-//! Which load balancer is that of a Service.
+//! Finds the load balancer of a Service.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,11 @@ use ccm_sdk::load_balancer_survey::Wish;
 use ccm_sdk::types::{Failure, Service};
 
 use super::account::{self, ProviderIds};
-use super::owner::{self, LastTag};
-use super::untold;
-use crate::annotations as names;
+use super::last_tag::LastTag;
+use super::{owner, service_tag, without_tags};
 use crate::api::balancers::{self, Balancer};
-use crate::asked::Asked;
 use crate::config::Config;
+use crate::service_spec::{ServiceSpec, id_of};
 
 /// Calls for many Services that come together share one listing.
 const SHARE: Duration = Duration::from_secs(1);
@@ -30,21 +29,10 @@ pub(super) fn written(id: &str) {
     cache::put(&written_key(id), b"", WRITTEN);
 }
 
-/// What may be an ID. Anything else is as if it were not there: no load balancer has it.
-pub(crate) fn id_of(service: &Service) -> Option<&str> {
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    service.annotation(names::ID).filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(letter))
-}
-
 /// Whether a load balancer is the one that the ID on the Service leads to.
 pub(super) fn has_id_of(service: &Service) -> impl Fn(&Balancer) -> bool {
     let id = id_of(service);
     move |balancer| id.is_some_and(|id| balancer.has_id(id))
-}
-
-/// Whether its load balancer is one of these. Which classes are the operator's for this provider is not told; who has an ID was served.
-pub(crate) fn is_served(service: &Service) -> bool {
-    service.load_balancer_class.is_none() || id_of(service).is_some()
 }
 
 fn by_id(id: &str) -> Result<Option<Balancer>, Failure> {
@@ -63,10 +51,10 @@ fn by_id(id: &str) -> Result<Option<Balancer>, Failure> {
 pub(crate) fn find(
     config: &Config,
     service: &Service,
-    asked: &Asked,
+    service_spec: &ServiceSpec,
     glance: bool,
 ) -> Result<Option<Balancer>, Failure> {
-    match seek(config, service, asked, glance)? {
+    match seek(config, service, service_spec, glance)? {
         Some(found) if owner::is_of_another_cluster(config, service, &found) => Err(owner::foreign(&found)),
         found => Ok(found),
     }
@@ -80,7 +68,7 @@ pub(crate) fn find(
 pub(super) fn seek(
     config: &Config,
     service: &Service,
-    asked: &Asked,
+    service_spec: &ServiceSpec,
     glance: bool,
 ) -> Result<Option<Balancer>, Failure> {
     let id = id_of(service);
@@ -91,11 +79,11 @@ pub(super) fn seek(
         return Ok(Some(balancer));
     }
     // What has the name that is asked for may have been made a moment ago, for another Service.
-    let is_new = id.is_none() && asked.name != asked.default_name && !untold::are_tags_seen();
+    let is_new = id.is_none() && service_spec.name != service_spec.default_name && !without_tags::are_tags_seen();
     let listed = balancers::dated(if is_new { Duration::ZERO } else { SHARE });
     let listed = listed.map(|(all, date)| {
-        if asked.name != asked.default_name {
-            untold::looked(service, &all, date);
+        if service_spec.name != service_spec.default_name {
+            without_tags::looked(service, &all, date);
         }
         all
     });
@@ -113,23 +101,23 @@ pub(super) fn seek(
             return Ok(Some(balancer));
         }
     }
-    let all = listed.or_else(|failure| named(asked, failure))?;
-    if let Some(balancer) = among(config, &all, service, asked) {
+    let all = listed.or_else(|failure| named(service_spec, failure))?;
+    if let Some(balancer) = among(config, &all, service, service_spec) {
         // The listing may be of the moment before it was given up, and renamed.
         if id.is_none() && cache::get(&written_key(&balancer.id)).is_some() {
             return Ok(by_id(&balancer.id)?.filter(|now| now.name == balancer.name));
         }
         return Ok(Some(balancer.clone()));
     }
-    taken(config, &all, service, asked).map_or(Ok(None), Err)
+    taken(config, &all, service, service_spec).map_or(Ok(None), Err)
 }
 
 /// In place of a listing that cannot be had, those with the names of a Service.
-fn named(asked: &Asked, failure: Failure) -> Result<Vec<Balancer>, Failure> {
+fn named(service_spec: &ServiceSpec, failure: Failure) -> Result<Vec<Balancer>, Failure> {
     if !balancers::is_about_the_list(&failure) {
         return Err(failure);
     }
-    let mut names = vec![asked.default_name.as_str(), asked.name.as_str()];
+    let mut names = vec![service_spec.default_name.as_str(), service_spec.name.as_str()];
     names.dedup();
     balancers::named(&names).ok().flatten().ok_or(failure)
 }
@@ -216,16 +204,16 @@ pub(super) fn of_wishes(wishes: &[Wish]) -> Result<Seen, Failure> {
 }
 
 /// Why none can be had with the name that is asked for, where it is another's.
-fn taken(config: &Config, all: &[Balancer], service: &Service, asked: &Asked) -> Option<Failure> {
-    untold::learn(all);
-    let balancer = all.iter().find(|balancer| balancer.name == asked.name)?;
+fn taken(config: &Config, all: &[Balancer], service: &Service, service_spec: &ServiceSpec) -> Option<Failure> {
+    without_tags::learn(all);
+    let balancer = all.iter().find(|balancer| balancer.name == service_spec.name)?;
     let another = owner::another(config, service, balancer)?;
     Some(owner::refused(service, balancer, &another))
 }
 
 /// The cloud says that the name is taken, and the listing of a second ago did not show by whom.
-pub(super) fn taken_now(config: &Config, service: &Service, asked: &Asked) -> Option<Failure> {
-    taken(config, &balancers::all(Duration::ZERO).ok()?, service, asked)
+pub(super) fn taken_now(config: &Config, service: &Service, service_spec: &ServiceSpec) -> Option<Failure> {
+    taken(config, &balancers::all(Duration::ZERO).ok()?, service, service_spec)
 }
 
 /// By ID, else by name: the first in the list that has the default one, which no other Service can have, or the one asked for,
@@ -234,13 +222,13 @@ pub(crate) fn among<'a>(
     config: &Config,
     all: &'a [Balancer],
     service: &Service,
-    asked: &Asked,
+    service_spec: &ServiceSpec,
 ) -> Option<&'a Balancer> {
-    untold::learn(all);
+    without_tags::learn(all);
     let is_known = has_id_of(service);
     let named = |balancer: &&Balancer| {
-        balancer.name == asked.default_name
-            || (balancer.name == asked.name && owner::another(config, service, balancer).is_none())
+        balancer.name == service_spec.default_name
+            || (balancer.name == service_spec.name && owner::another(config, service, balancer).is_none())
     };
     let known = |balancer: &&Balancer| is_known(balancer) && !owner::is_of_another_cluster(config, service, balancer);
     all.iter().find(known).or_else(|| all.iter().find(named))
@@ -258,16 +246,16 @@ pub(crate) struct Going {
 
 impl Going {
     /// What the ID on the Service leads to.
-    fn known(&mut self, config: &Config, service: &Service, asked: &Asked, balancer: Balancer) {
-        let is_free = || match untold::is_told(&balancer) {
+    fn known(&mut self, config: &Config, service: &Service, service_spec: &ServiceSpec, balancer: Balancer) {
+        let is_free = || match without_tags::is_told(&balancer) {
             true => owner::another(config, service, &balancer).is_none(),
             // Whoever takes it over gives it the name.
             false => {
-                (balancer.name == asked.name && !untold::is_anothers(service, &balancer))
-                    || untold::is_asked_for(service, &balancer)
+                (balancer.name == service_spec.name && !without_tags::is_anothers(service, &balancer))
+                    || without_tags::is_asked_for(service, &balancer)
             }
         };
-        if balancer.name == asked.default_name || owner::is_own(service, &balancer) || is_free() {
+        if balancer.name == service_spec.default_name || service_tag::is_own(service, &balancer) || is_free() {
             self.all.push(balancer);
         } else {
             self.spared = Some(balancer);
@@ -283,12 +271,17 @@ impl Going {
 /// # Errors
 ///
 /// The cloud cannot be asked, or has nothing of the Service and may be another account's.
-pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: ProviderIds) -> Result<Going, Failure> {
+pub(crate) fn all_of(
+    config: &Config,
+    service: &Service,
+    service_spec: &ServiceSpec,
+    nodes: ProviderIds,
+) -> Result<Going, Failure> {
     // Asks now: what is overlooked here is paid for until somebody sees it.
     let listed = balancers::all(Duration::ZERO);
     let mut going = Going::default();
     let (id, is_known) = (id_of(service), has_id_of(service));
-    let listed = match listed.or_else(|failure| named(asked, failure)) {
+    let listed = match listed.or_else(|failure| named(service_spec, failure)) {
         Ok(listed) => listed,
         // What the ID leads to is all that can be seen.
         Err(failure) => {
@@ -296,7 +289,7 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
             vec![known.flatten().ok_or(failure)?]
         }
     };
-    untold::learn(&listed);
+    without_tags::learn(&listed);
     let mut known = listed.iter().find(|balancer| is_known(balancer)).cloned();
     if let Some(id) = id.filter(|_| known.is_none()) {
         // One that was just made may not be in a listing yet.
@@ -304,18 +297,18 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
     }
     let has_known = known.is_some();
     if let Some(balancer) = known {
-        going.known(config, service, asked, balancer);
+        going.known(config, service, service_spec, balancer);
     }
     let mut staying = vec![];
     for balancer in listed.into_iter().filter(|balancer| !is_known(balancer)) {
-        let is_own = || match untold::is_told(&balancer) {
-            true => owner::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none(),
-            false => untold::is_asked_for(service, &balancer),
+        let is_own = || match without_tags::is_told(&balancer) {
+            true => service_tag::is_own(service, &balancer) && owner::another(config, service, &balancer).is_none(),
+            false => without_tags::is_asked_for(service, &balancer),
         };
-        let is_named = !has_known && balancer.name == asked.name;
-        if balancer.name == asked.default_name || (is_named && is_own()) {
+        let is_named = !has_known && balancer.name == service_spec.name;
+        if balancer.name == service_spec.default_name || (is_named && is_own()) {
             going.all.push(balancer);
-        } else if is_named && !untold::is_told(&balancer) {
+        } else if is_named && !without_tags::is_told(&balancer) {
             going.spared = Some(balancer);
         } else {
             staying.push(balancer);
@@ -324,9 +317,9 @@ pub(crate) fn all_of(config: &Config, service: &Service, asked: &Asked, nodes: P
     if id.is_some() && !has_known && going.all.is_empty() {
         account::sees_the_cluster(nodes)?;
     }
-    let tag = going.all.iter().find_map(|balancer| owner::own(service, balancer)).map(str::to_owned);
-    let tag = tag.or_else(|| untold::last_tag(service, asked, &going.all));
-    let stays = staying.iter().any(|balancer| owner::is_own(service, balancer));
+    let tag = going.all.iter().find_map(|balancer| service_tag::own(service, balancer)).map(str::to_owned);
+    let tag = tag.or_else(|| without_tags::last_tag(service, service_spec, &going.all));
+    let stays = staying.iter().any(|balancer| service_tag::is_own(service, balancer));
     going.tag = (!stays).then(|| LastTag::of(service, tag));
     Ok(going)
 }

@@ -1,4 +1,4 @@
-//! A Service gives its load balancer up: nothing leads from it there any more, and clients see no difference.
+//! Releases a load balancer from its Service. It stays in the cloud, and clients notice nothing.
 //!
 //! What leads there is the name and the tag of the Service, and for Services of other clusters the tag of this one is in the way of
 //! taking it over. The ID on the Service is for the host to take off.
@@ -6,14 +6,16 @@
 use ccm_sdk::log;
 use ccm_sdk::types::{Failure, Service};
 
+use super::done::Done;
 use super::owner::goes_by;
-use super::{Done, disowned, lookup, size, untold};
+use super::work::disowned;
+use super::{lookup, size, without_tags};
 use crate::api::balancers::{self, Balancer, Replaced, Spec};
 use crate::api::tags;
-use crate::asked::{self, Asked};
 use crate::config::Config;
+use crate::desired;
 use crate::kind::{Kind, Network, Stack};
-use crate::wanted;
+use crate::service_spec::{self, ServiceSpec};
 
 /// Reason of Events.
 const NOT_RELEASED: &str = "LoadBalancerNotReleased";
@@ -22,15 +24,15 @@ const NOT_RELEASED: &str = "LoadBalancerNotReleased";
 ///
 /// It is not done, and will be; or nobody takes care of the Service.
 pub(crate) fn orphan(config: &Config, service: &Service, done: &mut Done) -> Result<(), Failure> {
-    if asked::is_disowned(service)? {
+    if service_spec::is_disowned(service)? {
         return Err(disowned());
     }
-    let (asked, _) = asked::read(service);
+    let (service_spec, _) = service_spec::read(service);
     // What would be deleted with the Service is what it has. That there is nothing need not be proven: it stays in any case.
-    let going = lookup::all_of(config, service, &asked, |_| Ok(vec![]))?;
+    let going = lookup::all_of(config, service, &service_spec, |_| Ok(vec![]))?;
     for balancer in &going.all {
-        if balancer.name == asked.default_name || balancer.name == asked.name {
-            rename(&asked, balancer, done)?;
+        if balancer.name == service_spec.default_name || balancer.name == service_spec.name {
+            rename(&service_spec, balancer, done)?;
         }
         // Also where it is not told whether it has it.
         let is_cluster = |tag: &&String| config.tag.as_ref().is_some_and(|ours| ours.eq_ignore_ascii_case(tag));
@@ -47,16 +49,16 @@ pub(crate) fn orphan(config: &Config, service: &Service, done: &mut Done) -> Res
     if let Some(tag) = going.tag {
         tag.delete(done);
     }
-    untold::forget(service);
+    without_tags::forget(service);
     Ok(())
 }
 
 /// Names are how a Service finds what it has lost the ID of, and a new one needs the name.
-fn rename(asked: &Asked, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
+fn rename(service_spec: &ServiceSpec, balancer: &Balancer, done: &mut Done) -> Result<(), Failure> {
     let id = &balancer.id;
     let name = format!("released-{id}");
-    let Some(spec) = as_it_is(name.clone(), asked, balancer) else { return Ok(()) };
-    let why = if size::untold(balancer, &spec).is_some() {
+    let Some(spec) = as_it_is(name.clone(), service_spec, balancer) else { return Ok(()) };
+    let why = if size::unknown(balancer, &spec).is_some() {
         "DigitalOcean does not tell its size, and a change without one would make it 1 node".to_owned()
     } else {
         lookup::written(id);
@@ -80,11 +82,11 @@ fn rename(asked: &Asked, balancer: &Balancer, done: &mut Done) -> Result<(), Fai
 }
 
 /// What a change must ask for so that nothing else changes. None for what no Service can have.
-fn as_it_is(name: String, asked: &Asked, has: &Balancer) -> Option<Spec> {
+fn as_it_is(name: String, service_spec: &ServiceSpec, has: &Balancer) -> Option<Spec> {
     let has_or = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let mut spec = Spec {
         name,
-        algorithm: asked.algorithm,
+        algorithm: service_spec.algorithm,
         region: has.region.slug.clone(),
         size: None,
         size_unit: None,
@@ -98,7 +100,7 @@ fn as_it_is(name: String, asked: &Asked, has: &Balancer) -> Option<Spec> {
         enable_proxy_protocol: has.enable_proxy_protocol,
         enable_backend_keepalive: has.enable_backend_keepalive,
         vpc_uuid: has_or(&has.vpc_uuid),
-        subnet_uuid: asked.subnet.clone(),
+        subnet_uuid: service_spec.subnet.clone(),
         disable_lets_encrypt_dns_records: has.disable_lets_encrypt_dns_records,
         project_id: has_or(&has.project_id),
         validate_only: false,
@@ -108,6 +110,6 @@ fn as_it_is(name: String, asked: &Asked, has: &Balancer) -> Option<Spec> {
         network_stack: Stack::parse(&has.network_stack).unwrap_or(Stack::Ipv4).text(),
         ip: None,
     };
-    wanted::keep_size(&mut spec, has);
+    desired::keep_size(&mut spec, has);
     Some(spec)
 }

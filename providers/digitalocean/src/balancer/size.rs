@@ -1,4 +1,4 @@
-//! A size that waits. DigitalOcean changes it once in a while only: once an hour, and not in the first one, by its documentation.
+//! Resizes that have to wait. By its documentation, DigitalOcean resizes a load balancer once an hour, and not in its first hour.
 //! How long it is now, and since when it counts, nobody knows but the cloud: it is asked, and where it refuses, what else
 //! differs is written without the size.
 
@@ -7,11 +7,11 @@ use std::time::Duration;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, cache, clock};
 
-use super::change::Scope;
 use super::lookup;
+use super::work::Scope;
 use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Spec};
-use crate::{api, moment, wanted};
+use crate::{api, desired, moment};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -35,7 +35,7 @@ struct Refused {
 /// Why nothing can be written where neither the Service nor the cloud says of which size it is: what a change leaves out gets its
 /// default, one node, and somebody may have made it larger. By the API's description an answer may lack both, and in no example
 /// does one.
-pub(super) fn untold(balancer: &Balancer, plan: &Spec) -> Option<Failure> {
+pub(super) fn unknown(balancer: &Balancer, plan: &Spec) -> Option<Failure> {
     if balancer.tells_size() || plan.size.is_some() || plan.size_unit.is_some() {
         return None;
     }
@@ -50,7 +50,7 @@ pub(super) fn untold(balancer: &Balancer, plan: &Spec) -> Option<Failure> {
 /// What can be written now, and why the size is not in it.
 pub(super) fn possible(balancer: &Balancer, plan: &Spec) -> (Spec, Option<Failure>) {
     let refused = can_wait(balancer, plan).then(|| noted(balancer)).flatten();
-    let refused = refused.filter(|refused| refused.size.as_ref().is_none_or(|size| *size == wanted::size_words(plan)));
+    let refused = refused.filter(|refused| refused.size.as_ref().is_none_or(|size| *size == desired::size_words(plan)));
     match refused {
         None => (plan.clone(), None),
         Some(Refused { size, again, message }) => {
@@ -63,12 +63,12 @@ pub(super) fn possible(balancer: &Balancer, plan: &Spec) -> (Spec, Option<Failur
 
 /// Whether it has another size than it should, which a change can repeat.
 fn can_wait(balancer: &Balancer, plan: &Spec) -> bool {
-    balancer.tells_size() && wanted::size_differs(balancer, plan)
+    balancer.tells_size() && desired::size_differs(balancer, plan)
 }
 
 fn without(balancer: &Balancer, plan: &Spec) -> Spec {
     let mut plan = plan.clone();
-    wanted::keep_size(&mut plan, balancer);
+    desired::keep_size(&mut plan, balancer);
     plan
 }
 
@@ -98,7 +98,7 @@ pub(super) fn write(balancer: &Balancer, plan: &Spec, scope: Scope) -> Result<Wr
     if !can_wait(balancer, plan) || !may_be_about_size(&answer) {
         return Ok(Written { answer, parts: scope.differences(balancer, plan), waits: None });
     }
-    let takes_none = balancers::is_resized_too_soon(&answer);
+    let takes_none = api::is_resized_too_soon(&answer);
     let refused = refused(balancer, plan, &answer);
     if takes_none {
         note(balancer, &refused);
@@ -137,7 +137,7 @@ fn noted(balancer: &Balancer) -> Option<Refused> {
 /// As opposed to a load balancer that is busy, and a name that is another's.
 fn may_be_about_size(answer: &Answer) -> bool {
     matches!(answer.status(), 400 | 403 | 409 | 422)
-        && (balancers::is_resized_too_soon(answer)
+        && (api::is_resized_too_soon(answer)
             || !matches!(
                 api::exceptions(answer).map(|failure| failure.reaction),
                 Some(Reaction::Pending | Reaction::Conflict)
@@ -147,8 +147,8 @@ fn may_be_about_size(answer: &Answer) -> bool {
 fn refused(balancer: &Balancer, plan: &Spec, answer: &Answer) -> Refused {
     let now = clock::since_epoch();
     let why = answer.failure(Reaction::Pending).message;
-    let (id, has, wants) = (&balancer.id, wanted::size_words(&without(balancer, plan)), wanted::size_words(plan));
-    if !balancers::is_resized_too_soon(answer) {
+    let (id, has, wants) = (&balancer.id, desired::size_words(&without(balancer, plan)), desired::size_words(plan));
+    if !api::is_resized_too_soon(answer) {
         let message = format!("load balancer {id} keeps the size {has}, as DigitalOcean refuses {wants}: {why}");
         return Refused { size: Some(wants), again: (now + ASK_AGAIN).as_secs(), message };
     }

@@ -1,13 +1,15 @@
-//! Many load balancers at once, compared with what their Services ask for.
+//! Compares many load balancers at once with what their Services ask for.
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::types::{Backend, Failure};
 
-use super::{Done, Work, among, lookup, read};
+use super::done::Done;
+use super::lookup::{self, among};
+use super::work::{Work, read};
 use crate::api::balancers::Balancer;
 use crate::backends::{self, Member};
 use crate::config::Config;
-use crate::wanted::{self, Fixed};
+use crate::desired::{self, Fixed};
 
 /// How each stands, with what its Service should be told: one that is as it should be is never ensured, and would not hear of it.
 pub(crate) fn survey(config: &Config, backends: &[Backend], wishes: &[Wish]) -> Result<Vec<(Standing, Done)>, Failure> {
@@ -36,15 +38,15 @@ fn standing(
     let member = |index: &u32| members.get(usize::try_from(*index).ok()?).cloned();
     let members = wish.backends.iter().map(member).collect::<Option<Vec<_>>>();
     let members = members.ok_or_else(|| Failure::retry("a wish names a backend that is not in the list"))?;
-    let (asked, problems) = read(&wish.service)?;
-    let Some(balancer) = among(config, all, &wish.service, &asked) else { return Ok(Standing::Missing) };
-    let work = Work { config, service: &wish.service, asked: &asked };
-    let fixed = Fixed::of(balancer, &asked, config)?;
+    let (service_spec, problems) = read(&wish.service)?;
+    let Some(balancer) = among(config, all, &wish.service, &service_spec) else { return Ok(Standing::Missing) };
+    let work = Work { config, service: &wish.service, service_spec: &service_spec };
+    let fixed = Fixed::of(balancer, &service_spec, config)?;
     let chosen = work.choose(balancer, &fixed, &members, done);
     done.told(problems.of(Some(fixed.kind)))?;
     let plan = work.plan(balancer, &fixed, &chosen, done)?;
-    let mut differences = wanted::differences(balancer, &plan);
-    let ingress = wanted::ingress(&wish.service, balancer, asked.hostname.as_deref());
+    let mut differences = desired::differences(balancer, &plan);
+    let ingress = desired::ingress(&wish.service, balancer, service_spec.hostname.as_deref());
     if ingress.is_empty() {
         differences.push(format!("status is {}", balancer.status));
     }

@@ -12,17 +12,18 @@ mod orphans;
 mod owners;
 mod requests;
 mod sizes;
-mod untold;
+mod without_tags;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::testing::{FakeCloud, Reply, text};
 use ccm_sdk::types::Reaction;
 use serde_json::{Value, json};
 
+use super::done::{ERRORED_REASON, IMMUTABLE, WITHOUT_DROPLET};
 use super::*;
-use crate::asked::tests::service;
 use crate::backends::tests::backend;
 use crate::config::tests::config;
+use crate::service_spec::tests::service;
 
 pub(crate) const LIST: &str = "api GET /v2/load_balancers";
 pub(crate) const POST: &str = "api POST /v2/load_balancers";

@@ -30,27 +30,27 @@ pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
         return Ok(vec![]);
     }
     let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let mut wanted = Wanted {
+    let mut desired = Wanted {
         holders: names.iter().map(|name| (name.as_str(), Holder::None)).collect(),
         addresses: names.iter().any(|name| is_address(name)),
         lower: String::new(),
-        asked: 0,
+        service_spec: 0,
     };
-    let shown = droplets::each(SHARE, |droplet| wanted.see(droplet))?;
+    let shown = droplets::each(SHARE, |droplet| desired.see(droplet))?;
     if shown == Shown::None {
         return Err(later());
     }
-    droplets::with_gpus(SHARE)?.iter().for_each(|droplet| wanted.see(&droplet.named()));
+    droplets::with_gpus(SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
     if shown == Shown::Pages {
         // Else a load balancer would lose a Node for minutes while droplets of others go.
         for name in names.iter().filter(|name| !is_address(name)) {
-            if wanted.asked < ASKED && wanted.holders.get(name.as_str()) == Some(&Holder::None) {
-                wanted.asked += 1;
-                droplets::named(name, SHARE)?.iter().for_each(|droplet| wanted.see(&droplet.named()));
+            if desired.service_spec < ASKED && desired.holders.get(name.as_str()) == Some(&Holder::None) {
+                desired.service_spec += 1;
+                droplets::named(name, SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
             }
         }
     }
-    let id = |name: &String| match wanted.holders.get(name.as_str()) {
+    let id = |name: &String| match desired.holders.get(name.as_str()) {
         Some(Holder::One(id)) => Some(*id),
         _ => None,
     };
@@ -65,7 +65,7 @@ struct Wanted<'a> {
     /// Of the droplet at hand.
     lower: String,
     /// How many names were asked for alone.
-    asked: usize,
+    service_spec: usize,
 }
 
 fn is_address(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! That droplets are gone: said in this very call, to a token that sees others of the cluster.
+//! Proves that droplets are deleted: the cloud says so in this very call, to a token that sees other droplets of the cluster.
 //!
 //! To the token of another account all droplets of the cluster are missing, whatever droplets that account has. So another one
 //! of the cluster is asked for beside them, or some more where it is missing too. A Node alone in its cluster has no other: then
@@ -8,7 +8,7 @@
 use ccm_sdk::send_all;
 use ccm_sdk::types::Failure;
 
-use super::{Answered, answered};
+use super::answered::{Answered, answered};
 use crate::api::droplets;
 use crate::provider_id;
 

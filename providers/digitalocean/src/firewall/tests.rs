@@ -5,9 +5,9 @@ use ccm_sdk::types::{Reaction, TrafficPolicy};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::asked::tests::{port, service, udp};
 use crate::balancer::tests::{GET, balancer, body, changed, not_found, one, routes};
 use crate::config::tests::config;
+use crate::service_spec::tests::{port, service, udp};
 
 const LIST: &str = "api GET /v2/firewalls";
 const POST: &str = "api POST /v2/firewalls";
@@ -28,7 +28,7 @@ fn lb(json: Value) -> Balancer {
 /// `PROTOCOL PORTS FROM`, where `*` is everybody.
 fn rules(services: &[Service], balancers: &[Balancer]) -> Vec<String> {
     let balancers = with_unlisted(services, balancers).expect("the cloud answers");
-    let (spec, failures) = wanted(&config(), &settings(), services, &balancers);
+    let (spec, failures) = desired(&config(), &settings(), services, &balancers);
     assert_eq!(failures, []);
     let text = |rule: &Inbound| {
         let from = [rule.sources.addresses.join(","), rule.sources.load_balancer_uids.join(",")].concat();
@@ -64,7 +64,7 @@ fn reconciled(services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> 
 
 #[test]
 fn do_229_without_services_only_what_goes_out_is_open() {
-    let (spec, _) = wanted(&config(), &settings(), &[], &[]);
+    let (spec, _) = desired(&config(), &settings(), &[], &[]);
     let everybody = json!({ "addresses": ["0.0.0.0/0", "::/0"] });
     assert_eq!(
         serde_json::to_value(&spec).expect("JSON"),
@@ -167,11 +167,11 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
 fn one_bad_service_does_not_close_the_ports_of_the_others() {
     let bad_type = service(&[(names::TYPE, "abcd")]);
     let bad_range = Service { source_ranges: vec!["everybody".to_owned()], ..service(&[]) };
-    let (spec, failures) = wanted(&config(), &settings(), &[bad_type, bad_range, node_port(&[], 31_000)], &[]);
+    let (spec, failures) = desired(&config(), &settings(), &[bad_type, bad_range, node_port(&[], 31_000)], &[]);
     assert_eq!(spec.inbound_rules.len(), 1);
     assert_eq!(failures.iter().map(|(_, failure)| failure.reaction).collect::<Vec<_>>(), [Reaction::Invalid; 2]);
     // What is wrong with something else closes nothing.
-    let (spec, failures) = wanted(
+    let (spec, failures) = desired(
         &config(),
         &settings(),
         &[service(&[(names::REDIRECT, "x"), (names::ID, "lb-1")])],
@@ -196,7 +196,7 @@ fn a_check_whose_port_cannot_be_read_leaves_the_port_open_that_is_checked() {
 #[test]
 fn a_load_balancer_that_cannot_be_asked_for_leaves_the_firewall_as_it_is() {
     let web = service(&[(names::ID, "lb-1")]);
-    let (spec, _) = wanted(&config(), &settings(), std::slice::from_ref(&web), &[lb(balancer("lb-1"))]);
+    let (spec, _) = desired(&config(), &settings(), std::slice::from_ref(&web), &[lb(balancer("lb-1"))]);
     for reply in [Reply::status(500), Reply::json(429, "{}"), Reply::json(404, "<html>")] {
         let cloud = FakeCloud::new().on(GET, reply.clone()).on(LIST, list(&[stored("f-1", &spec)]));
         assert!(reconciled(&[web.clone(), node_port(&[], 31_000)]).is_err(), "{reply:?}");
@@ -224,7 +224,7 @@ fn do_224_237_238_225_one_that_is_not_there_is_made() {
 
 #[test]
 fn do_239_240_225_one_that_differs_is_written_once() {
-    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    let (old, _) = desired(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
     for (services, ports) in [(vec![], vec![]), (vec![node_port(&[], 31_001)], vec!["31001"])] {
         let cloud = FakeCloud::new().on(LIST, list(&[stored("f-1", &old)])).on(PUT, Reply::status(200));
         assert_eq!(reconciled(&services), Ok(vec![]));
@@ -238,7 +238,7 @@ fn do_239_240_225_one_that_differs_is_written_once() {
 #[test]
 fn do_241_one_that_is_the_same_is_not_written() {
     let services = [node_port(&[], 31_000), node_port(&[], 31_001)];
-    let (spec, _) = wanted(&config(), &settings(), &services, &[]);
+    let (spec, _) = desired(&config(), &settings(), &services, &[]);
     let other = stored("f-0", &Spec { name: "other".to_owned(), ..spec.clone() });
     let cloud = FakeCloud::new().on(LIST, list(&[other, stored("f-9", &spec)]));
     assert_eq!(reconciled(&services), Ok(vec![]));
@@ -247,7 +247,7 @@ fn do_241_one_that_is_the_same_is_not_written() {
 
 #[test]
 fn do_284_one_that_was_made_anew_is_the_one_that_is_written() {
-    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    let (old, _) = desired(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
     for id in ["f-1", "f-2"] {
         let put = format!("api PUT /v2/firewalls/{id}");
         let cloud = FakeCloud::new().on(LIST, list(&[stored(id, &old)])).on(&put, Reply::status(200));
@@ -259,11 +259,11 @@ fn do_284_one_that_was_made_anew_is_the_one_that_is_written() {
 #[test]
 fn what_the_cloud_says_in_other_words_is_no_difference() {
     let read = |value: Value| serde_json::from_value::<firewalls::Firewall>(value).expect("a firewall").spec;
-    let (wants, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000), node_port(&[], 31_001)], &[]);
+    let (wants, _) = desired(&config(), &settings(), &[node_port(&[], 31_000), node_port(&[], 31_001)], &[]);
     let has = stored("f-1", &wants);
     assert_ne!(read(has.clone()), wants, "do_245 has another order");
     assert!(!differs(&read(has.clone()), &wants), "do_245");
-    let (nothing, _) = wanted(&config(), &settings(), &[], &[]);
+    let (nothing, _) = desired(&config(), &settings(), &[], &[]);
     for empty in [Value::Null, json!([])] {
         let mut has = stored("f-1", &nothing);
         has["inbound_rules"] = empty.clone();
@@ -323,7 +323,7 @@ fn do_243_244_249_250_every_difference_counts() {
 
 #[test]
 fn do_220_225_226_227_failures_of_the_cloud() {
-    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    let (old, _) = desired(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
     let _cloud = FakeCloud::new().on(LIST, Reply::status(500));
     assert!(reconciled(&[]).is_err());
     let cloud =
@@ -337,7 +337,7 @@ fn do_220_225_226_227_failures_of_the_cloud() {
 
 #[test]
 fn a_tag_that_is_not_in_the_account_is_named_with_who_asks_for_it_and_the_way_out() {
-    let (old, _) = wanted(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
+    let (old, _) = desired(&config(), &settings(), &[node_port(&[], 31_000)], &[]);
     for (body, which) in [
         (r#"{"id": "unprocessable_entity", "message": "tag Worker does not exist"}"#, "the tag \"worker\", for"),
         (
@@ -374,7 +374,7 @@ fn do_251_what_is_written_is_told_in_the_log() {
     let services = [node_port(&[], 31_000), web];
     let told = "k8s: in: tcp 10256 from lb-1; tcp 31000 from 0.0.0.0/0,::/0; tcp 80 from 1.1.1.1/32,10.0.0.0/8; \
                 out: icmp 0 to 0.0.0.0/0,::/0; tcp 0 to 0.0.0.0/0,::/0; udp 0 to 0.0.0.0/0,::/0; tags: edge,worker";
-    let (mut spec, _) = wanted(&config(), &settings(), &services, &has);
+    let (mut spec, _) = desired(&config(), &settings(), &services, &has);
     let again = || reconcile(&config(), &settings(), &services, &has);
     let cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(202));
     assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![format!("firewall made firewall={told}")]));

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::annotations as names;
-use crate::asked::tests::service;
 use crate::balancer::tests::{LIST, balancer, body, changed, many, not_found, routes};
 use crate::cluster;
 use crate::config::Config;
 use crate::config::tests::config;
+use crate::service_spec::tests::service;
 
 const TAG: &str = "api POST /v2/tags/k8s%3Ac-1/resources";
 const MAKE: &str = "api POST /v2/tags";

@@ -5,9 +5,9 @@ use ccm_sdk::testing::{FakeCloud, Reply};
 use serde_json::json;
 
 use super::*;
-use crate::asked::tests::service;
 use crate::balancer::tests::{GET, LIST, POST, PUT, balancer, body, changed, many, not_found, one, routes};
 use crate::config::tests::config;
+use crate::service_spec::tests::service;
 
 fn judged(service: &Service, before: Option<&Service>) -> Vec<Problem> {
     validate(&config(), service, before, true, || None)
@@ -278,8 +278,8 @@ fn a_certificate_that_is_not_there_is_told_where_the_load_balancer_keeps_another
         .on(&certificate("c-2"), Reply::json(200, present))
         .on(&certificate("c-1"), not_found())
         .on(PUT, Reply::status(204));
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
-    let told = judged(&with(&[&asked[..], &[(names::ID, "lb-1")]].concat()), None);
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let told = judged(&with(&[&service_spec[..], &[(names::ID, "lb-1")]].concat()), None);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(!told[0].fatal && told[0].field.contains(names::CERTIFICATE_ID), "{told:?}");
     assert!(told[0].message.contains("\"c-1\", which is the ID of no certificate"), "{told:?}");

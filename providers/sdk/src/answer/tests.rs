@@ -1,6 +1,7 @@
 use serde::Deserialize;
 
 use super::*;
+use crate::cloud::Cloud;
 use crate::testing::{FakeCloud, Reply};
 
 const CLOUD: Cloud = Cloud::new("api").message(message).exceptions(exceptions);

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::cloud::Cloud;
+use crate::session::send_all;
 use crate::testing::{FakeCloud, Reply, text};
 use crate::types::Reaction;
 
@@ -11,7 +13,7 @@ fn authorised(request: Request) -> Request {
 }
 
 fn finished(request: Request) -> http::Request {
-    request.finish().expect("it can be built").1
+    request.finish().expect("it can be built").raw
 }
 
 fn headers(request: &http::Request) -> Vec<(String, String)> {

@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::cloud::Cloud;
 use crate::http::{CaptureSource, Effect};
-use crate::request::send_all;
 use crate::testing::{FakeCloud, Reply};
 use crate::types::Reaction;
 

@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::Outcome;
+use super::outcome::AdmissionOutcome;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
@@ -27,12 +27,12 @@ impl AdmissionMetrics {
         this
     }
 
-    pub(super) fn reviewed(&self, outcome: Outcome) {
+    pub(super) fn reviewed(&self, outcome: AdmissionOutcome) {
         self.reviews.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).inc();
     }
 
     #[cfg(test)]
-    pub(super) fn reviews(&self, outcome: Outcome) -> u64 {
+    pub(super) fn reviews(&self, outcome: AdmissionOutcome) -> u64 {
         self.reviews.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).get()
     }
 }

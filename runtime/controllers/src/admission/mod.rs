@@ -4,21 +4,24 @@
 //! changing a Service. Such a Service is let through with a warning, and the service controller has its say afterwards.
 
 mod metrics;
+mod outcome;
 #[cfg(test)]
 mod tests;
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Descriptor, Failure, Problem, Reaction};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::RwLock;
 use tokio::time::timeout;
 
 pub use metrics::AdmissionMetrics;
+pub use outcome::AdmissionOutcome;
 
 use crate::events::cut;
-use crate::in_log::InLog as _;
+use crate::object_name::ObjectName as _;
 use crate::service::{LoadBalancerMember, ownership, predicates, view};
 
 /// Most problems that are told of one Service.
@@ -28,40 +31,11 @@ const MAX_PROBLEM: usize = 256;
 /// The same in a denial.
 const MAX_REASON: usize = 1_024;
 
-/// What became of a review.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// No provider here would make its load balancer, or it wants none.
-    Foreign,
-    /// Nothing changes of what a provider is told.
-    Unchanged,
-    /// Its provider finds nothing that stops it.
-    Valid,
-    /// Its provider would refuse it.
-    Denied,
-    /// Nobody could judge it, and it is let through.
-    Unjudged,
-}
-
-impl Outcome {
-    /// The word for metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Foreign => "foreign",
-            Self::Unchanged => "unchanged",
-            Self::Valid => "valid",
-            Self::Denied => "denied",
-            Self::Unjudged => "unjudged",
-        }
-    }
-}
-
 /// What the API server is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: AdmissionOutcome,
     /// Why it is denied, if it is.
     pub denial: Option<String>,
     /// For whoever changes the Service: what has no effect, or why nobody judged it.
@@ -69,13 +43,13 @@ pub struct Ruling {
 }
 
 impl Ruling {
-    const fn silent(outcome: Outcome) -> Self {
+    const fn silent(outcome: AdmissionOutcome) -> Self {
         Self { outcome, denial: None, warnings: vec![] }
     }
 
     fn unjudged(why: &str) -> Self {
         let warning = format!("the load balancer was not checked, and the Service is let through: {why}");
-        Self { warnings: vec![readable(&warning, MAX_PROBLEM)], ..Self::silent(Outcome::Unjudged) }
+        Self { warnings: vec![readable(&warning, MAX_PROBLEM)], ..Self::silent(AdmissionOutcome::Unjudged) }
     }
 
     fn of(problems: Vec<Problem>) -> Self {
@@ -83,13 +57,13 @@ impl Ruling {
         let tell = |problem: &Problem, most| readable(&format!("{}: {}", problem.field, problem.message), most);
         let warnings = others.iter().take(MAX_PROBLEMS).map(|problem| tell(problem, MAX_PROBLEM)).collect();
         if fatal.is_empty() {
-            return Self { warnings, ..Self::silent(Outcome::Valid) };
+            return Self { warnings, ..Self::silent(AdmissionOutcome::Valid) };
         }
         let mut told: Vec<_> = fatal.iter().take(MAX_PROBLEMS).map(|problem| tell(problem, MAX_REASON)).collect();
         if let Some(more) = fatal.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
             told.push(format!("and {more} more"));
         }
-        Self { outcome: Outcome::Denied, denial: Some(told.join("; ")), warnings }
+        Self { outcome: AdmissionOutcome::Denied, denial: Some(told.join("; ")), warnings }
     }
 }
 
@@ -104,7 +78,8 @@ fn readable(text: &str, most: usize) -> String {
 
 /// Judges Services. Every replica can: nothing is changed, neither here nor in the cloud.
 pub struct ServiceAdmission {
-    members: OnceLock<Vec<LoadBalancerMember>>,
+    /// None before there is a provider.
+    members: RwLock<Option<Arc<[LoadBalancerMember]>>>,
     online: bool,
     metrics: AdmissionMetrics,
 }
@@ -113,22 +88,22 @@ impl ServiceAdmission {
     /// Knows no provider yet. `online` lets providers ask their clouds.
     #[must_use]
     pub const fn new(online: bool, metrics: AdmissionMetrics) -> Self {
-        Self { members: OnceLock::new(), online, metrics }
+        Self { members: RwLock::new(None), online, metrics }
     }
 
-    /// The providers are there, all at once: before, whose a Service is cannot be told. Only the first call counts.
+    /// The providers are there, all at once: before, whose a Service is cannot be told. The last call counts.
     pub fn serve(&self, members: Vec<LoadBalancerMember>) {
-        drop(self.members.set(members));
+        *self.members.write() = Some(members.into());
     }
 
     /// Judges a Service; `before` is the Service as it was. Takes no longer than `limit`.
     pub async fn review(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
         let ruling = self.rule(service, before, limit).await;
         self.metrics.reviewed(ruling.outcome);
-        let object = || ObjectRef::from_obj(service).in_log();
+        let object = || ObjectRef::from_obj(service).object_name();
         match (&ruling.denial, ruling.outcome) {
             (Some(why), _) => tracing::info!(object = object(), why, "Service denied"),
-            (None, Outcome::Unjudged) => {
+            (None, AdmissionOutcome::Unjudged) => {
                 let why = ruling.warnings.join("; ");
                 tracing::warn!(object = object(), why, "Service let through unchecked");
             }
@@ -140,14 +115,14 @@ impl ServiceAdmission {
     async fn rule(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
         let wants = |service: &Service| predicates::is_load_balancer(service) && !predicates::is_deleting(service);
         if !wants(service) {
-            return Ruling::silent(Outcome::Foreign);
+            return Ruling::silent(AdmissionOutcome::Foreign);
         }
-        let Some(members) = self.members.get() else { return Ruling::unjudged("no provider is loaded yet") };
+        let Some(members) = self.members.read().clone() else { return Ruling::unjudged("no provider is loaded yet") };
         // What it was before it wanted a load balancer is no wish.
         let before = before.filter(|before| wants(before));
-        let owner = ownership::owner(members, service, before);
+        let owner = ownership::owner(&members, service, before);
         let Some(provider) = owner.and_then(|owner| members.get(owner).map(|member| member.take(owner))) else {
-            return Ruling::silent(Outcome::Foreign);
+            return Ruling::silent(AdmissionOutcome::Foreign);
         };
         let descriptor = &provider.descriptor;
         let told = |service: &Service| view::told(service, descriptor, false);
@@ -155,7 +130,7 @@ impl ServiceAdmission {
         let (now, before) = (told(service), before.map(told));
         // Also of one that is wrong: it was so before, and whoever changes a label cannot be made to mend it.
         if before.as_ref().is_some_and(|before| digest(before) == digest(&now)) {
-            return Ruling::silent(Outcome::Unchanged);
+            return Ruling::silent(AdmissionOutcome::Unchanged);
         }
         let (view, wrong) = now;
         if let Some(wrong) = wrong {
@@ -174,7 +149,7 @@ fn answered(descriptor: &Descriptor, answer: Result<Vec<Problem>, Failure>) -> R
         Ok(problems) => Ruling::of(problems),
         Err(failure) => match failure.reaction {
             Reaction::Invalid => Ruling::of(vec![fatal(failure)]),
-            Reaction::Elsewhere => Ruling::silent(Outcome::Foreign),
+            Reaction::Elsewhere => Ruling::silent(AdmissionOutcome::Foreign),
             Reaction::Retry
             | Reaction::Throttled
             | Reaction::Pending

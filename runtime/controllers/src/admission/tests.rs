@@ -6,7 +6,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::service::fingerprint::Digest;
+use crate::service::digest::Digest;
 use crate::service::record::Record;
 use crate::testing::{Draft, FakeBalancers, service};
 
@@ -56,22 +56,22 @@ async fn do_192_193_287_what_is_not_ours_is_let_through_unasked() {
         ("another class", json!({ "spec": { "loadBalancerClass": "theirs" } })),
     ] {
         let ruling = admission.review(&web(&patch), None, LIMIT).await;
-        assert_eq!(ruling, Ruling::silent(Outcome::Foreign), "{name}");
+        assert_eq!(ruling, Ruling::silent(AdmissionOutcome::Foreign), "{name}");
     }
     let nobody = serving(vec![], true);
-    assert_eq!(nobody.review(&web(&json!({})), None, LIMIT).await, Ruling::silent(Outcome::Foreign));
+    assert_eq!(nobody.review(&web(&json!({})), None, LIMIT).await, Ruling::silent(AdmissionOutcome::Foreign));
     assert_eq!(cloud.calls(), [""; 0]);
     let ours = admission.review(&web(&json!({ "spec": { "loadBalancerClass": "ours" } })), None, LIMIT).await;
     assert_eq!(ours.denial.as_deref(), Some("spec: wrong"));
-    assert_eq!(admission.metrics.reviews(Outcome::Foreign), 4);
-    assert_eq!(admission.metrics.reviews(Outcome::Denied), 1);
+    assert_eq!(admission.metrics.reviews(AdmissionOutcome::Foreign), 4);
+    assert_eq!(admission.metrics.reviews(AdmissionOutcome::Denied), 1);
 }
 
 #[tokio::test]
 async fn do_194_195_what_the_provider_says_of_a_new_service_counts() {
     let cloud = cloud("fake");
     let admission = serving(vec![member(&cloud, &[])], false);
-    assert_eq!(admission.review(&web(&mode("good")), None, LIMIT).await, Ruling::silent(Outcome::Valid));
+    assert_eq!(admission.review(&web(&mode("good")), None, LIMIT).await, Ruling::silent(AdmissionOutcome::Valid));
     let field = "metadata.annotations[fake.io/mode]";
     cloud.judge(Ok(vec![
         problem(field, "\"bad\" is none of `good`, `better`", true),
@@ -80,11 +80,11 @@ async fn do_194_195_what_the_provider_says_of_a_new_service_counts() {
     ]));
     let ruling = admission.review(&web(&mode("bad")), None, LIMIT).await;
     let denial = format!("{field}: \"bad\" is none of `good`, `better`; spec.y: is wrong");
-    assert_eq!((ruling.outcome, ruling.denial), (Outcome::Denied, Some(denial)));
+    assert_eq!((ruling.outcome, ruling.denial), (AdmissionOutcome::Denied, Some(denial)));
     assert_eq!(ruling.warnings, ["spec.x: has no effect"]);
     cloud.judge(Ok(vec![problem("spec.x", "has no effect", false)]));
     let ruling = admission.review(&web(&mode("odd")), None, LIMIT).await;
-    assert_eq!((ruling.outcome, ruling.denial, ruling.warnings.len()), (Outcome::Valid, None, 1));
+    assert_eq!((ruling.outcome, ruling.denial, ruling.warnings.len()), (AdmissionOutcome::Valid, None, 1));
     assert_eq!(cloud.calls(), ["validate web"; 3]);
     assert_eq!(cloud.seen().last().unwrap().annotations["fake.io/mode"], "odd");
 }
@@ -93,33 +93,37 @@ async fn do_194_195_what_the_provider_says_of_a_new_service_counts() {
 #[tokio::test(start_paused = true)]
 async fn do_196_198_285_whoever_cannot_judge_denies_nothing() {
     for (reaction, expected) in [
-        (Reaction::Retry, Outcome::Unjudged),
-        (Reaction::Throttled, Outcome::Unjudged),
-        (Reaction::Pending, Outcome::Unjudged),
-        (Reaction::Unauthorized, Outcome::Unjudged),
-        (Reaction::Conflict, Outcome::Unjudged),
-        (Reaction::Quota, Outcome::Unjudged),
-        (Reaction::Unsupported, Outcome::Unjudged),
-        (Reaction::Elsewhere, Outcome::Foreign),
-        (Reaction::Invalid, Outcome::Denied),
+        (Reaction::Retry, AdmissionOutcome::Unjudged),
+        (Reaction::Throttled, AdmissionOutcome::Unjudged),
+        (Reaction::Pending, AdmissionOutcome::Unjudged),
+        (Reaction::Unauthorized, AdmissionOutcome::Unjudged),
+        (Reaction::Conflict, AdmissionOutcome::Unjudged),
+        (Reaction::Quota, AdmissionOutcome::Unjudged),
+        (Reaction::Unsupported, AdmissionOutcome::Unjudged),
+        (Reaction::Elsewhere, AdmissionOutcome::Foreign),
+        (Reaction::Invalid, AdmissionOutcome::Denied),
     ] {
         let cloud = cloud("fake");
         cloud.judge(Err(Failure::new(reaction, "GET /things: 503")));
         let ruling = serving(vec![member(&cloud, &[])], true).review(&web(&json!({})), None, LIMIT).await;
-        assert_eq!((ruling.outcome, ruling.denial.is_some()), (expected, expected == Outcome::Denied), "{reaction:?}");
+        assert_eq!(
+            (ruling.outcome, ruling.denial.is_some()),
+            (expected, expected == AdmissionOutcome::Denied),
+            "{reaction:?}"
+        );
         let told: Vec<_> = ruling.warnings.iter().map(|warning| warning.contains("fake: GET /things: 503")).collect();
-        assert_eq!(told, vec![true; usize::from(expected == Outcome::Unjudged)], "{reaction:?}");
+        assert_eq!(told, vec![true; usize::from(expected == AdmissionOutcome::Unjudged)], "{reaction:?}");
         assert_eq!(cloud.calls(), ["validate web online"]);
     }
     let slow = Arc::new(FakeBalancers { name: "slow", delay: LIMIT * 2, ..FakeBalancers::default() });
     let begun = tokio::time::Instant::now();
     let ruling = serving(vec![member(&slow, &[])], true).review(&web(&json!({})), None, LIMIT).await;
-    assert_eq!((ruling.outcome, ruling.denial), (Outcome::Unjudged, None));
+    assert_eq!((ruling.outcome, ruling.denial), (AdmissionOutcome::Unjudged, None));
     assert!(ruling.warnings[0].ends_with("slow gave no answer within 8s"), "{:?}", ruling.warnings);
     assert_eq!(begun.elapsed(), LIMIT);
     let unready = ServiceAdmission::new(true, AdmissionMetrics::default());
     let ruling = unready.review(&web(&json!({})), None, LIMIT).await;
-    assert!(ruling.outcome == Outcome::Unjudged && ruling.warnings[0].ends_with("no provider is loaded yet"));
+    assert!(ruling.outcome == AdmissionOutcome::Unjudged && ruling.warnings[0].ends_with("no provider is loaded yet"));
 }
 
 #[tokio::test]
@@ -129,16 +133,16 @@ async fn do_201_203_a_change_is_judged_when_it_changes_what_the_provider_is_told
     let garbage = json!({ "spec": { "loadBalancerSourceRanges": ["x"] } });
     let port_of_wrong = both(&garbage, &port);
     let was_node_port = json!({ "spec": { "type": "NodePort" } });
-    let rows: [(&str, Value, Value, Outcome, &[&str]); 8] = [
-        ("the same", json!({}), json!({}), Outcome::Unchanged, &[]),
-        ("labels and foreign annotations", json!({}), labels, Outcome::Unchanged, &[]),
-        ("its own annotation", mode("a"), mode("b"), Outcome::Valid, &["validate web changed"]),
-        ("a port", json!({}), port.clone(), Outcome::Valid, &["validate web changed"]),
-        ("another type before", was_node_port, json!({}), Outcome::Valid, &["validate web"]),
+    let rows: [(&str, Value, Value, AdmissionOutcome, &[&str]); 8] = [
+        ("the same", json!({}), json!({}), AdmissionOutcome::Unchanged, &[]),
+        ("labels and foreign annotations", json!({}), labels, AdmissionOutcome::Unchanged, &[]),
+        ("its own annotation", mode("a"), mode("b"), AdmissionOutcome::Valid, &["validate web changed"]),
+        ("a port", json!({}), port.clone(), AdmissionOutcome::Valid, &["validate web changed"]),
+        ("another type before", was_node_port, json!({}), AdmissionOutcome::Valid, &["validate web"]),
         // Nobody can be asked about what cannot be read.
-        ("wrong now", json!({}), garbage.clone(), Outcome::Denied, &[]),
-        ("wrong, as before", garbage.clone(), garbage.clone(), Outcome::Unchanged, &[]),
-        ("mended", garbage, json!({}), Outcome::Valid, &["validate web changed"]),
+        ("wrong now", json!({}), garbage.clone(), AdmissionOutcome::Denied, &[]),
+        ("wrong, as before", garbage.clone(), garbage.clone(), AdmissionOutcome::Unchanged, &[]),
+        ("mended", garbage, json!({}), AdmissionOutcome::Valid, &["validate web changed"]),
     ];
     for (name, before, now, outcome, calls) in rows {
         let cloud = cloud("fake");

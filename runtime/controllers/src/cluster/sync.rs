@@ -22,14 +22,14 @@ use tokio::time::Instant;
 
 use super::memory::{About, Memory};
 use super::metrics::ClusterMeters;
-use super::{ClusterNodes, ClusterSettings};
+use super::settings::{ClusterNodes, ClusterSettings};
 use crate::events::{EventRecorder, EventRequest, cut, node_reference, service_reference};
 use crate::metrics::now_seconds;
-use crate::node::view::cloud_node;
 use crate::queue::Verdict;
 use crate::reaction;
-use crate::service::view::cloud_service;
 use crate::store::Node;
+use crate::view::node::cloud_node;
+use crate::view::service::cloud_service;
 
 /// Who says so in Events.
 const REPORTER: &str = "cloud-cluster-controller";

@@ -18,9 +18,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::sync::Syncer;
-use crate::node::view::cloud_node;
-use crate::service::view::cloud_service;
 use crate::store::{FirstList, Node};
+use crate::view::node::cloud_node;
+use crate::view::service::cloud_service;
 
 /// Names that wait for the queue, which takes them at once.
 const BOUND: usize = 64;

@@ -2,18 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::EventRequest;
-
-/// What an Event is about: kind, namespace, name and UID.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Object([Option<String>; 4]);
-
-impl Object {
-    pub(crate) fn of(request: &EventRequest) -> Self {
-        let about = &request.about;
-        Self([about.kind.clone(), about.namespace.clone(), about.name.clone(), about.uid.clone()])
-    }
-}
+use super::request::{EventRequest, Object};
 
 /// One line for each object about which an Event is being written.
 #[derive(Default)]

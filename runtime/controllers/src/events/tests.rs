@@ -2,9 +2,9 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use super::*;
-use crate::metrics::Metrics;
+use crate::all_metrics::Metrics;
+use crate::api_gate::ApiGateSettings;
 use crate::testing::FakeApi;
-use crate::write_gate::WriteGateSettings;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
@@ -18,7 +18,7 @@ struct Bench {
 fn bench(settings: EventSettings) -> Bench {
     let api = FakeApi::new();
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, writer) = EventRecorder::new(gate, metrics.events.clone(), settings);
     Bench { api, metrics, recorder, writer }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ccm_cloud::{Address, AddressKind};
 
 use crate::store::Node;
+use crate::view::node::addresses;
 
 /// Set by kubelets with `--node-ip`: the addresses that must come first.
 pub(crate) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -37,7 +38,7 @@ pub(crate) fn wanted(cloud: &[Address], node: &Node) -> Result<Option<Vec<Addres
         return Ok(None);
     }
     let is_name = |address: &&Address| address.kind == AddressKind::Hostname;
-    let mut names = current(node);
+    let mut names = addresses(node);
     names.retain(|address| is_name(&address) && !cloud.iter().any(|address| is_name(&address)));
     let mut addresses: Vec<Address> = vec![];
     for address in cloud.iter().chain(&names) {
@@ -54,11 +55,6 @@ pub(crate) fn wanted(cloud: &[Address], node: &Node) -> Result<Option<Vec<Addres
 /// The value of [`PROVIDED_NODE_IP`].
 pub(crate) fn provided(node: &Node) -> Option<&str> {
     node.annotations.get(PROVIDED_NODE_IP)
-}
-
-/// `status.addresses`, without entries of kinds that Kubernetes does not define.
-pub(crate) fn current(node: &Node) -> Vec<Address> {
-    node.addresses.iter().filter_map(|(kind, value)| Some(Address::new(AddressKind::parse(kind)?, value))).collect()
 }
 
 /// Whether the Node must be written to have exactly `wanted`, in this order.

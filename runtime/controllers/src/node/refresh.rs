@@ -13,10 +13,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::sync::{SyncError, Syncer};
-use super::view::is_uninitialized;
 use super::write::Written;
 use crate::metrics::now_seconds;
 use crate::store::{FirstList, Node};
+use crate::view::node::is_uninitialized;
 
 /// Most Nodes that are asked about at the same time: as many as fit into the batches that may run at once, so that a larger
 /// cluster is not copied as a whole.
@@ -26,7 +26,7 @@ const MAX_LOGGED: usize = 20;
 
 /// What became of one Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum Refreshed {
     Updated,
     Unchanged,
     Absent,
@@ -34,7 +34,7 @@ enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl Refreshed {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Updated => "updated",
@@ -71,18 +71,18 @@ pub(crate) async fn refresh(syncer: &Syncer) {
     while let Some((name, outcome)) = outcomes.next().await {
         let outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) if error.is_elsewhere() => Outcome::Elsewhere,
+            Err(error) if error.is_elsewhere() => Refreshed::Elsewhere,
             Err(error) => {
                 failed += 1;
                 open += usize::from(error.leaves_open());
                 if failed <= MAX_LOGGED {
                     tracing::warn!(node = name, %error, "addresses not refreshed");
                 }
-                Outcome::Failed
+                Refreshed::Failed
             }
         };
         // What is not this process's to refresh is as good as refreshed.
-        known += usize::from(matches!(outcome, Outcome::Updated | Outcome::Unchanged | Outcome::Elsewhere));
+        known += usize::from(matches!(outcome, Refreshed::Updated | Refreshed::Unchanged | Refreshed::Elsewhere));
         syncer.metrics.refreshed(outcome.as_str());
     }
     if failed > MAX_LOGGED {
@@ -95,11 +95,11 @@ pub(crate) async fn refresh(syncer: &Syncer) {
     tracing::debug!(asked, failed, "addresses refreshed");
 }
 
-async fn refresh_node(syncer: &Syncer, node: Arc<Node>, writes: &Semaphore) -> (String, Result<Outcome, SyncError>) {
+async fn refresh_node(syncer: &Syncer, node: Arc<Node>, writes: &Semaphore) -> (String, Result<Refreshed, SyncError>) {
     let name = node.name_any();
     let outcome = match syncer.find(&node, Need::Refresh).await {
         Ok(Some(found)) => Box::pin(write(syncer, node, &found.addresses, writes)).await,
-        Ok(None) => Ok(Outcome::Absent),
+        Ok(None) => Ok(Refreshed::Absent),
         Err(error) => Err(error),
     };
     (name, outcome)
@@ -110,15 +110,15 @@ async fn write(
     asked: Arc<Node>,
     addresses: &[ccm_cloud::Address],
     writes: &Semaphore,
-) -> Result<Outcome, SyncError> {
+) -> Result<Refreshed, SyncError> {
     let _permit = writes.acquire().await;
     // The cloud took its time: the store may have a newer state by now.
     let newest = syncer.store.get(&ObjectRef::new(&asked.name_any()));
     let Some(node) = newest.filter(|newest| newest.uid == asked.uid) else {
-        return Ok(Outcome::Unchanged);
+        return Ok(Refreshed::Unchanged);
     };
     match syncer.writer.update_addresses(node, addresses).await? {
-        Written::Changed(_) => Ok(Outcome::Updated),
-        Written::Nothing | Written::Gone => Ok(Outcome::Unchanged),
+        Written::Changed(_) => Ok(Refreshed::Updated),
+        Written::Nothing | Written::Gone => Ok(Refreshed::Unchanged),
     }
 }

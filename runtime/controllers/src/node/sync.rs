@@ -8,18 +8,18 @@ use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 
-use super::NodeSettings;
 use super::addresses::ProvidedIpError;
 use super::labels;
 use super::memory::Memory;
-use super::view::{Waiting, is_uninitialized, provider_id};
+use super::metrics::NodeMetrics;
+use super::settings::NodeSettings;
 use super::write::{NodeWriter, Order, WriteError, Written};
+use crate::api_gate::ApiError;
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
-use crate::metrics::NodeMetrics;
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;
-use crate::write_gate::ApiError;
+use crate::view::node::{Waiting, is_uninitialized, provider_id};
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "cloud-node-controller";

@@ -18,9 +18,9 @@ use serde_json::{Map, Value, json};
 
 use super::addresses::{self, ProvidedIpError};
 use super::labels::{self, Labels};
-use super::view::{UNINITIALIZED, is_uninitialized, provider_id};
+use crate::api_gate::{ApiError, ApiGate, Purpose};
 use crate::store::Node;
-use crate::write_gate::{ApiError, Purpose, WriteGate};
+use crate::view::node::{UNINITIALIZED, is_uninitialized, provider_id};
 
 /// Attempts of one write against other writers, and the shortest and half the longest time between them, as upstream.
 const MAX_ATTEMPTS: usize = 20;
@@ -83,18 +83,18 @@ pub(crate) enum Written {
 /// Writes Nodes.
 #[derive(Clone)]
 pub(crate) struct NodeWriter {
-    pub(crate) gate: WriteGate,
+    pub(crate) gate: ApiGate,
     pub(crate) api: Api<WholeNode>,
     manager: &'static str,
 }
 
 impl NodeWriter {
-    pub(crate) fn new(gate: WriteGate) -> Self {
+    pub(crate) fn new(gate: ApiGate) -> Self {
         Self::named(gate, FIELD_MANAGER)
     }
 
     /// The same under another name in `metadata.managedFields`.
-    pub(crate) fn named(gate: WriteGate, manager: &'static str) -> Self {
+    pub(crate) fn named(gate: ApiGate, manager: &'static str) -> Self {
         Self { api: Api::all(gate.client()), gate, manager }
     }
 

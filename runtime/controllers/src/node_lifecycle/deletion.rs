@@ -10,10 +10,10 @@ use std::sync::Arc;
 use kube::api::{DeleteParams, Preconditions};
 use tokio::time::Instant;
 
-use super::decision::{Identity, Standing, standing};
+use super::node_state::{Identity, NodeState, node_state};
+use crate::api_gate::Purpose;
 use crate::node::write::{Live, NodeWriter, WriteError};
 use crate::store::Node;
-use crate::write_gate::Purpose;
 
 const DELETE: Purpose = Purpose { verb: "delete", resource: "nodes" };
 
@@ -34,7 +34,7 @@ impl NodeWriter {
         let identity = Identity::of(&node);
         let mut live = Live::new(node);
         loop {
-            if standing(&live.node) != Standing::NotReady || Identity::of(&live.node) != identity {
+            if node_state(&live.node) != NodeState::NotReady || Identity::of(&live.node) != identity {
                 return Ok(Deletion::Unneeded);
             }
             if Instant::now() >= valid_until {

@@ -9,9 +9,11 @@ use kube::Api;
 use kube::api::ListParams;
 use tokio::time::Instant;
 
-use super::sync::REPORTER;
+use crate::api_gate::{ApiError, ApiGate, Purpose};
 use crate::events::NODE_EVENTS;
-use crate::write_gate::{ApiError, Purpose, WriteGate};
+
+/// Upstream's name of this controller, in Events and in `metadata.managedFields`.
+pub(crate) const REPORTER: &str = "cloud-node-lifecycle-controller";
 
 /// Upstream's reason of the Event of each deletion.
 pub(crate) const DELETING: &str = "DeletingNode";
@@ -37,7 +39,7 @@ pub(crate) struct Past {
 /// # Errors
 ///
 /// The Events cannot be read.
-pub(crate) async fn deletions(gate: &WriteGate, period: Duration) -> Result<Vec<Past>, ApiError> {
+pub(crate) async fn deletions(gate: &ApiGate, period: Duration) -> Result<Vec<Past>, ApiError> {
     let api = Api::<Event>::namespaced(gate.client(), NODE_EVENTS);
     let params = ListParams::default().fields(&format!("reason={DELETING}"));
     let events = gate.read(LIST, api.list(&params)).await?;

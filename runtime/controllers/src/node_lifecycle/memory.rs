@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::NodeLifecycleSettings;
-use super::decision::{Identity, digest};
-use crate::metrics::NodeLifecycleMetrics;
+use super::metrics::NodeLifecycleMetrics;
+use super::node_state::{Identity, digest};
+use super::settings::NodeLifecycleSettings;
 use crate::shrink::shrink;
 use crate::store::Node;
 
@@ -21,7 +21,7 @@ const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What is to be done with a Node that is not Ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum NextLook {
     /// Nothing for so long.
     Wait(Duration),
     /// Ask the cloud; nothing is known.
@@ -91,7 +91,7 @@ impl Memory {
     }
 
     /// A Node that is not Ready was seen: what is to be done with it now.
-    pub(crate) fn step(&self, node: &Node, now: Instant) -> Step {
+    pub(crate) fn step(&self, node: &Node, now: Instant) -> NextLook {
         let (identity, digest) = (Identity::of(node), digest(node));
         let mut nodes = self.nodes.lock();
         let name = node.name_any();
@@ -115,7 +115,7 @@ impl Memory {
             }
         });
         if entry.is_deleted {
-            return Step::Deleted;
+            return NextLook::Deleted;
         }
         if std::mem::replace(&mut entry.digest, digest) != digest {
             // What was true of the machine may have changed with the Node.
@@ -125,9 +125,9 @@ impl Memory {
             }
         }
         match entry.next.saturating_duration_since(now) {
-            Duration::ZERO if entry.first_absent.is_some() => Step::LookAgain,
-            Duration::ZERO => Step::Look,
-            wait => Step::Wait(wait),
+            Duration::ZERO if entry.first_absent.is_some() => NextLook::LookAgain,
+            Duration::ZERO => NextLook::Look,
+            wait => NextLook::Wait(wait),
         }
     }
 

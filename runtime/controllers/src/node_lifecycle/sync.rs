@@ -9,23 +9,21 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::NodeLifecycleSettings;
 use super::budget::{Budget, Grant, Refusal, Spent};
-use super::decision::{Identity, ShutdownTaint, Standing, age, corrected_taints, standing};
 use super::deletion::Deletion;
-use super::history::{self, DELETING, PROVIDER_ID};
-use super::memory::{Memory, Step, Topic};
+use super::history::{self, DELETING, PROVIDER_ID, REPORTER};
+use super::memory::{Memory, NextLook, Topic};
+use super::metrics::NodeLifecycleMetrics;
+use super::node_state::{Identity, NodeState, ShutdownTaint, age, corrected_taints, node_state};
+use super::settings::NodeLifecycleSettings;
+use crate::api_gate::ApiError;
 use crate::events::{EventRecorder, EventRequest, cut, node_reference};
-use crate::metrics::NodeLifecycleMetrics;
-use crate::node::view::{Waiting, provider_id};
 use crate::node::write::{NodeWriter, WriteError};
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;
-use crate::write_gate::ApiError;
+use crate::view::node::{Waiting, provider_id};
 
-/// Upstream's name of this controller, in Events and in `metadata.managedFields`.
-pub(crate) const REPORTER: &str = "cloud-node-lifecycle-controller";
 /// Most bytes of an error in an Event.
 const MAX_ERROR: usize = 800;
 /// Shortest wait before a Node is looked at again.
@@ -80,19 +78,19 @@ impl Syncer {
             self.memory.forget(name);
             return Verdict::Done;
         }
-        match standing(&node) {
-            Standing::Deleting => {
+        match node_state(&node) {
+            NodeState::Deleting => {
                 self.memory.forget(name);
                 Verdict::Done
             }
-            Standing::Ready => {
+            NodeState::Ready => {
                 self.memory.forget_machine(name);
                 match self.set_taint(&node, ShutdownTaint::Away).await {
                     Ok(()) => Verdict::Done,
                     Err(_) => Verdict::Backoff,
                 }
             }
-            Standing::NotReady => self.not_ready(node).await,
+            NodeState::NotReady => self.not_ready(node).await,
         }
     }
 
@@ -104,10 +102,10 @@ impl Syncer {
             return after(rest);
         }
         match step {
-            Step::Deleted => Verdict::Done,
-            Step::Wait(wait) => after(wait),
-            Step::Look => self.look(node).await,
-            Step::LookAgain => self.look_again(node).await,
+            NextLook::Deleted => Verdict::Done,
+            NextLook::Wait(wait) => after(wait),
+            NextLook::Look => self.look(node).await,
+            NextLook::LookAgain => self.second_proof(node).await,
         }
     }
 
@@ -122,7 +120,7 @@ impl Syncer {
     }
 
     /// The cloud has said that the machine is absent. Only who may delete asks for a proof, which costs the cloud more.
-    async fn look_again(&self, node: Arc<Node>) -> Verdict {
+    async fn second_proof(&self, node: Arc<Node>) -> Verdict {
         let name = node.name_any();
         let Some(keeper) = self.keeper(&node) else {
             // Its provider was exchanged at this moment.
@@ -156,7 +154,7 @@ impl Syncer {
         let name = asked.name_any();
         let newest = self.store.get(&ObjectRef::new(&name));
         let newest = newest
-            .filter(|newest| standing(newest) == Standing::NotReady && Identity::of(newest) == Identity::of(asked));
+            .filter(|newest| node_state(newest) == NodeState::NotReady && Identity::of(newest) == Identity::of(asked));
         if newest.is_none() {
             self.memory.forget(&name);
         }

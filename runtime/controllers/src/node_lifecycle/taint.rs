@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::decision::{Identity, ShutdownTaint, Standing, corrected_taints, standing};
+use super::node_state::{Identity, NodeState, ShutdownTaint, corrected_taints, node_state};
 use crate::node::write::{Live, NodeWriter, PATCH, WriteError};
 use crate::store::Node;
 
@@ -17,8 +17,8 @@ impl NodeWriter {
         loop {
             let is_valid = match wanted {
                 // What the cloud said counts as long as the Node is not Ready and the same.
-                ShutdownTaint::There => standing(&live.node) == Standing::NotReady,
-                ShutdownTaint::Away => standing(&live.node) != Standing::Deleting,
+                ShutdownTaint::There => node_state(&live.node) == NodeState::NotReady,
+                ShutdownTaint::Away => node_state(&live.node) != NodeState::Deleting,
             };
             let taints = corrected_taints(&live.node, wanted);
             let Some(taints) = taints.filter(|_| is_valid && identity == Identity::of(&live.node)) else {

@@ -19,8 +19,8 @@ struct Desk {
     start: Instant,
 }
 
-impl InLog for String {
-    fn in_log(&self) -> String {
+impl ObjectName for String {
+    fn object_name(&self) -> String {
         self.clone()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::Descriptor;
 use k8s_openapi::api::core::v1::Service;
 
-use super::fingerprint::Digest;
+use super::digest::Digest;
 
 /// What begins so is ours, and no provider's.
 const OURS: &str = "wasm-ccm.io/";

@@ -17,12 +17,12 @@ use ccm_cloud::Backend;
 use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 
-use super::fingerprint::{self, Digest};
+use super::digest::Digest;
+use super::fingerprint;
 use super::predicates::{is_backend, is_included};
-use crate::node::addresses;
-use crate::node::selector::Selector;
-use crate::node::view::provider_id;
 use crate::store::Node;
+use crate::view::node::{addresses, provider_id};
+use crate::view::selector::Selector;
 
 /// Backends in order of their names.
 #[derive(Debug)]
@@ -147,11 +147,7 @@ fn names<'a>(backends: impl Iterator<Item = &'a Backend>) -> Digest {
 }
 
 fn backend(node: &Node) -> Backend {
-    Backend {
-        name: node.name_any(),
-        provider_id: provider_id(node).map(ToOwned::to_owned),
-        addresses: addresses::current(node),
-    }
+    Backend { name: node.name_any(), provider_id: provider_id(node).map(ToOwned::to_owned), addresses: addresses(node) }
 }
 
 /// What each Node was like when it was last looked at, as far as it is a reason for a pass.
@@ -191,6 +187,6 @@ fn labels(node: &Node) -> u64 {
 }
 
 fn reason(node: &Node) -> Digest {
-    let addresses: Vec<_> = addresses::current(node).into_iter().map(|address| (address.kind, address.value)).collect();
+    let addresses: Vec<_> = addresses(node).into_iter().map(|address| (address.kind, address.value)).collect();
     Digest::of(&(is_included(node), provider_id(node), addresses))
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::memory::Key;
+use super::key::Key;
 
 /// Of the load balancers, by provider and ID.
 #[derive(Default)]

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use ccm_cloud::{Outcome, Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
 use super::annotations::{ORPHAN, annotation, goes_with_the_load_balancer, is_written, set};
+use super::digest::Digest;
+use super::entry::Purpose;
 use super::error::{SLOWLY, SyncError, Task};
-use super::fingerprint::Digest;
-use super::memory::{Doubt, Key, Purpose};
-use super::offer::{Bequest, Offer};
+use super::judge::Bequest;
+use super::key::Key;
+use super::offer::Offer;
 use super::ownership::Work;
 use super::provider::Provider;
 use super::report::{NOT_SYNCED, Tried};
-use super::sync::Syncer;
+use super::syncer::Syncer;
 use super::view::told;
 use super::write::Written;
 use crate::queue::Verdict;
@@ -49,7 +51,7 @@ impl Syncer {
     /// The Service goes, or wants no load balancer any more, or that of another provider. `delete` is always called: only the
     /// provider knows what is left.
     pub(crate) async fn cleanup(&self, key: &Key, member: usize) -> Verdict {
-        let Some(service) = self.memory.with(key, |entry| Arc::clone(&entry.newest)) else { return Verdict::Done };
+        let Some(service) = self.memory.with(key, |entry| entry.newest()) else { return Verdict::Done };
         let Some(provider) = self.provider(member) else { return Verdict::Backoff };
         let purpose = self.deletion(key, &service, &provider);
         if let Some(wait) = self.memory.with(key, |entry| entry.must_wait(purpose, None)).flatten() {
@@ -62,17 +64,17 @@ impl Syncer {
                 // With what the provider wants to be written: that alone is no reason for another try.
                 let purpose = self.deletion(key, &service, &provider);
                 let tried = Tried { provider: Some(&provider), purpose, backends: None };
-                return self.report(key, &service, &tried, NOT_SYNCED, &error).await;
+                return self.reporter(key, &service).failed(&tried, NOT_SYNCED, &error).await;
             }
         };
         // Annotations may have been written meanwhile.
-        let service = self.memory.with(key, |entry| Arc::clone(&entry.newest)).unwrap_or(service);
+        let service = self.memory.with(key, |entry| entry.newest()).unwrap_or(service);
         if let Err(verdict) = self.release(key, &service, Some(&provider), purpose).await {
             return verdict;
         }
-        self.tell_left(&service, left).await;
+        self.tell_left(key, &service, left).await;
         // Nothing may wake it for another provider but this.
-        let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
+        let newest = self.memory.with(key, |entry| entry.newest());
         match newest.map(|newest| self.work(key, &newest)) {
             Some(Work::Serve(_)) => Verdict::After(Duration::ZERO),
             _ => Verdict::Done,
@@ -97,10 +99,10 @@ impl Syncer {
             Err(None) => return Verdict::After(Duration::ZERO),
             Err(Some(error)) => {
                 let tried = Tried { provider: provider.as_deref(), purpose, backends: None };
-                return self.report(key, service, &tried, NOT_SYNCED, &error).await;
+                return self.reporter(key, service).failed(&tried, NOT_SYNCED, &error).await;
             }
         };
-        let newest = self.memory.with(key, |entry| Arc::clone(&entry.newest));
+        let newest = self.memory.with(key, |entry| entry.newest());
         let service = newest.as_ref().unwrap_or(service);
         if let Err(verdict) = self.release(key, service, provider.as_deref(), purpose).await {
             return verdict;
@@ -112,7 +114,7 @@ impl Syncer {
                  under another name if need be",
             );
         }
-        self.tell(service, Severity::Normal, "LoadBalancerOrphaned", message).await;
+        self.reporter(key, service).event(Severity::Normal, "LoadBalancerOrphaned", message).await;
         // Another provider may serve it.
         Verdict::After(Duration::ZERO)
     }
@@ -129,7 +131,7 @@ impl Syncer {
         let offer = self.offer(key, service, provider);
         let is_anothers = matches!(offer, Some(Offer::Anothers { .. } | Offer::Free { uid: Some(_), .. }));
         let (mut view, _wrong) = told(service, &provider.descriptor, is_anothers);
-        for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
+        for (name, value) in self.memory.with(key, |entry| entry.unwritten()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }
         let _turn = self.turn(provider, &view).await.map_err(Some)?;
@@ -178,17 +180,11 @@ impl Syncer {
             Err(error) => {
                 let error = SyncError::Api { task: Task::RemoveFinalizer, error };
                 let verdict = self.later(key, &Tried { provider, purpose, backends: None }, &error);
-                self.warn(key, service, NOT_SYNCED, None, &error, verdict).await;
+                self.reporter(key, service).warn(NOT_SYNCED, None, &error, verdict).await;
                 return Err(verdict);
             }
         };
-        self.memory.with(key, |entry| {
-            entry.succeeded();
-            entry.owned = false;
-            entry.recorded = None;
-            entry.unwritten.clear();
-            entry.wanted = Some(Instant::now());
-        });
+        self.memory.with(key, |entry| entry.was_released());
         self.memory.not_ready(key, None);
         match written {
             // The store is behind until it has this.
@@ -201,9 +197,9 @@ impl Syncer {
 
     /// The Service is gone. When it went without its finalizer, by force, its load balancer may still be there.
     pub(crate) async fn gone(&self, key: &Key) -> Verdict {
-        let known = self.memory.with(key, |entry| (Arc::clone(&entry.newest), entry.member, entry.owned));
+        let known = self.memory.with(key, |entry| (entry.newest(), entry.holder()));
         match known {
-            Some((service, member, true)) => self.delete_gone(key, &service, member).await,
+            Some((service, Some(member))) => self.delete_gone(key, &service, member).await,
             Some(_) => {
                 self.memory.forget(key);
                 Verdict::Done
@@ -237,7 +233,7 @@ impl Syncer {
         }
         match Box::pin(self.delete(key, service, &provider, Known::Gone)).await {
             Ok(left) => {
-                self.tell_left(service, left).await;
+                self.tell_left(key, service, left).await;
                 self.memory.forget(key);
                 Verdict::Done
             }
@@ -249,12 +245,12 @@ impl Syncer {
                     // Nobody can change it any more, and one of the same name may wait.
                     Verdict::Change => {
                         let verdict = self.later_at(key, &tried, &error, Verdict::After(slow));
-                        self.warn(key, service, warning, Some(SLOWLY), &error, verdict).await;
+                        self.reporter(key, service).warn(warning, Some(SLOWLY), &error, verdict).await;
                         verdict
                     }
                     _ => {
                         let verdict = self.later(key, &tried, &error);
-                        self.warn(key, service, warning, error.next_try(), &error, verdict).await;
+                        self.reporter(key, service).warn(warning, error.next_try(), &error, verdict).await;
                         verdict
                     }
                 }
@@ -268,12 +264,12 @@ impl Syncer {
         Purpose::Delete(provider.deletion(&view, wrong.as_ref()))
     }
 
-    async fn tell_left(&self, service: &Service, left: Left) {
+    async fn tell_left(&self, key: &Key, service: &Service, left: Left) {
         let (reason, message) = match left {
             Left::Nothing => ("DeletedLoadBalancer", "Deleted load balancer".to_owned()),
             Left::Alone(message) => ("LoadBalancerNotDeleted", message),
         };
-        self.tell(service, Severity::Normal, reason, message).await;
+        self.reporter(key, service).event(Severity::Normal, reason, message).await;
     }
 
     /// Nothing of the Service's own is left in the cloud when this succeeds. `Err(None)`: it is to be decided anew. The Service wants
@@ -315,8 +311,8 @@ impl Syncer {
         if self.is_wanted_again(key, service) || self.is_withdrawn(&provider) {
             return Err(None);
         }
-        self.announce(key, service, purpose).await;
-        self.memory.with(key, |entry| (entry.doubt, entry.unsaid) = (Doubt::All, None));
+        self.reporter(key, service).announce(purpose).await;
+        self.memory.with(key, |entry| entry.deletion_begins());
         let call = self.call("delete", provider.load_balancers.delete(view), |outcome| outcome.failure.as_ref());
         let outcome = self.in_time(Task::Delete, call).await.map_err(Some)?;
         let outcome = outcome.unwrap_or_else(Outcome::failed);

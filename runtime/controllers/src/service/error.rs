@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ccm_cloud::{Failure, Reaction};
 
+use crate::api_gate::ApiError;
 use crate::queue::Verdict;
 use crate::reaction;
-use crate::write_gate::ApiError;
 
 /// What was being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

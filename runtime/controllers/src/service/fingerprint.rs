@@ -8,52 +8,12 @@ use std::fmt;
 
 use ccm_cloud::{Backend, Descriptor, Ingress, Service, ServicePort, ServiceType};
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 use super::annotations::is_declared;
+use super::digest::Digest;
 
-/// So many bits at the front are zero in the digest of backends that were chosen by labels.
-const MARK: u32 = 16;
-
-/// The first half of a SHA-256.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Digest(u128);
-
-impl Digest {
-    pub(crate) fn of(value: &impl Serialize) -> Self {
-        // Nothing that is digested has maps with odd keys, the only thing that cannot be written.
-        let bytes = serde_json::to_vec(value).unwrap_or_default();
-        let hash = Sha256::digest(bytes);
-        Self(hash.iter().take(16).fold(0, |digest, byte| (digest << 8) | u128::from(*byte)))
-    }
-
-    /// As it is displayed: 32 hexadecimal digits.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        u128::from_str_radix(text, 16).map(Self).ok()
-    }
-}
-
-impl Digest {
-    /// Whether backends were chosen by labels.
-    pub(crate) const fn is_chosen(self) -> bool {
-        self.0.leading_zeros() >= MARK
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+/// Most annotations of which a [`ViewDigest`] names that they counted, 9 bytes each. A load balancer has a dozen at most.
+const MOST_ANNOTATIONS: usize = 64;
 
 /// What a load balancer should be like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,14 +25,85 @@ pub(crate) struct Target {
 /// The digest of everything but the backends. `configuration` is the provider's, `wrong` what is wrong with the Service: when
 /// that changes, there is news.
 pub(crate) fn spec(service: &Service, wrong: Option<&str>, descriptor: &Descriptor, configuration: &str) -> Digest {
+    let (identity, network) = fields(service, |name| is_declared(descriptor, name));
+    Digest::of(&(identity, network, (&service.load_balancer_class, wrong, &descriptor.revision, configuration)))
+}
+
+/// The fields of a Service that decide what its load balancer is like, with the annotations that count.
+fn fields<'a>(service: &'a Service, counts: impl Fn(&str) -> bool) -> (impl Serialize + 'a, impl Serialize + 'a) {
     let Service { name, namespace, uid, annotations, ports, ip_families, external_traffic_policy, .. } = service;
     let Service { health_check_node_port, client_ip_affinity_seconds, requested_ip, source_ranges, .. } = service;
-    let annotations: Vec<_> = annotations.iter().filter(|(name, _)| is_declared(descriptor, name)).collect();
-    Digest::of(&(
+    let annotations: Vec<_> = annotations.iter().filter(|(name, _)| counts(name)).collect();
+    (
         (name, namespace, uid, annotations, ports, ip_families, external_traffic_policy),
         (health_check_node_port, client_ip_affinity_seconds, requested_ip, source_ranges),
-        (&service.load_balancer_class, wrong, &descriptor.revision, configuration),
-    ))
+    )
+}
+
+/// What the Service alone asks for, without the provider's revision and configuration. It tells a Service that someone changed from
+/// one that only another provider would treat differently.
+///
+/// Providers declare the annotations that they read, so the names of those that counted are part of it: a component that reads more
+/// annotations does not make a Service a changed one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ViewDigest {
+    digest: Digest,
+    /// Digest of what the provider adds: its revision and configuration, and which annotations it reads.
+    provider: u32,
+    /// Digests of the names of the annotations that counted, in ascending order.
+    annotations: Vec<u32>,
+}
+
+impl ViewDigest {
+    /// None for a Service with more annotations than a record has room for.
+    pub(crate) fn of(service: &Service, descriptor: &Descriptor, configuration: &str) -> Option<Self> {
+        let declared = service.annotations.keys().filter(|name| is_declared(descriptor, name));
+        let names: BTreeSet<u32> = declared.map(|name| short(name)).collect();
+        let annotations = Vec::from_iter(names);
+        let (digest, provider) = (viewed(service, &annotations), added(descriptor, configuration));
+        (annotations.len() <= MOST_ANNOTATIONS).then_some(Self { digest, provider, annotations })
+    }
+
+    /// Whether the Service still asks for the same, while the provider is another one.
+    pub(crate) fn has_other_provider(&self, service: &Service, descriptor: &Descriptor, configuration: &str) -> bool {
+        self.provider != added(descriptor, configuration) && viewed(service, &self.annotations) == self.digest
+    }
+
+    /// Reads what was displayed.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (digest, rest) = text.split_once(':')?;
+        let (provider, names) = rest.split_once(':').unwrap_or((rest, ""));
+        let short = |text: &str| (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok()).flatten();
+        let annotations: Option<Vec<u32>> = names.split(',').filter(|name| !name.is_empty()).map(short).collect();
+        let annotations = annotations.filter(|names| names.len() <= MOST_ANNOTATIONS)?;
+        Some(Self { digest: Digest::parse(digest)?, provider: short(provider)?, annotations })
+    }
+}
+
+impl fmt::Display for ViewDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.annotations.iter().map(|name| format!("{name:08x}")).collect();
+        match names.is_empty() {
+            true => write!(f, "{}:{:08x}", self.digest, self.provider),
+            false => write!(f, "{}:{:08x}:{}", self.digest, self.provider, names.join(",")),
+        }
+    }
+}
+
+fn viewed(service: &Service, annotations: &[u32]) -> Digest {
+    let (identity, network) = fields(service, |name| annotations.binary_search(&short(name)).is_ok());
+    Digest::of(&(identity, network, &service.load_balancer_class))
+}
+
+/// What a provider adds to what a Service asks for.
+fn added(descriptor: &Descriptor, configuration: &str) -> u32 {
+    let reads: Vec<_> = descriptor.annotations.iter().map(|annotation| &annotation.name).collect();
+    Digest::of(&(&descriptor.revision, configuration, reads)).short()
+}
+
+/// The first 32 bits of the digest of an annotation's name.
+fn short(name: &str) -> u32 {
+    Digest::of(&name).short()
 }
 
 /// What kind of Service it is to a provider: it does much the same for all of a kind.
@@ -113,16 +144,18 @@ pub(crate) fn backends(backends: &[Backend]) -> Digest {
 /// others looks so too, which costs a call.
 pub(crate) fn chosen<'a>(backends: Digest, chosen: impl Iterator<Item = (&'a str, Digest)>) -> Digest {
     let chosen: Vec<_> = chosen.map(|(selector, names)| (selector, names.to_string())).collect();
-    Digest(Digest::of(&(backends.to_string(), chosen)).0 >> MARK)
+    Digest::of(&(backends.to_string(), chosen)).marked()
 }
 
 #[cfg(test)]
 mod tests {
     use ccm_cloud::{Address, AddressKind, LoadBalancers as _};
 
+    use serde_json::json;
+
     use super::*;
-    use crate::service::view::cloud_service;
-    use crate::testing::{FakeBalancers, service};
+    use crate::testing::{Draft, FakeBalancers, service};
+    use crate::view::service::cloud_service;
 
     /// Other digests would ensure every load balancer of every cluster once more: then the version of the record must be another one too.
     #[test]
@@ -144,5 +177,40 @@ mod tests {
                 "1726202422b457a27e3ff202c6170839"
             ]
         );
+        assert_eq!(view_of(&service("web")).to_string(), "ba5c3c16ceafca98d8ff455c1dc7d8f0:3da8283b");
+    }
+
+    fn view_of(draft: &Draft) -> ViewDigest {
+        ViewDigest::of(&cloud_service(&draft.clone().object()).0, &FakeBalancers::default().descriptor(), "c").unwrap()
+    }
+
+    #[test]
+    fn a_view_is_another_one_only_where_the_service_asks_for_something_else() {
+        let mode = |value: &str| service("web").with("/metadata", "annotations", json!({ "fake.io/mode": value }));
+        let modes = json!({ "fake.io/mode": "a", "fake.io/new": "b", "theirs": "c" });
+        let many = service("web").with("/metadata", "annotations", modes);
+        let local = service("web").with("/spec", "externalTrafficPolicy", json!("Local"));
+        let (web, annotated) = (view_of(&service("web")), view_of(&mode("a")));
+        let rows = [
+            ("the same", &web, service("web"), true),
+            ("a field", &web, local, false),
+            ("an annotation that it did not have then", &web, mode("a"), true),
+            ("the same annotation", &annotated, mode("a"), true),
+            ("others that did not count", &annotated, many, true),
+            ("another value", &annotated, mode("b"), false),
+            ("no annotation any more", &annotated, service("web"), false),
+        ];
+        for (what, view, draft, wanted) in rows {
+            let (seen, _) = cloud_service(&draft.object());
+            let by =
+                |configuration| view.has_other_provider(&seen, &FakeBalancers::default().descriptor(), configuration);
+            assert_eq!((by("d"), by("c")), (wanted, false), "{what}");
+            assert_eq!(ViewDigest::parse(&view.to_string()).as_ref(), Some(view), "{what}");
+        }
+        let (zeros, many) = ("0".repeat(32), "00000000,".repeat(65));
+        let strange = ["", "-", &zeros, &format!("{zeros}:-"), &format!("{zeros}:1"), &format!("{zeros}:00000000:1")];
+        for text in strange.into_iter().chain([&*format!("{zeros}:00000000:{many}")]) {
+            assert_eq!(ViewDigest::parse(text), None, "{text}");
+        }
     }
 }

@@ -7,13 +7,14 @@ use ccm_cloud::{Failure, Outcome, Reaction, Severity};
 use tokio::time::Instant;
 
 use super::annotations::written_after;
+use super::entry::Doubt;
 use super::error::{SyncError, Task};
 use super::fingerprint;
 use super::job::Job;
-use super::memory::{Doubt, Key};
+use super::key::Key;
 use super::record::Record;
 use super::report::NOT_SYNCED;
-use super::sync::Syncer;
+use super::syncer::Syncer;
 use super::write::{Changes, Written};
 use crate::queue::Verdict;
 
@@ -40,7 +41,7 @@ impl Syncer {
             Ok(Ok(now)) => {
                 let error = SyncError::Cloud { task: Task::Read, failure };
                 let backends = Some(now.target.backends);
-                self.report(key, &now.service, &now.tried(backends), NOT_SYNCED, &error).await
+                self.reporter(key, &now.service).failed(&now.tried(backends), NOT_SYNCED, &error).await
             }
             Ok(Err(verdict)) => verdict,
             Err(error) => self.not_served(key, &job, error).await,
@@ -67,12 +68,7 @@ impl Syncer {
         // As it is: a provider that was told of no ranges at all would let everybody in.
         let spec = job.service.spec.as_ref();
         job.view.source_ranges = spec.and_then(|spec| spec.load_balancer_source_ranges.clone()).unwrap_or_default();
-        let doubt = self.memory.with(key, |entry| {
-            entry.unsaid = None;
-            let doubt = entry.doubt;
-            entry.doubt = doubt.max(Doubt::Backends);
-            doubt
-        });
+        let doubt = self.memory.with(key, |entry| entry.update_begins());
         self.metrics.updates.inc();
         let begun = Instant::now();
         let asked = provider.load_balancers.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
@@ -112,12 +108,9 @@ impl Syncer {
             }
         }
         self.memory.recorded(key, record);
-        self.memory.with(key, |entry| {
-            entry.doubt = Doubt::None;
-            entry.unwritten.clear();
-        });
+        self.memory.with(key, |entry| entry.hosts_recorded());
         let message = "Updated load balancer with new hosts".into();
-        self.tell(&job.service, Severity::Normal, "UpdatedLoadBalancer", message).await;
+        self.reporter(key, &job.service).event(Severity::Normal, "UpdatedLoadBalancer", message).await;
         Ok(job)
     }
 }

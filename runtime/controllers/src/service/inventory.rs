@@ -41,7 +41,7 @@ mod tests {
     use ccm_cloud::LoadBalancers as _;
 
     use super::*;
-    use crate::service::fingerprint::Digest;
+    use crate::service::digest::Digest;
     use crate::service::predicates::FINALIZER;
     use crate::testing::{FakeBalancers, service};
 

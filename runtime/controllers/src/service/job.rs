@@ -1,4 +1,4 @@
-//! What serving a Service comes to now, with the provider that is to do it.
+//! Makes the plan of a run, and gathers what carries it out: the provider, the Service as that is told, and the hosts.
 
 use std::sync::Arc;
 
@@ -8,48 +8,54 @@ use k8s_openapi::api::core::v1::Service;
 use super::annotations::{ENSURE, annotation, set};
 use super::backends::Backends;
 use super::condition::{Difference, Readiness};
-use super::fingerprint::{Digest, Target};
-use super::memory::{Doubt, Key, Purpose};
+use super::digest::Digest;
+use super::entry::{Doubt, Purpose};
+use super::error::SyncError;
+use super::fingerprint::Target;
+use super::found::Unsaid;
+use super::key::Key;
 use super::offer::Offer;
 use super::ownership::Work;
+use super::plan::{Action, Facts, Plan, Reason};
 use super::provider::Provider;
 use super::record::Record;
-use super::report::Tried;
-use super::step::{Step, Unsaid, step};
-use super::sync::Syncer;
+use super::report::{NOT_SYNCED, Tried};
+use super::syncer::Syncer;
 use super::view::told;
 use super::writers::Writers;
 use crate::queue::Verdict;
 
-/// A Service that wants a load balancer, as it is now.
+/// The plan for a Service that wants a load balancer, with everything that carries it out.
 pub(crate) struct Job {
-    /// Who decided this with us, and does it.
+    /// The provider that the plan was made with, and that carries it out.
     pub(crate) provider: Arc<Provider>,
     pub(crate) service: Arc<Service>,
     pub(crate) view: ccm_cloud::Service,
     pub(crate) wrong: Option<Failure>,
     pub(crate) backends: Arc<Backends>,
     pub(crate) target: Target,
-    pub(crate) step: Step,
-    /// "Once more, please": what this work answers.
+    pub(crate) plan: Plan,
+    /// The value of the annotation `wasm-ccm.io/ensure` that this run answers.
     pub(crate) request: Option<String>,
-    /// It is the Service's status that is wrong: all is recorded as ensured.
+    /// Only the status of the Service is wrong: the record says that everything is ensured.
     pub(crate) is_repair: bool,
-    /// Nobody knows yet what the provider's annotations lead to.
+    /// The offer has not been judged yet.
     pub(crate) is_undecided: bool,
-    /// They lead to the load balancer of another Service.
+    /// The provider's annotations lead to the load balancer of another Service.
     pub(crate) is_anothers: bool,
-    /// The last try at it failed.
+    /// The last try failed.
     pub(crate) has_failed: bool,
     /// The components that wrote what there is.
     pub(crate) by: Writers,
-    /// One of those was refused since: nobody knows what it left.
+    /// One of them was refused since, so nobody knows what it left.
     pub(crate) is_refused: bool,
-    /// What was done before and could not be written: that is all there is to do.
+    /// What was done before and could not be written. This run only writes it.
     pub(crate) unsaid: Option<Unsaid>,
-    /// It is to be ensured only since the provider is of another revision or has another configuration, and waits for that. What it
-    /// was ensured for is what counts until then.
+    /// The digest that the Service was ensured for, if only the provider has changed since and the Service waits for others. Until its
+    /// turn comes, this digest counts.
     pub(crate) held: Option<Digest>,
+    /// That is so, whether or not it waits: nobody but the provider has changed anything.
+    pub(crate) is_outdated: bool,
     /// The provider has found it in step.
     pub(crate) is_found: bool,
 }
@@ -68,17 +74,42 @@ impl Job {
     }
 }
 
+/// What a run does, with what carries it out.
+pub(crate) enum Planned {
+    Serve(Box<Job>),
+    Otherwise(Work, Plan),
+}
+
+impl Planned {
+    pub(crate) fn plan(&self) -> &Plan {
+        match self {
+            Self::Serve(job) => &job.plan,
+            Self::Otherwise(_, plan) => plan,
+        }
+    }
+}
+
 impl Syncer {
+    /// The plan of a run for a Service: whose it is, what is done, and why. The Service must be remembered.
+    pub(crate) fn plan(&self, key: &Key, service: &Service, work: Work) -> Planned {
+        if let Work::Serve(member) = work
+            && let Some(job) = self.provider(member).and_then(|provider| self.job(key, &provider))
+        {
+            return Planned::Serve(Box::new(job));
+        }
+        Planned::Otherwise(work, self.plan_of(service, work))
+    }
+
     /// What serving a Service comes to now. None when it is not to be served by this provider any more.
     pub(crate) fn job(&self, key: &Key, provider: &Arc<Provider>) -> Option<Job> {
         let service = self.memory.newest(key, self.store.get(key)?);
         if self.work(key, &service) != Work::Serve(provider.member) {
             return None;
         }
-        let (doubt, found, unsaid, recorded, has_failed) = self.memory.with(key, |entry| {
-            (entry.doubt, entry.found.clone(), entry.unsaid.clone(), entry.recorded.clone(), entry.has_failed())
+        let (doubt, found, unsaid, recorded, has_failed, selectors) = self.memory.with(key, |entry| {
+            let selectors = entry.selectors().cloned();
+            (entry.doubt(), entry.found.clone(), entry.unsaid(), entry.recorded(), entry.has_failed(), selectors)
         })?;
-        let selectors = self.memory.with(key, |entry| entry.selectors.clone()).flatten();
         let backends = self.backends.get();
         let offer = self.offer(key, &service, provider);
         let is_anothers = self.is_anothers(key, &service, provider);
@@ -96,16 +127,25 @@ impl Syncer {
         let by = writers(record.as_ref()).and(&writers(recorded.as_ref()));
         let unsaid_by = unsaid.as_ref().map(|unsaid| unsaid.by.clone()).unwrap_or_default();
         let is_refused = self.is_refused(&by, provider) || self.is_refused(&unsaid_by, provider);
-        // Somebody who may write the status has put another record there, or none; somebody asks for it; or it has the mark of
-        // another Service, whatever else is as it should be.
-        let is_replaced =
-            recorded.as_ref().is_some_and(|recorded| record.as_ref().is_none_or(|record| !record.is_like(recorded)));
         let request = annotation(&service, ENSURE).map(ToOwned::to_owned);
         let is_asked = request.is_some();
-        let is_taken_over = record.as_ref().is_some_and(|record| record.taken_over.is_some());
-        let is_marked = is_taken_over || matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
         let is_certain = doubt == Doubt::None;
-        let doubt = if is_replaced || is_asked || is_marked || is_refused { Doubt::All } else { doubt };
+        let distrust = {
+            // Somebody who may write the status has put another record there, or none.
+            let is_replaced = recorded
+                .as_ref()
+                .is_some_and(|recorded| record.as_ref().is_none_or(|record| !record.is_like(recorded)));
+            // It has the mark of another Service, whatever else is as it should be.
+            let is_taken_over = record.as_ref().is_some_and(|record| record.taken_over.is_some())
+                || matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
+            let reasons = [
+                (is_asked, Reason::Requested),
+                (is_refused, Reason::WriterRefused),
+                (is_replaced, Reason::RecordReplaced),
+                (is_taken_over, Reason::TakenOver),
+            ];
+            reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
+        };
         let is_undecided = offer.is_none();
         let is_answered =
             |unsaid: &Unsaid| unsaid.target == target && (!is_asked || unsaid.request == request) && !is_refused;
@@ -114,12 +154,18 @@ impl Syncer {
         let is_own = matches!(offer, Some(Offer::Own)) && wrong.is_none() && !view.ingress.is_empty();
         let is_seen = matches!(standing, Some(Standing::InStep(_) | Standing::Missing));
         let ensured_for = record.as_ref().and_then(|record| record.spec);
-        let held =
-            ensured_for.filter(|old| *old != spec && doubt < Doubt::All && is_own && !is_seen && unsaid.is_none());
-        let held = held.filter(|_| !self.refresh.may_begin(key, provider) && self.is_unchanged(key, provider, spec));
-        if ensured_for == Some(spec) {
-            self.memory.with(key, |entry| entry.base = Some(Arc::clone(&service)));
-        }
+        // A process that has just started knows from the record what the Service was like.
+        let is_viewed = || {
+            let view_of = record.as_ref().and_then(|record| record.view.as_ref());
+            ensured_for.is_some()
+                && wrong.is_none()
+                && view_of.is_some_and(|known| provider.is_alone_in_change(known, &view))
+        };
+        self.memory.with(key, |entry| entry.is_base(&service, ensured_for == Some(spec), is_viewed));
+        let is_unchanged = ensured_for.is_some_and(|old| old != spec) && self.is_unchanged(key, provider, spec);
+        let is_trusted = distrust.is_none() && doubt < Doubt::All;
+        let may_wait = is_unchanged && is_trusted && is_own && !is_seen && unsaid.is_none();
+        let held = ensured_for.filter(|_| may_wait && !self.refresh.may_begin(key, provider));
         let sought = Target { spec: held.unwrap_or(spec), ..target };
         let standing = standing.filter(|_| held.is_none());
         let is_recorded = is_certain
@@ -128,11 +174,24 @@ impl Syncer {
                 .or(record.as_ref())
                 .is_some_and(|record| (record.spec, record.backends) == (Some(sought.spec), Some(sought.backends)));
         let is_found = unsaid.is_none() && matches!(standing, Some(Standing::InStep(_)));
-        let step = match &unsaid {
-            Some(unsaid) => Step::Adopt(unsaid.ingress.clone()),
-            None => step(record.as_ref(), doubt, sought, standing, &view.ingress, is_told),
+        let facts = Facts {
+            record: record.as_ref(),
+            doubt,
+            distrust,
+            target: sought,
+            standing,
+            ingress: &view.ingress,
+            is_told,
+            changed: if is_unchanged { Reason::ProviderChanged } else { Reason::ServiceChanged },
+            otherwise: if held.is_some() { Reason::WaitsForOthers } else { Reason::AsEnsured },
         };
-        let is_repair = is_recorded && is_known && !is_asked && !is_refused && step != Step::Nothing;
+        let (action, reason) = match (&unsaid, &wrong) {
+            (_, Some(wrong)) => (Action::FollowHosts, Reason::Unreadable(wrong.to_string())),
+            (Some(unsaid), None) => (Action::Adopt(unsaid.ingress.clone()), Reason::NotWritten),
+            (None, None) => facts.plan(),
+        };
+        let plan = Plan { provider: Some(provider.descriptor.name.clone()), action, reason };
+        let is_repair = is_recorded && is_known && !is_asked && !is_refused && !plan.is_nothing();
         Some(Job {
             provider: Arc::clone(provider),
             service,
@@ -140,7 +199,7 @@ impl Syncer {
             wrong,
             backends,
             target,
-            step,
+            plan,
             request,
             is_repair,
             is_undecided,
@@ -150,6 +209,7 @@ impl Syncer {
             is_refused,
             unsaid,
             held,
+            is_outdated: may_wait,
             is_found,
         })
     }
@@ -157,16 +217,9 @@ impl Syncer {
     /// Whether nobody has changed the Service since this process knew it to be as it should be, so that it comes to another `spec` by
     /// the provider alone.
     fn is_unchanged(&self, key: &Key, provider: &Provider, spec: Digest) -> bool {
-        let Some(base) = self.memory.with(key, |entry| entry.base.clone()).flatten() else { return false };
+        let Some(base) = self.memory.with(key, |entry| entry.base()).flatten() else { return false };
         let (view, wrong) = self.view(key, &base, provider);
         provider.spec(&view, wrong.as_ref()) == spec
-    }
-
-    /// The job as it is after its turn was waited for, with the provider of that moment. None where it is another one by then:
-    /// another target waits for its own turn, and so does another component, whose locks may be others.
-    pub(crate) fn revalidated(&self, key: &Key, job: &Job) -> Option<Job> {
-        let provider = self.still(&job.provider)?;
-        self.job(key, &provider).filter(|now| now.target.spec == job.target.spec)
     }
 
     /// A Service as a provider is told, with the annotations that could not be written yet; and what is wrong with it.
@@ -177,7 +230,7 @@ impl Syncer {
         provider: &Provider,
     ) -> (ccm_cloud::Service, Option<Failure>) {
         let (mut view, wrong) = told(service, &provider.descriptor, self.is_anothers(key, service, provider));
-        for (name, value) in self.memory.with(key, |entry| entry.unwritten.clone()).unwrap_or_default() {
+        for (name, value) in self.memory.with(key, |entry| entry.unwritten()).unwrap_or_default() {
             set(&mut view.annotations, name, value);
         }
         (view, wrong)
@@ -185,5 +238,10 @@ impl Syncer {
 
     pub(crate) fn must_wait(&self, key: &Key, job: &Job) -> Option<Verdict> {
         self.memory.with(key, |entry| entry.must_wait(job.purpose(), Some(job.target.backends))).flatten()
+    }
+
+    /// A try to serve a Service has failed: says so, and when the next one is.
+    pub(crate) async fn not_served(&self, key: &Key, job: &Job, error: SyncError) -> Verdict {
+        self.reporter(key, &job.service).failed(&job.tried(None), NOT_SYNCED, &error).await
     }
 }

@@ -14,11 +14,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::{SyncError, Task};
-use super::memory::Key;
+use super::key::{Key, key};
 use super::predicates::{has_finalizer, is_load_balancer};
-use super::wake::key;
 use super::write::ServiceWriter;
-use crate::write_gate::ApiError;
+use crate::api_gate::ApiError;
 
 /// So old a list of the API server may be. Whoever had a load balancer made since then had it made by this process, whose store
 /// has that Service.

@@ -1,49 +1,66 @@
 //! The service controller: gives Services of the type `LoadBalancer` their load balancers, and takes them away.
 //!
-//! | part | does |
-//! |---|---|
-//! | [`sync`] | one Service, once: what is to be done, and whose turn it is |
-//! | [`provider`] | the component that one piece of work is done with, whatever is exchanged meanwhile |
-//! | [`ownership`] | whose a Service is |
-//! | [`ensure`], [`cleanup`] | makes, changes and deletes; writes down what has come of it |
-//! | [`wake`] | which change wakes which Services; one pass over all when Nodes change |
-//! | [`verify`] | finds what differs in the cloud |
-//! | [`refresh`] | Services that are ensured again for another revision of the provider: a few first, the rest behind everything else |
-//! | [`record`], [`writers`], [`fingerprint`] | what was last ensured, and by which component, kept in the Service's status |
-//! | [`annotations`], [`offer`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
-//! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
-//! | [`view`], [`backends`], [`predicates`] | what the provider is told |
-//! | [`write`], [`condition`] | what the Service is told |
-//! | [`inventory`] | which load balancers there are, for those who compare providers |
-//! | [`memory`], [`locks`] | what is known between two runs, and what must not be done at the same time |
+//! The way of a Service:
 //!
-//! One queue for all causes, so at most one operation per Service runs at any time. Nothing waits for the cloud's work:
-//! `pending` puts the Service back into the queue, and its place is free for others.
+//! | step | where | what happens |
+//! |---|---|---|
+//! | wake | [`wake`], [`verify`], [`refresh`] | a change, a difference in the cloud, or another revision of the provider puts the Service into the queue |
+//! | plan | [`plan`], [`job`] | one value says what is done and why: from [`ownership`], [`record`], and what is known of the cloud |
+//! | turn | [`turn`], [`locks`] | nobody else changes the same things, there is a permit, and the plan is made again and still holds |
+//! | guard | [`act`], [`write`] | before the provider is called: the finalizer, and a record that counts as uncertain where the call may change more than hosts |
+//! | act | [`act`], [`follow`], [`cleanup`] | the provider makes, changes, deletes or gives up the load balancer |
+//! | record | [`recording`], [`write`] | what was done goes into the Service's status, in one write |
+//! | report | [`report`], [`condition`] | the condition, Events and the log say what came of it, and when the next try is |
+//!
+//! [`run`] goes this way, once for each time that the queue says so. What the steps share:
+//!
+//! | part | is |
+//! |---|---|
+//! | [`syncer`], [`provider`] | everything that runs share; the component that one run is done with, whatever is exchanged meanwhile |
+//! | [`memory`], [`entry`], [`found`] | what is known between two runs: of all Services, of one, and of the cloud |
+//! | [`record`], [`writers`], [`fingerprint`], [`digest`] | what was last ensured, and by which component |
+//! | [`annotations`], [`offer`], [`judge`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
+//! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
+//! | [`view`], [`backends`] | what the provider is told |
+//! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
+//! | [`inventory`] | which load balancers there are, for those who compare providers |
+//!
+//! One queue for all causes, so at most one operation per Service runs at any time. Nothing waits for a load
+//! balancer that the cloud is still building: `pending` puts the Service back into the queue, and its place is free for others.
 
+mod act;
 mod annotations;
 mod backends;
 mod claims;
 mod cleanup;
 mod condition;
-mod ensure;
+pub(crate) mod digest;
+mod entry;
 mod error;
 pub(crate) mod fingerprint;
 mod follow;
+mod found;
 pub(crate) mod inventory;
 mod job;
+mod judge;
+mod key;
 mod living;
 mod locks;
 mod memory;
 mod metrics;
 mod offer;
 pub(crate) mod ownership;
+mod plan;
 pub(crate) mod predicates;
 pub(crate) mod provider;
 pub(crate) mod record;
+mod recording;
 mod refresh;
 mod report;
-mod step;
-mod sync;
+mod run;
+mod settings;
+mod syncer;
+mod turn;
 mod verify;
 pub(crate) mod view;
 mod wake;
@@ -53,116 +70,41 @@ mod writers;
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::LoadBalancerSource;
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::ServiceMetrics;
+pub use provider::LoadBalancerMember;
+pub use settings::ServiceSettings;
 
+use crate::api_gate::ApiGate;
 use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::{FirstList, Node};
-use crate::write_gate::WriteGate;
 use backends::{Backends, Current};
 use claims::Claims;
+use key::Key;
 use living::Living;
 use locks::Locks;
-use memory::{Key, Memory};
-use refresh::Refresh;
-use sync::Syncer;
+use memory::Memory;
+use refresh::rounds::Refresh;
+use syncer::Syncer;
 use wake::Sources;
 use write::ServiceWriter;
 
 /// Keys that wait for the queue, which takes them at once.
 const BOUND: usize = 64;
 
-/// How the service controller works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServiceSettings {
-    /// `--concurrent-service-syncs`: most Services for which the cloud is asked at the same time. Default 32; upstream's default of
-    /// 1 makes each Service wait for all before it. A Service whose cloud is still at work does not count.
-    pub concurrent_syncs: NonZeroUsize,
-    /// From the first change of a Node until all load balancers are looked at, so that Nodes that join together are one
-    /// change. Default 100 ms.
-    pub node_debounce: Duration,
-    /// How long one call of a provider may take. Default 5 min: the sandbox ends calls at 60 s, so this is for providers
-    /// outside of it.
-    pub call_timeout: Duration,
-    /// How long Services wait at the start for the survey of load balancers, where a provider offers it. Default 5 s; 0 leaves the
-    /// survey out. What it would have said is then found by the verification.
-    pub start_survey_timeout: Duration,
-    /// Most Services in one call of a survey; fewer where there are thousands of Nodes. Default 500.
-    pub survey_size: NonZeroUsize,
-    /// How often all load balancers are compared with the cloud, give or take a third. Default 1 h; 0 never does.
-    pub verify_period: Duration,
-    /// How many Services are ensured first where a provider comes that is of another revision or has another configuration, before the
-    /// rest: two at a time, when as many have succeeded and the component is proven. Default 5; 0 ensures all at once.
-    pub revision_first: usize,
-    /// When to try again what people have to repair: refused credentials, limits of an account, requests that the API
-    /// server refuses. It is also the shortest time between two repairs of a status that others change. Default 1 min; less
-    /// than 30 s counts as 30 s.
-    pub slow_retry: Duration,
-    /// When the same warning about the same Service is given again. Default 10 min.
-    pub repeat_warning: Duration,
-    /// Shortest time between two writes of a condition whose message alone has changed. Default 30 s.
-    pub condition_interval: Duration,
-    /// When keys run. Defaults as upstream: 5 s, doubling, with up to as much again by chance, to 300 s at most. `max_run` begins when
-    /// the Service's turn has come: waiting for locks and for one of the [`concurrent_syncs`](Self::concurrent_syncs) does
-    /// not count.
-    pub queue: QueueSettings,
-}
-
-impl Default for ServiceSettings {
-    fn default() -> Self {
-        Self {
-            concurrent_syncs: NonZeroUsize::MIN.saturating_add(31),
-            node_debounce: Duration::from_millis(100),
-            call_timeout: Duration::from_secs(5 * 60),
-            start_survey_timeout: Duration::from_secs(5),
-            survey_size: NonZeroUsize::MIN.saturating_add(499),
-            verify_period: Duration::from_secs(60 * 60),
-            revision_first: 5,
-            slow_retry: Duration::from_secs(60),
-            repeat_warning: Duration::from_secs(10 * 60),
-            condition_interval: Duration::from_secs(30),
-            queue: QueueSettings {
-                min_backoff: Duration::from_secs(5),
-                max_backoff: Duration::from_secs(300),
-                ..QueueSettings::default()
-            },
-        }
-    }
-}
-
-impl ServiceSettings {
-    const fn width(&self) -> usize {
-        match self.concurrent_syncs.get() {
-            width if width < Semaphore::MAX_PERMITS => width,
-            _ => Semaphore::MAX_PERMITS,
-        }
-    }
-}
-
-/// A provider that makes load balancers.
-#[derive(Clone)]
-pub struct LoadBalancerMember {
-    /// Gives it, for one piece of work at a time.
-    pub provider: Arc<dyn LoadBalancerSource>,
-    /// Values of `spec.loadBalancerClass` that it serves. Upstream's managers serve none, which is the default.
-    pub classes: Vec<String>,
-}
-
 /// What a service controller is put together from.
 pub struct ServiceControllerParts {
     /// For all requests.
-    pub gate: WriteGate,
+    pub gate: ApiGate,
     /// All Services, from [`Reflector::reader`](crate::Reflector::reader).
     pub services: Store<Service>,
     /// When that has them, from [`Reflector::first_list`](crate::Reflector::first_list).
@@ -181,9 +123,9 @@ pub struct ServiceControllerParts {
     pub members: Vec<LoadBalancerMember>,
     /// Grow when a cloud answers again that did not: then no Service waits out its back-off.
     pub recoveries: Vec<watch::Receiver<u64>>,
-    /// Grow when a provider or its configuration was exchanged, or when a component was refused: then every Service is looked at
-    /// again, and those are ensured for which the revision or the configuration differs, or that a refused component wrote. What
-    /// the providers say of themselves must be so before these grow.
+    /// Each grows when a provider or its configuration was exchanged, or when a component was refused. Then every Service is looked
+    /// at again, and is ensured if the revision or the configuration differs, or if a refused component wrote its load balancer. Exchange
+    /// the provider before its number grows: what it says of itself is read at once.
     pub exchanges: Vec<watch::Receiver<u64>>,
     /// For Events.
     pub recorder: EventRecorder,

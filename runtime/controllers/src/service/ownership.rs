@@ -7,15 +7,17 @@ use std::time::Duration;
 use ccm_cloud::Severity;
 use k8s_openapi::api::core::v1::Service;
 
-use super::LoadBalancerMember;
 use super::annotations::{ORPHAN, annotation};
 use super::condition::STRANDED;
-use super::fingerprint::Digest;
-use super::memory::{Entry, Key, Purpose};
+use super::digest::Digest;
+use super::entry::Purpose;
+use super::key::Key;
+use super::plan::{Action, Plan, Reason};
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
+use super::provider::LoadBalancerMember;
 use super::record::{Record, provider_of_before};
 use super::report::{NOT_SYNCED, Tried};
-use super::sync::Syncer;
+use super::syncer::Syncer;
 use crate::queue::Verdict;
 
 /// Whose a Service is, and what for.
@@ -95,6 +97,26 @@ impl Syncer {
         }
     }
 
+    /// The plan for a Service that is not served.
+    pub(crate) fn plan_of(&self, service: &Service, work: Work) -> Plan {
+        let given_up = || annotation(service, ORPHAN).is_some_and(|orphan| !orphan.is_empty());
+        let (member, action, reason) = match work {
+            Work::Nothing if given_up() => (None, Action::Nothing, Reason::GivenUp),
+            Work::Nothing if is_load_balancer(service) => (None, Action::Nothing, Reason::Foreign),
+            Work::Nothing => (None, Action::Nothing, Reason::NoLoadBalancer),
+            Work::Serve(member) => (Some(member), Action::Nothing, Reason::Exchanged),
+            Work::Cleanup(member) if is_deleting(service) => (Some(member), Action::Delete, Reason::Deleted),
+            Work::Cleanup(member) if is_load_balancer(service) => (Some(member), Action::Delete, Reason::ClassMoved),
+            Work::Cleanup(member) => (Some(member), Action::Delete, Reason::NoLoadBalancer),
+            Work::Orphan(member) => (member, Action::Orphan, Reason::GivenUp),
+            Work::Ask(member) => (Some(member), Action::Ask, Reason::NamedBefore),
+            Work::Stranded(Stranded::Class(holder)) => (Some(holder), Action::Strand, Reason::ClassNotServed),
+            Work::Stranded(Stranded::Provider) => (None, Action::Strand, Reason::ProviderNotConfigured),
+        };
+        let named = || matches!(work, Work::Orphan(_) | Work::Stranded(_)).then(|| provider_of(service)).flatten();
+        Plan { provider: member.and_then(|member| self.name_of(member)).or_else(named), action, reason }
+    }
+
     /// Whether its owner has taken the Service from a class of this provider to one of another provider. Where the class is the
     /// same as before, or nobody serves it, it is the configuration that has changed.
     fn has_moved(&self, holder: usize, service: &Service) -> bool {
@@ -139,10 +161,10 @@ impl Syncer {
             Ok(false) => self.memory.deny(key, service),
             Err(error) => {
                 let tried = Tried { provider: Some(&provider), purpose, backends: None };
-                return self.report(key, service, &tried, NOT_SYNCED, &error).await;
+                return self.reporter(key, service).failed(&tried, NOT_SYNCED, &error).await;
             }
         }
-        self.memory.with(key, Entry::succeeded);
+        self.memory.with(key, |entry| entry.succeeded());
         Verdict::After(Duration::ZERO)
     }
 
@@ -196,9 +218,10 @@ impl Syncer {
         };
         self.memory.not_ready(key, Some(STRANDED));
         let message = format!("the provider {provider:?} has the load balancer of this Service {what}");
-        if self.is_news(key, &message) {
+        let reporter = self.reporter(key, service);
+        if reporter.is_news(&message) {
             tracing::warn!(provider, "a load balancer is left alone, the configuration does not serve it any more");
-            self.tell(service, Severity::Warning, "LoadBalancerStranded", message).await;
+            reporter.event(Severity::Warning, "LoadBalancerStranded", message).await;
         }
         Verdict::Change
     }

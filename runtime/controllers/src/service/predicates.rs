@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use crate::in_log::InLog as _;
+use crate::object_name::ObjectName as _;
 use crate::store::Node;
 
 /// Keeps a Service until its load balancer is gone.
@@ -35,7 +35,7 @@ pub(crate) fn has_finalizer(service: &Service) -> bool {
 pub fn balanced_service(services: &Store<Service>) -> Option<String> {
     let all = services.state();
     let having = all.iter().filter(|service| has_finalizer(service));
-    having.map(|service| ObjectRef::from_obj(&**service).in_log()).min()
+    having.map(|service| ObjectRef::from_obj(&**service).object_name()).min()
 }
 
 pub(crate) fn is_deleting(service: &Service) -> bool {

@@ -1,16 +1,23 @@
-//! The provider that a piece of work is done with: taken once, for all from the first question to the record of what was done.
+//! The provider of one run. A run takes it once and keeps it, from its first question to the record of what it did.
 //!
 //! Another component may take its place at any moment. What one said is never used with another: neither its locks, nor its
 //! description, nor what it found in the cloud.
 
 use std::sync::Arc;
 
-use ccm_cloud::{Descriptor, Failure, LoadBalancers};
+use ccm_cloud::{Descriptor, Failure, LoadBalancerSource, LoadBalancers};
 
-use super::LoadBalancerMember;
-use super::fingerprint::{self, Digest};
-use super::sync::Syncer;
-use super::writers::Writers;
+use super::digest::Digest;
+use super::fingerprint::{self, ViewDigest};
+
+/// A provider that makes load balancers.
+#[derive(Clone)]
+pub struct LoadBalancerMember {
+    /// Gives it, for one piece of work at a time.
+    pub provider: Arc<dyn LoadBalancerSource>,
+    /// Values of `spec.loadBalancerClass` that it serves. Upstream's managers serve none, which is the default.
+    pub classes: Vec<String>,
+}
 
 /// A provider as it was when a piece of work began.
 pub(crate) struct Provider {
@@ -45,6 +52,16 @@ impl Provider {
         fingerprint::spec(view, wrong.as_deref(), &self.descriptor, &self.configuration)
     }
 
+    /// What a Service alone asks for, as far as this provider reads it.
+    pub(crate) fn view(&self, view: &ccm_cloud::Service) -> Option<ViewDigest> {
+        ViewDigest::of(view, &self.descriptor, &self.configuration)
+    }
+
+    /// Whether a Service asks for the same as it did with another provider.
+    pub(crate) fn is_alone_in_change(&self, known: &ViewDigest, view: &ccm_cloud::Service) -> bool {
+        known.has_other_provider(view, &self.descriptor, &self.configuration)
+    }
+
     /// What a deletion comes to for this provider.
     pub(crate) fn deletion(&self, view: &ccm_cloud::Service, wrong: Option<&Failure>) -> Digest {
         let wrong = wrong.map(ToString::to_string);
@@ -56,32 +73,5 @@ impl Provider {
         let (this, that) = (&self.descriptor, &other.descriptor);
         (self.member, &self.component, &self.configuration) == (other.member, &other.component, &other.configuration)
             && (&this.name, &this.revision) == (&that.name, &that.revision)
-    }
-}
-
-impl Syncer {
-    /// The provider of the moment, for one piece of work; none where there is no such member.
-    pub(crate) fn provider(&self, member: usize) -> Option<Arc<Provider>> {
-        self.members.get(member).map(|known| Arc::new(known.take(member)))
-    }
-
-    /// The provider of the moment, where it is still the same component with the same configuration.
-    pub(crate) fn still(&self, provider: &Provider) -> Option<Arc<Provider>> {
-        self.provider(provider.member).filter(|now| now.is_same(provider))
-    }
-
-    /// Whether what these components wrote must be done again by the provider, which is none of them.
-    pub(crate) fn is_refused(&self, writers: &Writers, provider: &Provider) -> bool {
-        let source = self.members.get(provider.member).map(|member| &member.provider);
-        source.is_some_and(|source| {
-            let mut others = writers.iter().filter(|writer| **writer != provider.component);
-            others.any(|writer| source.is_refused(writer))
-        })
-    }
-
-    /// Whether another one has taken the place of a provider that was refused: it must not change anything any more.
-    pub(crate) fn is_withdrawn(&self, provider: &Provider) -> bool {
-        let source = self.members.get(provider.member).map(|member| &member.provider);
-        source.is_some_and(|source| source.is_refused(&provider.component)) && self.still(provider).is_none()
     }
 }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::annotations::{RECORD_OF_BEFORE, annotation};
 use super::condition;
-use super::fingerprint::{self, Digest};
+use super::digest::Digest;
+use super::fingerprint::{self, ViewDigest};
 use super::predicates::has_finalizer;
 use super::writers::Writers;
 
@@ -22,7 +23,8 @@ use super::writers::Writers;
 pub(crate) const RECORDED: &str = "LoadBalancerRecorded";
 /// Another one would mean that the digests are made in another way.
 const VERSION: &str = "v2";
-/// The last word, which names the components.
+/// The words at the end, which are not written for their own sake: what the Service alone asked for, and the components.
+const VIEW: &str = "view";
 const WRITERS: &str = "by";
 
 /// What was last ensured, as far as it is known.
@@ -41,7 +43,9 @@ pub(crate) struct Record {
     /// The annotations that others wrote there, and to whose load balancer the provider was allowed to change and delete as the
     /// Service's own. Until that has become it.
     pub(crate) taken_over: Option<Digest>,
-    /// The components that it was written by. Of no account for what is recorded: it is not written for its own sake.
+    /// What the Service alone asked for when it came to `spec`. Not written for its own sake.
+    pub(crate) view: Option<ViewDigest>,
+    /// The components that it was written by. Not written for its own sake.
     pub(crate) by: Writers,
 }
 
@@ -57,13 +61,14 @@ impl Record {
             addresses: Some(addresses),
             written: Some(written),
             taken_over: None,
+            view: None,
             by: Writers::default(),
         }
     }
 
-    /// Whether it says the same, whoever wrote it.
+    /// Whether it says the same, apart from what is not written for its own sake.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        Self { by: other.by.clone(), ..self.clone() } == *other
+        Self { view: other.view.clone(), by: other.by.clone(), ..self.clone() } == *other
     }
 
     /// Whether the provider's annotations with this digest lead to a load balancer that is the Service's own.
@@ -82,12 +87,12 @@ impl Record {
         read(service).filter(|(owner, _)| *owner == self::owner(service)).map(|(_, record)| record)
     }
 
-    /// Whether the Service says something else. Who wrote it is no difference: an exchange of the component must not cost a write
-    /// of every Service.
+    /// Whether the Service says something else. What is not written for its own sake is no difference: neither an exchange of the
+    /// component nor another release of the host may cost a write of every Service.
     pub(crate) fn differs(&self, service: &Service) -> bool {
         condition::existing(service, RECORDED).is_none_or(|(_, old)| {
             let text = self.text(service);
-            (old.status.as_str(), without_writers(&old.message)) != (self.status(), without_writers(&text))
+            (old.status.as_str(), essence(&old.message)) != (self.status(), essence(&text))
         })
     }
 
@@ -120,6 +125,7 @@ impl Record {
             digest("addresses", self.addresses),
             digest("annotations", self.written),
             digest("taken-over", self.taken_over),
+            self.view.as_ref().map(|view| format!(" {VIEW}={view}")),
             (!self.by.is_empty()).then(|| format!(" {WRITERS}={}", self.by)),
         ];
         format!("{VERSION} provider={}{}", self.provider, parts.into_iter().flatten().collect::<String>())
@@ -164,17 +170,20 @@ fn read(service: &Service) -> Option<(Digest, Record)> {
     let mut digest = |name: &str| part(name).map_or(Some(None), |text| Digest::parse(text).map(Some));
     let (spec, backends) = (digest("spec")?, digest("backends")?);
     let (addresses, written, taken_over) = (digest("addresses")?, digest("annotations")?, digest("taken-over")?);
+    let view = part(VIEW).and_then(ViewDigest::parse);
     let by = part(WRITERS).map(Writers::read).unwrap_or_default();
     if parts.next().is_some() {
         return None;
     }
-    Some((owner, Record { provider, class, spec, backends, addresses, written, taken_over, by }))
+    Some((owner, Record { provider, class, spec, backends, addresses, written, taken_over, view, by }))
 }
 
-/// The text of a record up to its last word, where that names the components.
-fn without_writers(text: &str) -> &str {
-    let is_last = |(_, word): &(&str, &str)| word.split_once('=').is_some_and(|(name, _)| name == WRITERS);
-    text.rsplit_once(' ').filter(is_last).map_or(text, |(before, _)| before)
+/// The text of a record up to the words that are not written for their own sake.
+fn essence(text: &str) -> &str {
+    [WRITERS, VIEW].into_iter().fold(text, |text, word| {
+        let is_last = |(_, last): &(&str, &str)| last.split_once('=').is_some_and(|(name, _)| name == word);
+        text.rsplit_once(' ').filter(is_last).map_or(text, |(before, _)| before)
+    })
 }
 
 #[cfg(test)]
@@ -204,10 +213,16 @@ mod tests {
             (None, None, None, None, None, None, &somebody),
         ];
         for (class, spec, backends, addresses, written, taken_over, by) in rows {
-            let (provider, class, by) = ("fake".to_owned(), class.map(ToOwned::to_owned), by.clone());
-            let record = Record { provider, class, spec, backends, addresses, written, taken_over, by };
-            let service = recorded(&record.text(&web));
-            assert_eq!((Record::of(&service), is_foreign(&service)), (Some(record), false));
+            for view in [
+                None,
+                ViewDigest::parse(&format!("{:032}:00000001", 1)),
+                ViewDigest::parse(&format!("{:032}:00000001:0123cdef", 1)),
+            ] {
+                let (provider, class, by) = ("fake".to_owned(), class.map(ToOwned::to_owned), by.clone());
+                let record = Record { provider, class, spec, backends, addresses, written, taken_over, view, by };
+                let service = recorded(&record.text(&web));
+                assert_eq!((Record::of(&service), is_foreign(&service)), (Some(record), false));
+            }
         }
         let (owner, zeros) = (owner(&web), "0".repeat(32));
         // Of the release before, which knew less.
@@ -234,8 +249,8 @@ mod tests {
             let service = recorded(&text);
             assert_eq!((Record::of(&service), is_foreign(&service)), (None, false), "{text}");
         }
-        // Of who wrote it nothing is worth the rest.
-        let odd = recorded(&format!("v2 provider=fake service={owner} addresses={zeros} by=-,0123456789ab"));
+        // What is not written for its own sake is not worth the rest.
+        let odd = recorded(&format!("v2 provider=fake service={owner} addresses={zeros} view=- by=-,0123456789ab"));
         assert_eq!(Record::of(&odd).map(|record| record.by), Some(Writers::only("0123456789ab")));
         let restored = recorded(&format!("v2 provider=fake service={zeros}"));
         assert_eq!((Record::of(&restored), is_foreign(&restored)), (None, true));
@@ -255,14 +270,18 @@ mod tests {
             assert!(record.differs(&web));
         }
     }
+
     #[test]
-    fn who_wrote_it_is_no_difference_of_its_own() {
+    fn neither_who_wrote_it_nor_the_view_is_a_difference_of_its_own() {
         let web: Service = service("web").object();
         let some = Digest::of(&1);
         let nobody = Record::begun("fake", &web, some, some);
         let by = |component| Record { by: Writers::only(component), ..nobody.clone() };
         let (one, another) = (by("0123456789ab"), by("ba9876543210"));
-        for (before, now) in [(&nobody, &one), (&one, &nobody), (&one, &another)] {
+        let seen = Record { view: ViewDigest::parse(&format!("{:032}:00000001:0123cdef", 1)), ..one.clone() };
+        let rows =
+            [(&nobody, &one), (&one, &nobody), (&one, &another), (&nobody, &seen), (&seen, &another), (&seen, &nobody)];
+        for (before, now) in rows {
             let mut service = recorded(&before.text(&web));
             let status = service.status.as_mut().and_then(|status| status.conditions.as_mut());
             status.unwrap()[0].status = "Unknown".into();

@@ -1,20 +1,26 @@
-//! What the Service and people are told of a try that failed, or of what is going to be done; and when the next try is.
+//! What the Service and people are told: the condition, Events, and the log; and when a try that failed is made again.
 
 use ccm_cloud::{Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 use tokio::time::Duration;
 
-use super::condition;
+use super::annotations::written_after;
+use super::condition::{self, Difference, Readiness};
+use super::digest::Digest;
+use super::entry::{Doubt, Purpose};
 use super::error::SyncError;
-use super::fingerprint::Digest;
-use super::job::Job;
-use super::memory::{Doubt, Entry, Key, Purpose};
+use super::fingerprint;
+use super::key::Key;
 use super::provider::Provider;
-use super::sync::Syncer;
+use super::record::{Record, is_foreign};
+use super::syncer::Syncer;
+use super::write::{Changes, Written};
+use super::writers::Writers;
 use crate::events::{EventRequest, service_reference};
 use crate::queue::Verdict;
 use crate::reaction;
+use crate::view::service::ingress;
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "service-controller";
@@ -31,40 +37,18 @@ pub(crate) struct Tried<'a> {
     pub(crate) backends: Option<Digest>,
 }
 
-impl Syncer {
-    /// A try to serve a Service has failed: says so in Events, and when the next one is.
-    pub(crate) async fn not_served(&self, key: &Key, job: &Job, error: SyncError) -> Verdict {
-        self.report(key, &job.service, &job.tried(None), NOT_SYNCED, &error).await
-    }
+/// Tells the Service and people about one Service: its condition, and Events.
+#[derive(Clone, Copy)]
+pub(crate) struct Reporter<'a> {
+    syncer: &'a Syncer,
+    key: &'a Key,
+    service: &'a Service,
+}
 
-    /// A try has failed, or the cloud is still at work: says so on the Service and in Events, and when the next one is. A `warning`
-    /// is its reason and what has failed.
-    pub(crate) async fn report(
-        &self,
-        key: &Key,
-        service: &Service,
-        tried: &Tried<'_>,
-        warning: (&str, &str),
-        error: &SyncError,
-    ) -> Verdict {
-        if error.needs_ensure() {
-            self.memory.with(key, |entry| {
-                entry.doubt = Doubt::All;
-                entry.hosts_refused = (error.reaction() == Reaction::Invalid.as_str()).then_some(tried.purpose);
-            });
-        }
-        let is_noted = self.note(key, service, tried, error).await;
-        if self.is_past(tried) {
-            return Verdict::After(Duration::ZERO);
-        }
-        let verdict = self.later(key, tried, error);
-        // The condition does not stand in what `kubectl describe` shows of a Service.
-        if is_noted && error.is_pending() && self.is_news(key, &condition::told(error, "")) {
-            let message = condition::told(error, &format!("looked at again{}", after(verdict)));
-            self.tell(service, Severity::Normal, "LoadBalancerPending", message).await;
-        }
-        self.warn(key, service, warning, error.next_try(), error, verdict).await;
-        verdict
+impl Syncer {
+    /// Who tells about this Service.
+    pub(crate) const fn reporter<'a>(&'a self, key: &'a Key, service: &'a Service) -> Reporter<'a> {
+        Reporter { syncer: self, key, service }
     }
 
     /// Whether another component is there by now: it need not wait for what this one could not do, and it need not be said.
@@ -84,17 +68,106 @@ impl Syncer {
         if self.is_past(tried) {
             return Verdict::After(Duration::ZERO);
         }
-        let failed =
-            |entry: &mut Entry| entry.failed(tried.purpose, tried.backends, error.is_pending(), verdict, queue);
-        self.memory.with(key, failed).unwrap_or(verdict)
+        let failed = self
+            .memory
+            .with(key, |entry| entry.failed(tried.purpose, tried.backends, error.is_pending(), verdict, queue));
+        failed.unwrap_or(verdict)
+    }
+}
+
+impl Reporter<'_> {
+    /// A try has failed, or the cloud is still at work: says so on the Service and in Events, and when the next one is. A `warning`
+    /// is its reason and what has failed.
+    pub(crate) async fn failed(&self, tried: &Tried<'_>, warning: (&str, &str), error: &SyncError) -> Verdict {
+        let Self { syncer, key, .. } = *self;
+        if error.needs_ensure() {
+            let refused = (error.reaction() == Reaction::Invalid.as_str()).then_some(tried.purpose);
+            syncer.memory.with(key, |entry| entry.needs_ensure(refused));
+        }
+        let is_noted = self.note(tried, error).await;
+        if syncer.is_past(tried) {
+            return Verdict::After(Duration::ZERO);
+        }
+        let verdict = syncer.later(key, tried, error);
+        // The condition does not stand in what `kubectl describe` shows of a Service.
+        if is_noted && error.is_pending() && self.is_news(&condition::told(error, "")) {
+            let message = condition::told(error, &format!("looked at again{}", after(verdict)));
+            self.event(Severity::Normal, "LoadBalancerPending", message).await;
+        }
+        self.warn(warning, error.next_try(), error, verdict).await;
+        verdict
+    }
+
+    /// Tells the Service why it waits, with whatever the provider wants to find again. When that cannot be written, it is kept
+    /// in memory until it can. Returns whether the Service says something new now.
+    async fn note(&self, tried: &Tried<'_>, error: &SyncError) -> bool {
+        let Self { syncer, key, service } = *self;
+        let Some(readiness) = Readiness::failed(error) else { return false };
+        syncer.memory.not_ready(key, Some(readiness.reason));
+        let interval = syncer.settings.condition_interval;
+        let known = syncer.memory.with(key, |entry| {
+            let is_told = entry.is_told_lately(tried.purpose, interval);
+            (entry.unwritten(), entry.doubt(), is_told, entry.holder(), entry.recorded())
+        });
+        let Some((annotations, doubt, is_told, holder, recorded)) = known else { return false };
+        let before = Record::of(service);
+        let is_replaced = recorded.is_some_and(|recorded| before.as_ref().is_none_or(|old| !old.is_like(&recorded)));
+        let record = tried.provider.filter(|provider| holder == Some(provider.member)).and_then(|provider| {
+            let descriptor = &provider.descriptor;
+            let wrote = (!annotations.is_empty() && !syncer.is_anothers(key, service, provider))
+                .then(|| written_after(service, descriptor, &annotations));
+            // A call may have changed something before it failed.
+            let by = if doubt == Doubt::None { Writers::default() } else { Writers::only(&provider.component) };
+            let Some(record) = before else {
+                // What was written here is not to look as if others had.
+                let seen = if is_foreign(service) { vec![] } else { ingress(service) };
+                let addresses = fingerprint::addresses(&seen);
+                let begun = |wrote| Record { by, ..Record::begun(&descriptor.name, service, addresses, wrote) };
+                return wrote.map(begun);
+            };
+            // What failed half-way is not what was recorded, even if the Service goes back to that.
+            let (spec, backends) = match doubt {
+                Doubt::None if !is_replaced => (record.spec, record.backends),
+                Doubt::Backends if !is_replaced => (record.spec, None),
+                _ => (None, None),
+            };
+            let by = record.by.clone().and(&by);
+            Some(Record { spec, backends, written: wrote.or(record.written), by, ..record })
+        });
+        // A message can hold a time or a share that is another one at each try; what is not tried again says what it says.
+        let is_tried = error.reaction() != Reaction::Invalid.as_str();
+        let young = is_tried && is_told;
+        let readiness = match readiness.differs(service) {
+            Difference::None => None,
+            Difference::Message if young => None,
+            Difference::Message | Difference::Other => Some(readiness),
+        };
+        let is_news = readiness.is_some();
+        let changes = Changes { annotations, readiness, record: record.clone(), ..Changes::default() };
+        match syncer.writer.set(service, &changes).await {
+            Ok(Written::Gone) => false,
+            Ok(written) => {
+                if let Written::Changed(written) = written {
+                    drop(syncer.memory.wrote(key, *written));
+                    if let Some(record) = record {
+                        syncer.memory.recorded(key, record);
+                    }
+                }
+                let told = is_news.then_some(tried.purpose);
+                syncer.memory.with(key, |entry| entry.was_noted(told));
+                is_news
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot write why the load balancer is not ready");
+                false
+            }
+        }
     }
 
     /// Warns of a failure, unless the same was said lately: `next` says what comes next in words that are the same each time,
     /// `verdict` when.
     pub(crate) async fn warn(
         &self,
-        key: &Key,
-        service: &Service,
         (reason, what): (&str, &str),
         next: Option<&str>,
         error: &SyncError,
@@ -103,10 +176,8 @@ impl Syncer {
         if !error.deserves_warning() {
             return;
         }
-        let usual = || reaction::describe(error.verdict(self.settings.slow_retry));
-        if !self
-            .is_news(key, &format!("{what}: {}", condition::told(error, &next.map_or_else(usual, ToOwned::to_owned))))
-        {
+        let usual = || reaction::describe(error.verdict(self.syncer.settings.slow_retry));
+        if !self.is_news(&format!("{what}: {}", condition::told(error, &next.map_or_else(usual, ToOwned::to_owned)))) {
             return;
         }
         let next = match (next, verdict) {
@@ -117,18 +188,18 @@ impl Syncer {
         let message = format!("{what}: {}", condition::told(error, &next));
         let retry_in = if let Verdict::After(delay) = verdict { Some(delay) } else { None };
         tracing::warn!(error = message, ?retry_in, "load balancer not synced");
-        self.tell(service, Severity::Warning, reason, message).await;
+        self.event(Severity::Warning, reason, message).await;
     }
 
     /// Whether a warning was not given lately.
-    pub(crate) fn is_news(&self, key: &Key, message: &str) -> bool {
-        let repeat = self.settings.repeat_warning;
-        self.memory.with(key, |entry| entry.warnings.is_news(message, repeat)).unwrap_or(true)
+    pub(crate) fn is_news(&self, message: &str) -> bool {
+        let repeat = self.syncer.settings.repeat_warning;
+        self.syncer.memory.with(self.key, |entry| entry.is_news(message, repeat)).unwrap_or(true)
     }
 
     /// Says once what is going to be done.
-    pub(crate) async fn announce(&self, key: &Key, service: &Service, purpose: Purpose) {
-        let before = self.memory.with(key, |entry| entry.announced.replace(purpose)).flatten();
+    pub(crate) async fn announce(&self, purpose: Purpose) {
+        let before = self.syncer.memory.with(self.key, |entry| entry.announces(purpose)).flatten();
         let is_same = match (before, purpose) {
             (Some(Purpose::Delete(_)), Purpose::Delete(_)) => true,
             (before, purpose) => before == Some(purpose),
@@ -140,23 +211,32 @@ impl Syncer {
             Purpose::Serve(_) => ("EnsuringLoadBalancer", "Ensuring load balancer"),
             Purpose::Delete(_) => ("DeletingLoadBalancer", "Deleting load balancer"),
         };
-        self.tell(service, Severity::Normal, reason, message.into()).await;
+        self.event(Severity::Normal, reason, message.into()).await;
     }
 
-    pub(crate) async fn drifted(&self, service: &Service, drift: String) {
-        self.metrics.drifted.inc();
+    /// The load balancer is not as it was made.
+    pub(crate) async fn drifted(&self, drift: String) {
+        self.syncer.metrics.drifted.inc();
         tracing::warn!(drift, "load balancer is not as it was made");
-        self.tell(service, Severity::Warning, "LoadBalancerDrifted", drift).await;
+        self.event(Severity::Warning, "LoadBalancerDrifted", drift).await;
     }
 
-    /// Queues an Event about a Service.
-    pub(crate) async fn tell(&self, service: &Service, severity: Severity, reason: &str, message: String) {
-        let metadata = &service.metadata;
+    /// The cluster itself has no Node for load balancers: this is known, since the list of Nodes is complete.
+    pub(crate) async fn no_backends(&self) {
+        let message = "There are no available nodes for LoadBalancer";
+        if self.is_news(message) {
+            self.event(Severity::Warning, "UnAvailableLoadBalancer", message.into()).await;
+        }
+    }
+
+    /// Queues an Event.
+    pub(crate) async fn event(&self, severity: Severity, reason: &str, message: String) {
+        let metadata = &self.service.metadata;
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        let about = service_reference(&part(&metadata.namespace), &service.name_any(), &part(&metadata.uid));
+        let about = service_reference(&part(&metadata.namespace), &self.service.name_any(), &part(&metadata.uid));
         let (reason, action, annotations) = (reason.into(), "SyncLoadBalancer", Default::default());
         let request = EventRequest { about, severity, reason, action, message, reporter: REPORTER, annotations };
-        self.recorder.record(request).await;
+        self.syncer.recorder.record(request).await;
     }
 }
 

@@ -13,18 +13,18 @@ use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
+use super::found::Found;
 use super::job::Job;
-use super::memory::{Due, Key};
+use super::key::{Key, key, send};
+use super::memory::Due;
 use super::ownership::Work;
 use super::predicates::has_finalizer;
 use super::provider::Provider;
 use super::record::Record;
-use super::step::{Found, Step};
-use super::sync::Syncer;
-use super::view::as_stored;
-use super::wake::{key, send};
-use crate::in_log::InLog as _;
+use super::syncer::Syncer;
+use crate::object_name::ObjectName as _;
 use crate::reaction::{MIN_SLOW_RETRY, leaves_open};
+use crate::view::service::as_stored;
 
 /// Most indexes of backends in one survey, 4 bytes each, so that many Services times many Nodes stay a few megabytes.
 const MAX_INDEXES: usize = 1 << 20;
@@ -188,21 +188,19 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Fail
         Ok(Some(found)) if as_stored(&found) != told => Standing::InStep(found),
         Ok(Some(_)) => return Ok(false),
         Err(failure) => {
-            tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
+            tracing::debug!(object = %key.object_name(), %failure, "not known how the load balancer stands");
             return Err(failure);
         }
     };
-    syncer.memory.with(key, |entry| {
-        entry.found = Some(Found::new(job.target, &provider, standing));
-        entry.has_news();
-    });
+    let found = Found::new(job.target, &provider, standing);
+    syncer.memory.with(key, |entry| entry.was_found(found));
     Ok(true)
 }
 
 /// Whether a Service is compared with the cloud: all should be as it was ensured, or the last try failed. The cloud may be
 /// another one since. Whatever else is to be done has its turn anyway.
 fn is_compared(job: &Job) -> bool {
-    job.step == Step::Nothing || job.has_failed
+    job.plan.is_nothing() || job.has_failed
 }
 
 /// What has come of a survey.
@@ -253,17 +251,15 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
             let failure = if let Standing::Unknown(failure) = &standing { Some(failure) } else { None };
             surveyed.compared.add(failure);
             if let Some(failure) = failure {
-                tracing::debug!(object = %key.in_log(), %failure, "not known how the load balancer stands");
+                tracing::debug!(object = %key.object_name(), %failure, "not known how the load balancer stands");
                 continue;
             }
-            syncer.memory.with(&key, |entry| {
-                entry.found = Some(Found::new(job.target, provider, standing));
-                entry.has_news();
-            });
+            let found = Found::new(job.target, provider, standing);
+            syncer.memory.with(&key, |entry| entry.was_found(found));
             // Only what is noted and differs is more than nothing. The rest is forgotten: it says nothing about later.
             match syncer.job(&key, provider) {
-                Some(job) if job.step != Step::Nothing => surveyed.found.push(key),
-                _ => drop(syncer.memory.with(&key, |entry| entry.found = None)),
+                Some(job) if !job.plan.is_nothing() => surveyed.found.push(key),
+                _ => drop(syncer.memory.with(&key, |entry| entry.forget_found())),
             }
         }
     }

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Service;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::backends::{Backends, Reason, Watched};
-use super::memory::{Entry, Key};
+use super::entry::Entry;
+use super::key::{Key, key, send};
 use super::metrics::PassTimer;
 use super::ownership::Work;
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::record::Record;
-use super::sync::Syncer;
+use super::syncer::Syncer;
 use super::verify;
 use crate::store::{FirstList, Node};
 
@@ -152,7 +152,7 @@ pub(super) fn fan_out(syncer: &Syncer, backends: Backends) -> Vec<Key> {
     let has_others = |service: &&Arc<Service>| {
         is_load_balancer(service)
             && Record::of(service).is_none_or(|record| {
-                let target = |entry: &mut Entry| Some(syncer.backends.target(&backends, entry.selectors.as_ref()?));
+                let target = |entry: &mut Entry| Some(syncer.backends.target(&backends, entry.selectors()?));
                 let target = syncer.memory.with(&key(service), target).flatten();
                 record.backends != Some(target.unwrap_or(backends.digest))
             })
@@ -191,7 +191,7 @@ fn chosen_anew(syncer: &Syncer) -> Vec<Key> {
         }
         let recorded = Record::of(&syncer.memory.newest(&key, service)).and_then(|record| record.backends);
         let chooses = |entry: &mut Entry| {
-            let selectors = entry.selectors.as_ref().filter(|selectors| !selectors.is_empty());
+            let selectors = entry.selectors().filter(|selectors| !selectors.is_empty());
             selectors.is_some_and(|selectors| recorded != Some(syncer.backends.target(&backends, selectors)))
         };
         if syncer.memory.with(&key, chooses) == Some(true) {
@@ -219,20 +219,6 @@ fn is_concerned(syncer: &Syncer, key: &Key) -> bool {
             (is_load_balancer(&service) || has_finalizer(&service) || Record::of(&service).is_some())
                 && syncer.work(key, &service) != Work::Nothing
         })
-}
-
-/// Name and namespace of a Service.
-pub(super) fn key(service: &Service) -> Key {
-    ObjectRef::new(&service.name_any()).within(service.metadata.namespace.as_deref().unwrap_or_default())
-}
-
-pub(super) async fn send(queue: &mpsc::Sender<Key>, keys: Vec<Key>) -> bool {
-    for key in keys {
-        if queue.send(key).await.is_err() {
-            return false;
-        }
-    }
-    true
 }
 
 async fn changed(mut grows: watch::Receiver<u64>, cause: Cause) -> Option<(watch::Receiver<u64>, Cause)> {

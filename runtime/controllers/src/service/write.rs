@@ -24,12 +24,12 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::{ENSURE, annotation};
 use super::condition::{self, Readiness};
-use super::memory::Key;
+use super::key::Key;
 use super::predicates::FINALIZER;
 use super::record::{RECORDED, Record};
-use super::view::{as_stored, ingress};
+use crate::api_gate::{ApiError, ApiGate, Purpose};
 use crate::store::Stored as _;
-use crate::write_gate::{ApiError, Purpose, WriteGate};
+use crate::view::service::{as_stored, ingress};
 
 /// Attempts of the one write that is bound to what was read, and the shortest and half the longest time between them.
 const MAX_ATTEMPTS: usize = 5;
@@ -131,10 +131,10 @@ fn entries(ingress: &[Ingress]) -> Value {
 
 /// Writes Services.
 #[derive(Clone)]
-pub(crate) struct ServiceWriter(WriteGate);
+pub(crate) struct ServiceWriter(ApiGate);
 
 impl ServiceWriter {
-    pub(crate) fn new(gate: WriteGate) -> Self {
+    pub(crate) fn new(gate: ApiGate) -> Self {
         Self(gate)
     }
 

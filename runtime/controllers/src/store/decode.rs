@@ -15,7 +15,8 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::LAST_APPLIED;
+/// The copy that kubectl keeps of what it applied last.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An object that is kept, and what is read of its text.
 pub trait Stored: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {

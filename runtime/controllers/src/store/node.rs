@@ -11,8 +11,7 @@ use kube::Resource;
 use kube::runtime::reflector::{Lookup, ObjectRef};
 use serde::Deserialize;
 
-use super::LAST_APPLIED;
-use super::decode::Stored;
+use super::decode::{LAST_APPLIED, Stored};
 use super::pairs::Pairs;
 
 /// A Node as far as controllers read it.

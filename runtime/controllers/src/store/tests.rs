@@ -5,6 +5,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::decode::LAST_APPLIED;
 use super::*;
 use crate::testing::{FakeApi, node, scraped};
 

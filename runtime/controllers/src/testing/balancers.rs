@@ -12,8 +12,8 @@ use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 
-use crate::node::NodeLabels;
 use crate::store::{FirstList, Node};
+use crate::view::selector::NodeLabels;
 
 /// On a Service: which Nodes take traffic, by their labels.
 pub(crate) const NODES: &str = "fake.io/nodes";
@@ -33,6 +33,8 @@ pub(crate) struct Version {
     pub(crate) component: String,
     pub(crate) revision: String,
     pub(crate) configuration: String,
+    /// Annotations that it reads beside those of all versions.
+    pub(crate) annotations: Vec<&'static str>,
     /// What `locks` says beside those of all versions.
     pub(crate) locks: Vec<String>,
 }
@@ -43,6 +45,8 @@ pub(crate) struct State {
     balancers: BTreeMap<String, Balancer>,
     made: usize,
     calls: Vec<String>,
+    /// Names of Services that were ensured unhurriedly.
+    unhurried: Vec<String>,
     seen: Vec<Service>,
     scripts: BTreeMap<String, VecDeque<Outcome>>,
     running: Vec<String>,
@@ -156,6 +160,11 @@ impl FakeBalancers {
     /// Calls since the last time.
     pub(crate) fn take_calls(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().calls)
+    }
+
+    /// Services that were ensured behind all other work, since the last time.
+    pub(crate) fn take_unhurried(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().unhurried)
     }
 
     pub(crate) fn count(&self, operation: &str) -> usize {
@@ -304,12 +313,11 @@ impl LoadBalancers for FakeBalancers {
             version: "1.0.0".into(),
             revision: self.version().revision,
             provider_id_schemes: vec![],
-            annotations: vec![
-                annotation("fake.io/mode", false),
-                annotation(NODES, false),
-                annotation("fake.io/id", true),
-                annotation("fake.io/job-*", true),
-            ],
+            annotations: [("fake.io/mode", false), (NODES, false), ("fake.io/id", true), ("fake.io/job-*", true)]
+                .into_iter()
+                .chain(self.version().annotations.into_iter().map(|name| (name, false)))
+                .map(|(name, written)| annotation(name, written))
+                .collect(),
             ..Descriptor::default()
         })
     }
@@ -373,6 +381,11 @@ impl LoadBalancers for FakeBalancers {
             yield_now().await;
             Outcome { ingress: ingress(&balancer), selected, ..Outcome::default() }
         })
+    }
+
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        self.state.lock().unhurried.push(service.name.clone());
+        self.ensure(service, backends)
     }
 
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {

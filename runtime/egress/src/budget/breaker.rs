@@ -1,10 +1,10 @@
-//! Stops asking a cloud that does not answer.
+//! The circuit breaker: stops asking a cloud that does not answer.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{BudgetSettings, Doubling, doubling};
+use super::settings::{BudgetSettings, Doubling, doubling};
 
 struct Open {
     until: Instant,

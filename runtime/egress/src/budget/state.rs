@@ -7,10 +7,11 @@ use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::bucket::Bucket;
-use super::learn::Told;
-use super::line::Line;
+use super::rate_limit_headers::RateLimitHeaders;
+use super::refused::{Refused, RefusedReason, SOON};
+use super::settings::{BudgetSettings, Class, DEFAULT_PER_SECOND, Doubling, doubling};
+use super::wait_queue::WaitQueue;
 use super::windows::Windows;
-use super::{BudgetSettings, Class, DEFAULT_PER_SECOND, Doubling, Refused, RefusedReason, doubling};
 
 /// Least pause after a 429.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
@@ -21,9 +22,6 @@ const UNTOLD_RESET: Duration = Duration::from_mins(1);
 /// Between two refreshes when the reset is over and the answers still say that little remains. The reset of
 /// DigitalOcean is that of the oldest request alone.
 const REFRESH_GAP: Duration = Duration::from_secs(10);
-
-/// What is said to whom no time can be told.
-pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// What the cloud said about its own limit.
 #[derive(Clone, Copy)]
@@ -46,7 +44,7 @@ impl Quota {
 }
 
 pub(super) struct State {
-    pub(super) line: Line,
+    pub(super) queue: WaitQueue,
     pub(super) bucket: Bucket,
     pub(super) windows: Windows,
     pub(super) breaker: Breaker,
@@ -86,7 +84,7 @@ pub(super) enum Why {
 impl State {
     pub(super) fn new(settings: &BudgetSettings) -> Self {
         Self {
-            line: Line::default(),
+            queue: WaitQueue::default(),
             bucket: Bucket::new(settings.per_second, DEFAULT_PER_SECOND, settings.burst),
             windows: Windows::new(settings),
             breaker: Breaker::new(settings),
@@ -101,7 +99,7 @@ impl State {
         }
     }
 
-    /// All but the line and the tokens.
+    /// All but the queue and the tokens.
     pub(super) fn blocked(&self, class: Class, now: Instant, settings: &BudgetSettings) -> Option<Blocked> {
         let low = class == Class::Refresh && self.quota.is_some_and(|quota| quota.is_low(settings.reserve_percent));
         let reserve = self.quota.filter(|_| low).map(|quota| {
@@ -140,7 +138,7 @@ impl State {
         probe
     }
 
-    pub(super) fn learn(&mut self, told: &Told, issued: Instant, now: Instant, settings: &BudgetSettings) {
+    pub(super) fn learn(&mut self, told: &RateLimitHeaders, issued: Instant, now: Instant, settings: &BudgetSettings) {
         // A limit of 0 is what a cloud without limits tells.
         if told.limit != Some(0) && (told.limit.is_some() || told.remaining.is_some()) {
             let reset = told.reset.unwrap_or(UNTOLD_RESET).min(settings.max_pause);
@@ -153,7 +151,13 @@ impl State {
     }
 
     /// True when that made the pause longer.
-    pub(super) fn slow_down(&mut self, told: &Told, probe: bool, now: Instant, settings: &BudgetSettings) -> bool {
+    pub(super) fn slow_down(
+        &mut self,
+        told: &RateLimitHeaders,
+        probe: bool,
+        now: Instant,
+        settings: &BudgetSettings,
+    ) -> bool {
         let ordered = match told.retry_after.or(told.reset) {
             Some(ordered) => ordered,
             // One of many that were sent together says nothing new.

@@ -397,6 +397,24 @@ async fn a_limit_of_nothing_is_no_limit() {
     assert_eq!((budget.left().limit, budget.left().remaining), (None, None));
 }
 
+/// Ten thousand load balancers that are ensured again kept a new Node waiting for as long as they took.
+#[tokio::test(start_paused = true)]
+async fn a_new_node_does_not_wait_for_ten_thousand_requests_that_nobody_waits_for() {
+    let one = NonZeroU32::MIN;
+    let budget = budget(BudgetSettings { per_second: 2.0, burst: one, ..patient() });
+    let mut rest = JoinSet::new();
+    for _ in 0..10_000 {
+        let budget = budget.clone();
+        rest.spawn(async move { ask(&budget, Class::Refresh, 200, &[]).await });
+    }
+    for _ in 0..20 {
+        sleep(5 * S).await;
+        assert!(budget.left().waiting.refresh > 9_000);
+        let waited = budget.acquire(Class::Initialise, far()).await.unwrap().waited();
+        assert!(waited <= S / 2, "it waited for more than one turn: {waited:?}");
+    }
+}
+
 /// On several threads and without a paused clock: a wake-up that gets lost would hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_wake_up_is_lost_between_threads() {

@@ -1,28 +1,17 @@
-//! The cloud's own limits, which it counts in windows that slide: so many requests in any minute, and in any hour.
+//! Keeps the limits that a cloud counts in sliding windows: so many requests in any minute, and in any hour.
 //!
-//! A rate with a burst cannot keep them: it lets a burst through, and then in the same minute what has grown meanwhile.
+//! A token bucket cannot keep them: in one minute it lets the whole burst through, and then the tokens that have grown since.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ccm_cloud::{Attributes, Descriptor};
 use tokio::time::Instant;
 
-use super::BudgetSettings;
+use super::settings::BudgetSettings;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
-
-impl BudgetSettings {
-    /// Takes the limits of the cloud, as the provider knows them, where the operator sets none.
-    pub(crate) fn of_cloud(mut self, more: &Attributes) -> Self {
-        let told = |name: &str| more.get(name).and_then(|text| text.parse::<NonZeroU32>().ok());
-        self.per_minute = self.per_minute.or_else(|| told(Descriptor::REQUESTS_PER_MINUTE));
-        self.per_hour = self.per_hour.or_else(|| told(Descriptor::REQUESTS_PER_HOUR));
-        self
-    }
-}
 
 /// Full while as many requests are under way or have ended in it as the cloud takes. One counts from its beginning to a minute,
 /// or an hour, after its end: when in between the cloud counts it, nobody knows.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 
 use super::*;
-use crate::http::TransportReason;
+use crate::error::TransportReason;
 
 fn response(status: u16) -> Response {
     Response { status, headers: vec![], body: Bytes::from_static(b"catalogue"), summary: String::new() }
@@ -132,7 +132,7 @@ async fn without_an_answer_the_next_in_line_asks_by_itself() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let (reason, message) = (TransportReason::Timeout, "its own time is over".to_owned());
         if first {
-            return Err(TransportError { reason, maybe_sent: true, retry_after: None, message });
+            return Err(TransportError::unsent(reason, message).sent());
         }
         captured.store("token", Secret::new(b"token-value".to_vec()), None).unwrap();
         Ok(response(201))

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::error::no_answer;
 
 const GRANTED: AddressRules = AddressRules { loopback: true };
 
@@ -133,7 +134,7 @@ fn client(tls: TlsOptions, addresses: AddressRules, lookup: Lookup) -> EndpointC
 
 async fn get(client: &EndpointClient, url: &str) -> Result<u16, TransportError> {
     let sent = client.get()?.get(url).send().await;
-    sent.map(|answer| answer.status().as_u16()).map_err(|error| transport_error(error, "GET /v2/x"))
+    sent.map(|answer| answer.status().as_u16()).map_err(|error| no_answer(error, "GET /v2/x"))
 }
 
 /// An authority with certificates for a server and a client, in files.
@@ -226,7 +227,7 @@ async fn a_name_that_leads_to_this_machine_or_to_a_metadata_service_is_denied_an
     for (ip, problem) in cases {
         let client = client(TlsOptions::default(), AddressRules::default(), names(&[ip]));
         let error = get(&client, &server.url("http", "api.test")).await.unwrap_err();
-        assert_eq!(error, denied(format!("GET /v2/x: {problem}")), "{ip}");
+        assert_eq!(error, TransportError::denied(format!("GET /v2/x: {problem}")), "{ip}");
     }
     assert_eq!(server.connections(), 0);
 }
@@ -422,7 +423,7 @@ async fn an_error_says_what_is_certain_and_tells_neither_url_nor_query() {
     for (address, reason, maybe_sent) in cases {
         let url = format!("http://api.test:{}/v2/x?token=hush", address.port());
         let request = client.get().unwrap().get(url).timeout(Duration::from_millis(500));
-        let error = transport_error(request.send().await.unwrap_err(), "GET /v2/x");
+        let error = no_answer(request.send().await.unwrap_err(), "GET /v2/x");
         assert_eq!((error.reason, error.maybe_sent), (reason, maybe_sent), "{error}");
         assert!(error.message.starts_with("GET /v2/x: "), "{error}");
         assert!(!error.message.contains("hush") && !error.message.contains("http://"), "{error}");

@@ -1,8 +1,9 @@
-mod ini;
+mod gcfg;
 
 use ccm_cloud::Source;
 use serde_json::json;
 
+use super::value::Shape;
 use super::*;
 
 const INI: ConfigFormat = ConfigFormat::Ini;
@@ -32,7 +33,7 @@ fn guest(file: &ConfigFile, declared: &[(&str, &str)]) -> serde_json::Value {
 }
 
 /// Where a value is, and what it is: blank is `<blank>`.
-fn told(value: ConfigValue<'_>) -> (&str, usize) {
+fn told<'a>(value: &ConfigValue<'a>) -> (&'a str, usize) {
     (if matches!(value.shape, Shape::Blank) { "<blank>" } else { value.text().unwrap_or("<no text>") }, value.line())
 }
 
@@ -65,7 +66,7 @@ fn the_last_occurrence_and_each_item_are_found_with_their_lines() {
         ("{\"n\":\n[1,\n\"b\"]}", JSON, "n.1", Some(("b", 3))),
     ];
     for (text, format, key, expected) in cases {
-        assert_eq!(file(text, format).value(key).map(told), expected, "{text:?} {key}");
+        assert_eq!(file(text, format).value(key).map(|value| told(&value)), expected, "{text:?} {key}");
     }
 }
 
@@ -101,7 +102,7 @@ fn json_and_yaml_values_are_told_as_they_are_written() {
         (json, JSON, "K", None),
     ];
     for (text, format, key, expected) in cases {
-        assert_eq!(file(text, format).value(key).map(told), expected, "{key}");
+        assert_eq!(file(text, format).value(key).map(|value| told(&value)), expected, "{key}");
     }
     assert_eq!(file(yaml, YAML).value("merged.m").unwrap().text(), Some("2.50"));
 }
@@ -193,7 +194,7 @@ fn neither_an_alias_bomb_nor_deep_nesting_fills_memory_or_stack() {
     let aliases: String = (1..1_000).map(|i| format!("a{i}: &a{i} [*a{}]\n", i - 1)).collect();
     assert!(error(&format!("a0: &a0 [x]\n{aliases}"), YAML).contains("too deep"));
     let wide = format!("[s]\n{}", "a\n".repeat(10_000));
-    assert_eq!(file(&wide, INI).value("s.a").map(told), Some(("<blank>", 10_001)));
+    assert_eq!(file(&wide, INI).value("s.a").map(|value| told(&value)), Some(("<blank>", 10_001)));
     assert_eq!(error(&format!("{wide}a"), INI), "line 10002, column 1: more than 10000 keys");
     let long = "a".repeat(201);
     for text in [format!("[{long}]"), format!("[a \"{long}\"]"), format!("[a]\n{long} = b")] {
@@ -403,7 +404,7 @@ fn twenty_thousand_broken_files_are_errors_or_values_but_never_a_panic() {
                 read += 1;
                 serde_json::from_str::<serde_json::Value>(&file.for_guest(&declared)).unwrap();
                 for key in ["Global.auth-url", "a.0", "token", ""] {
-                    assert!(file.value(key).map(told).is_none_or(|(_, line)| line > 0));
+                    assert!(file.value(key).map(|value| told(&value)).is_none_or(|(_, line)| line > 0));
                 }
             }
             Ok(None) => {}

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
-use super::secret_names::{Hiding, Veil};
-use super::{ConfigFileError, ConfigValue, MAX_CONFIG_FILE, Place, Shape};
+use super::value::{ConfigFileError, ConfigValue, MAX_CONFIG_FILE, Position, Shape};
+use super::veil::{Hiding, Veil};
 
 /// Deepest nesting of YAML, three times that of a clouds.yaml: parsing recurses, with 35 KiB of stack per level in an
 /// unoptimised build. JSON's is 128.
@@ -41,10 +41,18 @@ impl Node {
         let shape = match &self.kind {
             Kind::Null => return None,
             Kind::Typed { text, .. } | Kind::Text(text) => Shape::Text(text),
-            Kind::List(items) => Shape::List(items),
+            Kind::List(items) => Shape::List(items.iter().map(Self::text).collect()),
             Kind::Mapping(_) => Shape::Mapping,
         };
         Some(ConfigValue { shape, line: self.line })
+    }
+
+    /// A single value as text.
+    fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Typed { text, .. } | Kind::Text(text) => Some(text),
+            Kind::Null | Kind::List(_) | Kind::Mapping(_) => None,
+        }
     }
 
     pub(super) fn at(&self, path: &[impl AsRef<str>]) -> Option<&Self> {
@@ -156,7 +164,7 @@ fn json_error(text: &str, error: &serde_json::Error) -> ConfigFileError {
     let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default().as_bytes();
     let bytes = line.get(..error.column()).unwrap_or(line);
     let column = bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count().max(1);
-    let place = Place { line: error.line().max(1), column };
+    let place = Position { line: error.line().max(1), column };
     let message = error.to_string();
     // Other kinds may quote a value.
     let message = match error.classify() {
@@ -304,7 +312,7 @@ fn yaml_error(error: &serde_saphyr::Error) -> ConfigFileError {
         inner = error.without_snippet();
     }
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
-    let place = error.location().map_or(Place { line: 1, column: 1 }, |location| Place {
+    let place = error.location().map_or(Position { line: 1, column: 1 }, |location| Position {
         line: count(location.line()),
         column: count(location.column()),
     });

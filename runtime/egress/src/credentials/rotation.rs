@@ -12,12 +12,12 @@ const LOOK: Duration = Duration::from_secs(1);
 impl Credentials {
     /// Grows whenever a given credential gets another value, or one at last: what was refused is worth a try.
     #[must_use]
-    pub fn rotations(&self) -> watch::Receiver<u64> {
+    pub(crate) fn rotations(&self) -> watch::Receiver<u64> {
         self.rotations.subscribe()
     }
 
     /// Looks at the given ones once a second, for ever: those that wait send no request that would show a new value.
-    pub async fn follow(&self) {
+    pub(crate) async fn follow(&self) {
         let mut looks = tokio::time::interval(LOOK);
         loop {
             looks.tick().await;

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use ccm_cloud::{Credential, CredentialUse, Place};
 
-pub use pin::Pin;
+pub(crate) use pin::Pin;
 
-use super::Refusal;
+use crate::error::Refusal;
 
 /// What `meta.describe` declared of all credentials.
-pub struct Uses(BTreeMap<String, Vec<CredentialUse>>);
+pub(crate) struct Uses(BTreeMap<String, Vec<CredentialUse>>);
 
 /// A place in a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Spot<'a> {
+pub(crate) struct Spot<'a> {
     /// Name of the endpoint.
     pub endpoint: &'a str,
     /// Path of the request, without the base URL's.
@@ -26,7 +26,7 @@ pub struct Spot<'a> {
 
 /// Part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At<'a> {
+pub(crate) enum At<'a> {
     /// The header of that name.
     Header(&'a str),
     /// The query value of that name.
@@ -52,14 +52,14 @@ impl Uses {
 
     /// Whether there is such a credential.
     #[must_use]
-    pub fn knows(&self, name: &str) -> bool {
+    pub(crate) fn knows(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// Whether a credential may stand at `header` of requests to `endpoint`: then the header is not one that a provider may
     /// not set.
     #[must_use]
-    pub fn declares_header(&self, endpoint: &str, header: &str) -> bool {
+    pub(crate) fn declares_header(&self, endpoint: &str, header: &str) -> bool {
         let here = |used: &CredentialUse| {
             used.endpoint == endpoint && matches!(&used.place, Place::Header(name) if name.eq_ignore_ascii_case(header))
         };
@@ -71,7 +71,7 @@ impl Uses {
     /// # Errors
     ///
     /// [`Refusal`], which names the credential and the place.
-    pub fn check_secret(&self, name: &str, spot: Spot<'_>) -> Result<(), Refusal> {
+    pub(crate) fn check_secret(&self, name: &str, spot: Spot<'_>) -> Result<(), Refusal> {
         let uses = self.of(name)?;
         if uses.iter().any(|used| used.place == Place::Signing) {
             return Err(Refusal::Denied(format!("credential {name:?} is a key for signing: it never leaves itself")));
@@ -84,7 +84,7 @@ impl Uses {
     /// # Errors
     ///
     /// As [`check_secret`](Self::check_secret).
-    pub fn check_signature(&self, name: &str, spot: Spot<'_>) -> Result<(), Refusal> {
+    pub(crate) fn check_signature(&self, name: &str, spot: Spot<'_>) -> Result<(), Refusal> {
         let uses = self.of(name)?;
         let signs = |used: &CredentialUse| {
             used.place == Place::Signing && used.endpoint == spot.endpoint && fits(used, spot.path)
@@ -103,7 +103,7 @@ impl Uses {
     /// # Errors
     ///
     /// As [`check_secret`](Self::check_secret).
-    pub fn check_signed(&self, name: &str, endpoint: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_signed(&self, name: &str, endpoint: &str) -> Result<(), Refusal> {
         if self.of(name)?.iter().any(|used| used.endpoint == endpoint) {
             return Ok(());
         }

@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use ccm_cloud::TlsSources;
 
 use super::*;
-use crate::client::transport_error;
-use crate::http::TransportReason;
+use crate::error::TransportReason;
+use crate::error::no_answer;
 
 fn source(key: &str) -> Source {
     Source { keys: vec![key.to_owned()], environment_variables: vec![] }
@@ -43,7 +43,7 @@ fn resolve_sharing(
     let found = |source: &Source| {
         let (key, value) = config.iter().find(|(key, _)| source.keys.iter().any(|wanted| wanted == key))?;
         let is_secret = value.contains("hunter2");
-        Some(Found { value: (*value).to_owned(), is_secret, origin: (*key).to_owned() })
+        Some(ConfiguredText { value: (*value).to_owned(), is_secret, origin: (*key).to_owned() })
     };
     Endpoints::resolve(declared, operator, found, ClientSettings::default(), bindings.clone())
 }
@@ -77,7 +77,7 @@ fn the_operator_comes_before_the_catalogue_and_the_catalogue_before_the_default(
         if bind {
             assert_eq!(endpoints.bind("api", "https://catalogue.allowed.test/c"), Ok(()));
         }
-        let base = endpoints.base("api").unwrap();
+        let base = endpoints.target("api").unwrap().base;
         assert_eq!((base.url.as_str(), base.origin.as_str()), (url, origin));
         assert_eq!(told(endpoints.warnings()), []);
     }
@@ -144,11 +144,14 @@ fn without_a_base_url_requests_are_denied_with_what_to_give() {
     let dns = "has no base URL: give --endpoint dns=URL, or one of the keys [\"cloud:dns.url\"]";
     assert_eq!(told(endpoints.warnings()), [("endpoints.api", api, false), ("endpoints.dns", dns, false)]);
     for (name, advice) in [("api", api), ("dns", dns)] {
-        assert_eq!(endpoints.base(name), Err(denied(format!("endpoint `{name}` {advice}"))));
+        assert_eq!(
+            endpoints.target(name).map(|target| target.base),
+            Err(TransportError::denied(format!("endpoint `{name}` {advice}")))
+        );
     }
-    let error = endpoints.base("ap\ni").unwrap_err();
+    let error = endpoints.target("ap\ni").map(|target| target.base).unwrap_err();
     assert_eq!(error.message, r#"the provider declares no endpoint `ap\ni`, only ["api", "dns"]"#);
-    assert_eq!(endpoints.client("x").unwrap_err().reason, TransportReason::Denied);
+    assert_eq!(endpoints.target("x").err().unwrap().reason, TransportReason::Denied);
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn a_default_is_held_to_the_rules_of_all_others() {
     for (default, part) in cases {
         let operator = operator(&[], &["*.allowed.test", "127.0.0.1"]);
         let endpoints = resolve(&[declared("api", Some(default))], &operator, &[]).unwrap();
-        let message = endpoints.base("api").unwrap_err().message;
+        let message = endpoints.target("api").map(|target| target.base).unwrap_err().message;
         assert!(message.contains(part), "{default}: {message:?} does not say {part:?}");
     }
 }
@@ -226,7 +229,7 @@ fn a_provider_binds_only_what_it_declared_and_only_to_allowed_hosts() {
     let long = format!("https://api.allowed.test/{}", "x".repeat(MAX_BASE_URL));
     assert!(endpoints.bind("api", &long).unwrap_err().message.contains("longer than 2048 bytes"));
     assert!(endpoints.bind("other", "https://api.allowed.test/").unwrap_err().message.contains("declares no endpoint"));
-    assert!(endpoints.base("api").is_err(), "nothing of it was bound");
+    assert!(endpoints.target("api").map(|target| target.base).is_err(), "nothing of it was bound");
 
     let allowed = [
         ("https://api.allowed.test", "https://api.allowed.test/"),
@@ -237,10 +240,10 @@ fn a_provider_binds_only_what_it_declared_and_only_to_allowed_hosts() {
     ];
     for (url, base) in allowed {
         assert_eq!(endpoints.bind("api", url), Ok(()), "{url}");
-        assert_eq!(endpoints.base("api").unwrap().url.as_str(), base);
+        assert_eq!(endpoints.target("api").unwrap().base.url.as_str(), base);
     }
     assert_eq!(endpoints.bind("auth", "https://evil.test/"), Ok(()), "ignored: the operator's stays");
-    assert_eq!(endpoints.base("auth").unwrap().url.as_str(), "https://cloud.test:5000/v3");
+    assert_eq!(endpoints.target("auth").unwrap().base.url.as_str(), "https://cloud.test:5000/v3");
 }
 
 #[test]
@@ -251,13 +254,20 @@ fn a_binding_is_handed_on_and_held_to_the_rules_of_then() {
     first.bind("api", "https://api.test/v2").unwrap();
     drop(first);
     let second = resolve_sharing(&old, &operator(&[], &["*.test"]), &[], &bindings).unwrap();
-    assert_eq!(second.base("api").unwrap().url.as_str(), "https://api.test/v2");
+    assert_eq!(second.target("api").unwrap().base.url.as_str(), "https://api.test/v2");
     let narrower = resolve_sharing(&old, &operator(&[], &["other.test"]), &[], &bindings).unwrap();
-    assert!(narrower.base("api").unwrap_err().message.contains("--allow-host api.test would allow it"));
+    assert!(
+        narrower
+            .target("api")
+            .map(|target| target.base)
+            .unwrap_err()
+            .message
+            .contains("--allow-host api.test would allow it")
+    );
     let other = resolve_sharing(&[declared("dns", None)], &operator(&[], &["*.test"]), &[], &bindings).unwrap();
-    assert!(other.base("api").unwrap_err().message.contains("declares no endpoint"));
+    assert!(other.target("api").map(|target| target.base).unwrap_err().message.contains("declares no endpoint"));
     second.bind("api", "https://other.test/").unwrap();
-    assert_eq!(second.base("api").unwrap().url.as_str(), "https://other.test/", "the next takes its place");
+    assert_eq!(second.target("api").unwrap().base.url.as_str(), "https://other.test/", "the next takes its place");
 }
 
 #[test]
@@ -266,11 +276,11 @@ fn what_a_copy_binds_changes_nothing_for_the_one_before() {
     let first = resolve(&declared, &operator(&[], &["*.test"]), &[]).unwrap();
     first.bind("api", "https://api.test/v2").unwrap();
     let second = resolve_sharing(&declared, &operator(&[], &["*.test"]), &[], &first.bindings().copy()).unwrap();
-    assert_eq!(second.base("api").unwrap().url.as_str(), "https://api.test/v2");
+    assert_eq!(second.target("api").unwrap().base.url.as_str(), "https://api.test/v2");
     second.bind("api", "https://other.test/").unwrap();
     first.bind("api", "https://api.test/v3").unwrap();
-    assert_eq!(second.base("api").unwrap().url.as_str(), "https://other.test/");
-    assert_eq!(first.base("api").unwrap().url.as_str(), "https://api.test/v3");
+    assert_eq!(second.target("api").unwrap().base.url.as_str(), "https://other.test/");
+    assert_eq!(first.target("api").unwrap().base.url.as_str(), "https://api.test/v3");
 }
 
 /// A component says which key is what: it may name the one of a password.
@@ -300,7 +310,7 @@ fn a_secret_is_shown_by_its_place_whatever_the_component_takes_it_for() {
     let mut problems = Vec::new();
     let found = |source: &Source| {
         let (key, value) = config.iter().find(|(key, _)| source.keys.iter().any(|wanted| wanted == key))?;
-        Some(Found { value: (*value).to_owned(), is_secret: true, origin: (*key).to_owned() })
+        Some(ConfiguredText { value: (*value).to_owned(), is_secret: true, origin: (*key).to_owned() })
     };
     let grant = grant(&declared("a", None), &operator(&[], &[]), &found, &mut problems);
     assert!(!format!("{grant:?}").contains("hunter2"), "{grant:?}");
@@ -343,9 +353,9 @@ async fn an_allowed_name_that_leads_to_a_metadata_service_is_still_denied() {
             &lookup,
         );
         let endpoints = endpoints.unwrap();
-        let url = paths::url(&endpoints.base("api").unwrap().url, "/latest/meta-data", None).unwrap();
-        let error = endpoints.client("api").unwrap().get(url).send().await.unwrap_err();
-        let error = transport_error(error, "GET /latest/meta-data");
+        let url = paths::url(&endpoints.target("api").unwrap().base.url, "/latest/meta-data", None).unwrap();
+        let error = endpoints.target("api").unwrap().client().unwrap().get(url).send().await.unwrap_err();
+        let error = no_answer(error, "GET /latest/meta-data");
         assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{ip}: {error}");
     }
 }

@@ -327,7 +327,7 @@ fn the_forms_of_a_large_value_stay_within_bounds_but_all_that_a_request_can_carr
 #[test]
 fn one_redactor_is_built_per_change_whoever_asks() {
     use std::sync::atomic::{AtomicU64, Ordering};
-    let (kept, built, version) = (Kept::default(), AtomicU64::new(0), AtomicU64::new(1));
+    let (kept, built, version) = (RedactorCache::default(), AtomicU64::new(0), AtomicU64::new(1));
     let ask = || {
         let values = || {
             built.fetch_add(1, Ordering::SeqCst);

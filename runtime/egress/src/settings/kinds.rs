@@ -86,6 +86,7 @@ fn list(text: &str, item: impl Fn(&str) -> Option<String>) -> Option<String> {
     Some(items?.join(","))
 }
 
+/// Not `ipnet`, although it is in the tree: it takes `010.0.0.0/8` for 10.0.0.0/8, where others read an octal number.
 fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let most = match address.parse() {
@@ -159,7 +160,7 @@ mod tests {
             (ValueKind::PortList, &["0", "65536", "80,", "80-90", "http"], "80,443"),
             (
                 ValueKind::CidrList,
-                &["10.0.0.0", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/+8", "x/8", ","],
+                &["10.0.0.0", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/+8", "010.0.0.0/8", "x/8", ","],
                 "10.0.0.0/8",
             ),
             (ValueKind::Json, &["", "{", "{'a': 1}"], "line 1, column"),

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::http::TransportReason;
+use crate::error::TransportReason;
 
 const CLASS: Class = Class::Refresh;
 const S: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ fn response(status: u16, body: Vec<u8>) -> Result<Response, TransportError> {
 
 fn failure() -> Result<Response, TransportError> {
     let message = "no connection".to_owned();
-    Err(TransportError { reason: TransportReason::Connect, maybe_sent: false, retry_after: None, message })
+    Err(TransportError::unsent(TransportReason::Connect, message))
 }
 
 /// Answers after a second with the number of the exchange.
@@ -45,13 +45,13 @@ async fn unasked() -> Result<Response, TransportError> {
     panic!("asked again")
 }
 
-fn text(answer: &Answer) -> &str {
+fn text(answer: &SharedAnswer) -> &str {
     std::str::from_utf8(&answer.result.as_ref().as_ref().unwrap().body).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_who_ask_together_are_one_request() {
-    let (shared, cloud) = (Arc::new(Shared::new(Shared::DEFAULT_BYTES)), Arc::new(Cloud::default()));
+    let (shared, cloud) = (Arc::new(SharedAnswers::new(SharedAnswers::DEFAULT_BYTES)), Arc::new(Cloud::default()));
     let mut tasks = JoinSet::new();
     for _ in 0..100 {
         let (shared, cloud) = (Arc::clone(&shared), Arc::clone(&cloud));
@@ -60,20 +60,20 @@ async fn a_hundred_who_ask_together_are_one_request() {
     let answers = tasks.join_all().await;
     assert_eq!(cloud.asked(), 1);
     assert!(answers.iter().all(|answer| text(answer) == "1"));
-    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Joined).count(), 99);
+    assert_eq!(answers.iter().filter(|answer| answer.source == AnswerSource::Asked).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.source == AnswerSource::Joined).count(), 99);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_serves_as_long_as_its_exchange_began_recently_enough() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
-    assert_eq!(shared.get(A, CLASS, 10 * S, || cloud.ask()).await.source, Source::Asked);
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
+    assert_eq!(shared.get(A, CLASS, 10 * S, || cloud.ask()).await.source, AnswerSource::Asked);
     advance(9 * S).await;
     // It began 10 s ago and ended 9 s ago.
-    assert_eq!(shared.get(A, CLASS, 10 * S, || cloud.ask()).await.source, Source::Kept);
+    assert_eq!(shared.get(A, CLASS, 10 * S, || cloud.ask()).await.source, AnswerSource::Stored);
     advance(Duration::from_millis(1)).await;
     let again = shared.get(A, CLASS, 10 * S, || cloud.ask()).await;
-    assert_eq!((text(&again), again.source), ("2", Source::Asked));
+    assert_eq!((text(&again), again.source), ("2", AnswerSource::Asked));
     // Whoever is content with less would have got the older one, and gets the newer one now.
     assert_eq!(text(&shared.get(A, CLASS, 100 * S, || cloud.ask()).await), "2");
 }
@@ -90,7 +90,7 @@ async fn what_was_cut_short_or_is_a_page_is_not_handed_on() {
         ("text/html", "[]", true),
         ("text/plain", "one", true),
     ] {
-        let shared = Shared::new(Shared::DEFAULT_BYTES);
+        let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
         let asked = AtomicUsize::new(0);
         let ask = async || {
             asked.fetch_add(1, Ordering::SeqCst);
@@ -106,7 +106,7 @@ async fn what_was_cut_short_or_is_a_page_is_not_handed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn share_zero_never_sees_an_exchange_that_began_before() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
     let mut older = pin!(shared.get(A, CLASS, 10 * S, || cloud.ask()));
     assert!(poll!(&mut older).is_pending());
     let mut fresh = pin!(shared.get(A, CLASS, Duration::ZERO, || cloud.ask()));
@@ -114,14 +114,14 @@ async fn share_zero_never_sees_an_exchange_that_began_before() {
     let joined = shared.get(A, CLASS, 10 * S, || cloud.ask());
     let (older, fresh, joined) = futures::join!(older, fresh, joined);
     assert_eq!((text(&older), text(&fresh), text(&joined)), ("1", "2", "2"));
-    assert_eq!((fresh.source, joined.source), (Source::Asked, Source::Joined));
+    assert_eq!((fresh.source, joined.source), (AnswerSource::Asked, AnswerSource::Joined));
     assert_eq!(text(&shared.get(A, CLASS, Duration::ZERO, || cloud.ask()).await), "3");
     assert_eq!(text(&shared.get(A, CLASS, 10 * S, || cloud.ask()).await), "3", "its answer serves others");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_older_exchange_that_ends_later_does_not_replace_the_newer_answer() {
-    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
     let slow = shared.get(A, CLASS, S, async || {
         sleep(10 * S).await;
         response(200, b"old".to_vec())
@@ -137,7 +137,7 @@ async fn an_older_exchange_that_ends_later_does_not_replace_the_newer_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_older_exchange_does_not_end_the_newer_one() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
     let mut older = pin!(shared.get(A, CLASS, S, || cloud.ask()));
     assert!(poll!(&mut older).is_pending());
     advance(S / 2).await;
@@ -146,13 +146,13 @@ async fn the_end_of_an_older_exchange_does_not_end_the_newer_one() {
     assert_eq!(text(&older.await), "1");
     let joined = shared.get(A, CLASS, S / 4, unasked);
     let (newer, joined) = futures::join!(newer, joined);
-    assert_eq!((text(&newer), text(&joined), joined.source), ("2", "2", Source::Joined));
+    assert_eq!((text(&newer), text(&joined), joined.source), ("2", "2", AnswerSource::Joined));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_success_goes_to_those_who_waited_and_to_no_one_else() {
     for end in [failure(), response(404, Vec::new()), response(500, Vec::new()), response(304, Vec::new())] {
-        let shared = Shared::new(Shared::DEFAULT_BYTES);
+        let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
         let asked = AtomicUsize::new(0);
         let ask = async || {
             asked.fetch_add(1, Ordering::SeqCst);
@@ -162,14 +162,14 @@ async fn what_is_no_success_goes_to_those_who_waited_and_to_no_one_else() {
         let answers = join_all((0..10).map(|_| shared.get(A, CLASS, 60 * S, ask))).await;
         assert!(answers.iter().all(|answer| *answer.result == end));
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        assert_eq!(shared.get(A, CLASS, 60 * S, ask).await.source, Source::Asked);
+        assert_eq!(shared.get(A, CLASS, 60 * S, ask).await.source, AnswerSource::Asked);
         assert_eq!((asked.load(Ordering::SeqCst), shared.bytes()), (2, 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_who_comes_after_a_failure_does_not_get_it_though_waiters_have_not_read_it_yet() {
-    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
     let mut first = pin!(shared.get(A, CLASS, S, async || {
         sleep(S).await;
         failure()
@@ -183,7 +183,7 @@ async fn one_who_comes_after_a_failure_does_not_get_it_though_waiters_have_not_r
 
 #[tokio::test(start_paused = true)]
 async fn when_the_one_who_asks_is_cancelled_another_one_takes_over() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
     let mut first = Box::pin(shared.get(A, CLASS, S, pending));
     assert!(poll!(&mut first).is_pending());
     let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(shared.get(A, CLASS, S, || cloud.ask()))).collect();
@@ -193,13 +193,13 @@ async fn when_the_one_who_asks_is_cancelled_another_one_takes_over() {
     drop(first);
     let answers = join_all(waiting).await;
     assert!(answers.iter().all(|answer| text(answer) == "1"));
-    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.source == AnswerSource::Asked).count(), 1);
     assert_eq!(cloud.asked(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_of_those_who_are_cancelled() {
-    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
     {
         let mut first = Box::pin(shared.get(A, CLASS, S, pending));
         let mut second = Box::pin(shared.get(A, CLASS, S, pending));
@@ -209,13 +209,13 @@ async fn nothing_stays_of_those_who_are_cancelled() {
         );
     }
     assert!(shared.state.lock().under_way.is_empty());
-    assert_eq!(shared.get(A, CLASS, S, || ready(response(200, Vec::new()))).await.source, Source::Asked);
+    assert_eq!(shared.get(A, CLASS, S, || ready(response(200, Vec::new()))).await.source, AnswerSource::Asked);
     assert!(shared.state.lock().under_way.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_never_keeps_more_than_its_bytes_and_what_is_too_large_still_reaches_all_who_wait() {
-    let shared = Shared::new(20_000);
+    let shared = SharedAnswers::new(20_000);
     for i in 0..200u8 {
         shared.get([i; 32], CLASS, S, || ready(response(200, vec![0; 1000]))).await;
         assert!(shared.bytes() <= 20_000, "{} bytes after {i}", shared.bytes());
@@ -227,54 +227,54 @@ async fn it_never_keeps_more_than_its_bytes_and_what_is_too_large_still_reaches_
     };
     let answers = join_all((0..3).map(|_| shared.get(A, CLASS, 60 * S, large))).await;
     assert!(answers.iter().all(|answer| answer.result.as_ref().as_ref().unwrap().body.len() == 20_000));
-    assert_eq!(answers.iter().filter(|answer| answer.source == Source::Asked).count(), 1);
-    assert_eq!(shared.get(A, CLASS, 60 * S, large).await.source, Source::Asked);
+    assert_eq!(answers.iter().filter(|answer| answer.source == AnswerSource::Asked).count(), 1);
+    assert_eq!(shared.get(A, CLASS, 60 * S, large).await.source, AnswerSource::Asked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_answer_may_take_all_the_room() {
-    let shared = Shared::new(20_000);
+    let shared = SharedAnswers::new(20_000);
     for i in 0..20u8 {
         shared.get([i; 32], CLASS, S, || ready(response(200, vec![0; 1000]))).await;
     }
     shared.get([200; 32], CLASS, S, || ready(response(200, vec![0; 19_000]))).await;
-    assert_eq!(shared.get([200; 32], CLASS, S, unasked).await.source, Source::Kept);
+    assert_eq!(shared.get([200; 32], CLASS, S, unasked).await.source, AnswerSource::Stored);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stale_answers_are_dropped_when_time_has_passed() {
-    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
     for (key, share) in [(A, 600 * S), (B, S)] {
         shared.get(key, CLASS, share, || ready(response(200, vec![0; 1000]))).await;
     }
     let both = shared.bytes();
     advance(61 * S).await;
-    assert_eq!(shared.get(A, CLASS, 600 * S, unasked).await.source, Source::Kept);
+    assert_eq!(shared.get(A, CLASS, 600 * S, unasked).await.source, AnswerSource::Stored);
     assert_eq!(shared.bytes(), both / 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_stays_as_long_as_the_most_content_of_those_who_waited_can_use_it() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
     futures::join!(shared.get(A, CLASS, S, || cloud.ask()), shared.get(A, CLASS, 600 * S, || cloud.ask()));
     advance(300 * S).await;
-    assert_eq!(shared.get(A, CLASS, 600 * S, unasked).await.source, Source::Kept);
+    assert_eq!(shared.get(A, CLASS, 600 * S, unasked).await.source, AnswerSource::Stored);
 }
 
 #[tokio::test(start_paused = true)]
 async fn different_requests_have_nothing_to_do_with_each_other() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
     let mut stuck = pin!(shared.get(A, CLASS, S, pending));
     assert!(poll!(&mut stuck).is_pending());
-    assert_eq!(shared.get(B, CLASS, S, || cloud.ask()).await.source, Source::Asked);
-    assert_eq!(shared.get(B, CLASS, S, || cloud.ask()).await.source, Source::Kept);
+    assert_eq!(shared.get(B, CLASS, S, || cloud.ask()).await.source, AnswerSource::Asked);
+    assert_eq!(shared.get(B, CLASS, S, || cloud.ask()).await.source, AnswerSource::Stored);
     assert!(poll!(&mut stuck).is_pending());
 }
 
 /// On several threads: no one with share 0 gets what was read before it came, and no one hangs when others go away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn between_threads_nobody_hangs_and_share_zero_sees_what_was_written_before() {
-    let (shared, value) = (Arc::new(Shared::new(Shared::DEFAULT_BYTES)), Arc::new(AtomicUsize::new(0)));
+    let (shared, value) = (Arc::new(SharedAnswers::new(SharedAnswers::DEFAULT_BYTES)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = JoinSet::new();
     for i in 0..32_usize {
         let (shared, value) = (Arc::clone(&shared), Arc::clone(&value));
@@ -304,14 +304,14 @@ async fn between_threads_nobody_hangs_and_share_zero_sees_what_was_written_befor
 
 #[tokio::test(start_paused = true)]
 async fn a_kept_answer_serves_every_class_and_an_exchange_under_way_only_its_own() {
-    let (shared, cloud) = (Shared::new(Shared::DEFAULT_BYTES), Cloud::default());
+    let (shared, cloud) = (SharedAnswers::new(SharedAnswers::DEFAULT_BYTES), Cloud::default());
     let mut refresh = pin!(shared.get(A, Class::Refresh, 10 * S, || cloud.ask()));
     assert!(poll!(&mut refresh).is_pending());
     let initialise = shared.get(A, Class::Initialise, 10 * S, || cloud.ask());
     let (refresh, initialise) = futures::join!(refresh, initialise);
-    assert_eq!((refresh.source, initialise.source, cloud.asked()), (Source::Asked, Source::Asked, 2));
+    assert_eq!((refresh.source, initialise.source, cloud.asked()), (AnswerSource::Asked, AnswerSource::Asked, 2));
     for class in [Class::Refresh, Class::Initialise, Class::Write] {
-        assert_eq!(shared.get(A, class, 10 * S, unasked).await.source, Source::Kept);
+        assert_eq!(shared.get(A, class, 10 * S, unasked).await.source, AnswerSource::Stored);
     }
 }
 
@@ -320,7 +320,7 @@ async fn a_kept_answer_serves_every_class_and_an_exchange_under_way_only_its_own
 async fn an_exchange_is_under_way_until_the_last_one_goes_away_in_whatever_order() {
     let order = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in order {
-        let shared = Shared::new(Shared::DEFAULT_BYTES);
+        let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
         let join = || Some(shared.join(A, CLASS, S).ok().unwrap());
         let mut members = [join(), join(), join()];
         for (gone, place) in (1..).zip(order) {
@@ -329,7 +329,7 @@ async fn an_exchange_is_under_way_until_the_last_one_goes_away_in_whatever_order
         }
     }
     // Those of an older exchange take nothing away from a newer one.
-    let shared = Shared::new(Shared::DEFAULT_BYTES);
+    let shared = SharedAnswers::new(SharedAnswers::DEFAULT_BYTES);
     let old = [S, S].map(|share| shared.join(A, CLASS, share).ok().unwrap());
     let new = shared.join(A, CLASS, Duration::ZERO).ok().unwrap();
     drop(old);
@@ -341,7 +341,7 @@ async fn an_exchange_is_under_way_until_the_last_one_goes_away_in_whatever_order
 /// Who looks for what it has just deleted must not see it in an answer of before.
 #[tokio::test(start_paused = true)]
 async fn what_began_before_it_was_forgotten_is_shared_with_nobody_new() {
-    let (cloud, shared) = (Cloud::default(), Shared::new(Shared::DEFAULT_BYTES));
+    let (cloud, shared) = (Cloud::default(), SharedAnswers::new(SharedAnswers::DEFAULT_BYTES));
     let ask = async || (*shared.get(A, CLASS, 60 * S, || cloud.ask()).await.result).clone().unwrap().body;
     assert_eq!(ask().await, "1");
     assert_eq!(ask().await, "1");

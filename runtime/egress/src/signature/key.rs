@@ -1,69 +1,18 @@
 //! A private key that was read, and what it can do.
 
-use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
+use aws_lc_rs::digest::{self, SHA256, SHA512};
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING, EcdsaKeyPair,
-    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512, RsaKeyPair,
-};
+use aws_lc_rs::signature::{KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512};
 use md5::Md5;
 
-use super::parse::{self, KeyError, take};
+use super::error::KeyError;
+use super::pair::{Curve, Pair};
+use super::parse::{self, take};
 use super::{Algorithm, Digest, SignError};
 use crate::secret::Secret;
 
 /// A private key. No `Debug`; the library wipes the numbers when it is dropped.
-pub struct PrivateKey(pub(super) Pair);
-
-pub(super) enum Pair {
-    Rsa(RsaKeyPair),
-    Ec(Curve, EcdsaKeyPair),
-    Ed25519(Ed25519KeyPair),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Curve {
-    P256,
-    P384,
-    P521,
-}
-
-impl Curve {
-    /// Every key of a curve is made for one hash; [`fit`] makes it sign any other.
-    pub(super) fn signing(self) -> &'static EcdsaSigningAlgorithm {
-        match self {
-            Self::P256 => &ECDSA_P256_SHA256_ASN1_SIGNING,
-            Self::P384 => &ECDSA_P384_SHA384_ASN1_SIGNING,
-            Self::P521 => &ECDSA_P521_SHA512_ASN1_SIGNING,
-        }
-    }
-
-    fn hash(self) -> &'static digest::Algorithm {
-        match self {
-            Self::P256 => &SHA256,
-            Self::P384 => &SHA384,
-            Self::P521 => &SHA512,
-        }
-    }
-
-    /// Length of a private key.
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::P256 => 32,
-            Self::P384 => 48,
-            Self::P521 => 66,
-        }
-    }
-
-    /// Name in SSH.
-    pub(super) fn ssh(self) -> &'static str {
-        match self {
-            Self::P256 => "nistp256",
-            Self::P384 => "nistp384",
-            Self::P521 => "nistp521",
-        }
-    }
-}
+pub(crate) struct PrivateKey(pub(super) Pair);
 
 impl PrivateKey {
     /// Reads a PEM private key without passphrase: PKCS#8, PKCS#1, SEC 1 or OpenSSH. Text around it, such as certificates,
@@ -71,13 +20,13 @@ impl PrivateKey {
     ///
     /// # Errors
     /// Says what was found instead, and the way out. Holds nothing of the secret.
-    pub fn parse(secret: &Secret) -> Result<Self, KeyError> {
+    pub(crate) fn parse(secret: &Secret) -> Result<Self, KeyError> {
         parse::pem(secret.expose()).map(Self)
     }
 
     /// The algorithm that fits the key.
     #[must_use]
-    pub fn algorithm(&self) -> Algorithm {
+    pub(crate) fn algorithm(&self) -> Algorithm {
         match &self.0 {
             Pair::Rsa(_) => Algorithm::RsaSha256,
             Pair::Ec(Curve::P256 | Curve::P384, _) => Algorithm::EcdsaSha256,
@@ -88,7 +37,7 @@ impl PrivateKey {
 
     /// Digest of the public half in the wire form of SSH.
     #[must_use]
-    pub fn fingerprint(&self, digest: Digest) -> Vec<u8> {
+    pub(crate) fn fingerprint(&self, digest: Digest) -> Vec<u8> {
         let blob = self.wire();
         match digest {
             Digest::Md5 => <Md5 as md5::Digest>::digest(blob).to_vec(),
@@ -100,7 +49,7 @@ impl PrivateKey {
     ///
     /// # Errors
     /// When the algorithm is not one of this kind of key.
-    pub fn sign(&self, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, SignError> {
+    pub(crate) fn sign(&self, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, SignError> {
         let failed = |_| SignError::Failed(algorithm);
         match (&self.0, algorithm) {
             (Pair::Rsa(pair), Algorithm::RsaSha256 | Algorithm::RsaSha512) => {

@@ -9,14 +9,16 @@ use aws_lc_rs::hmac;
 
 use crate::secret::Secret;
 
+mod error;
 mod key;
 mod openssh;
+mod pair;
 mod parse;
 #[cfg(test)]
 mod tests;
 
-pub use key::PrivateKey;
-pub use parse::KeyError;
+pub(crate) use error::KeyError;
+pub(crate) use key::PrivateKey;
 
 /// As in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,7 +59,7 @@ pub enum Digest {
 
 /// Why there is no signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SignError {
+pub(crate) enum SignError {
     /// The secret is no usable private key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -78,7 +80,7 @@ pub enum SignError {
 ///
 /// # Errors
 /// When the secret is no private key, or one of another kind.
-pub fn sign(secret: &Secret, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, SignError> {
+pub(crate) fn sign(secret: &Secret, algorithm: Algorithm, data: &[u8]) -> Result<Vec<u8>, SignError> {
     let hmac = match algorithm {
         Algorithm::HmacSha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
         Algorithm::HmacSha256 => hmac::HMAC_SHA256,

@@ -1,11 +1,14 @@
-//! The private key file of OpenSSH, as far as it is not encrypted (PROTOCOL.key of OpenSSH).
+//! Reads private key files of OpenSSH without a passphrase (PROTOCOL.key of OpenSSH).
+//!
+//! This is code of our own because the crate `ssh-key` brings eight crates that the host does not have, ciphers among them,
+//! and does not compute the two RSA exponents that such a file leaves out: the arithmetic below would stay.
 
 use aws_lc_rs::rsa::{KeyPairComponents, PublicKeyComponents};
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, RsaKeyPair};
 use zeroize::Zeroizing;
 
-use super::key::{Curve, Pair};
-use super::parse::{KeyError, check_size, trimmed};
+use super::error::KeyError;
+use super::pair::{Curve, Pair, check_size, trimmed};
 
 const DAMAGED: KeyError = KeyError::Damaged("an OpenSSH key whose parts do not fit together");
 

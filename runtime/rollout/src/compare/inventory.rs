@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::{Backend, Descriptor, Node, Service};
-use ccm_controllers::{FirstList, ReflectorHandle, cloud_backends, cloud_node, recorded_service};
+use ccm_controllers::{FirstList, ReflectorHandle, cloud_backends, cloud_node, is_uninitialized, recorded_service};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1;
@@ -36,6 +36,9 @@ pub trait Inventory: Send + Sync {
     /// Nodes with a provider ID of these schemes, at most so many.
     fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node>;
 
+    /// Those of them that were initialised and whose kubelets report: their machines are there.
+    fn working_nodes(&self, schemes: &[String], most: usize) -> Sampled<Node>;
+
     /// Services whose load balancer the provider has by their record, at most so many.
     fn services(&self, provider: &Descriptor, most: usize) -> Sampled<Service>;
 
@@ -66,6 +69,24 @@ impl StoreInventory {
         Self { nodes, services }
     }
 
+    fn sampled_nodes(
+        &self,
+        schemes: &[String],
+        most: usize,
+        is_meant: impl Fn(&ccm_controllers::Node) -> bool,
+    ) -> Sampled<Node> {
+        let mut nodes = self.nodes.reader().state();
+        let is_own = |node: &ccm_controllers::Node| scheme(node).is_some_and(|own| schemes.iter().any(|of| of == own));
+        nodes.retain(|node| !node.is_deleting && is_own(node) && is_meant(node));
+        nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let total = nodes.len();
+        let kind = |node: &Arc<ccm_controllers::Node>| {
+            (scheme(node).map(ToOwned::to_owned), KINDS.map(|label| node.labels.get(label).map(ToOwned::to_owned)))
+        };
+        let items = sample(nodes, most, kind).iter().map(|node| cloud_node(node)).collect();
+        Sampled { total, items }
+    }
+
     fn lists(&self) -> impl Iterator<Item = (&'static str, FirstList)> {
         let services = self.services.as_ref().map(|services| ("Services", services.first_list()));
         [("Nodes", self.nodes.first_list())].into_iter().chain(services)
@@ -94,16 +115,11 @@ impl Inventory for StoreInventory {
     }
 
     fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node> {
-        let mut nodes = self.nodes.reader().state();
-        let is_own = |node: &ccm_controllers::Node| scheme(node).is_some_and(|own| schemes.iter().any(|of| of == own));
-        nodes.retain(|node| !node.is_deleting && is_own(node));
-        nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let total = nodes.len();
-        let kind = |node: &Arc<ccm_controllers::Node>| {
-            (scheme(node).map(ToOwned::to_owned), KINDS.map(|label| node.labels.get(label).map(ToOwned::to_owned)))
-        };
-        let items = sample(nodes, most, kind).iter().map(|node| cloud_node(node)).collect();
-        Sampled { total, items }
+        self.sampled_nodes(schemes, most, |_| true)
+    }
+
+    fn working_nodes(&self, schemes: &[String], most: usize) -> Sampled<Node> {
+        self.sampled_nodes(schemes, most, |node| node.ready.as_deref() == Some("True") && !is_uninitialized(node))
     }
 
     fn services(&self, provider: &Descriptor, most: usize) -> Sampled<Service> {
@@ -186,6 +202,20 @@ mod tests {
         let mut all = vec![node("new", None, "a"), node("foreign", Some("other://x"), "a"), going];
         all.extend((0..20).map(|number| node(&format!("n{number:02}"), Some("older://x"), "a")));
         all.push(node("alone", Some("fake://x"), "b"));
+        for (name, ready, taints) in [
+            ("works", "True", json!([])),
+            ("silent", "Unknown", json!([])),
+            (
+                "uninitialised",
+                "True",
+                json!([{ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" }]),
+            ),
+        ] {
+            let mut node = node(name, Some("fake://x"), "a");
+            node["status"]["conditions"] = json!([{ "type": "Ready", "status": ready }]);
+            node["spec"]["taints"] = taints;
+            all.push(node);
+        }
         let metrics = Metrics::register(&mut Registry::default());
         let nodes = Reflector::new(client(all), &metrics.store);
         let inventory = StoreInventory::new(nodes.handle(), None);
@@ -198,16 +228,18 @@ mod tests {
         assert_eq!(inventory.missing(), None);
         let schemes = ["fake", "older"].map(ToOwned::to_owned);
         let whole = inventory.nodes(&schemes, 100);
-        assert_eq!((whole.total, whole.items.len(), whole.items[0].name.as_str()), (21, 21, "alone"));
+        assert_eq!((whole.total, whole.items.len(), whole.items[0].name.as_str()), (24, 24, "alone"));
+        let working = inventory.working_nodes(&schemes, 100).items;
+        assert_eq!(working.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["works"]);
         let few = inventory.nodes(&schemes, 4);
         assert!(
-            few.total == 21 && few.items.len() == 4 && few.items.iter().any(|node| node.name == "alone"),
+            few.total == 24 && few.items.len() == 4 && few.items.iter().any(|node| node.name == "alone"),
             "{few:?}"
         );
         assert_eq!(
             ["alone", "new", "going", "none"].map(|name| inventory.node(name).is_some()),
             [true, false, false, false]
         );
-        assert_eq!(inventory.backends().len(), 23, "those of other clouds too");
+        assert_eq!(inventory.backends().len(), 26, "those of other clouds too");
     }
 }

@@ -1,4 +1,4 @@
-//! One look at what exists, with the eyes of both.
+//! Asks both components about everything that exists, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,16 @@ use super::verdict::{self, Verdict};
 use super::{CompareLimits, Inventory, Sampled, Seen, doubtful};
 
 /// Most Nodes in one call, as many as the controllers ask about.
-const MAX_NODES: usize = 500;
+pub(super) const MAX_NODES: usize = 500;
 /// Most Services in one survey, likewise.
 const MAX_WISHES: usize = 500;
 /// Most indexes of backends in one survey, 4 bytes each.
 const MAX_INDEXES: usize = 1 << 20;
 /// Most Services that are asked about at the same time: the work of the cluster goes on beside it.
-const WIDTH: usize = 4;
+pub(super) const WIDTH: usize = 4;
+
+/// As for a refresh of addresses: the cloud answers what is more urgent first.
+const NEED: Need = Need::Refresh;
 
 /// Namespace and name of a Service.
 pub(super) type Key = (String, String);
@@ -60,7 +63,7 @@ where
     async fn at_nodes(&self, nodes: Vec<Node>) -> BTreeMap<String, Verdict> {
         let mut verdicts = BTreeMap::new();
         for some in nodes.chunks(MAX_NODES) {
-            let (old, new) = tokio::join!(find(self.old, some), find(self.new, some));
+            let (old, new) = tokio::join!(find(self.old, some, NEED), find(self.new, some, NEED));
             let both = old.iter().zip(&new).map(|(old, new)| verdict::of_machine(old, new));
             verdicts.extend(some.iter().map(|node| node.name.clone()).zip(both));
         }
@@ -101,9 +104,8 @@ where
         }
         let backends = self.inventory.backends();
         let indexes: Vec<u32> = (0..).take(backends.len()).collect();
-        let most = (MAX_INDEXES / indexes.len().max(1)).clamp(1, MAX_WISHES);
         let mut verdicts = Vec::with_capacity(services.len());
-        for some in services.chunks(most) {
+        for some in services.chunks(wishes_at_once(indexes.len())) {
             let wishes = || -> Vec<Wish> {
                 some.iter().map(|service| Wish { service: service.clone(), backends: indexes.clone() }).collect()
             };
@@ -145,19 +147,23 @@ where
     }
 }
 
+/// Most Services in one survey, each with so many backends.
+pub(super) fn wishes_at_once(backends: usize) -> usize {
+    (MAX_INDEXES / backends.max(1)).clamp(1, MAX_WISHES)
+}
+
 fn key(service: &Service) -> Key {
     (service.namespace.clone(), service.name.clone())
 }
 
 /// What it asks for, roughly.
-fn kind(service: &Service) -> (Option<String>, Vec<String>) {
+pub(super) fn kind(service: &Service) -> (Option<String>, Vec<String>) {
     (service.load_balancer_class.clone(), service.annotations.keys().cloned().collect())
 }
 
 /// One finding for each Node, whatever becomes of the call.
-async fn find(provider: &impl Instances, nodes: &[Node]) -> Vec<Finding> {
-    // As for a refresh of addresses: the cloud answers what is more urgent first.
-    match provider.find(nodes.to_vec(), Need::Refresh).await {
+pub(super) async fn find(provider: &impl Instances, nodes: &[Node], need: Need) -> Vec<Finding> {
+    match provider.find(nodes.to_vec(), need).await {
         Ok(findings) if findings.len() == nodes.len() => findings,
         Ok(findings) => vec![Finding::Unknown(miscounted(findings.len(), nodes.len())); nodes.len()],
         Err(error) => vec![Finding::Unknown(error.into_failure()); nodes.len()],
@@ -165,7 +171,7 @@ async fn find(provider: &impl Instances, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// One standing for each wish, likewise.
-fn standings(answer: Result<Vec<Standing>, Failure>, wishes: usize) -> Vec<Standing> {
+pub(super) fn standings(answer: Result<Vec<Standing>, Failure>, wishes: usize) -> Vec<Standing> {
     match answer {
         Ok(standings) if standings.len() == wishes => standings,
         Ok(standings) => vec![Standing::Unknown(miscounted(standings.len(), wishes)); wishes],

@@ -1,4 +1,4 @@
-//! A few of many, so that every kind is among them.
+//! Samples a few objects, with at least one of every kind.
 
 use std::collections::BTreeMap;
 

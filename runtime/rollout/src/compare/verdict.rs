@@ -1,4 +1,4 @@
-//! What two answers to the same question come to.
+//! Judges two answers to the same question.
 
 use ccm_cloud::{Failure, Finding, Ingress, Instance, Mark, Reaction, Standing};
 
@@ -205,12 +205,17 @@ fn lost() -> Verdict {
     Verdict::Differs("it finds no load balancer, and the one before finds it".to_owned())
 }
 
-/// An address that the new one does not tell. One that is being built has none yet.
 fn addresses(old: &[Ingress], new: &[Ingress]) -> Option<String> {
+    let (lost, told) = lost_address(old, new)?;
+    Some(format!("the address of its load balancer is {told}, and {lost} by the one before"))
+}
+
+/// An address that the new one does not tell, and what it tells. One that is being built has none yet.
+pub(super) fn lost_address(old: &[Ingress], new: &[Ingress]) -> Option<(String, String)> {
     let place = |one: &Ingress| one.ip.clone().or_else(|| one.hostname.clone()).unwrap_or_default();
     let is_there = |one: &&Ingress| new.iter().any(|other| (&one.ip, &one.hostname) == (&other.ip, &other.hostname));
-    let gone = old.iter().find(|one| !is_there(one))?;
+    let lost = old.iter().find(|one| !is_there(one))?;
     let told: Vec<String> = new.iter().map(place).collect();
     let told = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
-    Some(format!("the address of its load balancer is {told}, and {} by the one before", place(gone)))
+    Some((place(lost), told))
 }

@@ -7,11 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use ccm_egress::addresses::AddressRules;
-use ccm_egress::client::Proxy;
-use ccm_egress::endpoints::OperatorGrants;
-use ccm_egress::hosts::HostPattern;
-use ccm_egress::secret::Secret;
+use ccm_egress::config::{AddressRules, HostPattern, OperatorGrants, Proxy, Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

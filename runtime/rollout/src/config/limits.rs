@@ -5,13 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytesize::ByteSize;
-use ccm_egress::budget::BudgetSettings;
-use ccm_egress::cache::Cache;
-use ccm_egress::client::ClientSettings;
-use ccm_egress::headers::HeaderLimits;
-use ccm_egress::log::LogLimits;
-use ccm_egress::network::{NetworkLimits, NetworkSettings};
-use ccm_egress::retry::RetrySettings;
+use ccm_egress::config::{BudgetSettings, ClientSettings, HeaderLimits, NetworkLimits, NetworkSettings, RetrySettings};
+use ccm_egress::{Cache, LogLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use ccm_controllers::lacks_right;
-use ccm_egress::credentials::CredentialSource;
-use ccm_egress::secret::Secret;
+use ccm_egress::config::{CredentialSource, Secret};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1;
 use kube::runtime::{WatchStreamExt as _, watcher};

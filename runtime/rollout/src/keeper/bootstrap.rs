@@ -1,19 +1,24 @@
 //! The first provider: until there is one, nothing is written to the cluster for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ccm_cloud::Capability;
+use anyhow::anyhow;
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::poll::failed_before;
 use super::report::without_request_ids;
-use super::{Keeper, Place, check};
-use crate::gate::{self, Step};
+use super::share::Share;
+use super::{Keeper, MAX_DELAY, Place, check};
+use crate::gate::{self, Rejected, Step};
 use crate::pipeline::{Optimise, Refusal, Taken};
 use crate::slot::Slot;
 use crate::status::{Times, milliseconds};
+
+/// Longest wait between two looks at whether another replica serves.
+const PEER_DELAY: Duration = Duration::from_secs(5);
 
 impl Keeper {
     /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
@@ -32,65 +37,124 @@ impl Keeper {
         loop {
             // Changes from here on are seen.
             let _seen = self.changes.next().now_or_never();
-            if waits {
-                let error = match self.stored().await {
-                    Ok(Some(taken)) => {
-                        let version = &taken.release.version.version;
-                        tracing::info!(source = self.source, version, "the last good component serves");
-                        // What the source holds is looked at next, whether or not that has changed.
-                        self.retry = Some(Instant::now());
-                        return Ok(self.begin(taken));
-                    }
-                    Ok(None) => {
-                        waits = false;
-                        None
-                    }
-                    Err((error, may_pass)) => {
-                        waits = may_pass;
-                        Some(error)
-                    }
-                };
-                if let Some(error) = error.filter(|error| why.as_ref() != Some(error)) {
-                    tracing::warn!(source = self.source, error, "the last good component is not taken");
-                    why = Some(error);
-                }
-            }
-            let rejected = match self.try_first(waits).await {
+            let rejected = match self.try_once(&mut waits, &mut why).await {
                 Ok(taken) => return Ok(self.begin(taken)),
                 // At start it is for whoever starts the process; later, somebody is mending the file.
                 Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
                 Err(refusal) => refusal.into_rejected(),
             };
             was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
-            let delay = self.next_delay();
-            let error = format!("provider {}: {:#}", self.source, rejected.error);
+            // Whether somebody serves takes two looks to tell.
+            let delay = self.next_delay().min(if rejected.step == Step::Probation { PEER_DELAY } else { MAX_DELAY });
+            let (source, step) = (self.source.as_str(), rejected.step.as_str());
+            let error = format!("{:#}", rejected.error);
             let told = without_request_ids(&error);
             if last.as_ref() == Some(&told) {
-                tracing::debug!(error, retry_in = ?delay, "provider still not taken");
+                tracing::debug!(source, step, error, retry_in = ?delay, "provider still not taken");
             } else {
-                tracing::error!(error, retry_in = ?delay, "provider not taken, nothing is written to the cluster for it");
+                tracing::error!(
+                    source,
+                    step,
+                    error,
+                    retry_in = ?delay,
+                    "provider not taken, nothing is written to the cluster for it"
+                );
             }
-            (self.surroundings.readiness)(&check(&self.source), Err(error));
+            (self.surroundings.listeners.readiness)(&check(source), Err(error));
             last = Some(told);
             self.reject(rejected).await;
-            drop(tokio::time::timeout(delay, self.changes.next()).await);
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.changes.next() => {}
+                () = Share::next(self.share.as_mut()) => {}
+            }
         }
     }
 
-    /// `waits`: for the last good one, which is there and may yet be taken.
-    async fn try_first(&mut self, waits: bool) -> Result<Taken, Refusal> {
+    /// The last good one while it `waits`, else the one of the source. `why`: what kept the last good one from being taken, as it was told
+    /// last.
+    async fn try_once(&mut self, waits: &mut bool, why: &mut Option<String>) -> Result<Taken, Refusal> {
+        let named = self.heard().await?;
+        self.blame_the_dead().await;
+        if *waits {
+            let error = match self.stored().await {
+                Ok(Some(taken)) => {
+                    self.is_refused_still_by_nobody(&taken).await?;
+                    let version = &taken.release.version.version;
+                    tracing::info!(source = self.source, version, "the last good component serves");
+                    // What the source holds is looked at next, whether or not that has changed.
+                    self.retry = Some(Instant::now());
+                    return Ok(taken);
+                }
+                Ok(None) => {
+                    *waits = false;
+                    None
+                }
+                Err((error, may_pass)) => {
+                    *waits = may_pass;
+                    Some(error)
+                }
+            };
+            if let Some(error) = error.filter(|error| why.as_ref() != Some(error)) {
+                tracing::warn!(source = self.source, error, "the last good component is not taken");
+                *why = Some(error);
+            }
+        }
+        let taken = self.try_first(*waits, named).await?;
+        self.is_refused_still_by_nobody(&taken).await?;
+        Ok(taken)
+    }
+
+    /// It was in the gate for as long as a minute: others may have refused it meanwhile.
+    async fn is_refused_still_by_nobody(&mut self, taken: &Taken) -> Result<(), Rejected> {
+        self.heard().await?;
+        self.unless_served(&taken.release.version.digest).await
+    }
+
+    async fn heard(&mut self) -> Result<Option<String>, Rejected> {
+        self.hear_first().await.map_err(|error| Rejected {
+            step: Step::Probation,
+            digest: None,
+            error: anyhow!("whether other replicas refused it is not known: {error}; this is tried again"),
+        })
+    }
+
+    /// `waits`: for the last good one, which is there and may yet be taken. `named`: how whoever led names load balancers.
+    async fn try_first(&mut self, waits: bool, named: Option<String>) -> Result<Taken, Refusal> {
         let packed = self.fetch().await?;
         self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
         let unpacked =
             gate::unpacked(&self.config, packed).await.inspect_err(|rejected| self.tell_apart(rejected, mark))?;
-        // Without another one it is better than none.
         if waits && self.remembered.refused.why(&unpacked.digest).is_some() {
             return Err(failed_before(&self.remembered.refused, unpacked.digest).into());
         }
-        let taken = self.surroundings.admit(&self.config, unpacked, None).await?;
+        self.unless_served(&unpacked.digest).await?;
+        let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;
         self.judged = Some(mark);
         Ok(taken)
+    }
+
+    /// Refuses a component that was refused before, unless nobody else serves: then it is better than none, and that is told.
+    ///
+    /// # Errors
+    ///
+    /// Who serves, and why it was refused.
+    async fn unless_served(&self, digest: &str) -> Result<(), Rejected> {
+        let Some(why) = self.remembered.refused.why(digest) else { return Ok(()) };
+        if let Some(leader) = self.served_by().await {
+            let error = anyhow!(
+                "this component failed its probation before ({why}), and another replica serves ({leader} leads); put back the one that serves there, or one that was mended and built anew"
+            );
+            return Err(Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error });
+        }
+        tracing::warn!(
+            source = self.source,
+            digest,
+            why,
+            "nobody serves: a component is taken that was refused before"
+        );
+        Ok(())
     }
 
     /// The last good one, when there is one. Else why it is not taken, and whether it may be later.
@@ -100,36 +164,36 @@ impl Keeper {
         let Some(packed) = packed else { return Ok(None) };
         let admitted = async {
             let unpacked = gate::unpacked(&self.config, packed).await?;
-            self.surroundings.admit(&self.config, unpacked, None).await
+            self.unless_served(&unpacked.digest).await?;
+            self.surroundings.admit(&self.config, unpacked, None, None).await
         };
         admitted.await.map(Some).map_err(|refusal| match refusal {
             // The cloud-config may be written for the one of the source.
             Refusal::LocalFile(error) => (format!("{error:#}"), false),
             Refusal::Rejected(rejected) => {
-                (without_request_ids(&format!("{:#}", rejected.error)), rejected.may_pass_later())
+                let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
+                (without_request_ids(&format!("{:#}", rejected.error)), may_pass)
             }
         })
     }
 
     /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
     fn begin(&mut self, taken: Taken) -> Slot<Provider> {
-        let Taken { release, bytes, signature, look, took, compiling } = taken;
-        self.look = look;
+        let Taken { release, bytes, signature, look, missed, took, compiling } = taken;
+        (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release.component, &bytes, &self.config);
         let version = Arc::clone(&release.version);
         self.candidate = self.candidate(&version.digest, bytes, signature);
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
-        self.offered =
-            [Capability::LoadBalancers, Capability::Cluster].into_iter().filter(|one| slot.has(*one)).collect();
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });
-        (self.surroundings.readiness)(&check(&self.source), Ok(()));
+        (self.surroundings.listeners.readiness)(&check(&self.source), Ok(()));
         self.times = Times {
             compile_ms: milliseconds(compiling),
             takeover_ms: milliseconds(took.saturating_sub(compiling)),
             ..Times::default()
         };
-        let statuses = &self.surroundings.statuses;
+        let statuses = &self.surroundings.listeners.statuses;
         let shown = slot.clone();
         statuses.serves(&self.source, Box::new(move || shown.view()));
         statuses.refused(&self.source, None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Capability, Severity};
+use ccm_cloud::Severity;
 
 use super::Keeper;
 use crate::gate::{Rejected, Step};
@@ -43,6 +43,16 @@ impl Keeper {
             self.uid = self.meanwhile(fetch).await.ok().and_then(|packed| packed.uid);
         }
         self.tell(Severity::Normal, "ProviderLoaded", format!("{} serves", view.serving)).await;
+        if let Some(missed) = self.missed.take() {
+            let (many, all) = (missed.differences.len(), missed.summary());
+            let text = format!(
+                "{} serves, and does not find what {many} of the cluster's objects have ({} were asked about): {all}",
+                view.serving,
+                missed.extent()
+            );
+            tracing::warn!(source = self.source, "provider compared with the cluster's objects: {text}");
+            self.tell(Severity::Warning, "ProviderFindsLess", text).await;
+        }
         self.keep(&view.serving.digest).await;
     }
 
@@ -52,9 +62,15 @@ impl Keeper {
         self.catch_up().await;
         let Taken { release, bytes, signature, took, compiling, .. } = taken;
         let candidate = self.candidate(&release.version.digest, bytes, signature);
-        let Some(slot) = self.slot() else { return };
-        // None: it was refused, or another way of packing it taken, while it was in the gate.
-        let Some(exchange) = slot.put(release) else { return };
+        let Some(slot) = self.slot().cloned() else { return };
+        // Before the exchange: its first call may be the last one of the process.
+        self.note_trial(Some(&release.version.digest)).await;
+        // The one before may have been proven while the file was written.
+        self.catch_up().await;
+        let Some(exchange) = slot.put(release) else {
+            // It was refused, or another way of packing it taken, while it was in the gate.
+            return self.note_trial_of_now().await;
+        };
         self.candidate = candidate;
         self.times = Times {
             read_ms: milliseconds(read),
@@ -67,8 +83,10 @@ impl Keeper {
         self.audience.metrics.exchanged(&self.source, exchange);
         self.audience.metrics.load(&self.source, "taken", "");
         (self.told, self.tries, self.retry) = (None, 0, None);
-        self.surroundings.statuses.refused(&self.source, None);
-        self.surroundings.statuses.took(&self.source, self.times);
+        self.surroundings.listeners.statuses.refused(&self.source, None);
+        self.surroundings.listeners.statuses.took(&self.source, self.times);
+        // Others may have judged it already.
+        self.hear();
         self.catch_up().await;
     }
 
@@ -84,15 +102,21 @@ impl Keeper {
         match news {
             News::FirstCall(took) => {
                 self.times.first_call_ms = Some(milliseconds(took));
-                self.surroundings.statuses.took(&self.source, self.times);
+                self.surroundings.listeners.statuses.took(&self.source, self.times);
             }
             News::Changed(transition, view) => {
                 self.audience.metrics.on_probation(&self.source, view.is_on_trial);
                 match transition {
                     Transition::Exchanged { before } => self.exchanged(&before, &view).await,
                     Transition::Proven => self.proven(&view).await,
-                    Transition::Returned { failed, why } => self.returned(&failed, &view, &why).await,
+                    Transition::Returned { failed, why } => self.rolled_back(&failed, &view, &why).await,
                     Transition::Withdrawn { trial } => self.withdrawn(&trial, &view).await,
+                    Transition::Contested { proven, why } => {
+                        self.contested(&proven, &why).await;
+                        if view.generation == 1 {
+                            self.give_way(&proven).await;
+                        }
+                    }
                 }
             }
         }
@@ -100,9 +124,8 @@ impl Keeper {
 
     async fn exchanged(&mut self, before: &Version, view: &View) {
         self.audience.metrics.serves(&self.source, &view.serving, Some(before), view.generation);
-        let idle = self.idle();
         let text = format!(
-            "{} serves in place of {before}; on probation for {:?}{idle}",
+            "{} serves in place of {before}; on probation for {:?}",
             view.serving, self.settings.probation.time
         );
         let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = self.times;
@@ -111,39 +134,33 @@ impl Keeper {
         self.tell(Severity::Normal, "ProviderLoaded", text).await;
     }
 
-    /// What the new one offers and no controller was started for.
-    fn idle(&self) -> String {
-        let Some(slot) = self.slot() else { return String::new() };
-        let all = [(Capability::LoadBalancers, "load-balancers"), (Capability::Cluster, "cluster")];
-        let new = all.into_iter().filter(|(capability, _)| slot.has(*capability) && !self.offered.contains(capability));
-        let names: Vec<&str> = new.map(|(_, name)| name).collect();
-        if names.is_empty() {
-            return String::new();
-        }
-        format!("; it offers {}, which the one at the start did not: restart the host to use that", names.join(" and "))
-    }
-
     async fn proven(&mut self, view: &View) {
         tracing::info!(source = self.source, "{} is proven", view.serving);
+        // First: whoever is killed while megabytes are written must not blame it.
+        self.note_trial_of_now().await;
         self.keep(&view.serving.digest).await;
+        self.share_proven(&view.serving).await;
     }
 
     /// The proven one is back, and the one on trial was refused.
-    async fn returned(&mut self, failed: &Version, view: &View, why: &str) {
+    async fn rolled_back(&mut self, failed: &Version, view: &View, why: &str) {
         self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
         self.audience.metrics.serves(&self.source, &view.serving, Some(failed), view.generation);
         self.remember().await;
+        self.note_trial_of_now().await;
         let refused = Refused::now(Step::Probation, Some(failed.digest.clone()), why.to_owned());
-        self.surroundings.statuses.refused(&self.source, Some(refused));
+        self.surroundings.listeners.statuses.refused(&self.source, Some(refused));
         let text = format!("{failed} failed its probation, {} serves again: {why}", view.serving);
         self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: Some(failed.digest.clone()) });
         tracing::error!(source = self.source, "provider rolled back: {text}");
         self.tell(Severity::Warning, "ProviderRolledBack", text).await;
+        self.share_refused(failed, why).await;
     }
 
     /// The source holds the proven one again.
     async fn withdrawn(&mut self, trial: &Version, view: &View) {
         self.audience.metrics.serves(&self.source, &view.serving, Some(trial), view.generation);
+        self.note_trial_of_now().await;
         let text = format!("{} serves again in place of {trial}, which was on probation", view.serving);
         tracing::info!(source = self.source, "provider exchanged: {text}");
         self.tell(Severity::Normal, "ProviderLoaded", text).await;
@@ -186,12 +203,12 @@ impl Keeper {
         };
         let told = Told::of(&rejected, &text);
         if self.told.as_ref().is_some_and(|before| before.text == told.text) {
-            self.surroundings.statuses.still_refused(&self.source, reason);
+            self.surroundings.listeners.statuses.still_refused(&self.source, reason);
             return;
         }
         self.told = Some(told);
         self.audience.metrics.load(&self.source, "rejected", step.as_str());
-        self.surroundings.statuses.refused(&self.source, Some(Refused::now(step, rejected.digest, reason)));
+        self.surroundings.listeners.statuses.refused(&self.source, Some(Refused::now(step, rejected.digest, reason)));
         if serving.is_some() {
             tracing::error!(source = self.source, "provider rejected: {text}");
         }
@@ -210,11 +227,11 @@ impl Keeper {
         if let (Some(_), Some(serving)) = (self.told.take(), self.slot().map(|slot| slot.view().serving)) {
             tracing::info!(source = self.source, "the source holds what serves: {serving}");
         }
-        self.surroundings.statuses.refused(&self.source, None);
+        self.surroundings.listeners.statuses.refused(&self.source, None);
     }
 
     /// An Event, at the ConfigMap or the host's pod.
-    async fn tell(&mut self, severity: Severity, reason: &str, text: String) {
+    pub(super) async fn tell(&mut self, severity: Severity, reason: &str, text: String) {
         self.audience.events.tell(&self.config.source, self.uid.as_deref(), severity, reason, text).await;
     }
 }

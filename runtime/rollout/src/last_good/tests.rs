@@ -8,7 +8,11 @@ fn source(path: &str) -> Source {
 }
 
 fn kept_in(folder: &Path) -> LastGood {
-    LastGood::new(folder, &source("/providers/cloud.wasm"))
+    of(folder, &source("/providers/cloud.wasm"))
+}
+
+fn of(folder: &Path, source: &Source) -> LastGood {
+    LastGood::new(folder, source, &Trials::default())
 }
 
 async fn component(last_good: &LastGood) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
@@ -76,7 +80,7 @@ async fn what_was_half_written_is_not_read() {
 async fn each_source_has_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (source("/a.wasm"), "configmap:kube-system/a".parse::<Source>().unwrap());
-    let (of_a, of_b) = (LastGood::new(folder.path(), &a), LastGood::new(folder.path(), &b));
+    let (of_a, of_b) = (of(folder.path(), &a), of(folder.path(), &b));
     of_a.keep(b"a", None).await.unwrap();
     let mut refusals = Refusals::default();
     refusals.add(RefusedComponent { digest: "sha256:a".into(), why: "it crashed".into() });
@@ -108,4 +112,44 @@ async fn a_folder_where_nothing_can_be_written_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = format!("{:#}", kept_in(file.path()).keep(b"one", None).await.unwrap_err());
     assert!(error.contains(file.path().to_str().unwrap()), "{error}");
+}
+
+/// Of a process that was killed, nothing else is left.
+#[tokio::test]
+async fn a_component_on_trial_is_known_after_the_death_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let last_good = kept_in(folder.path());
+    assert_eq!(last_good.died_on_trial().await, None);
+    last_good.begin_trial("sha256:a").await.unwrap();
+    last_good.begin_trial("sha256:b").await.unwrap();
+    assert_eq!(kept_in(folder.path()).died_on_trial().await.as_deref(), Some("sha256:b"));
+    assert_eq!(of(folder.path(), &source("/another.wasm")).died_on_trial().await, None);
+    last_good.end_trial().await;
+    assert_eq!(kept_in(folder.path()).died_on_trial().await, None);
+    last_good.end_trial().await;
+}
+
+#[tokio::test]
+async fn an_orderly_end_blames_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = Trials::default();
+    let end = trials.orderly_end();
+    let last_good = LastGood::new(folder.path(), &source("/providers/cloud.wasm"), &trials);
+    last_good.begin_trial("sha256:a").await.unwrap();
+    assert_eq!(last_good.died_on_trial().await.as_deref(), Some("sha256:a"));
+    drop(end);
+    assert_eq!(last_good.died_on_trial().await, None);
+    // Of a task that has not noticed yet.
+    last_good.begin_trial("sha256:b").await.unwrap();
+    assert_eq!(last_good.died_on_trial().await, None);
+}
+
+#[tokio::test]
+async fn a_trial_that_cannot_be_read_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let last_good = kept_in(folder.path());
+    for text in ["", "{", "sha256:a", r#"{"digest": "sha256:a"}"#] {
+        std::fs::write(last_good.file(TRIAL), text).unwrap();
+        assert_eq!(last_good.died_on_trial().await, None, "{text}");
+    }
 }

@@ -305,6 +305,10 @@ impl<C: Component> LoadBalancers for Handle<C> {
         Box::pin(self.change(ENSURE, service, move |one, service| one.ensure(service, backends)))
     }
 
+    fn ensure_unhurried(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(self.change(ENSURE, service, move |one, service| one.ensure_unhurried(service, backends)))
+    }
+
     fn update_backends(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
         Box::pin(self.change(UPDATE, service, move |one, service| one.update_backends(service, backends)))
     }

@@ -78,7 +78,7 @@ impl<C: Component> Probation<C> {
         counts.differences = counts.differences.saturating_add(1);
         counts.begin_anew();
         drop(counts);
-        tracing::warn!(function, what, "the new provider fails where the last good one does not");
+        tracing::warn!(function, what, "the new provider fails or finds less than the last good one");
     }
 
     /// What the new one did in the cloud is not what it says, or what it would do there is not what the witness would.
@@ -119,12 +119,12 @@ impl<C: Component> Probation<C> {
         if crashes >= limit {
             return Verdict::Failed(format!(
                 "{crashes} of its first {calls} calls gave no answer, the last: {}",
-                now.last
+                component.last_crash()
             ));
         }
         if counts.differences >= limit {
             return Verdict::Failed(format!(
-                "{} of its first {calls} calls failed where the one before did not, the last: {}",
+                "{} of its first {calls} calls failed or found less than the one before, the last: {}",
                 counts.differences, counts.last_difference
             ));
         }

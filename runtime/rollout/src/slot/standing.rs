@@ -7,13 +7,20 @@
 //! |---|---|---|---|---|
 //! | P proven | taken: C | C on trial against P | + 1 | `a_new_component_is_on_trial_against_the_proven_one` |
 //! | P proven | taken: P | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
-//! | C on trial against P | taken: D | D on trial against P; C is not refused | + 1 | `a_third_one_is_on_trial_against_the_proven_one` |
+//! | C on trial against P | taken: D | D on trial against P; C withdrawn, not refused | + 1 | `a_third_one_is_on_trial_against_the_proven_one` |
 //! | C on trial against P | taken: C | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
-//! | C on trial against P | taken: P | P proven; C is not refused | + 1 | `putting_the_proven_one_back_ends_a_trial_without_a_verdict` |
+//! | C on trial against P | taken: P | P proven; C withdrawn, not refused | + 1 | `putting_the_proven_one_back_ends_a_trial_without_a_verdict` |
 //! | C on trial against P | passed | C proven | | `whoever_passes_its_trial_is_proven_and_returns_next` |
 //! | C on trial against P | failed | P proven; C refused | + 1 | `whoever_fails_its_trial_is_refused_and_the_proven_one_returns` |
 //! | any | taken: a refused one | as before | | `a_refused_component_is_not_taken_again` |
+//! | C on trial against P | a peer refused: C | P proven; C refused | + 1 | `whoever_a_peer_refused_on_trial_goes_as_if_it_had_failed_here` |
+//! | P proven, with or without a trial | a peer refused: P | as before, told once; refused when another one is proven | | `a_proven_one_that_a_peer_refused_stays_and_that_is_told_once` |
+//! | any | a peer refused: another one | as before; that one is refused | | `a_component_that_a_peer_refused_is_not_taken_here_either` |
+//! | C on trial against P | a peer proved: C | C proven | | `whoever_a_peer_proved_passes_its_trial_here` |
+//! | any | a peer proved: another one | as before | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
+//!
+//! What a refused or withdrawn component wrote is in doubt, and is written again: [`Standing::doubts`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,6 +59,17 @@ impl Refusals {
         self.0.iter().any(|one| digits(&one.digest) == short)
     }
 
+    /// The oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RefusedComponent> {
+        self.0.iter()
+    }
+
+    /// Takes the component with this digest out of them.
+    fn take(&mut self, digest: &str) -> Option<RefusedComponent> {
+        let place = self.0.iter().position(|one| one.digest == digest)?;
+        self.0.remove(place)
+    }
+
     pub(crate) fn add(&mut self, refused: RefusedComponent) {
         self.0.retain(|one| one.digest != refused.digest);
         self.0.push_back(refused);
@@ -70,6 +88,10 @@ pub(crate) enum Event<C> {
     Passed(u64),
     /// It has not, for this reason.
     Failed(u64, String),
+    /// Another replica refused this one.
+    PeerRefused(RefusedComponent),
+    /// The component with this digest has proved itself at another replica.
+    PeerProved(String),
 }
 
 /// What has become of it.
@@ -86,6 +108,8 @@ pub(crate) enum Transition {
     Returned { failed: Arc<Version>, why: String },
     /// The proven one was put back: this one, which was on trial, goes without a verdict.
     Withdrawn { trial: Arc<Version> },
+    /// Nothing but this: the proven one was refused by another replica.
+    Contested { proven: Arc<Version>, why: String },
 }
 
 /// See the table of this module.
@@ -96,13 +120,25 @@ pub(crate) struct Standing<C> {
     refused: Refusals,
     /// Those that went without a verdict: they may come again, and what they wrote is as uncertain as what refused ones wrote.
     withdrawn: Refusals,
+    /// That another replica refused the proven one.
+    contested: Option<RefusedComponent>,
     generation: u64,
+    doubts: u64,
 }
 
 impl<C> Standing<C> {
-    /// With the first component.
-    pub(crate) const fn new(first: Release<C>, refused: Refusals) -> Self {
-        Self { proven: first, trial: None, refused, withdrawn: Refusals(VecDeque::new()), generation: 1 }
+    /// With the first component. Should it be among the refused ones, it is there for want of a better one, and counts as proven.
+    pub(crate) fn new(first: Release<C>, mut refused: Refusals) -> Self {
+        let contested = refused.take(&first.version.digest);
+        Self {
+            proven: first,
+            trial: None,
+            refused,
+            withdrawn: Refusals::default(),
+            contested,
+            generation: 1,
+            doubts: 0,
+        }
     }
 
     /// Who answers.
@@ -136,22 +172,68 @@ impl<C> Standing<C> {
         self.generation
     }
 
-    /// None: nothing changes.
+    /// Grows whenever another component is [taken back](Self::is_taken_back).
+    pub(crate) const fn doubts(&self) -> u64 {
+        self.doubts
+    }
+
+    fn refuse(&mut self, refused: RefusedComponent) {
+        self.refused.add(refused);
+        self.doubts += 1;
+    }
+
+    fn withdraw(&mut self, trial: &Version) {
+        self.withdrawn.add(RefusedComponent { digest: trial.digest.clone(), why: String::new() });
+        self.doubts += 1;
+    }
+
+    /// None: nobody else serves, is on trial or is proven.
     pub(crate) fn apply(&mut self, event: Event<C>) -> Option<Transition> {
         match event {
             Event::Taken(release) => self.take(release),
             Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
-            Event::Passed(_) => {
-                self.proven = self.trial.take()?;
-                Some(Transition::Proven)
-            }
-            Event::Failed(_, why) => {
-                let failed = self.trial.take()?.version;
-                self.refused.add(RefusedComponent { digest: failed.digest.clone(), why: why.clone() });
-                self.generation += 1;
-                Some(Transition::Returned { failed, why })
+            Event::Passed(_) => self.pass(),
+            Event::Failed(_, why) => self.fail(why),
+            Event::PeerRefused(refused) => self.refused_by_a_peer(refused),
+            Event::PeerProved(digest) => {
+                let is_on_trial = self.trial.as_ref().is_some_and(|trial| trial.is(&digest));
+                if is_on_trial { self.pass() } else { None }
             }
         }
+    }
+
+    fn pass(&mut self) -> Option<Transition> {
+        self.proven = self.trial.take()?;
+        if let Some(before) = self.contested.take() {
+            self.refuse(before);
+        }
+        Some(Transition::Proven)
+    }
+
+    fn fail(&mut self, why: String) -> Option<Transition> {
+        let failed = self.trial.take()?.version;
+        self.refuse(RefusedComponent { digest: failed.digest.clone(), why: why.clone() });
+        self.generation += 1;
+        Some(Transition::Returned { failed, why })
+    }
+
+    fn refused_by_a_peer(&mut self, refused: RefusedComponent) -> Option<Transition> {
+        let digest = &refused.digest;
+        if self.trial.as_ref().is_some_and(|trial| trial.is(digest)) {
+            return self.fail(refused.why);
+        }
+        if self.proven.is(digest) {
+            if self.contested.is_some() {
+                return None;
+            }
+            let (proven, why) = (Arc::clone(&self.proven.version), refused.why.clone());
+            self.contested = Some(refused);
+            return Some(Transition::Contested { proven, why });
+        }
+        if self.refused.why(digest).is_none() {
+            self.refuse(refused);
+        }
+        None
     }
 
     fn take(&mut self, release: Release<C>) -> Option<Transition> {
@@ -161,7 +243,7 @@ impl<C> Standing<C> {
         }
         if self.proven.is(digest) {
             let trial = self.trial.take()?.version;
-            self.withdrawn.add(RefusedComponent { digest: trial.digest.clone(), why: String::new() });
+            self.withdraw(&trial);
             self.generation += 1;
             return Some(Transition::Withdrawn { trial });
         }
@@ -171,7 +253,10 @@ impl<C> Standing<C> {
         self.generation += 1;
         self.withdrawn.0.retain(|one| one.digest != *digest);
         let before = Arc::clone(&self.serving().version);
-        self.trial = Some(release);
+        if let Some(replaced) = self.trial.replace(release) {
+            // Nobody has judged it, and nobody will.
+            self.withdraw(&replaced.version);
+        }
         Some(Transition::Exchanged { before })
     }
 }
@@ -233,8 +318,10 @@ mod tests {
         assert!(matches!(done, Some(Transition::Exchanged { before }) if before.version == "c"));
         assert_eq!(shows(&standing), ("d", "p", 3));
         assert_eq!(standing.refused().why(&release("c").version.digest), None, "nobody has judged it");
+        assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
         standing.apply(failed(3));
         assert_eq!(shows(&standing), ("p", "p", 4));
+        assert!(standing.is_taken_back(&"c".repeat(12)) && standing.is_taken_back(&"d".repeat(12)));
     }
 
     #[test]
@@ -282,6 +369,30 @@ mod tests {
         }
     }
 
+    /// Whoever had looked at what they wrote before that was known did not look again.
+    #[test]
+    fn whoever_is_taken_back_puts_what_it_wrote_in_doubt() {
+        let mut standing = after([]);
+        let doubted = [
+            (taken("c"), 0),
+            (taken("d"), 1),
+            (failed(3), 2),
+            (peer_refused("e"), 3),
+            (peer_refused("e"), 3),
+            (peer_refused("p"), 3),
+            (taken("f"), 3),
+            (taken("p"), 4),
+            (taken("g"), 4),
+            // The one that another replica refused is proven no longer.
+            (Event::Passed(7), 5),
+        ];
+        for (number, (event, doubts)) in doubted.into_iter().enumerate() {
+            standing.apply(event);
+            assert_eq!(standing.doubts(), doubts, "{number}");
+        }
+        assert!(["c", "d", "e", "f", "p"].iter().all(|name| standing.is_taken_back(&name.repeat(12))));
+    }
+
     #[test]
     fn a_verdict_about_an_earlier_generation_changes_nothing() {
         let late = || [Event::Passed(1), failed(1), Event::Passed(3), failed(3)];
@@ -294,6 +405,79 @@ mod tests {
         }
         let mut standing = after([taken("c"), Event::Passed(2)]);
         assert!(standing.apply(failed(2)).is_none(), "it has been proven meanwhile");
+    }
+
+    fn peer_refused(name: &str) -> Event<()> {
+        Event::PeerRefused(RefusedComponent { digest: release(name).version.digest.clone(), why: "it lied".into() })
+    }
+
+    fn peer_proved(name: &str) -> Event<()> {
+        Event::PeerProved(release(name).version.digest.clone())
+    }
+
+    #[test]
+    fn whoever_a_peer_refused_on_trial_goes_as_if_it_had_failed_here() {
+        let mut standing = after([taken("c")]);
+        let done = standing.apply(peer_refused("c"));
+        let is_told = matches!(done, Some(Transition::Returned { failed, why })
+            if failed.version == "c" && why == "it lied");
+        assert!(is_told);
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+        assert!(standing.apply(taken("c")).is_none());
+        assert!(standing.apply(peer_refused("c")).is_none(), "it is known");
+    }
+
+    #[test]
+    fn a_proven_one_that_a_peer_refused_stays_and_that_is_told_once() {
+        for events in [vec![], vec![taken("c")]] {
+            let mut standing = after(events);
+            let (generation, is_on_trial) = (standing.generation(), standing.is_on_trial());
+            let done = standing.apply(peer_refused("p"));
+            assert!(
+                matches!(done, Some(Transition::Contested { proven, why }) if proven.version == "p" && why == "it lied")
+            );
+            assert!(standing.apply(peer_refused("p")).is_none(), "told again");
+            assert_eq!((standing.generation(), standing.is_on_trial()), (generation, is_on_trial));
+            let digest = &release("p").version.digest;
+            assert_eq!(standing.refused().why(digest), None, "what it wrote is as certain as before");
+            standing.apply(taken("c"));
+            standing.apply(Event::Passed(standing.generation()));
+            assert_eq!(standing.refused().why(digest), Some("it lied"), "it does not come again");
+        }
+    }
+
+    #[test]
+    fn a_component_that_a_peer_refused_is_not_taken_here_either() {
+        for events in [vec![], vec![taken("d")]] {
+            let mut standing = after(events);
+            assert!(standing.apply(peer_refused("c")).is_none());
+            let before = (shows(&standing).0.to_owned(), standing.generation());
+            assert!(standing.apply(taken("c")).is_none());
+            assert_eq!((shows(&standing).0.to_owned(), standing.generation()), before);
+        }
+    }
+
+    #[test]
+    fn whoever_a_peer_proved_passes_its_trial_here() {
+        let mut standing = after([taken("c")]);
+        for other in ["d", "p"] {
+            assert!(standing.apply(peer_proved(other)).is_none(), "{other}");
+            assert!(standing.is_on_trial(), "{other}");
+        }
+        assert!(matches!(standing.apply(peer_proved("c")), Some(Transition::Proven)));
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "c", 2), false));
+        assert!(standing.apply(peer_proved("c")).is_none());
+    }
+
+    /// A pod that is new and alone takes what the source holds.
+    #[test]
+    fn a_first_component_that_was_refused_counts_as_proven() {
+        let mut refused = Refusals::default();
+        refused.add(RefusedComponent { digest: release("p").version.digest.clone(), why: "it lied".into() });
+        let mut standing = Standing::new(release("p"), refused);
+        assert!(!standing.is_taken_back(&"p".repeat(12)), "what it writes would be ensured again for ever");
+        assert!(standing.apply(peer_refused("p")).is_none(), "that was told when it was taken");
+        assert_eq!(shows(&standing), ("p", "p", 1));
     }
 
     #[test]

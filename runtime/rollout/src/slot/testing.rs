@@ -92,6 +92,7 @@ pub(crate) struct Fake {
     when_changing: Mutex<Option<Does>>,
     cloud: Arc<Cloud>,
     crashes: Mutex<Crashes>,
+    last_crash: Mutex<String>,
     /// How often its cache was emptied.
     pub(crate) forgot: AtomicU32,
     /// Whether it answers from memory, where everything was there.
@@ -108,6 +109,7 @@ impl Fake {
             when_changing: Mutex::default(),
             cloud: Arc::clone(cloud),
             crashes: Mutex::default(),
+            last_crash: Mutex::default(),
             forgot: AtomicU32::new(0),
             remembers: AtomicBool::new(false),
             asked: Mutex::default(),
@@ -130,10 +132,10 @@ impl Fake {
     }
 
     fn crashed(&self, function: &'static str) -> Failure {
-        let mut crashes = self.crashes.lock();
-        crashes.count += 1;
-        crashes.last = format!("{function}: it crashed");
-        Failure::new(Reaction::Retry, crashes.last.clone())
+        let text = format!("{function}: it crashed");
+        self.last_crash.lock().clone_from(&text);
+        self.crashes.lock().count += 1;
+        Failure::new(Reaction::Retry, text)
     }
 
     fn own_name(&self, service: &Service) -> String {
@@ -250,6 +252,13 @@ impl LoadBalancers for Fake {
         })
     }
 
+    fn ensure_unhurried(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            let name = self.own_name(&service);
+            self.change("ensure-unhurried", &service, || self.cloud.bring(&name, &service.uid, &self.version)).await
+        })
+    }
+
     fn update_backends(&self, service: Service, _backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
         Box::pin(async move {
             let name = self.own_name(&service);
@@ -306,7 +315,11 @@ impl Cluster for Fake {
 
 impl Component for Fake {
     fn crashes(&self) -> Crashes {
-        self.crashes.lock().clone()
+        *self.crashes.lock()
+    }
+
+    fn last_crash(&self) -> String {
+        self.last_crash.lock().clone()
     }
 
     fn forget(&self) {
@@ -436,6 +449,6 @@ impl Rig {
 }
 
 /// That of a version.
-fn digest(version: &str) -> String {
+pub(crate) fn digest(version: &str) -> String {
     format!("sha256:{version:f<64}")
 }

@@ -108,7 +108,7 @@ fn failure(error: &watcher::Error) -> String {
         watcher::Error::NoResourceVersion => (error.to_string(), false),
     };
     // An API server that is away is no reason to look for a right.
-    let way_out = "; the manager needs the rights to get, list and watch it (manifests/base/rbac.yaml)";
+    let way_out = "; the manager needs the rights to get, list and watch it: add a rule for this ConfigMap to the Role in your overlay";
     if is_right { text + way_out } else { text }
 }
 

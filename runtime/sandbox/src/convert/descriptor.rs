@@ -4,7 +4,7 @@ use ccm_cloud::{
     Annotation, Attributes, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
     Source, TlsSources, ValueKind,
 };
-use ccm_egress::log::line;
+use ccm_egress::line;
 
 use super::MAX_MESSAGE;
 use crate::bindings::exports::ccm::cloud::meta;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::{
     Annotation, ClusterSubject, Failure, Ingress, IpMode, Mark, Outcome, PortStatus, Protocol, Standing, Wish,
 };
-use ccm_egress::log::line;
+use ccm_egress::line;
 
 use super::{MAX_FIELD, MAX_MESSAGE, MAX_PROBLEMS, failure, service};
 use crate::bindings::ccm::cloud::types;

@@ -7,11 +7,11 @@ use ccm_cloud::{
     PortStatus, Problem, Protocol, Reaction, Service, ServicePort, ServiceType, Severity, Standing, Subject,
     TrafficPolicy, Wish,
 };
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
 use ccm_sandbox::Limits;
 use serde_json::{Value, json};
 
-use crate::cloud::{Cloud, ok};
+use crate::cloud::{Cloud, Reply, ok, reply};
 use crate::rig::{Grants, Rig, Scripted, at, backends, component, map, service};
 use crate::setup::SESSION;
 
@@ -209,6 +209,26 @@ async fn a_write_arrives_once_from_every_function_that_changes_the_cloud() {
     let asked = cloud.take();
     assert_eq!(asked.iter().map(|asked| asked.line.as_str()).collect::<Vec<_>>(), ["POST /balancers"; 3]);
     assert!(asked.iter().all(|asked| asked.header("authorization") == Some("Bearer token-Vahgh5ee")), "{asked:?}");
+}
+
+/// The few requests that the cloud still takes are for changes that somebody waits for.
+#[tokio::test]
+async fn when_little_is_left_of_the_clouds_limit_a_refresh_is_throttled_and_a_change_is_not() {
+    const LOW: &str = "ratelimit-limit: 5000\r\nratelimit-remaining: 499\r\nratelimit-reset: 240\r\n";
+    let cloud = Cloud::start(|_| Reply::Bytes(reply("200 OK", LOW, "{}")));
+    let Scripted(provider) = Scripted::new(Grants::of(&[("api", cloud.url())])).await;
+    let asks = |path: &str| planned(&json!({ "ensure": { "steps": [{ "send": { "path": path } }] } }));
+    // The first answer tells how little is left.
+    for path in ["/balancers/1", "/balancers/2"] {
+        let changes = provider.ensure(asks(path), backends(&[])).await.changes;
+        assert!(!changes[0].contains(r#""error""#), "{path}: {changes:?}");
+    }
+    let changes = provider.ensure_unhurried(asks("/balancers/3"), backends(&[])).await.changes;
+    assert!(changes[0].contains(r#""error":"throttled""#), "{changes:?}");
+    let changes = provider.ensure(asks("/balancers/4"), backends(&[])).await.changes;
+    assert!(!changes[0].contains(r#""error""#), "{changes:?}");
+    let lines: Vec<_> = cloud.take().into_iter().map(|asked| asked.line).collect();
+    assert_eq!(lines, ["1", "2", "4"].map(|id| format!("GET /balancers/{id}")));
 }
 
 #[tokio::test]

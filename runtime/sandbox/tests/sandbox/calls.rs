@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{Capability, Instances as _, Need, Node};
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
 use ccm_sandbox::{Limits, TICK};
 
 use crate::rig::{HOSTILE, Rig, found, map, node};

@@ -6,9 +6,7 @@ use ccm_cloud::{
     Capability, Failure, Ingress, LoadBalancers as _, Outcome, Reaction, Service, ServicePort, ServiceType, Standing,
     Wish,
 };
-use ccm_egress::Door;
-use ccm_egress::cache::Cache;
-use ccm_egress::settings::Settings;
+use ccm_egress::{Cache, ProviderContext, Settings};
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use serde_json::{Value, json};
 
@@ -23,7 +21,8 @@ async fn start(cloud_config: &Value) -> Provider {
     let component = Sandbox::try_new().unwrap().load(component(CLOUDLYCKE), Limits::default(), true).await.unwrap();
     let settings = Settings { files: map(&[("cloud-config", &cloud_config.to_string())]), ..Settings::default() };
     let cache = Cache::new(Cache::DEFAULT_BYTES);
-    let provider = component.into_provider(Door { settings, cache, ..Door::closed() }, None, None);
+    let provider =
+        component.into_provider(ProviderContext { settings, cache, ..ProviderContext::closed() }, None, None);
     assert_eq!(provider.check(true).await.unwrap(), Ok(vec![]));
     provider.offers().await.unwrap().unwrap();
     provider

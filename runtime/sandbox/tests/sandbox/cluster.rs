@@ -1,7 +1,7 @@
 //! Work on the cluster as a whole.
 
 use ccm_cloud::{Cluster as _, ClusterSubject, Failure, Reaction, Service};
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
 use ccm_sandbox::Limits;
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Whether the configuration is the one of another time.
 
 use ccm_cloud::{ConfigFormat, LoadBalancers as _};
-use ccm_egress::config_file::ConfigFile;
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
+use ccm_egress::config::ConfigFile;
 
 use crate::rig::map;
 use crate::setup::{SCRIPTED, Setup, given};

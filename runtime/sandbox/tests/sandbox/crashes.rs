@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Instances as _, LoadBalancers as _, Need, Service};
-use ccm_egress::Door;
+use ccm_egress::ProviderContext;
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn behaving(behaviour: &str) -> Provider {
     let bytes = fill::fill(component(SUCCESSOR), &[("version", "2"), ("behaviour", behaviour)]).unwrap();
     let limits = Limits { call_cpu: Duration::from_millis(200), ..Limits::default() };
     let component = Sandbox::try_new().unwrap().load(bytes, limits, false).await.unwrap();
-    component.into_provider(Door::closed(), None, None)
+    component.into_provider(ProviderContext::closed(), None, None)
 }
 
 #[tokio::test]
@@ -38,13 +38,13 @@ async fn a_crash_an_endless_loop_and_a_broken_answer_are_counted_and_failures_ar
         let provider = behaving(behaviour).await;
         for calls in 1..=2 {
             drop(provider.find(vec![node("a"), node("b")], Need::Existence).await);
-            let (all, crashes, text) = provider.crashes();
+            let ((all, crashes), text) = (provider.crashes(), provider.last_crash());
             assert_eq!((all, crashes), (calls, if last.is_some() { calls } else { 0 }), "{behaviour}");
             let expected = last.map_or_else(String::new, |last| format!("instances.find: {last}"));
             assert!(text.starts_with(&expected) && text.is_empty() == last.is_none(), "{behaviour}: {text}");
         }
         let outcome = provider.ensure(service("web"), backends(&["a"])).await;
-        let (_, crashes, text) = provider.crashes();
+        let ((_, crashes), text) = (provider.crashes(), provider.last_crash());
         assert_eq!(crashes == 3, last.is_some(), "{behaviour}: {outcome:?}");
         assert_eq!(text.starts_with("load-balancers.ensure: "), last.is_some(), "{behaviour}: {text}");
         // Whoever may write Services makes a webhook ask as often as it likes.

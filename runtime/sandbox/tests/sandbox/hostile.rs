@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{Failure, FindError, Finding, Instances as _, Need, Node, Reaction, Severity, Subject};
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
 use ccm_sandbox::Limits;
 use tracing::Level;
 

@@ -1,14 +1,14 @@
 //! The first component is compiled in a hurry, and well when there is time.
 
 use ccm_cloud::{Finding, Instances as _, Need, Node};
-use ccm_egress::Door;
+use ccm_egress::ProviderContext;
 use ccm_sandbox::{Limits, LoadError, Provider, Sandbox};
 
 use crate::rig::{CLOUDLYCKE, HOSTILE, component, map, node};
 
 async fn hurried(sandbox: &Sandbox) -> Provider {
     let component = sandbox.load_in_a_hurry(component(CLOUDLYCKE), Limits::default(), false).await.unwrap();
-    component.into_provider(Door::closed(), None, None)
+    component.into_provider(ProviderContext::closed(), None, None)
 }
 
 async fn provider_id(provider: &Provider) -> String {

@@ -1,7 +1,7 @@
 //! Limits that only a component with more in it than ours can hit: real ones, spliced. What a component takes while it is
 //! instantiated counts from its first call on, which is `describe`, so that it is refused at load.
 
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
 use ccm_sandbox::{Limits, LoadError};
 
 use crate::rig::{HOSTILE, HOSTILE_WASI, Rig, component};

@@ -1,6 +1,6 @@
 //! What is not taken as a provider, and why.
 
-use ccm_sandbox::{CONTRACT, CallError, Component, Limits, LoadError, Outline, Sandbox};
+use ccm_sandbox::{CONTRACT, CallError, Component, ComponentSummary, Limits, LoadError, Sandbox};
 use wasmtime::Engine;
 
 use crate::rig::{CLOUDLYCKE, HOSTILE, HOSTILE_WASI, component};
@@ -104,7 +104,7 @@ fn ends_of_sections(component: &[u8]) -> Vec<usize> {
 
 /// What stands behind the last export says who made it, and nobody needs that.
 fn is_whole(rest: &Component, whole: &[u8]) -> bool {
-    rest.outline().exports == Outline::read(whole, &Limits::default(), true).unwrap().exports
+    rest.summary().exports == ComponentSummary::read(whole, &Limits::default(), true).unwrap().exports
 }
 
 /// A wrapper may keep to itself what the component in it offers.
@@ -267,18 +267,18 @@ async fn components_that_unfold_beyond_all_measure_are_refused_uncompiled() {
 }
 
 #[tokio::test]
-async fn an_outline_counts_what_is_in_a_component() {
+async fn a_summary_counts_what_is_in_a_component() {
     let bytes = component(HOSTILE);
-    let outline = Outline::read(&bytes, &Limits::default(), false).unwrap();
-    assert_eq!(outline.size, bytes.len());
-    let mut exports = outline.exports.clone();
+    let summary = ComponentSummary::read(&bytes, &Limits::default(), false).unwrap();
+    assert_eq!(summary.size, bytes.len());
+    let mut exports = summary.exports.clone();
     exports.sort(); // in the order of the linker, which nothing depends on
     let interfaces = ["cluster", "instances", "load-balancer-survey", "load-balancers", "meta"];
     assert_eq!(exports, interfaces.map(|interface| format!("ccm:cloud/{interface}@0.1.0")));
-    assert_eq!((outline.contract().as_deref(), outline.needs_wasi()), (Some(CONTRACT), false));
-    assert!(outline.functions > 10 && outline.types > 10, "{outline:?}");
-    let exact = Limits { functions: outline.functions, types: outline.types, ..Limits::default() };
-    assert_eq!(Outline::read(&bytes, &exact, false).unwrap(), outline);
+    assert_eq!((summary.contract().as_deref(), summary.needs_wasi()), (Some(CONTRACT), false));
+    assert!(summary.functions > 10 && summary.types > 10, "{summary:?}");
+    let exact = Limits { functions: summary.functions, types: summary.types, ..Limits::default() };
+    assert_eq!(ComponentSummary::read(&bytes, &exact, false).unwrap(), summary);
 }
 
 #[tokio::test]

@@ -6,14 +6,14 @@
     reason = "clippy.toml allows them in test functions, but not in their helpers"
 )]
 
-use ccm_egress::signature; // for the vectors of ccm-egress
+use ccm_egress::http; // for the vectors of ccm-egress
 
 mod balancers;
 mod balancers_outcomes;
 mod calls;
 mod canary;
 mod capture;
-#[path = "../../../egress/src/network/tests/cloud.rs"]
+#[path = "../../../egress/src/egress/tests/cloud.rs"]
 mod cloud;
 mod cloudlycke;
 mod cluster;

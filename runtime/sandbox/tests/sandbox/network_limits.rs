@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Finding, Instances as _, Need, Node, NodeSelector};
-use ccm_egress::Door;
-use ccm_egress::cache::Cache;
+use ccm_egress::{Cache, ProviderContext};
 use ccm_sandbox::{Limits, Sandbox};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cloud::{Asked, Cloud, Reply, ok, reply};
-use crate::rig::{Grants, SCRIPTED, Scripted, component, map, node};
+use crate::rig::{Grants, SCRIPTED, Scripted, component, map, node, try_egress};
 
 async fn rig(
     answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
@@ -233,16 +232,17 @@ async fn an_exchange_has_its_time_also_when_bytes_drip() {
 async fn a_credential_that_could_not_be_hidden_is_not_used() {
     let answer =
         |_: &Asked| Reply::Bytes(reply("200 OK", "x-subject-token: 10987654321\r\n", "{\"t\":\"1234567890\"}"));
-    let (cloud, guest) = rig(answer, |grants| {
+    let settings = |grants: &mut Grants| {
         grants.settings.limits.min_credential_bytes = 11;
-        grants.credentials.push(("token", "1234567890".to_owned()));
         grants.credentials.push(("api-key", "12345678901".to_owned()));
-    })
-    .await;
-    let error = guest.send(json!({ "path": "/", "headers": [["authorization", [{ "secret": "token" }]]] })).await;
-    assert_eq!((&error["error"], &error["maybe-sent"]), (&json!("unknown-credential"), &json!(false)), "{error}");
-    assert!(error["message"].as_str().unwrap().contains("limit min-credential-bytes"), "{error}");
-    assert_eq!(cloud.take(), []);
+    };
+    let mut short = Grants::default().credential("token", "1234567890");
+    settings(&mut short);
+    let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), Limits::default(), true).await.unwrap();
+    let error = try_egress(component.descriptor(), short).err().unwrap().to_string();
+    assert!(error.contains("\"token\"") && error.contains("limit min-credential-bytes"), "{error}");
+
+    let (_cloud, guest) = rig(answer, settings).await;
     let answer = guest.send(json!({ "path": "/", "query": [["apiKey", [{ "secret": "api-key" }]]] })).await;
     assert_eq!(answer["status"], 200, "{answer}");
 
@@ -279,8 +279,8 @@ async fn what_the_host_computes_for_a_guest_is_the_guests_computing_time() {
     let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), limits, true).await.unwrap();
     let slow = Arc::new(Slow::default());
     let nodes = Some(Arc::clone(&slow) as Arc<dyn NodeSelector>);
-    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes, ..Door::closed() };
-    let provider = component.into_provider(door, None, None);
+    let context = ProviderContext { cache: Cache::new(Cache::DEFAULT_BYTES), nodes, ..ProviderContext::closed() };
+    let provider = component.into_provider(context, None, None);
     let steps = json!(vec![json!({ "matching": "a" }); 40]).to_string();
     let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
     // One tick for each of them would be no more than 400 ms.
@@ -294,9 +294,12 @@ async fn what_the_host_computes_for_a_guest_is_the_guests_computing_time() {
 async fn a_provider_is_told_of_provider_ids_of_its_own_schemes_only() {
     let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), Limits::default(), true).await.unwrap();
     let schemes = component.descriptor().provider_id_schemes.clone();
-    let door =
-        Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Slow::default())), ..Door::closed() };
-    let provider = component.into_provider(door, None, None);
+    let context = ProviderContext {
+        cache: Cache::new(Cache::DEFAULT_BYTES),
+        nodes: Some(Arc::new(Slow::default())),
+        ..ProviderContext::closed()
+    };
+    let provider = component.into_provider(context, None, None);
     let steps = json!([{ "provider-ids": 10 }]).to_string();
     let node = Node { annotations: map(&[("scripted.example/script", &steps)]), ..node("script") };
     let findings = provider.find(vec![node], Need::Metadata).await.unwrap();

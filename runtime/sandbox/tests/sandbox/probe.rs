@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{Instances as _, Need, Node};
-use ccm_egress::Door;
+use ccm_egress::ProviderContext;
 use ccm_sandbox::{Limits, Pool, Sandbox};
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ async fn the_memory_of_calls_that_fail_is_seen_as_well() {
     let limits = Limits { call_time: Duration::from_secs(2), call_cpu: Duration::from_secs(60), ..Limits::default() };
     let component = sandbox.load(component(HOSTILE), limits, false).await.unwrap();
     assert_eq!(seen.lock().iter().map(|(function, _)| *function).collect::<Vec<_>>(), ["meta.describe"]);
-    let provider = component.into_provider(Door::closed(), None, None);
+    let provider = component.into_provider(ProviderContext::closed(), None, None);
     // The last one is out of time.
     for name in ["good", "panic", "unreachable", "recurse", "grow", "too-few", "spin"] {
         seen.lock().clear();
@@ -49,7 +49,7 @@ async fn a_place_is_cleared_before_the_next_call_gets_it() {
     let pool = Pool { calls: NonZeroU32::MIN, ..Pool::default() };
     let sandbox = Sandbox::with_memory_probe(pool, Arc::new(look)).unwrap();
     let component = sandbox.load(component(HOSTILE), Limits::default(), false).await.unwrap();
-    let provider = component.into_provider(Door::closed(), None, None);
+    let provider = component.into_provider(ProviderContext::closed(), None, None);
     for value in [MARK, "another"] {
         let labels = (0..100).map(|number| (format!("label-{number}"), value.to_owned()));
         let asked = Node { labels: labels.collect(), ..node("good") };

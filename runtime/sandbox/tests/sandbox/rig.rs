@@ -5,16 +5,10 @@ use std::sync::Arc;
 
 use ccm_cloud::{
     Alone, Backend, Descriptor, EventSink, Failure, FindError, Finding, Ingress, Instance, InstanceState,
-    Instances as _, Leadership, Need, Node, Reaction, Service, Severity, Source, Subject,
+    Instances as _, Leadership, Need, Node, Reaction, Service, Severity, Subject,
 };
-use ccm_egress::Door;
-use ccm_egress::addresses::AddressRules;
-use ccm_egress::cache::Cache;
-use ccm_egress::credentials::{CredentialSource, Credentials};
-use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
-use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
-use ccm_egress::secret::Secret;
-use ccm_egress::settings::Settings;
+use ccm_egress::config::{AddressRules, CredentialSource, NetworkSettings, OperatorGrants, Secret};
+use ccm_egress::{Cache, Carryover, Egress, EgressConfig, OpenError, ProviderContext, Settings};
 use ccm_sandbox::{CallEnd, CallObserver, Limits, LoadError, Provider, Sandbox};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -81,10 +75,10 @@ impl Rig {
     pub(crate) async fn of(bytes: Vec<u8>, limits: Limits, settings: Settings) -> Result<Self, LoadError> {
         let component = Sandbox::try_new().unwrap().load(bytes, limits, true).await?;
         let record = Arc::new(Record::default());
-        let network = network(component.descriptor(), Grants::default());
+        let egress = egress(component.descriptor(), Grants::default());
         let cache = Cache::new(Cache::DEFAULT_BYTES);
-        let door = Door { settings, cache, network: Some(network), ..Door::closed() };
-        let provider = component.into_provider(door, Some(Arc::clone(&record) as _), Some(Arc::clone(&record) as _));
+        let context = ProviderContext { settings, cache, egress: Some(egress), ..ProviderContext::closed() };
+        let provider = component.into_provider(context, Some(Arc::clone(&record) as _), Some(Arc::clone(&record) as _));
         Ok(Self { provider, record })
     }
 
@@ -152,29 +146,20 @@ impl Grants {
     }
 }
 
-/// The network of a provider, with these grants.
-pub(crate) fn network(descriptor: &Descriptor, grants: Grants) -> Network {
+/// The egress of a provider, with these grants.
+pub(crate) fn egress(descriptor: &Descriptor, grants: Grants) -> Egress {
+    try_egress(descriptor, grants).unwrap()
+}
+
+pub(crate) fn try_egress(descriptor: &Descriptor, grants: Grants) -> Result<Egress, OpenError> {
     let Grants { operator, credentials, settings, leadership } = grants;
-    let nowhere = |_: &Source| None;
-    let endpoints =
-        Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();
-    let least = settings.limits.min_credential_bytes;
     let given = |(name, value): (&str, String)| {
         let variable = format!("SCRIPTED_{name}");
         (name.to_owned(), CredentialSource::Environment { variable, value: Secret::new(value.into_bytes()) })
     };
-    let given = credentials.into_iter().map(given).collect();
-    let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
-    drop(credentials.problems(descriptor)); // reads all of them, as the host does at start
-    let parts = NetworkParts {
-        provider: descriptor.name.clone(),
-        endpoints,
-        credentials,
-        settings,
-        leadership,
-        observer: None,
-    };
-    Network::new(parts, descriptor)
+    let credentials = credentials.into_iter().map(given).collect();
+    let config = EgressConfig { grants: operator, credentials, settings, ..EgressConfig::new(leadership) };
+    Egress::open(config, descriptor, &Carryover::default(), None)
 }
 
 /// The guest that does what a script says.
@@ -187,9 +172,13 @@ impl Scripted {
 
     pub(crate) async fn with_limits(grants: Grants, limits: Limits) -> Self {
         let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), limits, true).await.unwrap();
-        let network = network(component.descriptor(), grants);
+        let egress = egress(component.descriptor(), grants);
         let cache = Cache::new(Cache::DEFAULT_BYTES);
-        Self(component.into_provider(Door { cache, network: Some(network), ..Door::closed() }, None, None))
+        Self(component.into_provider(
+            ProviderContext { cache, egress: Some(egress), ..ProviderContext::closed() },
+            None,
+            None,
+        ))
     }
 
     /// What came of each step.

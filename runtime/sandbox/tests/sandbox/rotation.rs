@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ccm_cloud::{ConfigFormat, Finding, Instances as _, Need, Node};
-use ccm_egress::credentials::CredentialSource;
+use ccm_egress::config::CredentialSource;
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use hyper::Response;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloud::{LoadBalancers as _, NodeSelector, Service};
-use ccm_egress::Door;
-use ccm_egress::cache::Cache;
+use ccm_egress::{Cache, ProviderContext};
 use ccm_sandbox::{Limits, Sandbox};
 use serde_json::{Value, json};
 
@@ -34,8 +33,12 @@ fn asking(functions: &[&str], selectors: impl IntoIterator<Item = impl Into<Stri
 #[tokio::test]
 async fn an_outcome_has_the_selectors_that_were_asked_about_and_what_they_matched() {
     let component = Sandbox::try_new().unwrap().load(component(SCRIPTED), Limits::default(), true).await.unwrap();
-    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), nodes: Some(Arc::new(Namesake)), ..Door::closed() };
-    let provider = component.into_provider(door, None, None);
+    let context = ProviderContext {
+        cache: Cache::new(Cache::DEFAULT_BYTES),
+        nodes: Some(Arc::new(Namesake)),
+        ..ProviderContext::closed()
+    };
+    let provider = component.into_provider(context, None, None);
     let both = ["ensure", "update-backends"];
     let all = provider.ensure(asking(&both, ["", "="]), backends(&[])).await;
     assert_eq!((all.selected, provider.selects_nodes()), (BTreeMap::new(), false), "labels do not matter to these");

@@ -3,18 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ccm_cloud::{Alone, Descriptor, EventSink, Source};
-use ccm_egress::Door;
-use ccm_egress::addresses::AddressRules;
-use ccm_egress::cache::Cache;
-use ccm_egress::capture::Captured;
-use ccm_egress::credentials::{CredentialSource, Credentials};
-use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
-use ccm_egress::log::LogLimits;
-use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_cloud::{Alone, EventSink};
+use ccm_egress::config::{AddressRules, CredentialSource, NetworkSettings, OperatorGrants, Secret};
 use ccm_egress::observe::ExchangeObserver;
-use ccm_egress::secret::Secret;
-use ccm_egress::settings::Settings;
+use ccm_egress::{Cache, Carryover, Egress, EgressConfig, LogLimits, Predecessor, ProviderContext, Settings};
 use ccm_sandbox::{CallObserver, Limits, Provider, Sandbox};
 
 use crate::rig::component;
@@ -33,8 +25,7 @@ pub(crate) struct Setup {
     pub(crate) hidden: Vec<(String, Secret)>,
     pub(crate) settings: Settings,
     /// What outlives a provider.
-    pub(crate) captured: Arc<Captured>,
-    pub(crate) bindings: Bindings,
+    pub(crate) carryover: Arc<Carryover>,
     pub(crate) exchanges: Option<Arc<dyn ExchangeObserver>>,
     pub(crate) calls: Option<Arc<dyn CallObserver>>,
     pub(crate) events: Option<Arc<dyn EventSink>>,
@@ -57,43 +48,40 @@ impl Setup {
         self.start_in(&Sandbox::try_new().unwrap(), guest).await
     }
 
-    pub(crate) async fn start_in(mut self, sandbox: &Sandbox, guest: &str) -> Provider {
-        let component = sandbox.load(component(guest), self.limits, false).await.unwrap();
-        let network = self.network(component.descriptor());
-        let door = Door {
-            settings: self.settings,
-            cache: Cache::new(Cache::DEFAULT_BYTES),
-            log: self.log,
-            network: Some(network),
-            ..Door::closed()
-        };
-        component.into_provider(door, self.events, self.calls)
+    /// The provider that takes the place of another one.
+    pub(crate) async fn replace(self, before: &Provider, guest: &str) -> Provider {
+        self.start_with(&Sandbox::try_new().unwrap(), guest, Some(before)).await
     }
 
-    fn network(&mut self, descriptor: &Descriptor) -> Network {
-        let operator = OperatorGrants {
-            base_urls: std::mem::take(&mut self.endpoints),
+    pub(crate) async fn start_in(self, sandbox: &Sandbox, guest: &str) -> Provider {
+        self.start_with(sandbox, guest, None).await
+    }
+
+    async fn start_with(self, sandbox: &Sandbox, guest: &str, before: Option<&Provider>) -> Provider {
+        let component = sandbox.load(component(guest), self.limits, false).await.unwrap();
+        let grants = OperatorGrants {
+            base_urls: self.endpoints,
             allow_http: true,
             addresses: AddressRules { loopback: true },
             ..OperatorGrants::default()
         };
-        let nowhere = |_: &Source| None;
-        let settings = self.network.clone();
-        let bindings = self.bindings.clone();
-        let endpoints =
-            Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, bindings).unwrap();
-        let (given, hidden) = (std::mem::take(&mut self.credentials), std::mem::take(&mut self.hidden));
-        let least = settings.limits.min_credential_bytes;
-        let credentials = Credentials::new(descriptor, given, hidden, Arc::clone(&self.captured), least);
-        let parts = NetworkParts {
-            provider: descriptor.name.clone(),
-            endpoints,
-            credentials,
-            settings,
-            leadership: Arc::new(Alone),
-            observer: self.exchanges.clone(),
+        let config = EgressConfig {
+            grants,
+            credentials: self.credentials,
+            hidden: self.hidden,
+            settings: self.network,
+            observer: self.exchanges,
+            ..EgressConfig::new(Arc::new(Alone))
         };
-        Network::new(parts, descriptor)
+        let before = before.map(|before| Predecessor { descriptor: before.descriptor(), egress: before.egress() });
+        let context = ProviderContext {
+            settings: self.settings,
+            cache: Cache::new(Cache::DEFAULT_BYTES),
+            log: self.log,
+            egress: Some(Egress::open(config, component.descriptor(), &self.carryover, before).unwrap()),
+            ..ProviderContext::closed()
+        };
+        component.into_provider(context, self.events, self.calls)
     }
 }
 

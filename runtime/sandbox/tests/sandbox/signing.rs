@@ -5,8 +5,8 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use crate::cloud::{Asked, Cloud, ok};
+use crate::http::Algorithm;
 use crate::rig::{Grants, Scripted};
-use crate::signature::Algorithm;
 
 #[path = "../../../egress/src/signature/tests/keys.rs"]
 #[expect(dead_code, reason = "the forms of keys are tested where they are read")]

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{Instances as _, Need};
-use ccm_egress::Door;
-use ccm_egress::settings::Settings;
+use ccm_egress::{ProviderContext, Settings};
 use ccm_sandbox::{Limits, Pool, Sandbox, TICK};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -128,7 +127,7 @@ async fn a_call_beyond_the_pool_waits_for_a_place_and_its_time_begins_afterwards
     };
     let record = Arc::new(Record::default());
     let component = sandbox.load(component(HOSTILE), limits, false).await.unwrap();
-    let provider = Arc::new(component.into_provider(Door::closed(), None, Some(Arc::clone(&record) as _)));
+    let provider = Arc::new(component.into_provider(ProviderContext::closed(), None, Some(Arc::clone(&record) as _)));
     let mut spinning = JoinSet::new();
     for _ in 0..8 {
         let provider = Arc::clone(&provider);

@@ -1,7 +1,7 @@
 //! A component that was built with WASI: everything is there, and everything is denied.
 
 use ccm_cloud::Need;
-use ccm_egress::settings::Settings;
+use ccm_egress::Settings;
 use ccm_sandbox::Limits;
 use tracing::Level;
 

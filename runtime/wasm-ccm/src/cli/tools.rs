@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use ccm_rollout::config::Wasi;
 use clap::{Args, ValueEnum};
 
-use super::pair;
-use super::record::{self, ComponentArgs, ConfigArgs};
+use super::provider::{ComponentArgs, ConfigArgs, pair, wasi};
 
 /// Flags of `check`.
 // No `Debug`: what an operator writes may be a secret.
@@ -29,17 +28,17 @@ pub(crate) struct CheckArgs {
     /// configmap:NAMESPACE/NAME[/KEY]. Nothing is written.
     #[arg(long, value_name = "SOURCE", help_heading = "Preview")]
     pub(crate) against: Option<String>,
-    /// How to reach the API server; in a pod its service account is used when this is absent.
+    /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", requires = "against", help_heading = "Preview")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the kubeconfig's.
+    /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL", requires = "against", help_heading = "Preview")]
     pub(crate) master: Option<String>,
-    /// As the host's flag of the same name: compare a component with another name or other provider IDs as well, or one without an
-    /// interface that objects depend on.
+    /// Also compare a component with another name or other provider IDs, or one without an interface that objects depend on. The host
+    /// has a flag of the same name.
     #[arg(long, requires = "against", help_heading = "Preview")]
     pub(crate) allow_provider_change: bool,
-    /// How to show what differs.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text", requires = "against", help_heading = "Preview")]
     pub(crate) output: Output,
 }
@@ -79,7 +78,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
     /// What a component that imports WASI gets.
-    #[arg(long, value_name = "WASI", value_parser = record::wasi(), default_value = "deny-all")]
+    #[arg(long, value_name = "WASI", value_parser = wasi(), default_value = "deny-all")]
     pub(crate) wasi: Wasi,
 }
 

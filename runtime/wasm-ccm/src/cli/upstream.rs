@@ -1,10 +1,114 @@
-//! Flags of upstream that have nothing to set here. Stock manifests carry them, so they are taken, and one line says why they do nothing.
+//! The arguments of `run` as upstream's flags are written: booleans with or without a value, the last one of several counts,
+//! underscores for dashes.
+//!
+//! Some flags of upstream have nothing to set here. Stock manifests carry them, so they are taken, and one line says why they do nothing.
+
+use std::ffi::OsString;
 
 use ccm_rollout::config::duration;
+use clap::{ArgAction, Command};
+
+#[cfg(test)]
+mod tests;
+
+/// Arguments for the parser, and flags that it is not told of.
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    pub(crate) known: Vec<OsString>,
+    /// Each with why it does nothing, in the order in which they were given.
+    pub(crate) ignored: Vec<&'static Inert>,
+}
+
+/// Sorts the arguments of `command`, which come after its name.
+///
+/// # Errors
+///
+/// A flag without the value that it needs, or with one that it cannot have: a sentence that names the flag. The value is not
+/// repeated.
+pub(crate) fn sort(command: &Command, given: impl IntoIterator<Item = OsString>) -> Result<Arguments, String> {
+    let mut given = given.into_iter();
+    let mut sorted = Arguments::default();
+    while let Some(word) = given.next() {
+        let Some((name, value)) = word.to_str().and_then(flag) else {
+            sorted.known.push(word);
+            continue;
+        };
+        if let Some(inert) = INERT.iter().find(|inert| inert.name == name) {
+            let value = match (value, inert.kind) {
+                (Some(value), _) => value.to_owned(),
+                (None, Kind::Bool) => "true".to_owned(),
+                (None, _) => {
+                    let next = given.next().ok_or_else(|| format!("the flag --{name} needs a value"))?;
+                    next.to_string_lossy().into_owned()
+                }
+            };
+            if !inert.kind.takes(&value) {
+                return Err(format!("the value of --{name} is none that upstream takes"));
+            }
+            sorted.ignored.retain(|other| other.name != name);
+            if inert.already.is_none() || inert.already != boolean(&value) {
+                sorted.ignored.push(inert);
+            }
+            continue;
+        }
+        let Some(argument) = command.get_arguments().find(|argument| argument.get_long() == Some(name.as_str())) else {
+            // Not ours: the parser says so, and repeats it as it was given.
+            sorted.known.push(word);
+            continue;
+        };
+        match (argument.get_action(), value) {
+            (ArgAction::SetTrue, value) => {
+                let is = value.map_or(Some(true), boolean);
+                let is = is.ok_or_else(|| format!("--{name} is either true or false"))?;
+                let flag = OsString::from(format!("--{name}"));
+                // The last one counts.
+                sorted.known.retain(|earlier| *earlier != flag);
+                if is {
+                    sorted.known.push(flag);
+                }
+            }
+            // `--flag` alone says true, and never takes the next word.
+            (_, None) if argument.is_require_equals_set() => sorted.known.push(format!("--{name}").into()),
+            (_, Some(value)) if argument.is_require_equals_set() => {
+                let value = boolean(value).map_or_else(|| value.to_owned(), |is| is.to_string());
+                sorted.known.push(format!("--{name}={value}").into());
+            }
+            (_, Some(value)) => sorted.known.push(format!("--{name}={value}").into()),
+            (_, None) => {
+                sorted.known.push(format!("--{name}").into());
+                // Whatever it is, it is no flag.
+                sorted.known.extend(given.next());
+            }
+        }
+    }
+    Ok(sorted)
+}
+
+/// Name and value of a word that is a flag, the name as upstream knows it.
+fn flag(word: &str) -> Option<(String, Option<&str>)> {
+    let flag = word.strip_prefix("--").filter(|flag| !flag.is_empty())?;
+    let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+    Some((name.replace('_', "-"), value))
+}
+
+/// One line for all flags without effect; none when there are none.
+pub(crate) fn told(ignored: &[&Inert]) -> Option<String> {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for inert in ignored {
+        let flag = format!("--{}", inert.name);
+        match reasons.iter_mut().find(|(why, _)| *why == inert.why) {
+            Some((_, flags)) => flags.push(flag),
+            None => reasons.push((inert.why, vec![flag])),
+        }
+    }
+    let told = reasons.iter().map(|(why, flags)| format!("{} ({why})", flags.join(", ")));
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("flags without effect here: {}", told.join("; ")))
+}
 
 /// What the value of a flag is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+enum Kind {
     Bool,
     Number,
     Duration,
@@ -13,7 +117,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether upstream would take this value.
-    pub(crate) fn takes(self, value: &str) -> bool {
+    fn takes(self, value: &str) -> bool {
         match self {
             Self::Bool => boolean(value).is_some(),
             Self::Number => value.parse::<f64>().is_ok(),
@@ -24,7 +128,7 @@ impl Kind {
 }
 
 /// A boolean as Go's flags take it.
-pub(crate) fn boolean(text: &str) -> Option<bool> {
+fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -36,11 +140,11 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
 #[derive(Debug)]
 pub(crate) struct Inert {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    kind: Kind,
     /// A value that asks for what happens anyway: nothing is said about it.
-    pub(crate) already: Option<bool>,
+    already: Option<bool>,
     /// Why it does nothing.
-    pub(crate) why: &'static str,
+    why: &'static str,
 }
 
 const fn inert(name: &'static str, kind: Kind, why: &'static str) -> Inert {
@@ -52,8 +156,8 @@ const fn always(name: &'static str, is: bool, why: &'static str) -> Inert {
     Inert { name, kind: Kind::Bool, already: Some(is), why }
 }
 
-const ACCESS: &str = "the health port asks nobody who they are; keep it inside the cluster with a NetworkPolicy";
-const CIDRS: &str = "CIDRs for Nodes are given out by kube-controller-manager";
+const ACCESS: &str = "the health port authenticates no client; restrict it to the cluster with a NetworkPolicy";
+const CIDRS: &str = "kube-controller-manager allocates the CIDRs of Nodes";
 const CIPHERS: &str = "cipher suites and curves are those of rustls";
 const GATES: &str = "there are no feature gates";
 const HTTP_1: &str = "HTTP/1.1 is served";
@@ -62,18 +166,14 @@ const MIGRATION: &str =
     "there is no second lock: stop a controller in the one manager before it starts in the other (--controllers)";
 const NOTHING: &str = "upstream does nothing with it either";
 const PROFILES: &str = "there are no Go profiles";
-const RATE: &str = "requests are not limited on this side: the API server's priority and fairness decides";
+const RATE: &str = "the client does not limit requests; the API server's priority and fairness does";
 const ROUTES: &str = "there is no route controller yet";
 const SNI: &str = "there is one certificate for a port";
 const SOCKETS: &str = "the port is not shared";
 
 /// All of them, in upstream's order.
-pub(crate) const INERT: &[Inert] = &[
-    inert(
-        "min-resync-period",
-        Kind::Duration,
-        "no controller works through all objects again: each has a time of its own",
-    ),
+const INERT: &[Inert] = &[
+    inert("min-resync-period", Kind::Duration, "there is no common resync: each controller has its own period"),
     inert("controller-start-interval", Kind::Duration, "controllers start together"),
     inert("kube-api-content-type", Kind::Text, "the API server is asked for JSON"),
     inert("kube-api-qps", Kind::Number, RATE),
@@ -81,7 +181,7 @@ pub(crate) const INERT: &[Inert] = &[
     inert("feature-gates", Kind::Text, GATES),
     inert("external-cloud-volume-plugin", Kind::Text, NOTHING),
     always("use-service-account-credentials", false, "all controllers use one service account"),
-    inert("allow-untagged-cloud", Kind::Bool, "what a cluster needs in its cloud is its provider's to say"),
+    inert("allow-untagged-cloud", Kind::Bool, "the provider decides what a cluster needs in its cloud"),
     always("allocate-node-cidrs", false, CIDRS),
     inert("cidr-allocator-type", Kind::Text, CIDRS),
     always("configure-cloud-routes", false, ROUTES),
@@ -118,7 +218,7 @@ pub(crate) const INERT: &[Inert] = &[
     inert("webhook-tls-curve-preferences", Kind::Text, CIPHERS),
     inert("webhook-tls-sni-cert-key", Kind::Text, SNI),
     always("webhook-disable-http2-serving", true, HTTP_1),
-    inert("vmodule", Kind::Text, "verbosity is one for all: --v"),
+    inert("vmodule", Kind::Text, "one verbosity applies to the whole process: --v"),
     inert("log-flush-frequency", Kind::Duration, LOGS),
     inert("log-text-split-stream", Kind::Bool, LOGS),
     inert("log-text-info-buffer-size", Kind::Text, LOGS),

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use bytesize::ByteSize;
-use clap::Args;
-
-use crate::https::MinTls;
-use crate::webhook::{Files, NAME, Settings};
 use ccm_rollout::config::duration::parse_period;
+use ccm_serving::https::MinTls;
+use ccm_serving::webhook::{Files, NAME, Settings};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 /// Whether and how the API server can ask about Services before it takes them.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct WebhookArgs {
     #[arg(long, value_name = "FILE", requires = "webhook_tls_cert_file")]
     webhook_tls_private_key_file: Option<PathBuf>,
     /// Oldest version of TLS that this port accepts.
-    #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
+    #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12")]
     webhook_tls_min_version: MinTls,
     /// Interval between checks of certificate and key for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
@@ -131,6 +131,13 @@ impl WebhookArgs {
         }
         Ok(named.unwrap_or_else(|| self.webhooks.iter().any(|entry| entry == "*")))
     }
+}
+
+/// The oldest version of TLS that a port takes, by upstream's names.
+pub(super) fn min_tls() -> impl TypedValueParser<Value = MinTls> {
+    let oldest = PossibleValue::new("VersionTLS12").help("1.2").aliases(["VersionTLS10", "VersionTLS11"]);
+    let versions = PossibleValuesParser::new([oldest, PossibleValue::new("VersionTLS13").help("1.3")]);
+    versions.map(|version| if version == "VersionTLS13" { MinTls::V13 } else { MinTls::V12 })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use ccm_sdk::testing::{FakeCloud, Reply, text};
 use ccm_sdk::types::{Protocol, Reaction, ServicePort, ServiceType, TrafficPolicy};
 
 use super::*;
-use crate::wanted::IDLE;
+use crate::desired::IDLE;
 
 /// As long as nothing else stands in the form.
 const ID: &str = "balancer.example/id";
@@ -192,7 +192,7 @@ fn what_the_service_asks_for_and_cannot_have_is_said_with_its_field() {
         let cloud = FakeCloud::new();
         let failure = ensure(&service, &[]).failure.expect("it cannot be");
         assert_eq!((failure.reaction, failure.field.as_deref()), (Reaction::Invalid, Some(field)));
-        assert_eq!(wanted::problems(&service)[0].field, field);
+        assert_eq!(desired::problems(&service)[0].field, field);
         assert_eq!(cloud.lines(), Vec::<String>::new());
     }
 }

@@ -92,7 +92,7 @@ impl Bench {
         let user = User::service_account(namespace, account);
         let name = user.name.clone();
         let cluster = ControlPlane::start(Settings::default().user(user)).await?;
-        manifest::apply(cluster.client(), "base/rbac.yaml").await?;
+        manifest::apply_base(cluster.client()).await?;
         let settings = CloudSettings { latency: LATENCY, provisioning: PROVISIONING, ..CloudSettings::default() };
         let cloud = DigitalOcean::start(settings).await?;
         let bench = Self { cluster, user: name, cloud, refused: 0 };

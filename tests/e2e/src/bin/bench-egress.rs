@@ -13,22 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use ccm_cloud::{Alone, Descriptor, Finding, Instances as _, Need, Node, Source};
+use ccm_cloud::{Alone, Descriptor, Finding, Instances as _, Need, Node};
 use ccm_e2e::measure::{Distribution, count, micros, rss};
 use ccm_e2e::report::{Report, Target};
-use ccm_egress::Door;
-use ccm_egress::budget::{BudgetSettings, Class};
-use ccm_egress::cache::Cache;
-use ccm_egress::call::CallScope;
-use ccm_egress::client::ClientSettings;
-use ccm_egress::credentials::{CredentialSource, Credentials, Part};
-use ccm_egress::encoding::Encoding;
-use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
-use ccm_egress::http::{Effect, Method, Request};
-use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_egress::config::{BudgetSettings, ClientSettings, CredentialSource, NetworkSettings, OperatorGrants};
+use ccm_egress::http::{Effect, Encoding, Method, Part, Request};
 use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use ccm_egress::{Cache, CallScope, Carryover, Class, Egress, EgressConfig, ProviderContext};
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -108,7 +101,7 @@ async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
     let native = native_client()?;
     let url = format!("{}/now", rig.url);
     let (provider, observer) = rig.provider(unlimited()).await?;
-    let network = rig.network(provider.descriptor(), unlimited(), None)?;
+    let egress = rig.egress(provider.descriptor(), unlimited(), None)?;
     let asking = node("/now", 0);
     let idle = Node { annotations: BTreeMap::new(), ..asking.clone() };
     let mut times: [Vec<f64>; 4] = Default::default();
@@ -121,7 +114,7 @@ async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
                 let start = Instant::now();
                 match which {
                     0 => exchange_natively(&native, &url).await?,
-                    1 => exchange_outside(&network).await?,
+                    1 => exchange_outside(&egress).await?,
                     2 => exchange(&provider, node).await?,
                     _ => find(&provider, node).await.map(drop)?,
                 }
@@ -256,32 +249,28 @@ impl Rig {
     async fn provider(&self, settings: NetworkSettings) -> Result<(Provider, Arc<Observer>)> {
         let component = self.sandbox.load(self.bytes.clone(), Limits::default(), false).await?;
         let observer = Arc::new(Observer::default());
-        let network = self.network(component.descriptor(), settings, Some(Arc::clone(&observer) as _))?;
-        let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), network: Some(network), ..Door::closed() };
-        Ok((component.into_provider(door, None, None), observer))
+        let egress = self.egress(component.descriptor(), settings, Some(Arc::clone(&observer) as _))?;
+        let context = ProviderContext {
+            cache: Cache::new(Cache::DEFAULT_BYTES),
+            egress: Some(egress),
+            ..ProviderContext::closed()
+        };
+        Ok((component.into_provider(context, None, None), observer))
     }
 
-    fn network(
+    fn egress(
         &self,
         descriptor: &Descriptor,
         settings: NetworkSettings,
         observer: Option<Arc<dyn ExchangeObserver>>,
-    ) -> Result<Network> {
-        let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
-        operator.addresses.loopback = true;
-        operator.base_urls.insert("api".to_owned(), self.url.clone());
-        let nowhere = |_: &Source| None;
-        let endpoints =
-            Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default())
-                .map_err(|problems| anyhow!("{problems:?}"))?;
+    ) -> Result<Egress> {
+        let mut grants = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+        grants.addresses.loopback = true;
+        grants.base_urls.insert("api".to_owned(), self.url.clone());
         let token = CredentialSource::file(self.token.clone());
-        let given = BTreeMap::from([("token".to_owned(), token)]);
-        let least = settings.limits.min_credential_bytes;
-        let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
-        let provider = descriptor.name.clone();
-        let leadership = Arc::new(Alone);
-        let parts = NetworkParts { provider, endpoints, credentials, settings, leadership, observer };
-        Ok(Network::new(parts, descriptor))
+        let credentials = BTreeMap::from([("token".to_owned(), token)]);
+        let config = EgressConfig { grants, credentials, settings, observer, ..EgressConfig::new(Arc::new(Alone)) };
+        Ok(Egress::open(config, descriptor, &Carryover::default(), None)?)
     }
 }
 
@@ -355,7 +344,7 @@ async fn exchange(provider: &Provider, node: Node) -> Result<()> {
     Ok(())
 }
 
-async fn exchange_outside(network: &Network) -> Result<()> {
+async fn exchange_outside(egress: &Egress) -> Result<()> {
     let bytes = |text: &str| Part::Bytes(text.as_bytes().to_vec());
     let secret = Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain };
     let request = Request {
@@ -373,9 +362,9 @@ async fn exchange_outside(network: &Network) -> Result<()> {
         share: Duration::ZERO,
         capture: None,
     };
-    let most = network.limits().call_response_bytes;
+    let most = egress.limits().call_response_bytes;
     let call = CallScope::new(Class::Initialise, true, false, None, 1, most);
-    let answer = network.send(request, &call).await?;
+    let answer = egress.send(request, &call).await?;
     ensure!(answer.status == 200 && answer.body.len() == BODY, "the host was told {answer:?}");
     Ok(())
 }

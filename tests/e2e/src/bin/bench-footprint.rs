@@ -42,7 +42,7 @@ async fn run(nodes: u32) -> Result<(f64, f64, f64)> {
     let user = User::service_account(namespace, account);
     let cluster = ControlPlane::start(Settings::default().user(user.clone())).await?;
     let client = cluster.client();
-    manifest::apply(client, "base/rbac.yaml").await?;
+    manifest::apply_base(client).await?;
     register_nodes(client, (0..nodes).map(|i| NodeFixture::new(format!("node-{i:05}")).internal_ip("10.0.0.1")))
         .await?;
     let provider = component("providers/cloudlycke.wasm")?;

@@ -83,7 +83,7 @@ async fn cluster() -> Result<Cluster> {
     let user = User::service_account(namespace, account);
     let plane = ControlPlane::start(Settings::default().user(user.clone())).await?;
     let client = plane.client().clone();
-    manifest::apply(&client, "base/rbac.yaml").await?;
+    manifest::apply_base(&client).await?;
     Ok(Cluster { plane, user: user.name, client })
 }
 

@@ -50,7 +50,7 @@ async fn bench() -> Result<()> {
     let (namespace, account) = SERVICE_ACCOUNT;
     let user = User::service_account(namespace, account);
     let cluster = ControlPlane::start(Settings::default().user(user.clone())).await?;
-    manifest::apply(cluster.client(), "base/rbac.yaml").await?;
+    manifest::apply_base(cluster.client()).await?;
     let cloud = BalancerCloud::start(CloudSettings::default()).await?;
     let mut flags = cloud.flags();
     flags.push(format!("--provider={}", component("guests/balancer.wasm")?.display()));

@@ -87,15 +87,14 @@ async fn run(kind: &str, exchanges: u32) -> Result<Times> {
     let user = User::service_account(namespace, account);
     let cluster = ControlPlane::start(Settings::default().user(user.clone())).await?;
     let client = cluster.client().clone();
-    manifest::apply(&client, "base/rbac.yaml").await?;
+    manifest::apply_base(&client).await?;
     let place = match kind {
         "file" => Place::File(cluster.folder().join("p.wasm")),
         _ => Place::ConfigMap(client.clone()),
     };
     let cloudlycke = std::fs::read(component("providers/cloudlycke.wasm")?)?;
     place.put(&cloudlycke).await?;
-    // The two say different things of the same Node, and are not compared.
-    let mut flags = vec![place.flag(), PROBATION.to_owned(), "--allow-provider-change".to_owned()];
+    let mut flags = vec![place.flag(), PROBATION.to_owned()];
     flags.extend(std::env::args().skip(2));
     let mut host = Host::start(cluster.kubeconfig_of(&user.name)?, &flags)?;
     host.await_page("/readyz", 200, LIMIT).await?;

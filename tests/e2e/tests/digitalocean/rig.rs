@@ -7,17 +7,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Alone, Descriptor, EventSink, NodeSelector, Severity, Source, Subject};
-use ccm_egress::Door;
-use ccm_egress::budget::BudgetSettings;
-use ccm_egress::cache::Cache;
-use ccm_egress::config_file::Environment;
-use ccm_egress::credentials::{CredentialSource, Credentials};
-use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
-use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
-use ccm_egress::retry::RetrySettings;
-use ccm_egress::secret::Secret;
-use ccm_egress::settings::Settings;
+use ccm_cloud::{Alone, Descriptor, EventSink, NodeSelector, Severity, Subject};
+use ccm_egress::config::{
+    BudgetSettings, Configuration, CredentialSource, NetworkSettings, OperatorGrants, RetrySettings, Secret,
+};
+use ccm_egress::{Cache, Carryover, Egress, EgressConfig, ProviderContext};
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use ccm_sim_digitalocean::{DigitalOcean, Planned, Quota, TOKEN};
 use parking_lot::Mutex;
@@ -95,17 +89,16 @@ impl Rig {
         let bytes =
             std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; run `./just test`", path.display()));
         let component = Sandbox::try_new().unwrap().load(bytes, Limits::default(), true).await.unwrap();
-        let mut settings = Settings::default();
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let nothing = (BTreeMap::new(), Environment::default());
-        settings.set_values(component.descriptor(), &given, &nothing.0, &nothing.1).unwrap();
-        let network = network(component.descriptor(), &cloud.url(), &budget);
+        let settings = Configuration::default().settings(component.descriptor(), &given).unwrap();
+        let egress = egress(component.descriptor(), &cloud.url(), &budget);
         let cache = Cache::new(Cache::DEFAULT_BYTES);
         let nodes = Arc::new(Nodes::default());
         let seen = Some(Arc::clone(&nodes) as Arc<dyn NodeSelector>);
-        let door = Door { settings, cache, network: Some(network), nodes: seen, ..Door::closed() };
+        let context =
+            ProviderContext { settings, cache, egress: Some(egress), nodes: seen, ..ProviderContext::closed() };
         let events = Arc::new(Events::default());
-        let provider = component.into_provider(door, Some(Arc::clone(&events) as _), None);
+        let provider = component.into_provider(context, Some(Arc::clone(&events) as _), None);
         Self { provider, cloud, events, nodes }
     }
 
@@ -157,26 +150,19 @@ pub(crate) async fn skip(by: Duration) {
     }
 }
 
-fn network(descriptor: &Descriptor, url: &str, budget: &BudgetSettings) -> Network {
-    let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
-    operator.addresses.loopback = true;
-    operator.base_urls.insert("api".to_owned(), url.to_owned());
+fn egress(descriptor: &Descriptor, url: &str, budget: &BudgetSettings) -> Egress {
+    let mut grants = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+    grants.addresses.loopback = true;
+    grants.base_urls.insert("api".to_owned(), url.to_owned());
     let mut settings = NetworkSettings::default();
     // Nothing waits for real: these are the only waits inside of a call.
     let soon = Duration::from_millis(1);
     settings.retry = RetrySettings { min_delay: soon, max_delay: soon, ..RetrySettings::default() };
     settings.budget =
         BudgetSettings { max_pause: soon, breaker_pause_min: soon, breaker_pause_max: soon, ..budget.clone() };
-    let nowhere = |_: &Source| None;
-    let endpoints =
-        Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default()).unwrap();
     let token = Secret::new(TOKEN.as_bytes().to_vec());
     let token = CredentialSource::Environment { variable: "DO_ACCESS_TOKEN".to_owned(), value: token };
-    let given = BTreeMap::from([("access-token".to_owned(), token)]);
-    let least = settings.limits.min_credential_bytes;
-    let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
-    drop(credentials.problems(descriptor)); // reads it, as the host does at start
-    let (provider, leadership) = (descriptor.name.clone(), Arc::new(Alone));
-    let parts = NetworkParts { provider, endpoints, credentials, settings, leadership, observer: None };
-    Network::new(parts, descriptor)
+    let credentials = BTreeMap::from([("access-token".to_owned(), token)]);
+    let config = EgressConfig { grants, credentials, settings, ..EgressConfig::new(Arc::new(Alone)) };
+    Egress::open(config, descriptor, &Carryover::default(), None).unwrap()
 }

@@ -14,10 +14,10 @@
 mod account;
 mod balancers;
 mod cloud;
+mod cluster_controller;
 mod nodes;
 mod restored;
 mod takeover;
-mod whole;
 
 use ccm_cluster::NodeFixture;
 use ccm_e2e::host::{Host, component};

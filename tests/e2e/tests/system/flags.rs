@@ -162,9 +162,9 @@ async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_wh
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     let told = [
         "WARN",
-        "--authentication-kubeconfig, --authorization-kubeconfig, --client-ca-file (the health port asks nobody",
+        "--authentication-kubeconfig, --authorization-kubeconfig, --client-ca-file (the health port authenticates no client",
         "--configure-cloud-routes (there is no route controller yet)",
-        "--kube-api-burst, --kube-api-qps (requests are not limited on this side",
+        "--kube-api-burst, --kube-api-qps (the client does not limit requests",
     ];
     for part in told {
         assert!(line.contains(part), "{line} does not say {part}");
@@ -176,7 +176,7 @@ async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_wh
 }
 
 /// All flags of upstream's, as stock manifests and operators give them.
-const UPSTREAM: &str = include_str!("../../../../runtime/wasm-ccm/src/cli/arguments/upstream-flags.txt");
+const UPSTREAM: &str = include_str!("../../../../runtime/wasm-ccm/src/cli/upstream/flags.txt");
 
 /// Which these are, the documentation says; a test of the program compares it with what the program has as such.
 #[tokio::test]

@@ -69,7 +69,7 @@ async fn the_old_label_of_a_pair_is_right_and_nothing_is_written_when_both_agree
         assert_eq!(get(client, &before.name_any()).await, before);
     }
     assert_eq!(
-        host.count("ccm_api_requests_total", &["verb=\"patch\""]).await.unwrap(),
+        host.count("ccm_api_requests_total", &["verb=\"patch\"", "resource=\"nodes\""]).await.unwrap(),
         4.0,
         "one write for each correction"
     );

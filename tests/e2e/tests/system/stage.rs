@@ -102,7 +102,7 @@ impl Stage {
 
     pub(crate) async fn with(settings: Settings) -> Self {
         let this = Self::bare(settings).await;
-        manifest::apply(this.client(), "base/rbac.yaml").await.unwrap();
+        manifest::apply_base(this.client()).await.unwrap();
         this
     }
 

@@ -3,6 +3,7 @@
 mod compare;
 mod gate;
 mod load;
+mod peers;
 mod preview;
 mod probation;
 mod sources;

@@ -5,7 +5,7 @@
 //! takes what is kept and renews some pages in their turn: whoever is asked about every minute is some minutes old at most.
 //! Nothing of this says that a droplet is gone.
 
-mod kept;
+mod cached_page;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use ccm_sdk::types::Failure;
 use ccm_sdk::{Request, cache, send_all};
 
-use super::{DROPLETS, Droplet, Listed, Many, Named};
+use super::droplet::{DROPLETS, Droplet, Listed, Many, Named};
 use crate::api::{CLOUD, PER_PAGE};
 
 /// Most pages that one call reads: 20 MiB.
@@ -81,7 +81,7 @@ impl Pages {
             if read.droplets.is_empty() && *number < pages {
                 return Err(Failure::retry(format!("page {number} of {pages} of the droplets is empty")));
             }
-            let read = kept::write(&read.droplets);
+            let read = cached_page::write(&read.droplets);
             cache::put(&key(*number), &read, KEPT);
             cache::put(&fresh(*number), b"", share);
             if let Some(page) = kept.get_mut(number - 2) {
@@ -102,7 +102,7 @@ impl Pages {
         let unread = self.is_unread();
         // One that moved from page to page meanwhile may be on both.
         let mut ids = BTreeSet::new();
-        let kept = self.kept.iter().flatten().flat_map(|page| kept::rows(page)).map(|row| row.droplet());
+        let kept = self.kept.iter().flatten().flat_map(|page| cached_page::rows(page)).map(|row| row.droplet());
         Listed {
             droplets: self.first.into_iter().chain(kept).filter(|droplet| ids.insert(droplet.id)).collect(),
             unread,
@@ -115,7 +115,7 @@ impl Pages {
             return false;
         }
         self.first.iter().for_each(|droplet| show(&droplet.named()));
-        self.kept.iter().flatten().flat_map(|page| kept::rows(page)).for_each(|row| show(&row.named()));
+        self.kept.iter().flatten().flat_map(|page| cached_page::rows(page)).for_each(|row| show(&row.named()));
         true
     }
 }

@@ -47,17 +47,17 @@ fn with_the_token_of_another_account_nothing_counts_as_gone() {
 
 #[test]
 fn what_a_token_of_the_cluster_does_not_see_is_gone() {
-    for (first, asked) in [(droplet(100), &[DROPLET][..]), (not_found(), &[DROPLET, NEXT])] {
+    for (first, service_spec) in [(droplet(100), &[DROPLET][..]), (not_found(), &[DROPLET, NEXT])] {
         let service = settled_service(&[]);
         let cloud = unknown_id().on(DROPLET, first.clone()).on(NEXT, droplet(101));
         let done = super::super::delete(&config(), &service, known);
         assert_eq!((done.outcome.failure.clone(), written(&done)), (None, vec![(names::ID, None)]));
-        assert_eq!(routes(&cloud), [&[LIST, GET], asked].concat());
+        assert_eq!(routes(&cloud), [&[LIST, GET], service_spec].concat());
 
         let cloud = unknown_id().on(DROPLET, first).on(NEXT, droplet(101)).on(POST, one(&balancer("lb-2")));
         let done = super::super::ensure(&config(), &service, &nodes(), known);
         assert_eq!(written(&done), [(names::ID, Some("lb-2"))]);
-        assert_eq!(routes(&cloud), [&[GET, LIST], asked, &[POST]].concat());
+        assert_eq!(routes(&cloud), [&[GET, LIST], service_spec, &[POST]].concat());
     }
 }
 

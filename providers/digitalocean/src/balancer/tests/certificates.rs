@@ -19,8 +19,8 @@ fn secured(has: &str) -> Value {
 }
 
 /// What the load balancer has after `ensure` and after `update-backends`, which both end with a write here.
-fn after(asked: &[(&str, &str)], has: &str, known: &[(&str, &str, &str)]) -> Vec<Value> {
-    let annotations: Vec<_> = [(names::TYPE, "REGIONAL")].into_iter().chain(asked.iter().copied()).collect();
+fn after(service_spec: &[(&str, &str)], has: &str, known: &[(&str, &str, &str)]) -> Vec<Value> {
+    let annotations: Vec<_> = [(names::TYPE, "REGIONAL")].into_iter().chain(service_spec.iter().copied()).collect();
     let mut written = vec![];
     for change in [ensure, update_backends] {
         let mut differs = secured(has);
@@ -75,20 +75,20 @@ fn do_181_to_190_the_certificate_of_a_load_balancer() {
         ("do_189", vec![tls, one], "c-2", vec![("c-1", "web", "custom")], json!("c-1")),
         ("do_190", vec![tls, name], "c-2", vec![("c-1", "web", le)], json!("c-1")),
     ];
-    for (case, asked, has, known, expected) in cases {
-        assert_eq!(after(&asked, has, &known), [expected.clone(), expected], "{case}");
+    for (case, service_spec, has, known, expected) in cases {
+        assert_eq!(after(&service_spec, has, &known), [expected.clone(), expected], "{case}");
     }
 }
 
 /// Whether a Service that names this certificate writes its load balancer, which has `c-2`, and what it is told.
 fn told_about(id: &str, known: &[(&str, &str)]) -> (bool, Vec<String>) {
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, id)];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, id)];
     let mut cloud = FakeCloud::new().on(GET, one(&secured("c-2"))).on(PUT, one(&secured("c-1")));
     for (id, name) in known {
         cloud = cloud.on(&format!("{CERT}{id}"), certificate(id, name, LETS_ENCRYPT));
     }
     let cloud = cloud.always(&format!("{CERT}c-1"), not_found());
-    let done = ensure(&config(), &settled_service(&asked), &nodes());
+    let done = ensure(&config(), &settled_service(&service_spec), &nodes());
     assert_eq!(done.outcome.failure, None);
     let told = done.warnings.into_iter().filter(|(reason, _)| *reason == IGNORED).map(|(_, message)| message);
     (routes(&cloud).contains(&PUT.to_owned()), told.collect())
@@ -110,11 +110,11 @@ fn an_id_that_no_certificate_has_is_told_where_a_renewal_may_be_why() {
 
 #[test]
 fn a_name_that_no_certificate_has_is_told_and_nothing_is_written() {
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_NAME, "web")];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_NAME, "web")];
     let cloud = FakeCloud::new()
         .on(GET, one(&secured("c-2")))
         .on("api GET /v2/certificates", Reply::json(200, r#"{"certificates": [], "meta": {"total": 0}}"#));
-    let told = ensure(&config(), &settled_service(&asked), &nodes()).outcome.failure.expect("it is missing");
+    let told = ensure(&config(), &settled_service(&service_spec), &nodes()).outcome.failure.expect("it is missing");
     assert!(told.message.contains("certificate with name: \"web\" not found"), "{}", told.message);
     assert_eq!(told.field, Some(format!("metadata.annotations[{}]", names::CERTIFICATE_NAME)));
     assert_eq!(cloud.lines()[1], "api GET /v2/certificates?name=web&page=1&per_page=200");
@@ -122,20 +122,20 @@ fn a_name_that_no_certificate_has_is_told_and_nothing_is_written() {
 
 #[test]
 fn a_certificate_that_cannot_be_asked_for_stops_the_change() {
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
     let cloud = FakeCloud::new().on(GET, one(&secured("c-2"))).on("api GET /v2/certificates/c-2", Reply::status(500));
-    assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())).0, Reaction::Retry);
+    assert_eq!(failure(&ensure(&config(), &settled_service(&service_spec), &nodes())).0, Reaction::Retry);
     assert_eq!(cloud.lines().len(), 2);
 }
 
 #[test]
 fn do_181_187_a_certificate_that_is_the_same_is_not_written() {
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
     for kind in ["lets_encrypt", "custom"] {
         let cloud = FakeCloud::new()
             .on(GET, one(&secured("c-1")))
             .always(&format!("{CERT}c-1"), certificate("c-1", "web", kind));
-        let done = ensure(&config(), &settled_service(&asked), &nodes());
+        let done = ensure(&config(), &settled_service(&service_spec), &nodes());
         assert_eq!((done.outcome.failure, done.outcome.changes), (None, vec![]), "{kind}");
         assert!(!routes(&cloud).contains(&PUT.to_owned()), "{kind}");
     }
@@ -171,14 +171,14 @@ fn a_certificate_that_is_not_verified_makes_no_load_balancer_and_stops_none_that
 /// A certificate of a kind that was not understood, in one answer, had the old one asked for, which then was remembered as missing.
 #[test]
 fn a_renewal_is_recognised_although_the_old_certificate_was_found_missing_before() {
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-1")];
     let cloud = FakeCloud::new()
         .always(GET, one(&secured("c-2")))
         .on(&format!("{CERT}c-2"), certificate("c-2", "web", "a-word-of-tomorrow"))
         .always(&format!("{CERT}c-2"), certificate("c-2", "web", LETS_ENCRYPT))
         .always(&format!("{CERT}c-1"), not_found())
         .on(PUT, not_found());
-    assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())), (Reaction::Retry, Some(60_000)));
-    assert_eq!(addresses(&ensure(&config(), &settled_service(&asked), &nodes())).len(), 2);
+    assert_eq!(failure(&ensure(&config(), &settled_service(&service_spec), &nodes())), (Reaction::Retry, Some(60_000)));
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&service_spec), &nodes())).len(), 2);
     assert_eq!(routes(&cloud).iter().filter(|line| *line == PUT).count(), 1);
 }

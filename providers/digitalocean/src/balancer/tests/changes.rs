@@ -66,7 +66,7 @@ fn what_the_cloud_does_not_tell_or_tells_otherwise_does_not_differ() {
 
 #[test]
 fn who_is_let_in_does_not_differ_for_the_way_it_is_written() {
-    let asked = [
+    let service_spec = [
         (names::ALLOW_RULES, "cidr:10.1.2.3/8,ip:2604:A880::1,cidr:2001:DB8::1/32"),
         (names::DENY_RULES, "ip:2604:a880:0:0::2"),
         (names::TYPE, "REGIONAL_NETWORK"),
@@ -74,11 +74,11 @@ fn who_is_let_in_does_not_differ_for_the_way_it_is_written() {
     ];
     let firewall = |network: &str| json!({ "firewall": { "allow": ["ip:2604:a880::1", network, "cidr:2001:db8::/32"], "deny": ["ip:2604:A880::2"] } });
     let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", firewall("cidr:10.0.0.0/8"))));
-    let done = ensure(&config(), &settled_service(&asked), &nodes());
+    let done = ensure(&config(), &settled_service(&service_spec), &nodes());
     assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
     let cloud =
         FakeCloud::new().on(GET, one(&changed("lb-1", firewall("cidr:10.0.0.0/9")))).on(PUT, one(&balancer("lb-1")));
-    let done = ensure(&config(), &settled_service(&asked), &nodes());
+    let done = ensure(&config(), &settled_service(&service_spec), &nodes());
     assert_eq!(done.outcome.changes, ["changed lb-1: who is let in"]);
     assert_eq!(routes(&cloud), [GET, PUT]);
     // A size that the cloud does not tell.
@@ -89,7 +89,7 @@ fn who_is_let_in_does_not_differ_for_the_way_it_is_written() {
 
 #[test]
 fn a_size_is_compared_in_the_words_that_the_cloud_has_for_it() {
-    for (asked, has, differs) in [
+    for (service_spec, has, differs) in [
         ((names::SIZE_UNIT, "3"), json!({"size": "lb-medium", "size_unit": null}), false),
         ((names::SIZE_UNIT, "1"), json!({"size": "lb-medium", "size_unit": null}), true),
         // No name tells two units: to write it again would change nothing.
@@ -102,9 +102,9 @@ fn a_size_is_compared_in_the_words_that_the_cloud_has_for_it() {
         ((names::SIZE_SLUG, "lb-large"), json!({"size": null, "size_unit": null}), false),
     ] {
         let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", has.clone()))).on(PUT, one(&balancer("lb-1")));
-        let done = ensure(&config(), &settled_service(&[asked]), &nodes());
+        let done = ensure(&config(), &settled_service(&[service_spec]), &nodes());
         let changes: &[&str] = if differs { &["changed lb-1: size"] } else { &[] };
-        assert_eq!(done.outcome.changes, changes, "{asked:?} and {has}");
+        assert_eq!(done.outcome.changes, changes, "{service_spec:?} and {has}");
         assert_eq!(routes(&cloud).len(), 1 + changes.len());
     }
 }
@@ -261,9 +261,9 @@ fn annotations_that_only_regional_ones_read_stop_no_other() {
     assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
     assert_eq!(done.warnings.iter().filter(|(reason, _)| *reason == IGNORED).count(), wrong.len());
     // What it is counts, not what is asked for.
-    let asked: Vec<_> = wrong.into_iter().chain([(names::TYPE, "REGIONAL")]).collect();
+    let service_spec: Vec<_> = wrong.into_iter().chain([(names::TYPE, "REGIONAL")]).collect();
     let _cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
-    assert_eq!(addresses(&ensure(&config(), &settled_service(&asked), &nodes())), both());
+    assert_eq!(addresses(&ensure(&config(), &settled_service(&service_spec), &nodes())), both());
 }
 
 #[test]
@@ -291,9 +291,9 @@ fn one_that_goes_between_look_and_change_is_a_conflict() {
 #[test]
 fn do_049_276_what_cannot_be_changed_is_told_and_the_annotation_stays() {
     let cloud = FakeCloud::new().on(GET, one(&balancer("lb-1")));
-    let asked = [(names::TYPE, "REGIONAL"), (names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "IPV4")];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::NETWORK, "INTERNAL"), (names::NETWORK_STACK, "IPV4")];
     let config = Config { vpc: Some("v-2".to_owned()), ..config() };
-    let done = ensure(&config, &settled_service(&asked), &nodes());
+    let done = ensure(&config, &settled_service(&service_spec), &nodes());
     assert_eq!((addresses(&done), written(&done)), (both(), vec![]));
     let told: Vec<_> = done.warnings.iter().filter(|(reason, _)| *reason == IMMUTABLE).map(|(_, text)| text).collect();
     assert_eq!(told.len(), 3);

@@ -48,14 +48,14 @@ fn an_answer_about_another_load_balancer_is_none() {
 /// The one that a load balancer has decides which one it should have.
 #[test]
 fn an_answer_about_another_certificate_is_none() {
-    let asked = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-2")];
+    let service_spec = [(names::TYPE, "REGIONAL"), (names::TLS_PORTS, "80"), (names::CERTIFICATE_ID, "c-2")];
     let mut has = changed("lb-1", json!({"type": "REGIONAL"}));
     has["forwarding_rules"][0]["certificate_id"] = json!("c-1");
     let other = json!({ "certificate": { "id": "c-9", "name": "n", "type": "lets_encrypt", "state": "verified" } });
     let cloud = FakeCloud::new().always(GET, one(&has)).always(PUT, one(&has));
     let cloud = cloud.always("api GET /v2/certificates/c-1", Reply::json(200, other.to_string()));
     let cloud = cloud.always("api GET /v2/certificates/c-2", not_found());
-    assert_eq!(failure(&ensure(&config(), &settled_service(&asked), &nodes())).0, Reaction::Retry);
+    assert_eq!(failure(&ensure(&config(), &settled_service(&service_spec), &nodes())).0, Reaction::Retry);
     assert!(!routes(&cloud).contains(&PUT.to_owned()));
 }
 

@@ -43,10 +43,10 @@ fn what_is_given_up_gets_another_name_and_no_tag_and_stays_as_it_is_else() {
         let mut spec = body(&cloud, 1);
         assert_eq!(spec["name"], "released-lb-1");
         for field in ["type", "forwarding_rules", "health_check", "droplet_ids", "network", "network_stack"] {
-            let (asked, had) = (spec[field].take(), &has[field]);
+            let (service_spec, had) = (spec[field].take(), &has[field]);
             match field {
-                "forwarding_rules" => assert_eq!(asked[0]["entry_port"], had[0]["entry_port"]),
-                _ => assert_eq!(asked, *had, "{field}"),
+                "forwarding_rules" => assert_eq!(service_spec[0]["entry_port"], had[0]["entry_port"]),
+                _ => assert_eq!(service_spec, *had, "{field}"),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a new load balancer is asked to be.
 
 use super::*;
-use crate::asked::tests::{port, udp};
+use crate::service_spec::tests::{port, udp};
 
 /// The body that a new one is made with.
 fn sent(annotations: &[(&str, &str)], ports: &[ccm_sdk::types::ServicePort]) -> Value {

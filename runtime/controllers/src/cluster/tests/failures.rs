@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{ClusterSubject, Failure, Reaction};
 use serde_json::json;
 
-use super::{Answer, Bench, Setup, service};
+use super::{Bench, Setup, SyncResult, service};
 use crate::cluster::{ClusterSettings, sync};
 use crate::testing::{Log, node};
 
@@ -24,7 +24,7 @@ fn of_web(failure: Failure) -> (ClusterSubject, Failure) {
 }
 
 /// Runs with these answers for a quarter of an hour; a change that matters comes after ten seconds.
-async fn quarter(answers: Vec<Answer>) -> Bench {
+async fn quarter(answers: Vec<SyncResult>) -> Bench {
     let mut bench = Bench::new(Setup { answers, ..Setup::default() });
     bench
         .play(async |bench| {
@@ -158,7 +158,7 @@ async fn a_period_does_not_repeat_a_warning_but_an_hour_does_and_so_does_news() 
     let same = || Ok(vec![of_web(failure(Reaction::Invalid, None))]);
     let other = || Ok(vec![of_web(Failure::new(Reaction::Invalid, "something else"))]);
     let settings = ClusterSettings { period: Duration::from_secs(300), ..ClusterSettings::default() };
-    let told = async |answers: Vec<Answer>, seconds| {
+    let told = async |answers: Vec<SyncResult>, seconds| {
         let mut bench = Bench::new(Setup { settings, answers, ..Setup::default() });
         bench
             .play(async |bench| {
@@ -224,7 +224,7 @@ async fn an_object_that_is_gone_has_no_event() {
 #[tokio::test(start_paused = true)]
 async fn the_log_says_once_that_it_fails_and_once_that_it_is_well_again() {
     let log = Log::start();
-    let mut answers: Vec<Answer> = (0..5).map(|_| Err(failure(Reaction::Retry, Some(10)))).collect();
+    let mut answers: Vec<SyncResult> = (0..5).map(|_| Err(failure(Reaction::Retry, Some(10)))).collect();
     answers.push(Ok(vec![]));
     quarter(answers).await;
     assert_eq!(log.lines("was not kept").len(), 1, "{:?}", log.lines(""));

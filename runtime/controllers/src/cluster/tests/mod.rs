@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings};
+use crate::all_metrics::Metrics;
+use crate::api_gate::{ApiGate, ApiGateSettings};
 use crate::events::{EventRecorder, EventSettings};
-use crate::metrics::Metrics;
 use crate::queue::GivenUp;
 use crate::store::{FirstList, Node};
 use crate::testing::{FakeApi, node, scraped};
-use crate::write_gate::{WriteGate, WriteGateSettings};
 
-type Answer = Result<Vec<(ClusterSubject, Failure)>, Failure>;
+type SyncResult = Result<Vec<(ClusterSubject, Failure)>, Failure>;
 
 /// A call as the provider saw it: seconds since the beginning, Nodes, Services.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ struct Call {
 
 /// Answers one after the other; when there are none left, all is well.
 struct FakeCluster {
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<SyncResult>>,
     calls: Mutex<Vec<Call>>,
     running: Mutex<usize>,
     takes: Duration,
@@ -55,7 +55,7 @@ impl Cluster for FakeCluster {
         &self,
         nodes: Vec<ccm_cloud::Node>,
         services: Vec<ccm_cloud::Service>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    ) -> std::pin::Pin<Box<dyn Future<Output = SyncResult> + Send + '_>> {
         Box::pin(async move {
             let mut names = [
                 nodes.into_iter().map(|node| node.name).collect::<Vec<_>>(),
@@ -91,7 +91,7 @@ struct Bench {
 /// What a test changes.
 struct Setup {
     settings: ClusterSettings,
-    answers: Vec<Answer>,
+    answers: Vec<SyncResult>,
     takes: Duration,
     nodes: ClusterNodes,
 }
@@ -110,7 +110,7 @@ impl Bench {
         let api = FakeApi::new();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
         let (recorder, events) = EventRecorder::new(gate, metrics.events.clone(), EventSettings::default());
         let (node_store, nodes) = reflector::store::<Node>();
         let (service_store, services) = reflector::store::<Service>();

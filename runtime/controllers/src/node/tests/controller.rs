@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::testing::{FakeApi, FakeCloud, found, node};
 use crate::{
-    EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings, Reflector,
-    WriteGate, WriteGateSettings,
+    ApiGate, ApiGateSettings, EventRecorder, EventSettings, Metrics, NodeController, NodeControllerParts, NodeSettings,
+    QueueSettings, Reflector,
 };
 
 fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
@@ -34,7 +34,7 @@ async fn run_with(
     recoveries: Vec<watch::Receiver<u64>>,
 ) -> Metrics {
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = cloud.lookups();
@@ -136,7 +136,7 @@ async fn a_node_does_not_wait_out_its_back_off_when_the_cloud_answers_again_or_t
 async fn the_controller_ends_with_its_reflector() {
     let api = FakeApi::new();
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = Arc::new(FakeCloud::default()).lookups();

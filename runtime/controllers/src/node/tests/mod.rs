@@ -23,12 +23,12 @@ use super::memory::Memory;
 use super::sync::Syncer;
 use super::write::NodeWriter;
 use super::{NodeSettings, refresh as refreshing};
+use crate::all_metrics::Metrics;
+use crate::api_gate::{ApiGate, ApiGateSettings};
 use crate::events::{EventRecorder, EventSettings, EventWriter};
-use crate::metrics::Metrics;
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, scraped};
-use crate::write_gate::{WriteGate, WriteGateSettings};
 
 /// One node controller without its queue and its watch: the test says what the store has and when to sync.
 struct Bench {
@@ -52,7 +52,7 @@ impl Bench {
         let cloud = Arc::new(cloud);
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
         let (reader, mut store) = reflector::store::<Node>();
         store.apply_watcher_event(&Event::Init);
         store.apply_watcher_event(&Event::InitDone);
@@ -108,7 +108,7 @@ impl Bench {
 }
 
 fn syncer(
-    gate: WriteGate,
+    gate: ApiGate,
     store: reflector::Store<Node>,
     lookups: Lookups,
     recorder: EventRecorder,

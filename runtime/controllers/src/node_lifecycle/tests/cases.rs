@@ -11,12 +11,12 @@ use crate::node_lifecycle::NodeLifecycleSettings;
 use crate::testing::{found, node};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Outcome {
+enum Fate {
     Unchanged,
     Deleted,
     Tainted,
 }
-use Outcome::{Deleted, Tainted, Unchanged};
+use Fate::{Deleted, Tainted, Unchanged};
 
 struct Row {
     case: u32,
@@ -24,11 +24,11 @@ struct Row {
     ready: Option<&'static str>,
     provider_id: bool,
     cloud: Finding,
-    outcome: Outcome,
+    outcome: Fate,
     providers: usize,
 }
 
-fn row(ready: Option<&'static str>, cloud: Finding, outcome: Outcome) -> Row {
+fn row(ready: Option<&'static str>, cloud: Finding, outcome: Fate) -> Row {
     Row { case: 0, ready, provider_id: true, cloud, outcome, providers: 1 }
 }
 
@@ -59,7 +59,7 @@ fn absent() -> Finding {
 }
 
 /// Runs a row for three looks, and says what came of it.
-async fn outcome(row: &Row, settings: NodeLifecycleSettings) -> Outcome {
+async fn outcome(row: &Row, settings: NodeLifecycleSettings) -> Fate {
     let case = row.case;
     let mut bench = Bench::among(row.providers, settings);
     bench.cloud.answer("node0", [row.cloud.clone()]);
@@ -92,7 +92,7 @@ async fn outcome(row: &Row, settings: NodeLifecycleSettings) -> Outcome {
 }
 
 /// The taint is the only difference.
-fn tainted(case: u32, mut before: Value, after: &Value) -> Outcome {
+fn tainted(case: u32, mut before: Value, after: &Value) -> Fate {
     let taint = json!({ "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" });
     before["spec"]["taints"].as_array_mut().unwrap().push(taint);
     before["metadata"]["resourceVersion"] = after["metadata"]["resourceVersion"].clone();

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::{lost, unknown, unlimited};
 use crate::testing::{FakeApi, FakeCloud, found, node};
 use crate::{
-    EventRecorder, EventSettings, Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
-    Reflector, WriteGate, WriteGateSettings,
+    ApiGate, ApiGateSettings, EventRecorder, EventSettings, Metrics, NodeLifecycleController, NodeLifecycleParts,
+    NodeLifecycleSettings, Reflector,
 };
 
 fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
@@ -33,7 +33,7 @@ async fn run_with(
     recoveries: Vec<watch::Receiver<u64>>,
 ) -> Metrics {
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = cloud.lookups();

@@ -219,7 +219,7 @@ async fn a_delete_without_an_answer_counts_as_one_and_is_not_told_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_being_deleted_or_of_another_cloud_are_left_alone() {
-    let ours = lost("node0").taint(crate::node_lifecycle::decision::SHUTDOWN);
+    let ours = lost("node0").taint(crate::node_lifecycle::node_state::SHUTDOWN);
     let cases = [
         ours.clone().with("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")),
         ours.clone().provider_id("aws:///zone/i-1"),

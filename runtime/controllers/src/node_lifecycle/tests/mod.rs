@@ -21,16 +21,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::Budget;
+use super::history::REPORTER;
 use super::memory::Memory;
-use super::sync::{REPORTER, Syncer};
+use super::sync::Syncer;
 use super::{DeletionBudget, NodeLifecycleSettings};
+use crate::all_metrics::Metrics;
+use crate::api_gate::{ApiGate, ApiGateSettings};
 use crate::events::{EventRecorder, EventSettings, EventWriter};
-use crate::metrics::Metrics;
 use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, node, scraped};
-use crate::write_gate::{WriteGate, WriteGateSettings};
 
 const GET: &str = "GET /api/v1/nodes/node0";
 const PATCH: &str = "PATCH /api/v1/nodes/node0";
@@ -87,7 +88,7 @@ impl<C: Instances> Bench<C> {
         let cloud = Arc::new(cloud);
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
         let (reader, mut store) = reflector::store::<Node>();
         store.apply_watcher_event(&Event::Init);
         store.apply_watcher_event(&Event::InitDone);

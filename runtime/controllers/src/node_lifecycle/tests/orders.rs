@@ -16,7 +16,7 @@ use crate::queue::Verdict;
 use crate::testing::found;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Answer {
+enum Mood {
     Present,
     Absent,
     Unknown,
@@ -39,14 +39,14 @@ enum Change {
     ReadyUnseen,
 }
 
-const ANSWERS: [Answer; 7] =
-    [Answer::Present, Answer::Absent, Answer::Unknown, Answer::Trap, Answer::TimeOut, Answer::TooFew, Answer::Panic];
+const ANSWERS: [Mood; 7] =
+    [Mood::Present, Mood::Absent, Mood::Unknown, Mood::Trap, Mood::TimeOut, Mood::TooFew, Mood::Panic];
 const CHANGES: [Change; 6] =
     [Change::None, Change::Ready, Change::NotReady, Change::Again, Change::AgainUnseen, Change::ReadyUnseen];
 
 /// Answers as it is told, and remembers what it answered about which Node.
 struct Moody {
-    next: Mutex<Answer>,
+    next: Mutex<Mood>,
     /// UID, what for, and whether the answer was absent.
     given: Mutex<Vec<(String, Need, bool)>>,
 }
@@ -54,16 +54,16 @@ struct Moody {
 impl Instances for Moody {
     async fn find(&self, nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, FindError> {
         let answer = *self.next.lock();
-        let given = |node: &Node| (node.uid.clone(), need, answer == Answer::Absent);
+        let given = |node: &Node| (node.uid.clone(), need, answer == Mood::Absent);
         self.given.lock().extend(nodes.iter().map(given));
         match answer {
-            Answer::Present => Ok(nodes.iter().map(|_| found(|_| ())).collect()),
-            Answer::Absent => Ok(nodes.iter().map(|_| Finding::Absent).collect()),
-            Answer::Unknown => Err(FindError::Failed(Failure::new(Reaction::Retry, "5xx"))),
-            Answer::Trap => Err(FindError::Crashed(Failure::new(Reaction::Retry, "unreachable"))),
-            Answer::TimeOut => std::future::pending().await,
-            Answer::TooFew => Ok(vec![]),
-            Answer::Panic => panic!("a bug of the host"),
+            Mood::Present => Ok(nodes.iter().map(|_| found(|_| ())).collect()),
+            Mood::Absent => Ok(nodes.iter().map(|_| Finding::Absent).collect()),
+            Mood::Unknown => Err(FindError::Failed(Failure::new(Reaction::Retry, "5xx"))),
+            Mood::Trap => Err(FindError::Crashed(Failure::new(Reaction::Retry, "unreachable"))),
+            Mood::TimeOut => std::future::pending().await,
+            Mood::TooFew => Ok(vec![]),
+            Mood::Panic => panic!("a bug of the host"),
         }
     }
 }
@@ -80,7 +80,7 @@ impl World {
             budget: unlimited(),
             ..NodeLifecycleSettings::default()
         };
-        let cloud = Moody { next: Mutex::new(Answer::Present), given: Mutex::default() };
+        let cloud = Moody { next: Mutex::new(Mood::Present), given: Mutex::default() };
         let mut bench = Bench::of(cloud, settings);
         bench.add(lost("node0"));
         Self { bench, births: 0 }
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// One look, as the queue would have it: at the time that the last one asked for.
-    async fn look(&mut self, change: Change, answer: Answer) {
+    async fn look(&mut self, change: Change, answer: Mood) {
         let is_late = self.change(change);
         *self.bench.cloud.next.lock() = answer;
         let before = self.bench.api.has("node0").then(|| self.bench.api.json("node0"));
@@ -142,7 +142,7 @@ impl World {
 }
 
 /// Runs the sequence; says whether a Node was deleted in the end.
-async fn run(steps: &[(Change, Answer)]) -> bool {
+async fn run(steps: &[(Change, Mood)]) -> bool {
     let mut world = World::new();
     for (change, answer) in steps {
         world.look(*change, *answer).await;
@@ -157,14 +157,14 @@ async fn no_node_is_deleted_that_exists_or_was_not_absent_twice() {
     let mut runs = 0;
     for first in ANSWERS {
         for second in ANSWERS {
-            for third in [Answer::Present, Answer::Absent, Answer::Trap, Answer::TooFew] {
+            for third in [Mood::Present, Mood::Absent, Mood::Trap, Mood::TooFew] {
                 for at_first in CHANGES {
                     for at_second in CHANGES {
                         let steps = [
                             (Change::None, first),
                             (at_first, second),
                             (at_second, third),
-                            (Change::None, Answer::Absent),
+                            (Change::None, Mood::Absent),
                         ];
                         runs += 1;
                         deleted += usize::from(run(&steps).await);
@@ -193,7 +193,7 @@ async fn long_walks_delete_nothing_that_exists_either() {
         let mut world = World::new();
         for _ in 0..60 {
             // Absent half of the time, and most of the time nothing happens: else nothing would ever be deleted.
-            let answer = if draw(2) == 0 { Answer::Absent } else { ANSWERS[draw(ANSWERS.len())] };
+            let answer = if draw(2) == 0 { Mood::Absent } else { ANSWERS[draw(ANSWERS.len())] };
             let change = if draw(3) > 0 { Change::None } else { CHANGES[draw(CHANGES.len())] };
             let has = world.bench.api.has("node0");
             let change = if has { change } else { Change::Again };

@@ -6,7 +6,7 @@ use ccm_cloud::{Finding, InstanceState};
 use serde_json::{Value, json};
 
 use super::{Bench, GET, PATCH, lost, ready, unknown};
-use crate::node_lifecycle::decision::SHUTDOWN;
+use crate::node_lifecycle::node_state::SHUTDOWN;
 use crate::queue::Verdict;
 use crate::testing::{Log, found};
 

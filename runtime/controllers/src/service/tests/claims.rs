@@ -96,7 +96,7 @@ async fn decide_restored(bench: &mut Bench, count: usize) {
         bench.api.add_service(offering(&name, &uid(2, number), &name).0);
     }
     bench.catch_up();
-    let offers: Vec<_> = bench.syncer.store.state().into_iter().map(|one| (wake::key(&one), one)).collect();
+    let offers: Vec<_> = bench.syncer.store.state().into_iter().map(|one| (key::key(&one), one)).collect();
     for (key, service) in &offers {
         bench.syncer.memory.enter(key, service, 0, false);
     }

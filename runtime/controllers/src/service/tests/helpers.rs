@@ -4,10 +4,10 @@ use ccm_cloud::{IpMode, PortStatus, Protocol, ServiceType, TrafficPolicy};
 use serde_json::json;
 
 use super::*;
-use crate::service::fingerprint::Digest;
+use crate::service::digest::Digest;
 use crate::service::predicates::has_finalizer;
-use crate::service::view::{as_stored, cloud_service, ingress};
 use crate::service::write::{Changes, Written};
+use crate::view::service::{as_stored, cloud_service, ingress};
 
 #[tokio::test(start_paused = true)]
 async fn cases_199_and_203_a_finalizer_is_added_once_beside_those_of_others() {
@@ -54,7 +54,7 @@ async fn case_201_the_status_is_written_only_when_it_differs() {
         bench.syncer.writer.set(&service, &changes).await.unwrap();
         assert_eq!(bench.patches() - before, patches, "{what}");
         let now: Service = serde_json::from_value(bench.json("web")).unwrap();
-        assert_eq!(as_stored(&super::super::view::ingress(&now)), as_stored(&ingress), "{what}");
+        assert_eq!(as_stored(&crate::view::service::ingress(&now)), as_stored(&ingress), "{what}");
     }
 }
 

@@ -37,21 +37,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::backends::{Backends, Current};
 use super::condition::READY;
+use super::found::Found;
 use super::job::Job;
+use super::key::Key;
 use super::locks::Locks;
-use super::memory::{Key, Memory};
+use super::memory::Memory;
 use super::record::{RECORDED, Record};
-use super::refresh::Refresh;
-use super::step::Found;
-use super::sync::Syncer;
+use super::refresh::rounds::Refresh;
+use super::syncer::Syncer;
 use super::write::ServiceWriter;
-use super::{LoadBalancerMember, ServiceSettings, verify, wake};
+use super::{LoadBalancerMember, ServiceSettings, key, verify, wake};
+use crate::all_metrics::Metrics;
+use crate::api_gate::{ApiGate, ApiGateSettings};
 use crate::events::{EventRecorder, EventSettings, EventWriter};
-use crate::metrics::Metrics;
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
-use crate::write_gate::{WriteGate, WriteGateSettings};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const STATUS: &str = "PATCH /api/v1/namespaces/default/services/web/status";
@@ -109,7 +110,7 @@ impl Bench {
     ) -> Self {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
         let (reader, mut store) = reflector::store::<Service>();
         store.apply_watcher_event(&Event::Init);
         store.apply_watcher_event(&Event::InitDone);
@@ -197,11 +198,11 @@ impl Bench {
         for old in self.syncer.store.state() {
             if !newest.iter().any(|new| new.metadata.name == old.metadata.name) {
                 self.store.apply_watcher_event(&Event::Delete(Service::clone(&old)));
-                self.syncer.notice(&wake::key(&old));
+                self.syncer.notice(&key::key(&old));
             }
         }
         for service in newest {
-            let key = wake::key(&service);
+            let key = key::key(&service);
             self.store.apply_watcher_event(&Event::Apply(service));
             self.syncer.notice(&key);
         }

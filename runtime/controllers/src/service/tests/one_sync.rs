@@ -4,7 +4,8 @@ use ccm_cloud::{Failure, Ingress, Outcome, Reaction};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::service::fingerprint::{self, Digest};
+use crate::service::digest::Digest;
+use crate::service::fingerprint;
 
 fn addressed(draft: Draft) -> Draft {
     draft.with("/status/loadBalancer", "ingress", json!([{ "ip": "192.0.2.9", "ipMode": "VIP" }]))
@@ -125,7 +126,11 @@ async fn a_served_service_has_the_finalizer_first_then_all_the_rest_in_one_write
         })
     );
     let names: Vec<&str> = record.as_str().unwrap().split(' ').map(|part| part.split('=').next().unwrap()).collect();
-    assert_eq!(names, ["v2", "provider", "service", "spec", "backends", "addresses", "annotations"], "{record}");
+    assert_eq!(
+        names,
+        ["v2", "provider", "service", "spec", "backends", "addresses", "annotations", "view"],
+        "{record}"
+    );
     assert!(calls.iter().all(|call| call.content_type == "application/strategic-merge-patch+json"));
 }
 

@@ -341,7 +341,7 @@ async fn an_annotation_chooses_no_provider() {
     let mut bench = start(FakeApi::new());
     bench.add(service("web"));
     bench.sync("web").await;
-    let uid = crate::service::fingerprint::Digest::of(&Some("uid-web")).to_string();
+    let uid = crate::service::digest::Digest::of(&Some("uid-web")).to_string();
     for provider in ["blue", "gone"] {
         let planted = format!("v1:{provider}:{uid}:-:-");
         bench.edit("web", &json!({ "metadata": { "annotations": { "wasm-ccm.io/ensured": planted } } }));
@@ -357,7 +357,7 @@ async fn an_annotation_chooses_no_provider() {
 
 /// A Service as a release left it that had its record in an annotation: with the ID of `red`'s load balancer.
 fn of_before(provider: &str, class: Option<&str>) -> Draft {
-    let uid = crate::service::fingerprint::Digest::of(&Some(WEB));
+    let uid = crate::service::digest::Digest::of(&Some(WEB));
     let annotations = json!({ "wasm-ccm.io/ensured": format!("v1:{provider}:{uid}:-:-"), "fake.io/id": "lb-1" });
     let draft = finalized("web").with("/metadata", "uid", json!(WEB)).with("/metadata", "annotations", annotations);
     draft.with("/spec", "loadBalancerClass", json!(class))

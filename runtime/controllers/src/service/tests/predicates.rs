@@ -5,10 +5,11 @@ use serde_json::json;
 
 use super::*;
 use crate::service::backends::{Reason, Watched};
-use crate::service::fingerprint::{self, Digest};
+use crate::service::digest::Digest;
+use crate::service::fingerprint;
 use crate::service::predicates::{is_backend, is_load_balancer, needs_cleanup};
-use crate::service::view::cloud_service;
 use crate::testing::FakeBalancers;
+use crate::view::service::cloud_service;
 use ccm_cloud::LoadBalancers as _;
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

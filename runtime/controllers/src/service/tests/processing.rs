@@ -4,9 +4,9 @@ use ccm_cloud::{Failure, Reaction};
 use serde_json::json;
 
 use super::*;
+use crate::api_gate::ApiError;
 use crate::service::condition::told;
 use crate::service::error::{SyncError, Task};
-use crate::write_gate::ApiError;
 
 #[tokio::test(start_paused = true)]
 async fn cases_157_and_166_a_good_service_is_done_after_one_run() {

@@ -56,6 +56,15 @@ fn ensured(world: &World) -> Vec<String> {
     names
 }
 
+fn recorded(world: &World, name: &str) -> String {
+    condition(&world.api.service(name).unwrap(), RECORDED)["message"].to_string()
+}
+
+/// Those that were not ensured for revision 2.
+fn waiting(world: &World) -> Vec<String> {
+    names().into_iter().filter(|name| recorded(world, name).contains("by=component1")).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_few_of_all_kinds_go_first_and_the_rest_when_the_component_is_proven_two_at_a_time() {
     let mut world = world().await;
@@ -118,11 +127,8 @@ async fn whoever_has_another_reason_does_not_wait() {
             exchange(world, 1);
             seconds(60).await;
             world.cloud.take_calls();
-            let waiting = |name: &String| {
-                let text = condition(&world.api.service(name).unwrap(), RECORDED)["message"].to_string();
-                text.contains("by=component1")
-            };
-            let waiting: Vec<String> = names().into_iter().filter(waiting).collect();
+            assert_eq!(world.cloud.take_unhurried().len(), FIRST);
+            let waiting = waiting(world);
             assert_eq!(waiting.len(), names().len() - FIRST);
             // Somebody changes one, takes the address of one away, asks for one, and makes a new one.
             world.api.edit_service(&waiting[0], &json!({ "spec": { "ports": [{ "port": 443 }] } }));
@@ -135,6 +141,7 @@ async fn whoever_has_another_reason_does_not_wait() {
             wanted.sort();
             assert_eq!(ensured(world), wanted);
             assert_eq!(world.cloud.count("ensure"), 4);
+            assert_eq!(world.cloud.take_unhurried(), [""; 0], "somebody waits for these");
             // A Node joins: all have it, and wait on.
             world.cloud.take_calls();
             world.node(node("n9")).await;
@@ -147,14 +154,88 @@ async fn whoever_has_another_reason_does_not_wait() {
             world.cloud.try_out(false);
             seconds(60).await;
             assert_eq!(ensured(world).len(), waiting.len() - 3);
+            assert_eq!(world.cloud.take_unhurried().len(), waiting.len() - 3);
         })
         .await;
+}
+
+/// The process starts again, or another replica leads, and the component of another revision was there before it.
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_as_few_go_first_and_whoever_was_changed_meanwhile_does_not_wait() {
+    let mut world = world().await;
+    world.cloud.try_out(true);
+    world.cloud.exchange(Version { annotations: vec!["fake.io/new"], ..revision("2") });
+    // The new component reads this one, and the old one did not.
+    let new = ["s0", "s1", "s2", "s3", "s4"];
+    for name in new {
+        world.api.edit_service(name, &json!({ "metadata": { "annotations": { "fake.io/new": "a" } } }));
+    }
+    for annotations in [json!({ "fake.io/mode": "c" }), json!({ "fake.io/mode": null })] {
+        world.api.edit_service("mode", &json!({ "metadata": { "annotations": annotations } }));
+        world
+            .run(async |world: &mut World| {
+                seconds(60).await;
+                let mut ensured = ensured(world);
+                ensured.retain(|name| name != "mode");
+                assert_eq!(
+                    (ensured.len(), world.cloud.count("ensure")),
+                    (FIRST, FIRST + 1),
+                    "{:?}",
+                    world.cloud.calls()
+                );
+                // From here on the annotation counts.
+                world.cloud.take_calls();
+                let waiting = waiting(world).into_iter().find(|name| new.contains(&&**name)).unwrap();
+                world.api.edit_service(&waiting, &json!({ "metadata": { "annotations": { "fake.io/new": "b" } } }));
+                seconds(2).await;
+                assert_eq!(self::ensured(world), [waiting]);
+                world.cloud.take_calls();
+            })
+            .await;
+    }
+    world
+        .run(async |world: &mut World| {
+            world.cloud.try_out(false);
+            seconds(60).await;
+            assert_eq!(waiting(world), [""; 0]);
+        })
+        .await;
+}
+
+/// A record of an older release says nothing about the Service alone, and costs nothing for that.
+#[tokio::test(start_paused = true)]
+async fn a_record_without_a_view_is_as_good_as_ever_and_makes_nobody_wait_after_a_restart() {
+    let mut world = world().await;
+    for name in names() {
+        let mut conditions = world.api.service(&name).unwrap()["status"]["conditions"].clone();
+        for condition in conditions.as_array_mut().unwrap() {
+            let message = condition["message"].as_str().unwrap();
+            let words: Vec<&str> = message.split(' ').filter(|word| !word.starts_with("view=")).collect();
+            condition["message"] = json!(words.join(" "));
+        }
+        world.api.edit_service(&name, &json!({ "status": { "conditions": conditions } }));
+    }
+    let patches = world.api.count("PATCH");
+    world
+        .run(async |world: &mut World| {
+            seconds(60).await;
+            assert_eq!((world.cloud.calls(), world.api.count("PATCH")), (vec![], patches));
+        })
+        .await;
+    world.cloud.exchange(revision("2"));
+    world
+        .run(async |world: &mut World| {
+            seconds(2).await;
+            assert_eq!(ensured(world).len(), names().len());
+        })
+        .await;
+    assert!(names().iter().all(|name| recorded(&world, name).contains(" view=")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_when_the_old_revision_returns_was_never_touched() {
     let mut world = world().await;
-    world
+    let metrics = world
         .run(async |world: &mut World| {
             seconds(1).await;
             exchange(world, 1);
@@ -169,6 +250,7 @@ async fn whoever_waits_when_the_old_revision_returns_was_never_touched() {
             assert_eq!(ensured(world), tried);
         })
         .await;
+    assert_eq!(metrics.service.outdated.get(), 0, "nobody is outdated any more");
 }
 
 #[tokio::test(start_paused = true)]

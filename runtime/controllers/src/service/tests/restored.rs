@@ -13,7 +13,7 @@ async fn a_service_that_etcds_backup_shows_without_an_address_is_served_again() 
     api.add_service(service("web").0);
     let backup = api.service("web").unwrap();
     let metrics = Metrics::register(&mut Registry::default());
-    let gate = WriteGate::new(api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
     let mut nodes = Writer::<Node>::default();
     nodes.apply_watcher_event(&Event::Init);

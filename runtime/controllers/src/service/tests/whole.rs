@@ -64,7 +64,7 @@ impl World {
     /// Runs a controller while `story` goes on, then stops it.
     pub(super) async fn run(&mut self, story: impl AsyncFnOnce(&mut Self)) -> Metrics {
         let metrics = Metrics::register(&mut Registry::default());
-        let gate = WriteGate::new(self.api.client.clone(), metrics.api.clone(), WriteGateSettings::default());
+        let gate = ApiGate::new(self.api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
         let (recorder, _events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let (services, mut store) = reflector::store::<Service>();
         for service in self.api.services() {

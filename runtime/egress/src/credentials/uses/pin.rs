@@ -16,7 +16,7 @@ use crate::config_file::needs;
 use crate::credentials::CredentialSource;
 
 /// A component, as far as credentials are concerned, and where their values came from.
-pub struct Pin {
+pub(crate) struct Pin {
     descriptor: Descriptor,
     values: BTreeMap<String, ValueFrom>,
 }
@@ -33,7 +33,7 @@ enum ValueFrom {
 impl Pin {
     /// `by_hand` are the credentials whose places the operator named.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         descriptor: &Descriptor,
         sources: &BTreeMap<String, CredentialSource>,
         by_hand: impl Fn(&str) -> bool,
@@ -49,10 +49,15 @@ impl Pin {
         Self { descriptor: descriptor.clone(), values: sources.iter().map(value).collect() }
     }
 
+    /// Name of the provider.
+    pub(crate) fn provider(&self) -> &str {
+        &self.descriptor.name
+    }
+
     /// What `new` may do with credentials that this one may not, in words. `is_given` are the endpoints whose base URLs the
     /// operator named: there the word of a component does not count.
     #[must_use]
-    pub fn widened(&self, new: &Self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(crate) fn widened(&self, new: &Self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
         let mut wider = Vec::new();
         for credential in &new.descriptor.credentials {
             wider.extend(self.more_uses(new, credential));

@@ -1,7 +1,7 @@
 //! Strings and signatures that other programs made.
 
 use super::keys;
-use crate::signature::Algorithm;
+use crate::http::Algorithm;
 
 /// String to sign, signature in Base64, in hex, and as it stands in a URL; HMAC-SHA1.
 pub(super) const CLOUDSTACK_SECRET: &str = "SecretExample-9876543210_XyZ";

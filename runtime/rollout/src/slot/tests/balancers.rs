@@ -41,6 +41,20 @@ async fn on_trial_a_component_changes_what_both_find_and_makes_what_neither_find
     assert_eq!(new.asked.lock()["delete"], 1);
 }
 
+/// As an ordinary `ensure` it would take the last of the cloud's budget from new Services.
+#[tokio::test]
+async fn what_nobody_waits_for_reaches_the_component_as_such_on_trial_and_afterwards() {
+    for is_on_trial in [false, true] {
+        let rig = Rig::new(faults(1));
+        let serving = if is_on_trial { rig.put("2", Does::Right) } else { Arc::clone(&rig.proven) };
+        let outcome = rig.slot.load_balancers().ensure_unhurried(service("web"), Arc::default()).await;
+        assert_eq!(outcome.failure, None, "on trial: {is_on_trial}");
+        let asked = |function: &str| serving.asked.lock().get(function).copied();
+        assert_eq!((asked("ensure-unhurried"), asked("ensure")), (Some(1), None), "on trial: {is_on_trial}");
+        assert_eq!(rig.is_on_trial(), is_on_trial);
+    }
+}
+
 /// A successful write was believed, whatever it had made.
 #[tokio::test]
 async fn nothing_is_made_a_second_time_under_another_name() {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::slot::standing::Transition;
 use crate::slot::testing::{Fake, release, service};
-use crate::slot::{News, ProbationSettings};
+use crate::slot::{News, ProbationSettings, RefusedComponent};
 
 /// As soon as it has answered once.
 const SHORT: ProbationSettings = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
@@ -143,6 +143,24 @@ async fn the_generation_grows_whenever_another_one_serves_and_with_nothing_else(
     assert_eq!((*generations.borrow_and_update(), rig.serving()), (6, "2".to_owned()));
 }
 
+/// The component that died at another replica had written, and nobody looked at that again.
+#[tokio::test]
+async fn what_another_replica_refuses_makes_all_look_again_at_what_it_wrote() {
+    let rig = Rig::new(SHORT);
+    let (mut generations, mut doubts) = (rig.slot.generations(), rig.slot.doubts());
+    generations.mark_unchanged();
+    let refused = || RefusedComponent { digest: format!("sha256:{}", "e".repeat(64)), why: "it crashed".into() };
+    rig.slot.peer_refused(refused());
+    assert!(doubts.has_changed().unwrap() && !generations.has_changed().unwrap());
+    doubts.mark_unchanged();
+    rig.slot.peer_refused(refused());
+    assert!(!doubts.has_changed().unwrap(), "it was known");
+    // The exchange says it already.
+    rig.put("2", Does::Right);
+    rig.slot.put_back();
+    assert!(generations.has_changed().unwrap() && !doubts.has_changed().unwrap());
+}
+
 /// A watch showed the last of several, and the Event of one that came and went was lost.
 #[tokio::test]
 async fn all_that_becomes_of_components_is_told_once_and_in_order() {
@@ -164,6 +182,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
                     Transition::Proven => "proven".to_owned(),
                     Transition::Returned { failed, .. } => format!("{} refused", failed.version),
                     Transition::Withdrawn { trial } => format!("{} withdrawn", trial.version),
+                    Transition::Contested { proven, .. } => format!("{} contested", proven.version),
                 };
                 format!("{} {what}, {}", view.serving.version, view.generation)
             }

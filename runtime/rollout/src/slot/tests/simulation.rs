@@ -1,7 +1,9 @@
-//! Whatever happens, in whatever order: two replicas, uploads good and bad, reverts, outages, crashes, restarts, failovers, and Services
-//! that come and go. A seed that fails is shown with the fewest events that still fail.
+//! Whatever happens, in whatever order: two replicas that hear of each other late, uploads good and bad, reverts, outages, crashes, restarts,
+//! kills, new pods, failovers, and Services that come and go. A seed that fails is shown with the fewest events that still fail.
 //!
 //! `SWAP_SEEDS=N` runs so many of them (`./just simulate N`), `SWAP_SEED=N` one.
+
+mod replica;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -14,8 +16,11 @@ use fastrand::Rng;
 use futures::FutureExt as _;
 
 use super::*;
-use crate::slot::testing::{Cloud, Fake, release, service};
-use crate::slot::{ProbationSettings, Refusals, Slot};
+use crate::ledger::{Entry, Judgement, Refusal};
+use crate::slot::standing::Transition;
+use crate::slot::testing::{Cloud, Fake, digest, release, service};
+use crate::slot::{News, ProbationSettings, RefusedComponent, Slot};
+use replica::{Folder, Place, Replica, judged};
 
 const SEEDS: u64 = 10_000;
 const EVENTS: usize = 40;
@@ -31,6 +36,8 @@ enum Event {
     Revert(usize),
     /// A replica sees what the source holds.
     See(usize),
+    /// A replica tells what it has found out, and hears what the other one has told.
+    Hear(usize),
     /// The leader works on a Service.
     Work(usize),
     /// The leader looks for machines.
@@ -43,8 +50,14 @@ enum Event {
     Does(Does),
     /// The other replica leads.
     Failover,
-    /// A replica dies, and comes back with what it had kept.
+    /// A replica ends in order, and comes back with what it had kept.
     Restart(usize),
+    /// A replica is killed, and comes back with what it had kept.
+    Kill(usize),
+    /// Another pod takes the place of a replica: it has nothing but the source.
+    NewPod(usize),
+    /// All pods are replaced at once.
+    Blackout,
     /// Seconds pass.
     Time(u64),
 }
@@ -64,14 +77,18 @@ fn event(random: &mut Rng) -> Event {
     match random.u32(..100) {
         0..10 => Event::Upload(of(random, &UPLOADS)),
         10..15 => Event::Revert(random.usize(..8)),
-        15..30 => Event::See(random.usize(..2)),
-        30..60 => Event::Work(random.usize(..SERVICES.len())),
+        15..27 => Event::See(random.usize(..2)),
+        27..34 => Event::Hear(random.usize(..2)),
+        34..60 => Event::Work(random.usize(..SERVICES.len())),
         60..70 => Event::Find,
         70..82 => Event::Want(random.usize(..SERVICES.len()), random.u32(..3) > 0),
         82..86 => Event::Outage(random.bool()),
         86..89 => Event::Does(of(random, &[Does::Right, Does::Crash, Does::Fail])),
         89..92 => Event::Failover,
-        92..94 => Event::Restart(random.usize(..2)),
+        92 => Event::Restart(random.usize(..2)),
+        93..95 => Event::Kill(random.usize(..2)),
+        95 => Event::NewPod(random.usize(..2)),
+        96 if random.u32(..4) == 0 => Event::Blackout,
         _ => Event::Time(random.u64(..90)),
     }
 }
@@ -83,6 +100,7 @@ struct Object {
     has_finalizer: bool,
     /// Who has ensured it last.
     by: Option<String>,
+    by_version: Option<String>,
 }
 
 struct Simulation {
@@ -90,27 +108,40 @@ struct Simulation {
     versions: Vec<(String, Does)>,
     /// What the source holds: the place of a version.
     source: usize,
-    slots: Vec<Slot<Fake>>,
+    replicas: [Replica; 2],
     leader: usize,
+    /// What the ConfigMap holds.
+    shared: Entry,
     objects: BTreeMap<&'static str, Object>,
 }
 
 impl Simulation {
     fn new() -> Self {
-        let cloud = Arc::<Cloud>::default();
-        let slot = || Slot::new(release(Fake::new("1", Does::Right, &cloud)), Refusals::default(), SETTINGS).0;
-        Self {
-            slots: vec![slot(), slot()],
-            cloud: Arc::clone(&cloud),
+        let mut this = Self {
+            replicas: Default::default(),
+            cloud: Arc::default(),
             versions: vec![("1".to_owned(), Does::Right)],
             source: 0,
             leader: 0,
+            shared: Entry::default(),
             objects: SERVICES.into_iter().map(|name| (name, Object::default())).collect(),
-        }
+        };
+        this.begins(0);
+        this.begins(1);
+        this
     }
 
-    fn leads(&self) -> &Slot<Fake> {
-        &self.slots[self.leader]
+    fn slot(&self, replica: usize) -> Option<&Slot<Fake>> {
+        self.replicas[replica].place.as_ref().map(|place| &place.slot)
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot<Fake>> {
+        [0, 1].into_iter().filter_map(|replica| self.slot(replica))
+    }
+
+    /// None: nobody serves.
+    fn leads(&self) -> Option<&Slot<Fake>> {
+        self.slot(self.leader)
     }
 
     /// What a version does when nobody has broken it.
@@ -124,19 +155,90 @@ impl Simulation {
         if matches!(nature, Does::Rename | Does::Leave) { nature } else { Does::Right }
     }
 
-    /// As the gate compares: whoever does not find the machines, or calls what is there by another name, is not taken.
+    fn naming(&self, version: &str) -> String {
+        if self.nature(version) == Does::Rename { version.to_owned() } else { "uid".to_owned() }
+    }
+
+    /// Whether the cloud answers, and the version finds the machines.
+    fn is_answered(&self, version: &str) -> bool {
+        self.nature(version) != Does::Lose && !self.cloud.is_down.load(Ordering::Relaxed)
+    }
+
+    /// As the gate compares: whoever does not find the machines, or names load balancers in another way, is not taken.
     fn is_admitted(&self, slot: &Slot<Fake>, version: &str) -> bool {
-        if self.nature(version) == Does::Lose || self.cloud.is_down.load(Ordering::Relaxed) {
-            return false;
+        self.is_answered(version) && self.naming(version) == self.naming(&slot.view().proven.version)
+    }
+
+    /// The same for the first one of a process: its names are compared with those of whoever led, and with what was recorded.
+    fn is_admitted_first(&self, version: &str) -> bool {
+        let naming = self.naming(version);
+        let is_led = self.shared.naming.as_ref().is_none_or(|led| *led == naming);
+        let mut recorded = self.objects.values().filter_map(|object| object.by_version.as_ref());
+        self.is_answered(version) && is_led && recorded.all(|by| self.naming(by) == naming)
+    }
+
+    /// As the keeper does it before there is a first component.
+    fn begins(&mut self, replica: usize) {
+        let is_alone = self.slot(1 - replica).is_none();
+        let folder = &mut self.replicas[replica].folder;
+        if let Some(died) = folder.died.take_if(|died| self.shared.proven != Some(digest(died))) {
+            let refused = RefusedComponent { digest: digest(&died), why: "it died".to_owned() };
+            folder.refused.add(refused.clone());
+            self.shared.note(&judged(refused));
         }
-        let names = |version: &str| (self.nature(version) == Does::Rename).then(|| version.to_owned());
-        let is_compared = self.objects.values().any(|object| object.by.is_some());
-        !is_compared || names(version) == names(&slot.view().proven.version)
+        for Refusal { digest, reason, .. } in &self.shared.refused {
+            if folder.refused.why(digest).is_none() {
+                folder.refused.add(RefusedComponent { digest: digest.clone(), why: reason.clone() });
+            }
+        }
+        let folder = folder.clone();
+        let may_serve = |version: &String| is_alone || folder.refused.why(&digest(version)).is_none();
+        let is_down = self.cloud.is_down.load(Ordering::Relaxed);
+        let kept = folder.proven.clone().filter(|kept| may_serve(kept) && !is_down);
+        let (version, does) = match kept {
+            Some(kept) => (kept.clone(), self.proven_nature(&kept)),
+            None => {
+                let (version, does) = self.versions[self.source].clone();
+                if !may_serve(&version) || !self.is_admitted_first(&version) {
+                    return;
+                }
+                (version, does)
+            }
+        };
+        let (slot, news) = Slot::new(release(Fake::new(&version, does, &self.cloud)), folder.refused, SETTINGS);
+        self.replicas[replica].place = Some(Place { slot, news });
+        self.replicas[replica].folder.proven = Some(version);
+        if is_alone {
+            self.elect(replica);
+        }
+    }
+
+    /// As the host does it when it begins to lead.
+    fn elect(&mut self, replica: usize) {
+        if let Some(slot) = self.slot(replica) {
+            let proven = Arc::clone(&slot.view().proven);
+            let naming = self.naming(&proven.version);
+            self.leader = replica;
+            self.shared.note(&Judgement::Proven(proven.digest.clone()));
+            self.shared.note(&Judgement::Named(naming));
+        }
+    }
+
+    /// The process of a replica ends.
+    fn ends(&mut self, replica: usize, is_killed: bool) {
+        let Some(Place { slot, .. }) = self.replicas[replica].place.take() else { return };
+        let view = slot.view();
+        let died = Some(view.serving.version.clone()).filter(|_| is_killed && view.is_on_trial);
+        self.replicas[replica].folder =
+            Folder { proven: Some(view.proven.version.clone()), refused: slot.refused(), died };
+        if replica == self.leader {
+            self.elect(1 - replica);
+        }
     }
 
     /// As the keeper does it.
-    fn sees(&self, replica: usize) {
-        let slot = &self.slots[replica];
+    fn sees(&mut self, replica: usize) {
+        let Some(slot) = self.slot(replica) else { return self.begins(replica) };
         let (version, does) = &self.versions[self.source];
         let release = release(Fake::new(version, *does, &self.cloud));
         let view = slot.view();
@@ -144,36 +246,45 @@ impl Simulation {
             slot.put_back();
         } else if view.serving.digest != release.version.digest && self.is_admitted(slot, version) {
             slot.put(release);
+            self.replicas[replica].heard.tell(slot);
         }
     }
 
-    /// See "What is not guaranteed" in decision 18.
+    /// As the keeper does it.
+    fn hears(&mut self, replica: usize) {
+        let Some(Place { slot, news }) = &mut self.replicas[replica].place else { return };
+        // What it hears is told, too.
+        for _ in 0..2 {
+            while let Ok(news) = news.try_recv() {
+                match news {
+                    News::Changed(Transition::Proven, view) => {
+                        self.shared.note(&Judgement::Proven(view.serving.digest.clone()));
+                    }
+                    News::Changed(Transition::Returned { failed, why }, _) => {
+                        self.shared.note(&judged(RefusedComponent { digest: failed.digest.clone(), why }));
+                    }
+                    _ => {}
+                }
+            }
+            self.shared.tell(slot);
+        }
+        self.replicas[replica].heard = self.shared.clone();
+    }
+
+    /// See "What is not guaranteed" in decision 18: whether a component is proven that says it deletes and does not, and that nobody has
+    /// seen delete anything.
     fn is_beyond_promise(&self) -> bool {
-        self.believes_a_liar() || self.disagrees_on_names()
-    }
-
-    /// Whether one replica has proved a component that uses other names, while there was nothing to compare, and the other has not.
-    fn disagrees_on_names(&self) -> bool {
-        let names = self.slots.iter().map(|slot| {
-            let proven = slot.view().proven.version.clone();
-            (self.nature(&proven) == Does::Rename).then_some(proven)
-        });
-        names.collect::<std::collections::BTreeSet<_>>().len() > 1
-    }
-
-    /// Whether a component is proven that says it deletes and does not, and that nobody has seen delete anything.
-    fn believes_a_liar(&self) -> bool {
-        self.slots.iter().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
+        self.slots().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
     }
 
     /// As the service controller does it.
     async fn works(&mut self, name: &'static str) {
-        let source = self.leads().clone();
+        let Some(source) = self.leads().cloned() else { return };
         let Some(object) = self.objects.get_mut(name) else { return };
         let one = source.load_balancers();
         if !object.is_wanted {
             // Who wants it again does not know what is left of it.
-            object.by = None;
+            (object.by, object.by_version) = (None, None);
             if object.has_finalizer && one.delete(service(name)).await.failure.is_none() {
                 *object = Object::default();
                 let is_left = self.cloud.balancers.lock().values().any(|balancer| balancer.uid == name);
@@ -187,13 +298,14 @@ impl Simulation {
         if is_certain {
             drop(one.get(service(name)).await);
         } else if one.ensure(service(name), Arc::default()).await.failure.is_none() {
-            object.by = Some(one.component());
+            (object.by, object.by_version) = (Some(one.component()), Some(one.descriptor().version.clone()));
         }
     }
 
     async fn finds(&self) {
         let nodes = ["a", "b"].map(node).to_vec();
-        let findings = self.leads().find(nodes, Need::Existence).await.unwrap_or_default();
+        let Some(slot) = self.leads() else { return };
+        let findings = slot.find(nodes, Need::Existence).await.unwrap_or_default();
         assert!(!findings.contains(&Finding::Absent), "a machine is absent on one voice");
     }
 
@@ -212,17 +324,29 @@ impl Simulation {
                 object.is_wanted = is_wanted;
             }
             Event::Outage(is_down) => self.cloud.is_down.store(is_down, Ordering::Relaxed),
-            Event::Does(Does::Right) => {
-                let version = self.leads().view().serving.version.clone();
-                self.leads().component().does(self.proven_nature(&version));
+            Event::Does(does) => {
+                let Some(slot) = self.leads() else { return };
+                let version = slot.view().serving.version.clone();
+                slot.component().does(if does == Does::Right { self.proven_nature(&version) } else { does });
             }
-            Event::Does(does) => self.leads().component().does(does),
-            Event::Failover => self.leader = 1 - self.leader,
-            Event::Restart(replica) => {
-                let slot = &self.slots[replica];
-                let proven = slot.view().proven.version.clone();
-                let first = release(Fake::new(&proven, self.proven_nature(&proven), &self.cloud));
-                self.slots[replica] = Slot::new(first, slot.refused(), SETTINGS).0;
+            Event::Failover => self.elect(1 - self.leader),
+            Event::Hear(replica) => self.hears(replica),
+            Event::Restart(replica) | Event::Kill(replica) => {
+                self.ends(replica, matches!(event, Event::Kill(_)));
+                self.begins(replica);
+            }
+            Event::NewPod(replica) => {
+                self.ends(replica, true);
+                self.replicas[replica] = Replica::default();
+                self.begins(replica);
+            }
+            Event::Blackout => {
+                for replica in [0, 1] {
+                    self.ends(replica, true);
+                    self.replicas[replica] = Replica::default();
+                }
+                self.begins(0);
+                self.begins(1);
             }
             Event::Time(seconds) => tokio::time::advance(Duration::from_secs(seconds)).await,
         }
@@ -236,7 +360,7 @@ impl Simulation {
             let count = balancers.values().filter(|balancer| balancer.uid == name).count();
             assert!(count <= 1, "{name} has {count} load balancers: {balancers:?}");
         }
-        for slot in &self.slots {
+        for slot in self.slots() {
             let view = slot.view();
             assert_eq!(slot.refused().why(&view.serving.digest), None, "a refused component serves");
         }
@@ -245,14 +369,23 @@ impl Simulation {
     /// What is true in the end, when nobody breaks anything any more.
     async fn settles(&mut self) {
         self.cloud.is_down.store(false, Ordering::Relaxed);
-        for slot in &self.slots {
+        if self.slots().next().is_none() {
+            // Somebody mends it.
+            self.source = 0;
+            self.sees(0);
+        }
+        for slot in self.slots() {
             let view = slot.view();
             slot.component().does(self.nature(&view.serving.version));
-            slot.proven().does(self.proven_nature(&view.proven.version));
         }
         for _ in 0..12 {
-            self.sees(0);
-            self.sees(1);
+            for slot in self.slots() {
+                slot.proven().does(self.proven_nature(&slot.view().proven.version));
+            }
+            for replica in [0, 1] {
+                self.sees(replica);
+                self.hears(replica);
+            }
             for name in SERVICES {
                 self.works(name).await;
                 self.holds();
@@ -263,20 +396,26 @@ impl Simulation {
                 return;
             }
         }
-        let (slot, (version, does)) = (self.leads(), &self.versions[self.source]);
-        let digest = release(Fake::new(version, *does, &self.cloud)).version.digest.clone();
-        let view = slot.view();
-        let is_good = *does == Does::Right && slot.refused().why(&digest).is_none();
-        if is_good && (view.serving.digest == digest || self.is_admitted(slot, version)) {
-            assert_eq!((&view.serving.digest, view.is_on_trial), (&digest, false), "the good one does not serve");
+        let (version, does) = &self.versions[self.source];
+        let good = digest(version);
+        for replica in [0, 1] {
+            let Some(slot) = self.slot(replica) else { continue };
+            let view = slot.view();
+            let is_good = *does == Does::Right && slot.refused().why(&good).is_none();
+            if is_good && (view.serving.digest == good || self.is_admitted(slot, version)) {
+                // A standby makes no calls that could prove it.
+                let is_on_trial = view.is_on_trial && replica == self.leader;
+                assert_eq!((&view.serving.digest, is_on_trial), (&good, false), "the good one does not serve");
+            }
         }
+        // Nobody: what the source holds names load balancers otherwise than what is recorded.
+        let Some(slot) = self.leads() else { return };
         let balancers = self.cloud.balancers.lock();
         for (name, object) in &self.objects {
             let balancer = balancers.values().find(|balancer| balancer.uid == *name);
             if object.is_wanted {
                 let by = &balancer.unwrap_or_else(|| panic!("{name} has no load balancer")).by;
-                let digest = release(Fake::new(by, Does::Right, &self.cloud)).version.digest.clone();
-                assert_eq!(slot.refused().why(&digest), None, "{name} is as a refused component made it: {by}");
+                assert_eq!(slot.refused().why(&digest(by)), None, "{name} is as a refused component made it: {by}");
             } else {
                 assert_eq!(balancer, None, "{name} is deleted and has a load balancer");
             }

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{ConfigFormat, EventSink, FindError, Finding, Instances as _, Need, Node, Severity, Subject};
-use ccm_egress::config_file::ConfigFile;
-use ccm_egress::credentials::CredentialSource;
-use ccm_egress::log::LogLimits;
+use ccm_egress::LogLimits;
+use ccm_egress::config::{ConfigFile, CredentialSource};
 use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver};
 use ccm_sandbox::{CallEnd, CallObserver, Limits, Pool, Provider, Sandbox};
 use parking_lot::Mutex;
@@ -156,7 +155,7 @@ impl Scenario {
         setup.settings.values = map(&[("mood", "grim")]);
         setup.network.trace = true;
         setup.network.limits.request_time = Duration::from_millis(500);
-        setup.network.limits.headers = ccm_egress::headers::HeaderLimits { count: 400, bytes: 1 << 20 };
+        setup.network.limits.headers = ccm_egress::config::HeaderLimits { count: 400, bytes: 1 << 20 };
         setup.network.client.headers = setup.network.limits.headers;
         setup.network.retry.attempts = 1;
         // Nothing is cut that could be found, and a cloud that is silent is asked again.

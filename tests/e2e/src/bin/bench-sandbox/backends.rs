@@ -8,20 +8,15 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{
     Address, AddressKind, Alone, Backend, LoadBalancers as _, Outcome, Protocol, Service, ServicePort, ServiceType,
-    Source,
 };
 use ccm_e2e::measure::{Distribution, count};
 use ccm_e2e::report::{Report, Target};
-use ccm_egress::Door;
-use ccm_egress::cache::Cache;
-use ccm_egress::credentials::{CredentialSource, Credentials};
-use ccm_egress::endpoints::{Bindings, Endpoints, OperatorGrants};
-use ccm_egress::network::{Network, NetworkParts, NetworkSettings};
+use ccm_egress::config::{CredentialSource, NetworkSettings, OperatorGrants, Secret};
 use ccm_egress::observe::{self, BudgetLeft, Exchange, ExchangeObserver};
-use ccm_egress::secret::Secret;
+use ccm_egress::{Cache, Carryover, Egress, EgressConfig, ProviderContext};
 use ccm_sandbox::{CallEnd, CallObserver, Limits, Provider, Sandbox};
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Quota, Settings, TOKEN};
 use parking_lot::Mutex;
@@ -133,29 +128,24 @@ async fn provider(sandbox: &Sandbox, cloud: &DigitalOcean, watch: &Arc<Watch>) -
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let component = sandbox.load(bytes, Limits::default(), false).await?;
     let descriptor = component.descriptor();
-    let mut operator = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
-    operator.addresses.loopback = true;
-    operator.base_urls.insert("api".to_owned(), cloud.url());
+    let mut grants = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+    grants.addresses.loopback = true;
+    grants.base_urls.insert("api".to_owned(), cloud.url());
     let mut settings = NetworkSettings::default();
     (settings.budget.per_second, settings.budget.burst) = (f64::INFINITY, NonZeroU32::MAX);
     // Else those of the provider count.
     (settings.budget.per_minute, settings.budget.per_hour) = (Some(NonZeroU32::MAX), Some(NonZeroU32::MAX));
-    let nowhere = |_: &Source| None;
-    let endpoints = Endpoints::resolve(&descriptor.endpoints, &operator, nowhere, settings.client, Bindings::default())
-        .map_err(|problems| anyhow!("{problems:?}"))?;
     let token = CredentialSource::Environment {
         variable: "DO_ACCESS_TOKEN".to_owned(),
         value: Secret::new(TOKEN.as_bytes().to_vec()),
     };
-    let given = BTreeMap::from([("access-token".to_owned(), token)]);
-    let least = settings.limits.min_credential_bytes;
-    let credentials = Credentials::new(descriptor, given, vec![], Arc::default(), least);
-    let (provider, leadership) = (descriptor.name.clone(), Arc::new(Alone));
+    let credentials = BTreeMap::from([("access-token".to_owned(), token)]);
     let observer = Some(Arc::clone(watch) as _);
-    let parts = NetworkParts { provider, endpoints, credentials, settings, leadership, observer };
-    let network = Network::new(parts, descriptor);
-    let door = Door { cache: Cache::new(Cache::DEFAULT_BYTES), network: Some(network), ..Door::closed() };
-    Ok(component.into_provider(door, None, Some(Arc::clone(watch) as _)))
+    let config = EgressConfig { grants, credentials, settings, observer, ..EgressConfig::new(Arc::new(Alone)) };
+    let egress = Egress::open(config, descriptor, &Carryover::default(), None)?;
+    let context =
+        ProviderContext { cache: Cache::new(Cache::DEFAULT_BYTES), egress: Some(egress), ..ProviderContext::closed() };
+    Ok(component.into_provider(context, None, Some(Arc::clone(watch) as _)))
 }
 
 fn service() -> Service {

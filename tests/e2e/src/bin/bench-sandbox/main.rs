@@ -10,8 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 use ccm_cloud::{Address, AddressKind, Finding, Instances as _, Need, Node};
 use ccm_e2e::measure::{Distribution, count, micros, rss, settled_rss};
 use ccm_e2e::report::{Report, Target};
-use ccm_egress::Door;
-use ccm_egress::cache::Cache;
+use ccm_egress::{Cache, ProviderContext};
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use tokio::time::Instant;
 
@@ -48,7 +47,7 @@ async fn bench() -> Result<()> {
     report.figure("load_p50", compilations.percentile(50), "ms", None);
     report.figure("load_max", compilations.percentile(100), "ms", None);
 
-    let provider = sandbox.load(bytes, Limits::default(), false).await?.into_provider(door(), None, None);
+    let provider = sandbox.load(bytes, Limits::default(), false).await?.into_provider(context(), None, None);
     for (name, nodes, calls, target) in
         [("1_node", 1, CALLS_OF_ONE, Some(FIND_ONE_P50)), ("500_nodes", MANY, CALLS_OF_MANY, None)]
     {
@@ -81,8 +80,8 @@ async fn bench() -> Result<()> {
 }
 
 /// What a provider gets whose operator configured nothing.
-fn door() -> Door {
-    Door { cache: Cache::new(Cache::DEFAULT_BYTES), ..Door::closed() }
+fn context() -> ProviderContext {
+    ProviderContext { cache: Cache::new(Cache::DEFAULT_BYTES), ..ProviderContext::closed() }
 }
 
 /// Nodes as kubelets register them.

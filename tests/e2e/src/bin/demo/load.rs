@@ -77,9 +77,9 @@ impl Load {
         waited
     }
 
-    /// Ensures that nothing is lost, and says how it stands. Warnings about Nodes and Services may only be about changes that a
-    /// provider did not answer: nobody else may be asked to make them, so they fail, are told, and are tried again.
-    pub(crate) async fn told(&mut self, unanswered: Option<&str>) -> Result<String> {
+    /// Ensures that nothing is lost, and says how it stands. Warnings about Nodes and Services may only be about changes that fail in
+    /// one of these ways: nobody else may be asked to make them, so they are told, and are tried again.
+    pub(crate) async fn told(&mut self, failures: &[&str]) -> Result<String> {
         // Before the look: what is made meanwhile is not in it, and what is deleted meanwhile may still be.
         let (nodes, before) = {
             let made = self.made.lock();
@@ -95,7 +95,7 @@ impl Load {
             found.iter().map(|service| (service.name_any(), picture::address(service))).collect();
         let warnings = warnings(&self.client).await?;
         let new: Vec<String> = warnings.difference(&self.warned).cloned().collect();
-        let strange = |text: &&String| unanswered.is_none_or(|part| !text.contains(part));
+        let strange = |text: &&String| !failures.iter().any(|part| text.contains(part));
         let bad: Vec<_> = new.iter().filter(strange).collect();
         ensure!(bad.is_empty(), "Warnings: {bad:#?}");
         self.warned = warnings;
@@ -106,7 +106,7 @@ impl Load {
         }
         let warned = match new.len() {
             0 => "no Warning".to_owned(),
-            warnings => format!("Warnings about changes that it did not answer, which are tried again: {warnings}"),
+            warnings => format!("Warnings about changes that failed and are tried again: {warnings}"),
         };
         Ok(format!(
             "  Load so far: {} Nodes initialised, {} Services served, {} of them deleted; longest wait {:.2} s; \
@@ -130,7 +130,7 @@ impl Load {
             services.values().all(|service| !is_balanced(service) || is_ready(service))
         };
         await_all(&api, watcher::Config::default(), LIMIT, all_ready).await?;
-        self.told(None).await
+        self.told(&[]).await
     }
 }
 

@@ -75,7 +75,7 @@ async fn demo(keep: bool) -> Result<()> {
     say(&picture::of_all(&client).await?)?;
     say(&format!("The scheduler says: {why}\n"))?;
 
-    manifest::apply(&client, "base/rbac.yaml").await?;
+    manifest::apply_base(&client).await?;
     let provider = component("providers/cloudlycke.wasm")?;
     let size = manifest::put_component(&client, namespace, "cloudlycke", &provider).await?;
     say(&format!("The provider goes into a ConfigMap: kube-system/cloudlycke, {} KB gzipped.", size / 1000))?;

@@ -1,20 +1,24 @@
-//! `./just demo swap`: a provider takes over from another one under load, and five that are no good do not.
+//! `./just demo swap`: a provider takes over from another one under load, and six that are no good do not.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cluster::{ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, await_node};
+use ccm_cluster::{
+    ControlPlane, NodeFixture, Settings, UNINITIALIZED_TAINT, User, await_all, await_node, await_object,
+};
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, program};
 use ccm_e2e::manifest;
 use ccm_e2e::provider_page::ProviderPage;
 use ccm_e2e::successor::successor;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
 use tokio::process::Command;
 
 use crate::load::Load;
@@ -24,6 +28,8 @@ const MAP: &str = "cloudlycke";
 const SOURCE: &str = "configmap:kube-system/cloudlycke";
 /// What Cloudlycke 0.2.0 puts on Nodes, and 0.1.0 does not.
 const LABEL: &str = "cloudlycke.io/edition";
+/// A Service that stays, unlike those of the load.
+const SHOP: &str = "shop";
 /// Nodes and Services that come after each act before it counts.
 const MORE: usize = 4;
 
@@ -37,7 +43,7 @@ pub(crate) async fn demo() -> Result<()> {
     let cluster = ControlPlane::start(Settings::default().user(user)).await?;
     say(&format!("Ready after {:.1} s.\n", cluster.ready_after().as_secs_f64()))?;
     let client = cluster.client().clone();
-    manifest::apply(&client, "base/rbac.yaml").await?;
+    manifest::apply_base(&client).await?;
     let mut stage = Stage {
         client,
         kubeconfig: cluster.kubeconfig(),
@@ -46,9 +52,10 @@ pub(crate) async fn demo() -> Result<()> {
     };
     std::fs::create_dir_all(&stage.folder)?;
     stage.push(&component("providers/cloudlycke.wasm")?).await?;
-    // Nobody wants to wait a minute here. Three calls that compute without an end must fit into that, one after the other.
+    // Nobody wants to wait a minute here. A Service that failed is tried again within 10 s, and three calls that compute without an end,
+    // one after the other, take less: both must fit in.
     let source = format!("--provider={SOURCE}");
-    let flags = ["--cloud-provider=cloudlycke", &source, "--provider-probation=5s", "--limit=call-cpu=500ms"];
+    let flags = ["--cloud-provider=cloudlycke", &source, "--provider-probation=12s", "--limit=call-cpu=500ms"];
     say(&format!("wasm-ccm run {}\n", flags.join(" ")))?;
     let mut host = Host::start(cluster.kubeconfig_of(&name)?, flags)?;
     let happened = Box::pin(stage.acts(&host)).await;
@@ -75,14 +82,14 @@ impl Stage {
         let mut load = Load::start(&self.client);
         load.goes_on(MORE).await?;
         host.await_provider(LIMIT, |page| page.phase == "proven").await?;
-        say(&load.told(None).await?)?;
+        say(&load.told(&[]).await?)?;
 
         say("NEXT    Cloudlycke 0.2.0 is pushed; it puts one label more on nodes\n")?;
         self.takes_over(host).await?;
         self.shows(host, "node-after", Some("second")).await?;
         load.goes_on(MORE).await?;
         host.await_provider(LIMIT, |page| page.phase == "proven").await?;
-        say(&load.told(None).await?)?;
+        say(&load.told(&[]).await?)?;
 
         let good = std::fs::read(component("providers/cloudlycke.wasm")?)?;
         let refused = [("garbage", b"#!/bin/sh\n".to_vec()), ("a component for another contract", foreign(good))];
@@ -91,7 +98,7 @@ impl Stage {
                 "NEXT    {what}: `push` refuses it, and whoever writes the ConfigMap without it gains nothing\n"
             ))?;
             self.is_refused(&bytes).await?;
-            self.stays(host, &mut load, None).await?;
+            self.stays(host, &mut load, &[]).await?;
         }
         say("NEXT    one that calls load balancers otherwise, and would make each of them a second time\n")?;
         let file = self.file(&successor(&[("version", "0.3.0"), ("behaviour", "renamed")])?)?;
@@ -99,7 +106,7 @@ impl Stage {
         let event = self.event("ProviderRejected").await?;
         ensure!(event.contains("step compare of the gate"), "{event}");
         say(&event)?;
-        self.stays(host, &mut load, None).await?;
+        self.stays(host, &mut load, &[]).await?;
         let failing = [("crashes", "trap", "crashed"), ("computes without an end", "loop", "call-cpu")];
         for (what, behaviour, unanswered) in failing {
             say(&format!("NEXT    one that {what} with all that is new: nobody can tell before it serves\n"))?;
@@ -108,8 +115,11 @@ impl Stage {
             self.push(&file).await?;
             let event = self.event("ProviderRolledBack").await?;
             say(&event)?;
-            self.stays(host, &mut load, Some(unanswered)).await?;
+            self.stays(host, &mut load, &[unanswered]).await?;
         }
+        say("NEXT    one that changes load balancers, and makes new ones where 0.2.0 does not find them\n")?;
+        self.is_repaired(host).await?;
+        self.stays(host, &mut load, &["does not find what it made", "was taken back"]).await?;
         say("END     the load ends\n")?;
         say(&load.end().await?)
     }
@@ -129,7 +139,7 @@ impl Stage {
             row("from the push to the first call that ended on it; of that:", exchanged + first_call),
             row("  until it was read, and had stayed the same for half a second", times.read_ms),
             row("  the compiler", times.compile_ms),
-            row("  from the compiler's end to its taking over", times.takeover_ms),
+            row("  the rest of the gate", times.takeover_ms),
             row("  the exchange itself", times.exchange_ms),
             row("  from there to the end of the first call", first_call),
         ]
@@ -151,12 +161,39 @@ impl Stage {
         say(&event)
     }
 
+    /// A component has changed a load balancer before it is rolled back: the one that returns ensures it again. Nobody can tell before
+    /// it serves: it does well with all that is there.
+    async fn is_repaired(&mut self, host: &Host) -> Result<()> {
+        let services: Api<Service> = Api::namespaced(self.client.clone(), "default");
+        // Of another kind than those of the load, so that it is among the first that are ensured for another revision.
+        let shop = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": SHOP },
+            "spec": { "type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{ "port": 443 }] },
+        });
+        services.create(&PostParams::default(), &serde_json::from_value(shop)?).await?;
+        let good = Writer::serving(&host.provider().await);
+        good.await_written(&services).await?;
+        say(&format!("  Service {SHOP}: its load balancer was written by {good}\n"))?;
+
+        let fields = [("version", "0.3.0"), ("revision", "2")];
+        let file = self.file(&successor(&fields)?)?;
+        self.push(&file).await?;
+        let bad = Writer::serving(&host.await_provider(LIMIT, |page| page.serving.version == "0.3.0").await?);
+        bad.await_written(&services).await?;
+        say(&format!("  Service {SHOP}: its load balancer was written by {bad}\n"))?;
+
+        let event = self.event("ProviderRolledBack").await?;
+        say(&event)?;
+        good.await_written(&services).await?;
+        say(&format!("  Service {SHOP}: its load balancer was written again by {good}\n"))
+    }
+
     /// Cloudlycke 0.2.0 serves, and nothing is lost.
-    async fn stays(&self, host: &Host, load: &mut Load, unanswered: Option<&str>) -> Result<()> {
+    async fn stays(&self, host: &Host, load: &mut Load, failures: &[&str]) -> Result<()> {
         load.goes_on(MORE).await?;
         let page = host.await_provider(LIMIT, |page| page.serving.version == "0.2.0").await?;
         say(&format!("  /providerz: cloudlycke 0.2.0 serves, {}, generation {}", page.phase, page.generation))?;
-        say(&load.told(unanswered).await?)
+        say(&load.told(failures).await?)
     }
 
     /// A Node that registers now has the label, or not.
@@ -208,6 +245,42 @@ impl Stage {
         let text = events.values().find_map(message).context("an Event was awaited")?;
         self.told.insert(text.clone());
         Ok(format!("  Event {reason}: {text}\n"))
+    }
+}
+
+/// A component, as the records of Services name it.
+struct Writer {
+    version: String,
+    /// The first digits of its digest.
+    digits: String,
+}
+
+impl Writer {
+    fn is_last(&self, record: &str) -> bool {
+        record.split(" by=").nth(1).and_then(|writers| writers.split(',').next_back()) == Some(&self.digits)
+    }
+
+    fn serving(page: &ProviderPage) -> Self {
+        let digits = page.serving.digest.trim_start_matches("sha256:").chars().take(12).collect();
+        Self { version: page.serving.version.clone(), digits }
+    }
+
+    /// Waits until the record of the shop says that it was written by this one last.
+    async fn await_written(&self, services: &Api<Service>) -> Result<()> {
+        let is_so = |service: &Service| {
+            let conditions =
+                service.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+            let record = conditions.iter().find(|condition| condition.type_ == "LoadBalancerRecorded");
+            record.is_some_and(|record| record.status == "True" && self.is_last(&record.message))
+        };
+        await_object(services, SHOP, LIMIT, is_so).await?;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (sha256:{})", self.version, self.digits)
     }
 }
 

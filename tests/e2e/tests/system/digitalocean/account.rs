@@ -130,15 +130,22 @@ async fn two_regions_are_named_also_when_the_nodes_are_known_late() {
         NodeFixture::new(name).register(client).await.unwrap();
     }
     let host = start(&stage, &cloud, &[], &[]);
-    host.await_log(LIMIT, &["provider taken"]).await.unwrap();
+    // What it thinks of its configuration is asked before what it offers. It is taken when there are Nodes to compare it with.
+    let offers = ["function=\"meta.offers\""];
+    host.await_count("ccm_provider_calls_total", &offers, LIMIT, |calls| calls >= 1.0).await.unwrap();
+    let waits_for = host.await_page("/readyz", 503, LIMIT).await.unwrap();
+    assert!(waits_for.contains("[-]nodes not ready: "), "{waits_for}");
     let named = ["configuration of the provider", "regions fra1 and nyc3", "set REGION"];
     let lines =
         |host: &Actor| host.log().into_iter().filter(|line| named.iter().all(|part| line.contains(part))).count();
     assert_eq!(lines(&host), 0, "nobody knows the Nodes, which it may not read yet");
-    manifest::apply(client, "base/rbac.yaml").await.unwrap();
+    manifest::apply_base(client).await.unwrap();
     host.await_log(LIMIT, &named).await.unwrap();
     host.ready().await;
     assert_eq!(lines(&host), 1);
+    let log = host.log();
+    let place = |parts: &[&str]| log.iter().position(|line| parts.iter().all(|part| line.contains(part))).unwrap();
+    assert!(place(&["provider taken"]) < place(&named), "nobody knew the Nodes before: {log:#?}");
     host.stop().await;
     cloud.check().unwrap();
 }

@@ -8,6 +8,7 @@ use ccm_e2e::successor::renamed_balancer;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use super::peers::forget_what_replicas_share;
 use super::{MAP, QUICK, SOURCE, await_status, await_version, component, put, serves, version};
 use crate::look::await_event;
 use crate::service_look::{self, assert_one_each, cloud, serve_whole, the, two_nodes};
@@ -26,13 +27,18 @@ pub(super) async fn balanced(stage: &Stage, flags: &[&str]) -> (BalancerCloud, A
     let cloud = cloud(Duration::ZERO).await;
     two_nodes(client).await;
     put(client, std::fs::read(file("guests/balancer.wasm").unwrap()).unwrap()).await;
-    let flags = flags.iter().map(|flag| (*flag).to_owned()).chain([format!("--provider={SOURCE}")]);
-    let flags = flags.chain(cloud.flags()).chain(["--limit=compare-pause=100ms".to_owned()]);
-    let host = stage.start(flags.chain(QUICK.map(str::to_owned)).chain(service_look::QUICK.map(str::to_owned)));
+    let host = stage.start(self::flags(&cloud, flags));
     host.ready().await;
     serve_whole(client, "web", json!({})).await;
     await_status(&host, "proven", |status| status["phase"] == "proven").await;
     (cloud, host)
+}
+
+/// Of a host whose provider comes from the ConfigMap and makes load balancers in this cloud.
+fn flags(cloud: &BalancerCloud, more: &[&str]) -> Vec<String> {
+    let flags = more.iter().map(|flag| (*flag).to_owned()).chain([format!("--provider={SOURCE}")]);
+    let flags = flags.chain(cloud.flags()).chain(["--limit=compare-pause=100ms".to_owned()]);
+    flags.chain(QUICK.map(str::to_owned)).chain(service_look::QUICK.map(str::to_owned)).collect()
 }
 
 #[tokio::test]
@@ -120,5 +126,75 @@ async fn an_operator_can_take_a_component_that_finds_less() {
     let (_cloud, host) = balanced(&stage, &["--allow-provider-change"]).await;
     put(client, renamed_balancer().unwrap()).await;
     await_status(&host, "taken", |status| status["generation"] == 2).await;
+    host.end().await;
+}
+
+/// A host that starts beside such a component once made every load balancer a second time: it had no other to compare it with.
+#[tokio::test]
+async fn a_first_component_that_finds_none_of_the_load_balancers_is_refused_and_makes_none_again() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let (cloud, host) = balanced(&stage, &[]).await;
+    for name in ["shop", "blog"] {
+        serve_whole(client, name, json!({})).await;
+    }
+    host.end().await;
+    let writes = cloud.writes().len();
+    put(client, renamed_balancer().unwrap()).await;
+    // As long as the replicas share how load balancers are named, nothing has to be looked for.
+    let host = stage.start(flags(&cloud, &[]));
+    let says = ["step compare of the gate", "Service that is to come: it calls its load balancer ", "nothing serves"];
+    await_event(client, MAP, "Warning", "ProviderRejected", &says).await;
+    host.end().await;
+
+    forget_what_replicas_share(client).await;
+    let host = stage.start(flags(&cloud, &[]));
+    let says = [
+        "step compare of the gate",
+        "it finds none of the load balancers of 3 Services whose records name them: Service default/blog: ",
+        "check the account, project and region of its configuration; if that is right, use --allow-provider-change",
+        "nothing serves",
+    ];
+    await_event(client, MAP, "Warning", "ProviderRejected", &says).await;
+    assert_eq!(host.page("/readyz").await.unwrap().0, 503);
+    // Whoever puts the right one back need not restart the host.
+    put(client, another_build()).await;
+    host.ready().await;
+    serve_whole(client, "later", json!({})).await;
+    let later = the(client, "later").await.uid().unwrap();
+    let made: Vec<_> = cloud.writes().into_iter().skip(writes).map(|write| write.owner).collect();
+    assert_eq!(made, [later]);
+    assert_one_each(client, &cloud).await;
+    host.end().await;
+}
+
+#[tokio::test]
+async fn a_first_component_is_asked_for_the_machines_of_nodes_and_its_host_warns_of_those_that_it_does_not_find() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, version("1")).await;
+    let source = format!("--provider={SOURCE}");
+    let host = stage.start([source.as_str()].into_iter().chain(QUICK));
+    for node in ["n1", "n2", "n3"] {
+        serves(client, node, "1").await;
+    }
+    host.end().await;
+
+    put(client, component(&[("version", "2"), ("behaviour", "absent")])).await;
+    let host = stage.start([source.as_str()].into_iter().chain(QUICK));
+    let says = ["it finds none of the machines of 3 Nodes whose kubelets report: Node n1: ", "nothing serves"];
+    await_event(client, MAP, "Warning", "ProviderRejected", &says).await;
+    put(client, component(&[("version", "3"), ("behaviour", "absent"), ("when", "n3*")])).await;
+    let says = [
+        "cloudlycke 3 (sha256:",
+        "does not find what 1 of the cluster's objects have (3 of 3 Nodes and 0 of 0 Services were asked about): Node n3: ",
+    ];
+    await_event(client, MAP, "Warning", "ProviderFindsLess", &says).await;
+    host.end().await;
+
+    // A cluster that was restored elsewhere.
+    put(client, component(&[("version", "4"), ("behaviour", "absent"), ("when", "n*")])).await;
+    let host = stage.start([source.as_str(), "--allow-provider-change"].into_iter().chain(QUICK));
+    await_version(&host, "4").await;
     host.end().await;
 }

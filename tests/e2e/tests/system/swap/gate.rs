@@ -7,7 +7,7 @@ use super::{MAP, QUICK, SOURCE, await_status, await_version, component, put, ser
 use crate::bytes::gzip;
 use crate::look::{all_events, await_event};
 use crate::service_look::{await_service, ips, serve};
-use crate::stage::Stage;
+use crate::stage::{LIMIT, Stage};
 
 fn wat(parts: &str) -> Vec<u8> {
     wat::parse_str(format!("(component (instance $i) {parts})")).unwrap()
@@ -115,6 +115,37 @@ async fn an_operator_can_let_another_provider_take_over() {
     let status = await_version(&host, "2").await;
     assert_eq!(status["serving"]["name"], "other");
     serves(client, "n2", "2").await;
+    host.end().await;
+}
+
+/// They once waited for a restart of the host.
+#[tokio::test]
+async fn load_balancers_are_made_when_a_component_comes_that_can_and_are_stranded_when_one_comes_that_cannot() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, bare_successor(&[("version", "1")]).unwrap()).await;
+    let source = format!("--provider={SOURCE}");
+    let host = stage.start([source.as_str(), "--allow-provider-change"].into_iter().chain(QUICK));
+    serves(client, "n1", "1").await;
+    serve(client, "web", json!({})).await;
+    host.await_log(LIMIT, &["no provider offers load balancers"]).await.unwrap();
+
+    put(client, version("2")).await;
+    let served = await_service(client, "web", |service| !ips(service).is_empty()).await;
+    serves(client, "n2", "2").await;
+
+    put(client, bare_successor(&[("version", "3")]).unwrap()).await;
+    await_version(&host, "3").await;
+    serve(client, "left-alone", json!({})).await;
+    let stranded = ["reason=\"Stranded\""];
+    host.await_count("ccm_services_not_ready", &stranded, LIMIT, |stranded| stranded == 1.0).await.unwrap();
+    let stranded = await_service(client, "web", |service| service.metadata.finalizers.is_some()).await;
+    assert_eq!(ips(&stranded), ips(&served), "it stays as it is");
+
+    put(client, version("4")).await;
+    await_service(client, "left-alone", |service| !ips(service).is_empty()).await;
+    let stranded = ["reason=\"Stranded\""];
+    host.await_count("ccm_services_not_ready", &stranded, LIMIT, |stranded| stranded == 0.0).await.unwrap();
     host.end().await;
 }
 

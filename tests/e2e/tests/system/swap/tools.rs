@@ -71,6 +71,24 @@ fn check_is_the_gate_alone() {
         says(&told, 1, &["error: ", "bad.wasm does not pass the gate", step]);
         assert_eq!(told.1.lines().count(), 1, "{}", told.1);
     }
+    let digitalocean = ccm_e2e::host::component("providers/digitalocean.wasm").unwrap();
+    let digitalocean = digitalocean.to_str().unwrap();
+    let token = format!("--credential=access-token=file:{}", write("token", b"correct-horse-battery"));
+    let told = run(&["check", digitalocean, &token]);
+    says(
+        &told,
+        1,
+        &["(step grants)", "it can reach none of its endpoints: endpoint api has no base URL: give --endpoint api=URL"],
+    );
+    says(&run(&["check", digitalocean, &token, "--endpoint=api=https://api.example"]), 0, &["passes the gate"]);
+    // A provider may find the others in the catalogue of one.
+    let session = ccm_e2e::host::component("guests/session.wasm").unwrap();
+    let session = session.to_str().unwrap();
+    says(
+        &run(&["check", session, "--endpoint=identity=https://identity.example"]),
+        0,
+        &["passes the gate\n", "\nwarning: endpoint compute has no base URL: give --endpoint compute=URL"],
+    );
     says(&run(&["check", "/nowhere/p.wasm"]), 1, &["/nowhere/p.wasm", "step source", "No such file"]);
     says(&run(&["check", &good, "--cloud-provider=other"]), 1, &["step identity", "other"]);
 }
@@ -178,10 +196,10 @@ async fn push_of_one_key_leaves_the_others_and_its_signature_goes_with_a_warning
     assert_eq!(keys().await, ["a.wasm", "a.wasm.sig", "b.wasm"]);
     std::fs::remove_file(signature).unwrap();
     let told = push(&one, "a.wasm").await;
-    says(&told, 0, &["(the same component)", "\nwarning: the key a.wasm.sig is taken away", "--provider-key"]);
+    says(&told, 0, &["(the same component)", "\nwarning: the key a.wasm.sig was removed", "--provider-key"]);
     assert_eq!(keys().await, ["a.wasm", "b.wasm"]);
     let told = push(&one, "a.wasm").await;
-    assert!(!told.1.contains("warning"), "nothing is taken away: {}", told.1);
+    assert!(!told.1.contains("warning"), "nothing was removed: {}", told.1);
 }
 
 #[tokio::test]
@@ -216,8 +234,7 @@ async fn push_puts_no_other_provider_in_the_place_of_one_unless_it_is_told_to() 
     let before = maps.get(MAP).await.unwrap();
     let other = stage.file("other.wasm", component(&[("name", "other"), ("version", "2")]));
     let told = push(&stage, &other, &[]).await;
-    let why =
-        r#"it calls itself "other", and "cloudlycke" lies there now; if that is right, use --allow-provider-change"#;
+    let why = r#"its name is "other", and the component that it would replace is "cloudlycke"; if that is right, use --allow-provider-change"#;
     says(&told, 1, &["does not pass the gate (step identity)", why]);
     assert_eq!(maps.get(MAP).await.unwrap(), before);
     says(&push(&stage, &other, &["--allow-provider-change"]).await, 0, &["p.wasm: other 2", "before sha256:"]);

@@ -1,0 +1,174 @@
+//! What a Service asks for.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ccm_sdk::types::{Failure, IpFamily, Problem, Service};
+use ccm_sdk::{duration, quoted};
+
+use super::name;
+use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_MODE};
+use crate::config::{self, BalancerMode, LoadBalancers};
+use crate::pool::Pool;
+
+/// Where the addresses of one load balancer come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Out of the pool.
+    Pool,
+    /// They are the Nodes' own.
+    Nodes,
+    /// There is a host name, and no address.
+    Hostname,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Self; 3] = [Self::Pool, Self::Nodes, Self::Hostname];
+
+    /// What the Service says, or else the configuration. What nobody understands counts as nothing: [`read`] complains.
+    pub(crate) fn of(config: &LoadBalancers, service: &Service) -> Self {
+        let own = service.annotation(LB_MODE).and_then(|text| config::choice(text, &Self::ALL).ok());
+        own.unwrap_or(match config.mode {
+            BalancerMode::Pool | BalancerMode::None => Self::Pool,
+            BalancerMode::Nodes => Self::Nodes,
+        })
+    }
+}
+
+impl Display for Mode {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Pool => "pool",
+            Self::Nodes => "nodes",
+            Self::Hostname => "hostname",
+        })
+    }
+}
+
+/// An address that somebody chose, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Requested {
+    pub(crate) ip: IpAddr,
+    pub(crate) field: String,
+}
+
+/// What a Service asks for, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceSpec {
+    pub(crate) mode: Mode,
+    /// Of the addresses, in order of preference; never empty.
+    pub(crate) families: Vec<IpFamily>,
+    pub(crate) requested: Option<Requested>,
+    pub(crate) hostname: Option<String>,
+    pub(crate) delay: Duration,
+}
+
+impl ServiceSpec {
+    /// What the Service asks for.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its field.
+    pub(crate) fn of(config: &LoadBalancers, service: &Service) -> Result<Self, Failure> {
+        let (service_spec, problems) = read(config, service);
+        match problems.into_iter().find(|problem| problem.fatal) {
+            Some(problem) => Err(Failure::invalid(problem.message).field(problem.field)),
+            None => Ok(service_spec),
+        }
+    }
+
+    /// The chosen address, if it is of this family.
+    pub(crate) fn requested_of(&self, family: IpFamily) -> Option<&Requested> {
+        self.requested.as_ref().filter(|requested| family_of(requested.ip) == family)
+    }
+}
+
+pub(crate) fn family_of(ip: IpAddr) -> IpFamily {
+    if ip.is_ipv4() { IpFamily::Ipv4 } else { IpFamily::Ipv6 }
+}
+
+pub(crate) fn pool_of(config: &LoadBalancers, family: IpFamily) -> &Pool {
+    match family {
+        IpFamily::Ipv4 => &config.pool4,
+        IpFamily::Ipv6 => &config.pool6,
+    }
+}
+
+fn annotation(name: &str) -> String {
+    format!("metadata.annotations[{name}]")
+}
+
+/// What the Service asks for, and everything that is wrong with it; defaults stand where something is wrong.
+pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, Vec<Problem>) {
+    let mut problems = vec![];
+    let mode = Mode::of(config, service);
+    if service.ports.is_empty() {
+        problems.push(Problem::fatal("spec.ports", "a load balancer needs at least one port"));
+    }
+    if let Some(Err(message)) = service.annotation(LB_MODE).map(|text| config::choice(text, &Mode::ALL)) {
+        problems.push(Problem::fatal(annotation(LB_MODE), message));
+    }
+    let delay = match service.annotation(LB_DELAY).map(duration::parse) {
+        None => config.provision_delay,
+        Some(Ok(delay)) => delay,
+        Some(Err(message)) => {
+            problems.push(Problem::fatal(annotation(LB_DELAY), message));
+            config.provision_delay
+        }
+    };
+    let hostname = config.hostname_suffix.as_ref().map(|suffix| format!("{}.{suffix}", name(service)));
+    if mode == Mode::Hostname && hostname.is_none() {
+        let message = "`hostname` needs a domain: the operator gives loadBalancer.hostnameSuffix in the cloud-config";
+        problems.push(Problem::fatal(annotation(LB_MODE), message));
+    }
+    let families = if service.ip_families.is_empty() { vec![IpFamily::Ipv4] } else { service.ip_families.clone() };
+    if mode == Mode::Pool {
+        for (family, word, key) in [(IpFamily::Ipv4, "IPv4", "pool4"), (IpFamily::Ipv6, "IPv6", "pool6")] {
+            if families.contains(&family) && pool_of(config, family).size() == 0 {
+                let message = format!("{word} is asked for, and loadBalancer.{key} in the cloud-config is empty");
+                problems.push(Problem::fatal("spec.ipFamilies", message));
+            }
+        }
+    }
+    let requested = requested(service, &mut problems);
+    if let Some(Requested { ip, field }) = &requested {
+        problems.extend(wrong_place(config, mode, &families, *ip).map(|(message, fatal)| Problem {
+            field: field.clone(),
+            message,
+            fatal,
+        }));
+    }
+    (ServiceSpec { mode, families, requested, hostname, delay }, problems)
+}
+
+/// The annotation, or else the field of the Service's own.
+fn requested(service: &Service, problems: &mut Vec<Problem>) -> Option<Requested> {
+    let (text, field) = match (service.annotation(LB_ADDRESS), &service.requested_ip) {
+        (Some(text), _) => (text, annotation(LB_ADDRESS)),
+        (None, Some(text)) => (text.as_str(), "spec.loadBalancerIP".to_owned()),
+        (None, None) => return None,
+    };
+    match text.parse() {
+        Ok(ip) => Some(Requested { ip, field }),
+        Err(_) => {
+            problems.push(Problem::fatal(field, format!("must be an IP address, not {}", quoted(text))));
+            None
+        }
+    }
+}
+
+/// What is wrong with a chosen address, and whether it is refused.
+fn wrong_place(config: &LoadBalancers, mode: Mode, families: &[IpFamily], ip: IpAddr) -> Option<(String, bool)> {
+    let family = family_of(ip);
+    if mode != Mode::Pool {
+        return Some((format!("has no effect in mode `{mode}`"), false));
+    }
+    if !pool_of(config, family).contains(ip) {
+        return Some((format!("address {ip} is outside the pool"), true));
+    }
+    if !families.contains(&family) {
+        return Some((format!("address {ip} is of a family that spec.ipFamilies does not ask for"), true));
+    }
+    None
+}

@@ -1,0 +1,62 @@
+//! Where the API server is, and who asks.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, NamedCluster};
+
+/// Reads and connects for at most this long without a byte, so that a dead connection is noticed.
+const READ_TIMEOUT: Duration = Duration::from_secs(330);
+
+/// Finds the API server and the credentials for it. As upstream, it does not read `$KUBECONFIG`: you must see in the flags which cluster
+/// a controller writes to. It does not read `$HTTPS_PROXY` either.
+///
+/// # Errors
+///
+/// When the kubeconfig cannot be used, or when there is none and this is not a pod.
+pub async fn config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Config> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let what = || format!("--kubeconfig {}", path.display());
+            // kube accepts other encodings too, and its error for invalid text is unclear.
+            let bytes = std::fs::read(path).with_context(what)?;
+            ensure!(std::str::from_utf8(&bytes).is_ok(), "{}: it is not UTF-8 text", what());
+            let file = Kubeconfig::read_from(path).with_context(what)?;
+            // The URL is not repeated: it may have a password.
+            let named = |cluster: &NamedCluster| cluster.cluster.as_ref().is_some_and(|one| one.proxy_url.is_some());
+            ensure!(
+                !file.clusters.iter().any(named),
+                "{}: it names a proxy (proxy-url), and the API server is reached without one; leave it out",
+                what()
+            );
+            let mut config =
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(what)?;
+            // HTTPS_PROXY is for clouds, and only where it is granted.
+            config.proxy_url = None;
+            config
+        }
+        None if master.is_some() => {
+            let here = Config::incluster().ok();
+            here.unwrap_or_else(|| Config::new(http::Uri::from_static("http://localhost")))
+        }
+        None => {
+            let here = Config::incluster().ok();
+            here.context(
+                "this is not a pod with a service account; say with --kubeconfig FILE how to reach the API server (the environment variable KUBECONFIG is not read)",
+            )?
+        }
+    };
+    if let Some(master) = master {
+        config.cluster_url = master.parse().with_context(|| format!("--master {master} is not a URL"))?;
+    }
+    // The queue repeats a failed request, and its metrics show that.
+    config.default_retry = false;
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.headers.push((
+        http::header::USER_AGENT,
+        http::HeaderValue::from_static(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION"))),
+    ));
+    Ok(config)
+}

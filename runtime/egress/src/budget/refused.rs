@@ -1,0 +1,34 @@
+//! Why a request gets no turn.
+
+use std::time::Duration;
+
+/// What is said where no time is known.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+
+/// Why a request got no turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RefusedReason {
+    /// Too many requests: by the cloud's own word, or by the settings.
+    Throttled,
+    /// The cloud does not answer.
+    Open,
+}
+
+/// A request that got no turn; nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// Why.
+    pub reason: RefusedReason,
+    /// When to try again, from now.
+    pub retry_after: Duration,
+    /// For people.
+    pub message: String,
+}
+
+impl Refused {
+    pub(super) fn late() -> Self {
+        let message = "no time is left for this request".to_owned();
+        Self { reason: RefusedReason::Throttled, retry_after: SOON, message }
+    }
+}

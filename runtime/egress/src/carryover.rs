@@ -1,0 +1,148 @@
+//! What one component of a provider leaves to the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloud::Descriptor;
+use parking_lot::Mutex;
+
+use crate::budget::{Budget, BudgetSettings};
+use crate::capture::Captured;
+use crate::credentials::Pin;
+use crate::endpoints::Bindings;
+
+/// What a source of components keeps while they change: the pauses that clouds asked for, and the uses of credentials that
+/// the first component had. Until the first provider serves it also keeps captured tokens and found addresses; from then on
+/// each provider has its own.
+#[derive(Default)]
+pub struct Carryover {
+    pub(crate) captured: Arc<Captured>,
+    pub(crate) bindings: Bindings,
+    pub(crate) budgets: Budgets,
+    pinned: Mutex<Option<Arc<Pin>>>,
+}
+
+/// Uses of credentials that a component may have. They count for later ones once it is taken.
+pub(crate) struct Admission {
+    pin: Arc<Pin>,
+    /// It has more uses than the first component, which the operator allowed.
+    is_wider: bool,
+}
+
+impl Carryover {
+    /// A component may use credentials where the first one did, and nowhere else. `is_given` names endpoints whose base URLs the
+    /// operator gave.
+    ///
+    /// # Errors
+    ///
+    /// The uses that are new, in words, unless the operator allowed them.
+    pub(crate) fn admit(
+        &self,
+        pin: Pin,
+        is_given: impl Fn(&str) -> bool,
+        allow_wider_use: bool,
+    ) -> Result<Admission, Vec<String>> {
+        let wider = self.pinned.lock().as_ref().map(|first| first.widened(&pin, is_given)).unwrap_or_default();
+        if !wider.is_empty() && !allow_wider_use {
+            return Err(wider);
+        }
+        if !wider.is_empty() {
+            let provider = pin.provider();
+            tracing::warn!(provider, uses = wider.join(", "), "credentials are used in more places than before");
+        }
+        Ok(Admission { pin: Arc::new(pin), is_wider: !wider.is_empty() })
+    }
+
+    /// Forgets addresses that providers found. Tokens stay: a login may have ended before its provider found any.
+    pub fn forget_addresses(&self) {
+        self.bindings.forget();
+    }
+
+    /// The component was taken: no later one may use credentials in more places.
+    pub(crate) fn taken(&self, Admission { pin, is_wider }: &Admission) {
+        let mut pinned = self.pinned.lock();
+        if *is_wider || pinned.is_none() {
+            *pinned = Some(Arc::clone(pin));
+        }
+    }
+}
+
+/// Budgets of endpoints by name. They outlive a provider, so that a pause that a cloud asked for is kept whoever asks again.
+#[derive(Default)]
+pub(crate) struct Budgets(Mutex<BTreeMap<String, Budget>>);
+
+impl Budgets {
+    /// A budget for each endpoint that `descriptor` declares: the one of before, or a new one.
+    pub(crate) fn of(&self, descriptor: &Descriptor, settings: &BudgetSettings) -> BTreeMap<String, Budget> {
+        let mut budgets = self.0.lock();
+        let mut budget = |name: &String| {
+            let new = || Budget::new(settings.clone().of_cloud(&descriptor.more));
+            budgets.entry(name.clone()).or_insert_with(new).clone()
+        };
+        descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::{Alone, Credential, CredentialUse, Endpoint, Place, Source};
+
+    use super::*;
+    use crate::egress::{Egress, EgressConfig, OpenError};
+
+    /// A component that sends its only credential in this header.
+    fn pin(header: &str) -> Pin {
+        let place = Place::Header(header.to_owned());
+        let uses = vec![CredentialUse { endpoint: "api".to_owned(), place, path: None }];
+        let (name, purpose, value) = ("token".to_owned(), String::new(), Source::default());
+        let credential = Credential { name, purpose, required: false, value, uses };
+        Pin::new(&descriptor(vec![credential]), &BTreeMap::new(), |_| true)
+    }
+
+    fn descriptor(credentials: Vec<Credential>) -> Descriptor {
+        Descriptor { name: "test".to_owned(), credentials, ..Descriptor::default() }
+    }
+
+    fn admit(carryover: &Carryover, header: &str, allow_wider_use: bool) -> Result<Admission, Vec<String>> {
+        carryover.admit(pin(header), |_| false, allow_wider_use)
+    }
+
+    #[test]
+    fn what_the_first_component_did_is_pinned_once_it_was_taken_and_not_before() {
+        let carryover = Carryover::default();
+        drop(admit(&carryover, "refused-later", false).unwrap());
+        let first = admit(&carryover, "one", false).unwrap();
+        carryover.taken(&first);
+        let error = OpenError::WiderUse(admit(&carryover, "two", false).err().unwrap()).to_string();
+        let says = ["it wants to use credential \"token\" in header \"two\"", "--allow-grant-change"];
+        assert!(says.iter().all(|part| error.contains(part)), "{error}");
+        carryover.taken(&admit(&carryover, "one", false).unwrap());
+    }
+
+    #[test]
+    fn the_operator_may_let_the_next_one_do_more_which_then_counts_for_all_after_it() {
+        let carryover = Carryover::default();
+        carryover.taken(&admit(&carryover, "one", false).unwrap());
+        // Not before it was taken.
+        drop(admit(&carryover, "two", true).unwrap());
+        assert!(admit(&carryover, "two", false).is_err());
+        carryover.taken(&admit(&carryover, "two", true).unwrap());
+        assert!(admit(&carryover, "two", false).is_ok() && admit(&carryover, "one", false).is_err());
+    }
+
+    /// A provider that is tried again once forgot that the cloud had asked for a pause.
+    #[tokio::test]
+    async fn budgets_outlive_the_network_that_they_were_made_for() {
+        let carryover = Carryover::default();
+        let endpoint = Endpoint {
+            name: "api".to_owned(),
+            purpose: String::new(),
+            base_url: Source::default(),
+            default_base_url: None,
+            tls: None,
+        };
+        let descriptor = Descriptor { endpoints: vec![endpoint], ..descriptor(vec![]) };
+        let egress = || Egress::open(EgressConfig::new(Arc::new(Alone)), &descriptor, &carryover, None).unwrap();
+        assert!(egress().recoveries()[0].same_channel(&egress().recoveries()[0]));
+    }
+}

@@ -1,0 +1,377 @@
+//! The requests of a provider. A request takes this way:
+//!
+//! 1. [`check`](Egress::check): limits of the call, endpoint, effect, shape, places of credentials. Nothing waits yet.
+//! 2. [`admitted`](Egress::admitted): a login waits for its turn; a read may get the answer of an identical request.
+//! 3. `attempts`: each attempt waits for the budget, checks leadership again, fills in credentials (`render`), sends, takes a
+//!    captured credential out of the answer (`extract`), and hides secrets in what the provider sees.
+
+mod attempts;
+mod extract;
+mod open;
+mod render;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use ccm_cloud::Leadership;
+use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use url::Url;
+
+use crate::answer;
+use crate::budget::Budget;
+use crate::call::CallScope;
+use crate::capture::Generation;
+use crate::carryover::{Admission, Carryover};
+use crate::credentials::Credentials;
+use crate::effect::{self, DryRun};
+use crate::endpoints::{Endpoints, Target};
+use crate::error::{Refusal, TransportError, TransportReason};
+use crate::http::{Effect, Method, Request, Response};
+use crate::log::line;
+use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use crate::paths;
+use crate::share::{AnswerSource, Key, SharedAnswers};
+use crate::signature::{Algorithm, Digest};
+
+pub use open::{EgressConfig, OpenError, Predecessor};
+pub use settings::{NetworkLimits, NetworkSettings};
+
+/// Longest refusal, in bytes.
+const MAX_MESSAGE: usize = 1024;
+/// Most different operations that metrics tell apart.
+const MAX_OPERATIONS: usize = 64;
+
+/// The requests of one provider.
+pub struct Egress {
+    /// Name of the provider, for messages and metrics.
+    provider: String,
+    endpoints: Endpoints,
+    credentials: Credentials,
+    settings: NetworkSettings,
+    leadership: Arc<dyn Leadership>,
+    observer: Option<Arc<dyn ExchangeObserver>>,
+    budgets: BTreeMap<String, Budget>,
+    shared: SharedAnswers,
+    dry_run: Option<DryRun>,
+    admission: Admission,
+    operations: Mutex<BTreeSet<String>>,
+    /// Endpoints whose breaker was open at the last look.
+    open: Mutex<BTreeSet<String>>,
+}
+
+impl Egress {
+    /// The provider was taken: later ones may not use credentials in more places than it does.
+    pub fn pin_uses(&self, carryover: &Carryover) {
+        carryover.taken(&self.admission);
+    }
+
+    /// Base URLs that you configured, by endpoint.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = (&str, &Url)> {
+        self.endpoints.configured()
+    }
+
+    /// Digest of the public half of a key.
+    ///
+    /// # Errors
+    ///
+    /// The credential is not declared for signing, or is no private key.
+    pub fn fingerprint(&self, credential: &str, digest: Digest) -> Result<Vec<u8>, Refusal> {
+        self.credentials.fingerprint(credential, digest)
+    }
+
+    /// The algorithm that fits a key.
+    ///
+    /// # Errors
+    ///
+    /// As [`fingerprint`](Self::fingerprint).
+    pub fn key_algorithm(&self, credential: &str) -> Result<Algorithm, Refusal> {
+        self.credentials.key_algorithm(credential)
+    }
+
+    /// Notices rotated credentials while no request uses them. Never returns.
+    pub async fn follow_credentials(&self) {
+        self.credentials.follow().await;
+    }
+
+    /// Endpoints that no request can reach before something is found for them: their names, and what would let them.
+    #[must_use]
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        let owned = |(name, advice): (&str, &str)| (name.to_owned(), advice.to_owned());
+        self.endpoints.unreachable().map(owned).collect()
+    }
+
+    /// How large and how long things may be.
+    #[must_use]
+    pub const fn limits(&self) -> &NetworkLimits {
+        &self.settings.limits
+    }
+
+    /// Shares no answer of before with anybody.
+    pub fn forget_answers(&self) {
+        self.shared.forget();
+    }
+
+    /// Grow whenever an endpoint that was taken for dead answers again, or a credential is another: then work that waits is
+    /// worth a try.
+    #[must_use]
+    pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        self.budgets.values().map(Budget::recoveries).chain([self.credentials.rotations()]).collect()
+    }
+
+    /// Gives an endpoint the base URL that a service catalogue names.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint is not declared, or the operator does not allow the host.
+    pub fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
+        self.endpoints.bind(endpoint, base_url)
+    }
+
+    /// Whether a credential has a value for another request of this call.
+    #[must_use]
+    pub fn available(&self, credential: &str, call: &CallScope) -> bool {
+        let credentials = &self.credentials;
+        if !credentials.uses().knows(credential) {
+            return false;
+        }
+        if credentials.is_given(credential) {
+            return credentials.value(credential).is_ok();
+        }
+        let (seen, own) = call.seen(credential);
+        let (generation, good) = credentials.captured().look(credential, seen.filter(|_| own));
+        call.saw(credential, generation, false);
+        good
+    }
+
+    /// Drops a captured credential: the value that this call knows, and no newer one.
+    pub fn forget(&self, credential: &str, call: &CallScope) {
+        if let (Some(generation), _) = call.seen(credential) {
+            self.credentials.captured().forget(credential, generation);
+        }
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// [`TransportError`] when there is no answer of the cloud.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the exchange; what the cloud has received counts.
+    pub async fn send(&self, request: Request, call: &CallScope) -> Result<Response, TransportError> {
+        let operation = answer::operation(&request.operation);
+        match self.check(&request, call) {
+            Ok(target) => self.admitted(&request, &target, &operation, call).await,
+            Err(mut error) => {
+                // It may name what the guest made up.
+                error.message = line(&error.message, MAX_MESSAGE);
+                self.tell(&request.endpoint, &operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
+                Err(error.after(&operation))
+            }
+        }
+    }
+
+    /// An answer that another exchange brought counts when it is handed out; one's own has counted while it was read.
+    fn handed_out(&self, operation: &str, answer: Response, call: &CallScope) -> Result<Response, TransportError> {
+        if call.takes_bytes(answer.body.len()) {
+            return Ok(answer);
+        }
+        Err(TransportError::call_full(self.limits().call_response_bytes).after(operation))
+    }
+
+    /// Sends all, some at the same time, and answers in order.
+    pub async fn send_all(&self, requests: Vec<Request>, call: &CallScope) -> Vec<Result<Response, TransportError>> {
+        let sends = requests.into_iter().map(|request| self.send(request, call));
+        stream::iter(sends).buffered(self.limits().parallel.max(1)).collect().await
+    }
+
+    /// Everything that is checked before the request waits for anything. Returns where it goes.
+    fn check(&self, request: &Request, call: &CallScope) -> Result<Target<'_>, TransportError> {
+        if !call.takes_request() {
+            let most = self.limits().call_requests;
+            let why = format!("more than {most} requests in one call (limit call-requests)");
+            return Err(TransportError::denied(why));
+        }
+        let target = self.endpoints.target(&request.endpoint)?;
+        effect::check(request, call, self.dry_run.as_ref(), &*self.leadership)?;
+        self.check_shape(request)?;
+        self.check_places(request)?;
+        if let Some(capture) = &request.capture {
+            self.check_capture(&capture.credential)?;
+        }
+        Ok(target)
+    }
+
+    /// One's own exchange, or the answer of another's.
+    async fn admitted(
+        &self,
+        request: &Request,
+        target: &Target<'_>,
+        operation: &str,
+        call: &CallScope,
+    ) -> Result<Response, TransportError> {
+        if let Some(capture) = &request.capture {
+            let captured = self.credentials.captured();
+            let asked = AtomicBool::new(false);
+            let ask = || {
+                asked.store(true, Ordering::Relaxed);
+                self.attempts(request, target, operation, call)
+            };
+            let (now, _) = captured.look(&capture.credential, None);
+            let seen = call.seen(&capture.credential).0.unwrap_or(now);
+            let (answer, generation) =
+                captured.login(&capture.credential, key(request), seen, request.share, call.proof, ask).await;
+            call.saw(&capture.credential, generation, answer.is_ok());
+            return match answer {
+                Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call),
+                answer => answer,
+            };
+        }
+        if request.effect != Effect::Read || request.share.is_zero() || call.proof {
+            return self.attempts(request, target, operation, call).await;
+        }
+        // Answers are shared only while the same credentials ask the same place.
+        let key = key((request, self.credentials.version(), target.base.url.as_str()));
+        // Whoever fails because of its own deadline or its place in the queue fails for itself. Those who waited with it
+        // wait once more with each other, then everybody asks alone.
+        for _ in 0..2 {
+            let ask = || self.attempts(request, target, operation, call);
+            let answer = self.shared.get(key, call.class(), request.share, ask).await;
+            if answer.source == AnswerSource::Asked {
+                return (*answer.result).clone();
+            }
+            if matches!(&*answer.result, Err(error) if error.is_of_one_call()) {
+                continue;
+            }
+            self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+            return (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call));
+        }
+        self.attempts(request, target, operation, call).await
+    }
+
+    fn check_shape(&self, request: &Request) -> Result<(), TransportError> {
+        let limits = self.limits();
+        let too_large = |what: &str, most: usize, limit: &str| {
+            Err(TransportError::too_large(format!("the request has more than {most} {what} (limit {limit})")))
+        };
+        // With the query it may still be too long, once that is rendered.
+        if request.path.len() > limits.url_bytes {
+            return too_large("bytes in its path", limits.url_bytes, "url-bytes");
+        }
+        paths::check(&request.path).map_err(|problem| TransportError::denied(format!("the path {problem}")))?;
+        if request.headers.len() > limits.headers.count {
+            return too_large("headers", limits.headers.count, "headers");
+        }
+        if request.query.len() > limits.query_values {
+            return too_large("query values", limits.query_values, "query-values");
+        }
+        if matches!(request.method, Method::Get | Method::Head) && !request.body.is_empty() {
+            let why = format!("a {} has no body", request.method.as_str());
+            return Err(TransportError::denied(why));
+        }
+        Ok(())
+    }
+
+    /// A captured credential is declared, and none that the operator gives.
+    fn check_capture(&self, credential: &str) -> Result<(), TransportError> {
+        if !self.credentials.uses().knows(credential) {
+            let why =
+                format!("credential {credential:?} is not declared by the provider, so nothing can be captured as it");
+            return Err(TransportError::unsent(TransportReason::UnknownCredential, why));
+        }
+        if self.credentials.is_given(credential) {
+            let why = format!("credential {credential:?} is given by the operator, so nothing can be captured as it");
+            return Err(TransportError::denied(why));
+        }
+        Ok(())
+    }
+
+    fn tell(&self, endpoint: &str, operation: &str, outcome: Outcome, time: Duration, waited: Duration) {
+        let provider = self.provider.as_str();
+        let known = self.budgets.contains_key(endpoint);
+        self.log_breaker(endpoint);
+        let Some(observer) = &self.observer else { return };
+        let operation = self.counted(operation);
+        // A guest makes up names; metrics keep them for ever.
+        let endpoint = if known { endpoint } else { "unknown" };
+        observer.exchange_ended(Exchange { provider, endpoint, operation, outcome, time, waited });
+        if let Some(budget) = self.budgets.get(endpoint) {
+            let left = budget.left();
+            observer.budget(BudgetLeft {
+                provider,
+                endpoint,
+                remaining: left.remaining,
+                limit: left.limit,
+                open: left.open,
+                tokens: left.tokens,
+                in_flight: left.in_flight,
+                waiting: left
+                    .waiting
+                    .write
+                    .saturating_add(left.waiting.initialise)
+                    .saturating_add(left.waiting.refresh),
+            });
+        }
+    }
+
+    /// Says once that an endpoint is taken for dead, and once that it is back.
+    fn log_breaker(&self, endpoint: &str) {
+        let Some(is_open) = self.budgets.get(endpoint).map(|budget| budget.left().open) else { return };
+        let provider = self.provider.as_str();
+        let mut open = self.open.lock();
+        if is_open && open.insert(endpoint.to_owned()) {
+            tracing::warn!(provider, endpoint, "endpoint does not answer: it is asked only now and then until it does");
+        } else if !is_open && open.remove(endpoint) {
+            tracing::info!(provider, endpoint, "endpoint answers again");
+        }
+    }
+
+    /// The operation, or `other` when there are too many.
+    fn counted<'a>(&self, operation: &'a str) -> &'a str {
+        let mut operations = self.operations.lock();
+        if operations.contains(operation) {
+            return operation;
+        }
+        if operations.len() >= MAX_OPERATIONS {
+            return "other";
+        }
+        operations.insert(operation.to_owned());
+        operation
+    }
+}
+
+/// Tells requests apart, beyond chance.
+fn key(of: impl std::hash::Hash) -> Key {
+    let mut hasher = Sha256(digest::Context::new(&digest::SHA256));
+    of.hash(&mut hasher);
+    let mut key = Key::default();
+    key.iter_mut().zip(hasher.0.finish().as_ref()).for_each(|(to, from)| *to = *from);
+    key
+}
+
+struct Sha256(digest::Context);
+
+impl Hasher for Sha256 {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Not asked for: the key is longer.
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+/// Which value of which captured credential a request carried.
+type Used = Vec<(String, Generation)>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Extracts a captured credential from an answer.
+
+use std::cell::OnceCell;
+use std::time::Duration;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+
+use super::Egress;
+use crate::error::{TransportError, TransportReason};
+use crate::http::{Capture, CaptureSource};
+use crate::redact::Redactor;
+use crate::secret::Secret;
+
+impl Egress {
+    /// Stores the credential that the provider wants captured.
+    pub(super) fn capture(
+        &self,
+        capture: &Capture,
+        headers: &HeaderMap,
+        body: &[u8],
+        own: &Redactor,
+    ) -> Result<(), TransportError> {
+        let failed = |why: String| TransportError::unsent(TransportReason::Other, why);
+        let missing = |source: &CaptureSource| match source {
+            CaptureSource::Header(name) => format!("it has no header {name:?} to capture as {:?}", capture.credential),
+            CaptureSource::JsonPointer(pointer) => {
+                format!("its body has nothing at {pointer:?} to capture as {:?}", capture.credential)
+            }
+        };
+        let body = Json { bytes: body, read: OnceCell::new() };
+        let value = find(&capture.source, headers, &body).ok_or_else(|| failed(missing(&capture.source)))?;
+        let least = self.limits().min_credential_bytes;
+        if value.weight() < least {
+            let why = format!(
+                "what it gives as {:?} has less than {least} bytes (limit min-credential-bytes)",
+                capture.credential
+            );
+            return Err(failed(why));
+        }
+        // A provider that captures what a cloud echoes could send it to places that are not declared for it.
+        let all = self.credentials.redactor()?.and(own);
+        if all.finds_other_than(&capture.credential, value.expose()) {
+            let why = format!(
+                "what it gives as {:?} is another credential or has one in it, and may not become a new one",
+                capture.credential
+            );
+            return Err(failed(why));
+        }
+        let said =
+            capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
+        let life = match (said, capture.ttl) {
+            (Some(said), Some(most)) => Some(said.min(most)),
+            (said, most) => said.or(most),
+        };
+        self.credentials.captured().store(&capture.credential, value, life).map_err(|error| failed(error.to_string()))
+    }
+}
+
+/// A body that is parsed when somebody first looks into it, and not again: it may have megabytes.
+struct Json<'a> {
+    bytes: &'a [u8],
+    read: OnceCell<Option<serde_json::Value>>,
+}
+
+impl Json<'_> {
+    fn at(&self, pointer: &str) -> Option<&serde_json::Value> {
+        self.read.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()?.pointer(pointer)
+    }
+}
+
+fn find(source: &CaptureSource, headers: &HeaderMap, body: &Json<'_>) -> Option<Secret> {
+    let text = match source {
+        CaptureSource::Header(name) => headers.get(name)?.as_bytes().to_vec(),
+        CaptureSource::JsonPointer(pointer) => match body.at(pointer)? {
+            serde_json::Value::String(text) => text.clone().into_bytes(),
+            serde_json::Value::Number(number) => number.to_string().into_bytes(),
+            _ => return None,
+        },
+    };
+    Some(Secret::new(text)).filter(|value| !value.expose().is_empty())
+}
+
+/// The remaining life time: RFC 3339, or seconds from now.
+fn life(text: &Secret) -> Option<Duration> {
+    let text = std::str::from_utf8(text.expose()).ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let end: Timestamp = text.parse().ok()?;
+    Some(Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default())
+}

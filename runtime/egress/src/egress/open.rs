@@ -1,0 +1,181 @@
+//! Opens the [`Egress`] of a provider: endpoints, credentials, and what the provider before it leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ccm_cloud::{Descriptor, Leadership, Problem};
+use parking_lot::Mutex;
+
+use super::{Egress, NetworkSettings};
+use crate::carryover::Carryover;
+use crate::configuration::Configuration;
+use crate::credentials::{CredentialSource, Credentials, Pin};
+use crate::effect::DryRun;
+use crate::endpoints::{Endpoints, OperatorGrants};
+use crate::observe::ExchangeObserver;
+use crate::secret::Secret;
+use crate::share::SharedAnswers;
+
+/// What the operator gives a provider for its requests.
+pub struct EgressConfig {
+    /// Files, variables and settings: base URLs, TLS files and credentials are found in them.
+    pub configuration: Configuration,
+    /// Where requests may go.
+    pub grants: OperatorGrants,
+    /// Credentials whose places the operator named. The others are found in the configuration.
+    pub credentials: BTreeMap<String, CredentialSource>,
+    /// Secrets that no credential declares, with a name: no request carries them, and no answer shows them.
+    pub hidden: Vec<(String, Secret)>,
+    /// Whether a component may use credentials in more places than the first one (`--allow-grant-change`).
+    pub allow_wider_use: bool,
+    /// Limits, budget, retries and connections.
+    pub settings: NetworkSettings,
+    /// Whether this process may change the cloud.
+    pub leadership: Arc<dyn Leadership>,
+    /// Is told of every exchange.
+    pub observer: Option<Arc<dyn ExchangeObserver>>,
+}
+
+impl EgressConfig {
+    /// Grants nothing.
+    #[must_use]
+    pub fn new(leadership: Arc<dyn Leadership>) -> Self {
+        Self {
+            configuration: Configuration::default(),
+            grants: OperatorGrants::default(),
+            credentials: BTreeMap::new(),
+            hidden: vec![],
+            allow_wider_use: false,
+            settings: NetworkSettings::default(),
+            leadership,
+            observer: None,
+        }
+    }
+}
+
+/// The provider that another one replaces.
+#[derive(Clone, Copy)]
+pub struct Predecessor<'a> {
+    /// What it declares.
+    pub descriptor: &'a Descriptor,
+    /// Its requests.
+    pub egress: Option<&'a Egress>,
+}
+
+/// Why a provider gets no egress, with the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Endpoints that cannot work.
+    #[error("{}", listed(.0))]
+    Endpoints(Vec<Problem>),
+    /// An endpoint that the provider before it did not have.
+    #[error("it wants to reach endpoint {endpoint}, as the one before did not: {advice}")]
+    NewEndpoint {
+        /// Its name.
+        endpoint: String,
+        /// What would let it.
+        advice: String,
+    },
+    /// More uses of credentials than the first component has.
+    #[error(
+        "it wants to use {} where the component that was loaded first did not; if that is right, run with --allow-grant-change",
+        .0.join(", ")
+    )]
+    WiderUse(Vec<String>),
+    /// Credentials that are missing or cannot be used.
+    #[error("{}", .0.join("; "))]
+    Credentials(Vec<String>),
+}
+
+fn listed(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
+    lines.join("; ")
+}
+
+impl Egress {
+    /// Opens the egress of the provider that `descriptor` describes. It starts with the tokens and addresses that its
+    /// predecessor found, as a copy, because the predecessor judges it and may return. Without a predecessor it shares
+    /// those of `carryover`.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub fn open(
+        config: EgressConfig,
+        descriptor: &Descriptor,
+        carryover: &Carryover,
+        predecessor: Option<Predecessor<'_>>,
+    ) -> Result<Self, OpenError> {
+        let EgressConfig { configuration, grants, mut credentials, mut hidden, allow_wider_use, settings, .. } = config;
+        let before = predecessor.map(|predecessor| predecessor.egress);
+        let bindings = match before {
+            Some(before) => before.map(|before| before.endpoints.bindings().copy()).unwrap_or_default(),
+            None => carryover.bindings.clone(),
+        };
+        let found = |source: &_| configuration.text(descriptor, source);
+        let endpoints = Endpoints::resolve(&descriptor.endpoints, &grants, found, settings.client, bindings)
+            .map_err(OpenError::Endpoints)?;
+        for Problem { field, message, .. } in endpoints.warnings() {
+            tracing::warn!(provider = descriptor.name, field, problem = message, "endpoint");
+        }
+        if let Some(predecessor) = predecessor {
+            check_endpoints(&endpoints, descriptor, predecessor.descriptor)?;
+        }
+
+        hidden.extend(configuration.hidden(descriptor));
+        let proxies = grants.proxies.values().chain(&grants.environment_proxy);
+        hidden.extend(proxies.filter_map(|proxy| Some(("proxy".to_owned(), proxy.password()?.clone()))));
+        let named: Vec<String> = credentials.keys().cloned().collect();
+        for credential in descriptor.credentials.iter().filter(|credential| !named.contains(&credential.name)) {
+            if let Some(source) = configuration.credential(descriptor, &credential.value) {
+                credentials.insert(credential.name.clone(), source);
+            }
+        }
+        let pin = Pin::new(descriptor, &credentials, |name| named.iter().any(|named| named == name));
+        let is_given = |endpoint: &str| grants.base_urls.contains_key(endpoint);
+        let admission = carryover.admit(pin, is_given, allow_wider_use).map_err(OpenError::WiderUse)?;
+        let captured = if before.is_some() { Arc::default() } else { Arc::clone(&carryover.captured) };
+        let least = settings.limits.min_credential_bytes;
+        let credentials = Credentials::new(descriptor, credentials, hidden, captured, least);
+        let problems = credentials.problems(descriptor);
+        if !problems.is_empty() {
+            return Err(OpenError::Credentials(problems));
+        }
+        if let Some(before) = before.flatten() {
+            credentials.inherit(&before.credentials);
+        }
+        Ok(Self {
+            provider: descriptor.name.clone(),
+            budgets: carryover.budgets.of(descriptor, &settings.budget),
+            shared: SharedAnswers::new(settings.limits.share_bytes),
+            dry_run: DryRun::declared(descriptor),
+            endpoints,
+            credentials,
+            admission,
+            settings,
+            leadership: config.leadership,
+            observer: config.observer,
+            operations: Mutex::default(),
+            open: Mutex::default(),
+        })
+    }
+}
+
+/// The first component may have endpoints that nobody uses. A later one has them where its predecessor had them, or was
+/// granted them.
+fn check_endpoints(endpoints: &Endpoints, descriptor: &Descriptor, before: &Descriptor) -> Result<(), OpenError> {
+    let is_known = |name: &str| {
+        let of = |descriptor: &Descriptor| descriptor.endpoints.iter().find(|endpoint| endpoint.name == name).cloned();
+        of(before).is_some_and(|known| of(descriptor).is_some_and(|new| new.default_base_url == known.default_base_url))
+    };
+    match endpoints.unreachable().find(|(name, _)| !is_known(name)) {
+        Some((endpoint, advice)) => {
+            Err(OpenError::NewEndpoint { endpoint: endpoint.to_owned(), advice: advice.to_owned() })
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use ccm_cloud::{Alone, ConfigFormat, Credential, Endpoint, Setting, Source, TlsSources, ValueKind};
+
+use super::*;
+use crate::config_file::{ConfigFile, Environment};
+use crate::configuration::Files;
+
+const PASSWORD: &str = "cloud:Global.password";
+
+fn key(key: &str) -> Source {
+    Source { keys: vec![key.to_owned()], environment_variables: vec![] }
+}
+
+fn variable(name: &str) -> Source {
+    Source { keys: vec![], environment_variables: vec![name.to_owned()] }
+}
+
+fn file(name: &str, format: ConfigFormat) -> ccm_cloud::ConfigFile {
+    ccm_cloud::ConfigFile { name: name.to_owned(), format, path_keys: vec![], default_paths: vec![] }
+}
+
+fn credential(name: &str, value: Source) -> Credential {
+    Credential { name: name.to_owned(), purpose: String::new(), required: false, value, uses: vec![] }
+}
+
+fn descriptor(files: Vec<ccm_cloud::ConfigFile>, credentials: Vec<Credential>) -> Descriptor {
+    Descriptor { name: "test".to_owned(), files, credentials, ..Descriptor::default() }
+}
+
+/// The file `cloud` that says this, and where it is.
+fn files(text: &str, format: ConfigFormat) -> (tempfile::NamedTempFile, Files) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let parsed = ConfigFile::read(text.as_bytes(), format).unwrap();
+    let files = Files {
+        parsed: parsed.map(|file| ("cloud".to_owned(), file)).into_iter().collect(),
+        paths: [("cloud".to_owned(), file.path().to_owned())].into(),
+    };
+    (file, files)
+}
+
+/// What is wrong with the only endpoint, which every line of the configuration may be wrong for.
+fn told(text: &str, descriptor: &Descriptor, variables: &[(&str, &str)]) -> String {
+    let (_file, files) = files(text, ConfigFormat::Ini);
+    let variables = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+    let environment = Environment::new(&["TEST_*".to_owned()], variables);
+    let configuration = Configuration::new(files, environment);
+    let config = EgressConfig { configuration, ..EgressConfig::new(Arc::new(Alone)) };
+    Egress::open(config, descriptor, &Carryover::default(), None).err().unwrap().to_string()
+}
+
+/// A component says which key or variable is what: it may name those of a secret.
+#[test]
+fn no_source_of_an_endpoint_shows_a_secret() {
+    let text = "[Global]\npassword = hunter2\nplain = hunter2\ndeclared = hunter2\n";
+    let variables = [("TEST_TOKEN", "hunter2"), ("TEST_PLAIN", "hunter2"), ("TEST_DECLARED", "hunter2")];
+    let nothing = || Source::default();
+    let secrets = [
+        (key(PASSWORD), "cloud:Global.password (line 2)"),
+        (key("cloud:GLOBAL.declared"), "cloud:GLOBAL.declared (line 4)"),
+        (variable("TEST_TOKEN"), "environment variable TEST_TOKEN"),
+        (variable("TEST_DECLARED"), "environment variable TEST_DECLARED"),
+    ];
+    let plain = [(key("cloud:Global.plain"), "hunter2"), (variable("TEST_PLAIN"), "hunter2")];
+    for (source, says) in secrets.into_iter().chain(plain) {
+        let tls = |ca_file: &Source, client_certificate: &Source, client_key: &Source, skip_verification: &Source| {
+            let [ca_file, client_certificate] = [ca_file, client_certificate].map(Clone::clone);
+            let [client_key, skip_verification] = [client_key, skip_verification].map(Clone::clone);
+            (nothing(), Some(TlsSources { ca_file, client_certificate, client_key, skip_verification }))
+        };
+        let (none, source) = (&nothing(), &source);
+        let all = [
+            (source.clone(), None),
+            tls(source, none, none, none),
+            tls(none, source, source, none),
+            tls(none, none, none, source),
+        ];
+        for (base_url, tls) in all {
+            let declared = Source {
+                keys: vec!["cloud:Global.declared".to_owned()],
+                environment_variables: vec!["TEST_DECLARED".to_owned()],
+            };
+            let mut descriptor = descriptor(vec![file("cloud", ConfigFormat::Ini)], vec![credential("one", declared)]);
+            let is_url = tls.is_none();
+            descriptor.endpoints.push(Endpoint {
+                name: "api".to_owned(),
+                purpose: String::new(),
+                base_url,
+                default_base_url: None,
+                tls,
+            });
+            let told = told(text, &descriptor, &variables);
+            // What is no secret is shown, but for URLs, which may have one in them.
+            assert!(told.contains(says) || is_url, "{told:?} does not say {says:?}");
+            assert!(!told.contains("hunter2") || says == "hunter2", "{told}");
+        }
+    }
+}
+
+/// Keys were once filled by replacing text, with what the provider sees of a setting.
+#[test]
+fn a_credential_is_found_below_a_name_with_a_dot_or_braces_in_it() {
+    for cloud in ["my.cloud", "{other}", "a://b:c@d"] {
+        let (_file, files) = files(&format!("clouds:\n  '{cloud}':\n    token: value-one\n"), ConfigFormat::Yaml);
+        let source = key("cloud:clouds.{cloud}.token");
+        let mut descriptor =
+            descriptor(vec![file("cloud", ConfigFormat::Yaml)], vec![credential("token", source.clone())]);
+        let setting = |name: &str| Setting {
+            name: name.to_owned(),
+            purpose: String::new(),
+            kind: ValueKind::Text,
+            default: Some("x".to_owned()),
+            allowed: vec![],
+            value: Source::default(),
+        };
+        descriptor.settings.extend([setting("cloud"), setting("other")]);
+        let given = BTreeMap::from([("cloud".to_owned(), cloud.to_owned())]);
+        let mut configuration = Configuration::new(files, Environment::default());
+        configuration.settings(&descriptor, &given).unwrap();
+        let value = configuration.credential(&descriptor, &source).unwrap().read().unwrap().unwrap();
+        assert_eq!(value.expose(), b"value-one", "{cloud}");
+    }
+}
+
+/// A component that is only looked at once wrote its token over that of the one that served, and asked its last good one with it.
+#[tokio::test]
+async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before_and_changes_neither_for_that() {
+    let endpoint = Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: Source::default(),
+        default_base_url: None,
+        tls: None,
+    };
+    let mut descriptor = descriptor(vec![], vec![credential("token", Source::default())]);
+    descriptor.endpoints.push(endpoint);
+    let carryover = Carryover::default();
+    let open = |before: Option<&Egress>| {
+        let grants = OperatorGrants { hosts: vec!["*.test".parse().unwrap()], ..OperatorGrants::default() };
+        let config = EgressConfig { grants, ..EgressConfig::new(Arc::new(Alone)) };
+        let before = before.map(|egress| Predecessor { descriptor: &descriptor, egress: Some(egress) });
+        Egress::open(config, &descriptor, &carryover, before).unwrap()
+    };
+    let logs_in = |egress: &Egress, project: &str| {
+        let token = Secret::new(format!("token-of-{project}").into());
+        egress.credentials.captured().store("token", token, None).unwrap();
+        egress.bind("api", &format!("https://{project}.test/")).unwrap();
+    };
+    let is_in = |egress: &Egress| {
+        let token = String::from_utf8(egress.credentials.value("token").unwrap().expose().to_vec()).unwrap();
+        (token, egress.endpoints.target("api").unwrap().base.url.to_string())
+    };
+    let project = |name: &str| (format!("token-of-{name}"), format!("https://{name}.test/"));
+
+    let first = open(None);
+    logs_in(&first, "one");
+    let refused = open(Some(&first));
+    assert_eq!(is_in(&refused), project("one"), "no login for an exchange");
+    logs_in(&refused, "two");
+    assert_eq!(is_in(&first), project("one"));
+    drop(refused);
+
+    let second = open(Some(&first));
+    assert_eq!(is_in(&second), project("one"));
+    logs_in(&second, "three");
+    assert_eq!(is_in(&first), project("one"), "the witness, and what a rollback returns to");
+    assert_eq!(is_in(&open(Some(&second))), project("three"), "the one before, once that is proven");
+}

@@ -1,0 +1,190 @@
+//! What the replicas of a host know together about the components of a source: which one was proven last, and which ones were refused.
+//!
+//! | part | holds |
+//! |---|---|
+//! | [`Entry`] | what is known, and how a judgement changes it |
+//! | [`Peers`] | the ConfigMap that holds the entries, and the Lease that says whether another replica serves |
+//!
+//! What follows from an entry is for the [`standing`](crate::slot::standing) of a slot to say, and before there is a slot for the
+//! bootstrap of the keeper.
+
+mod peers;
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use peers::PeerSettings;
+pub(crate) use peers::{Peers, PeersError};
+
+use crate::component::Component;
+use crate::slot::standing::MOST_REFUSED;
+use crate::slot::{RefusedComponent, Slot};
+
+/// Most characters of a reason: the ConfigMap has room for many sources.
+const MAX_REASON: usize = 400;
+
+/// A component that a replica refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Refusal {
+    /// `sha256:…` of the unpacked component.
+    pub(crate) digest: String,
+    /// What it did wrong.
+    pub(crate) reason: String,
+    /// When that was.
+    pub(crate) at: Timestamp,
+}
+
+/// What a replica has found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// The component with this digest passed its trial.
+    Proven(String),
+    /// This one did not.
+    Refused(Refusal),
+    /// The component that leads calls the load balancer of a Service that does not exist so: [`crate::compare::naming`].
+    Named(String),
+}
+
+/// What is known of a source.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    /// Which source it is, for people: the key of the entry is a digest of this.
+    pub(crate) source: String,
+    /// Digest of the component that passed its trial last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proven: Option<String>,
+    /// How the component that leads names load balancers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) naming: Option<String>,
+    /// The newest last, at most [`MOST_REFUSED`].
+    #[serde(default)]
+    pub(crate) refused: VecDeque<Refusal>,
+    /// What a newer host knows besides, which it is to find again.
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Entry {
+    /// Nothing is known yet.
+    pub(crate) fn of(source: &str) -> Self {
+        Self { source: source.to_owned(), ..Self::default() }
+    }
+
+    /// Why the component with this digest was refused.
+    pub(crate) fn why(&self, digest: &str) -> Option<&str> {
+        self.refused.iter().find(|one| one.digest == digest).map(|one| one.reason.as_str())
+    }
+
+    /// A slot takes the word of the others.
+    pub(crate) fn tell<C: Component>(&self, slot: &Slot<C>) {
+        for Refusal { digest, reason, .. } in &self.refused {
+            slot.peer_refused(RefusedComponent { digest: digest.clone(), why: elsewhere(reason) });
+        }
+        if let Some(proven) = &self.proven {
+            slot.peer_proved(proven);
+        }
+    }
+
+    /// Takes a judgement in. Returns whether it tells anything new. A refusal is not taken back: who passed a trial elsewhere may have
+    /// been lucky.
+    pub(crate) fn note(&mut self, judgement: &Judgement) -> bool {
+        match judgement {
+            Judgement::Proven(digest) => {
+                let is_new = self.proven.as_ref() != Some(digest) && self.why(digest).is_none();
+                if is_new {
+                    self.proven = Some(digest.clone());
+                }
+                is_new
+            }
+            Judgement::Refused(refusal) => {
+                if self.why(&refusal.digest).is_some() {
+                    return false;
+                }
+                self.proven.take_if(|proven| *proven == refusal.digest);
+                let reason = refusal.reason.chars().take(MAX_REASON).collect();
+                self.refused.push_back(Refusal { reason, ..refusal.clone() });
+                while self.refused.len() > MOST_REFUSED {
+                    self.refused.pop_front();
+                }
+                true
+            }
+            Judgement::Named(naming) => {
+                let is_new = self.naming.as_ref() != Some(naming);
+                self.naming = Some(naming.clone());
+                is_new
+            }
+        }
+    }
+}
+
+/// A reason of another replica.
+pub(crate) fn elsewhere(reason: &str) -> String {
+    format!("another replica refused it: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(digest: &str) -> Refusal {
+        Refusal { digest: digest.into(), reason: "it crashed".into(), at: Timestamp::UNIX_EPOCH }
+    }
+
+    fn refused(digest: &str) -> Judgement {
+        Judgement::Refused(refusal(digest))
+    }
+
+    fn proven(digest: &str) -> Judgement {
+        Judgement::Proven(digest.into())
+    }
+
+    #[test]
+    fn only_what_is_new_changes_an_entry() {
+        let mut entry = Entry::of("/provider");
+        for (judgement, is_new) in [
+            (proven("a"), true),
+            (proven("a"), false),
+            (refused("b"), true),
+            (refused("b"), false),
+            (Judgement::Named("lb".into()), true),
+            (Judgement::Named("lb".into()), false),
+            // Two replicas do not agree: the refusal stays.
+            (proven("b"), false),
+        ] {
+            assert_eq!(entry.note(&judgement), is_new, "{judgement:?}");
+        }
+        assert_eq!((entry.proven.as_deref(), entry.why("b")), (Some("a"), Some("it crashed")));
+        assert!(entry.note(&refused("a")), "one that had been proven");
+        assert_eq!(entry.proven, None);
+    }
+
+    #[test]
+    fn the_oldest_refusals_are_forgotten_and_a_long_reason_is_cut() {
+        let mut entry = Entry::of("/provider");
+        for number in 0..=MOST_REFUSED {
+            entry.note(&refused(&number.to_string()));
+        }
+        assert_eq!((entry.refused.len(), entry.why("0"), entry.why("1")), (MOST_REFUSED, None, Some("it crashed")));
+        entry.note(&Judgement::Refused(Refusal { reason: "ä".repeat(5000), ..refusal("long") }));
+        assert_eq!(entry.why("long").unwrap().chars().count(), MAX_REASON);
+    }
+
+    #[test]
+    fn an_entry_is_written_as_it_is_documented() {
+        let mut entry = Entry::of("/provider");
+        assert_eq!(serde_json::to_string(&entry).unwrap(), r#"{"source":"/provider","refused":[]}"#);
+        for judgement in [proven("sha256:a"), Judgement::Named("lb".into()), refused("sha256:b")] {
+            entry.note(&judgement);
+        }
+        let text = r#"{"source":"/provider","proven":"sha256:a","naming":"lb","refused":[{"digest":"sha256:b","reason":"it crashed","at":"1970-01-01T00:00:00Z"}]}"#;
+        assert_eq!(serde_json::to_string(&entry).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Entry>(text).unwrap(), entry);
+        let newer = r#"{"source":"/provider","refused":[],"found":1}"#;
+        let entry: Entry = serde_json::from_str(newer).unwrap();
+        assert_eq!(serde_json::to_string(&entry).unwrap(), newer);
+    }
+}

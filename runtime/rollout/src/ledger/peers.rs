@@ -1,0 +1,247 @@
+//! The ConfigMap in which replicas tell each other what they know, and the Lease that says whether another one serves.
+//!
+//! The host has no right to create the ConfigMap: our manifests bring it, empty. Without it every replica knows only what it has found
+//! out by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ccm_controllers::{api_error_text, lacks_right};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::{Entry, Judgement};
+use crate::source::{Changes, Source};
+
+/// Name of the ConfigMap.
+const CONFIG_MAP: &str = "wasm-ccm-components";
+/// How long one request may take: a verdict waits for it, and so does a new pod.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How often an entry is written anew that others wrote at the same time.
+const ATTEMPTS: usize = 5;
+/// How long a holder is waited for that does not say how long: upstream's default.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// Where replicas meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// Namespace of the ConfigMap and the Lease.
+    pub namespace: String,
+    /// Name of the Lease: replicas of another manager have another one.
+    pub lease: String,
+    /// Whether there is an election. Otherwise there is no other replica.
+    pub elects: bool,
+}
+
+/// Why the others cannot be asked or told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeersError {
+    /// The manifests of this version were not applied.
+    #[error(
+        "the ConfigMap {0}/{CONFIG_MAP} does not exist; apply your overlay again (manifests/base/components.yaml brings it)"
+    )]
+    Missing(String),
+    /// The API server refused a request, or there was none to be had.
+    #[error("{what} {place} failed: {}{}", api_error_text(.error), way_out(.error))]
+    Api {
+        /// What was asked.
+        what: &'static str,
+        /// About what.
+        place: String,
+        /// The answer.
+        error: kube::Error,
+    },
+    /// No answer.
+    #[error("{what} {place} failed: no answer within {TIMEOUT:?}")]
+    Timeout {
+        /// What was asked.
+        what: &'static str,
+        /// About what.
+        place: String,
+    },
+    /// Others write all the time.
+    #[error("others wrote the ConfigMap {0}/{CONFIG_MAP} {ATTEMPTS} times at the same moment")]
+    Conflict(String),
+}
+
+fn way_out(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if lacks_right(status) => {
+            "; apply your overlay again (manifests/base/rbac.yaml has the right)"
+        }
+        _ => "",
+    }
+}
+
+impl PeersError {
+    /// Whether only the operator can mend it.
+    pub(crate) fn is_for_the_operator(&self) -> bool {
+        match self {
+            Self::Missing(_) => true,
+            Self::Api { error: kube::Error::Api(status), .. } => lacks_right(status),
+            _ => false,
+        }
+    }
+}
+
+/// The other replicas, as far as one source is concerned.
+pub(crate) struct Peers {
+    settings: PeerSettings,
+    client: Client,
+    source: String,
+    /// Of the entry in the ConfigMap. Managers of several clouds may share it, with sources of the same name.
+    key: String,
+    /// The record of the Lease that was seen last, and since when it is the same.
+    seen: Mutex<Option<(LeaseSpec, Instant)>>,
+    leads: AtomicBool,
+}
+
+impl Peers {
+    /// Asks nobody yet.
+    pub(crate) fn new(settings: PeerSettings, client: &Client, source: &Source) -> Arc<Self> {
+        let (client, source) = (client.clone(), source.to_string());
+        // Sources are paths, and paths are no keys.
+        let key = format!("{:x}", Sha256::digest(format!("{} {source}", settings.lease)));
+        let key = key.get(..16).unwrap_or(&key).to_owned();
+        Arc::new(Self { settings, client, source, key, seen: Mutex::default(), leads: AtomicBool::new(false) })
+    }
+
+    /// This process leads from now on, until it ends.
+    pub(crate) fn lead(&self) {
+        self.leads.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// Notices when somebody writes the ConfigMap.
+    pub(crate) fn changes(&self) -> Changes {
+        let namespace = self.settings.namespace.clone();
+        let source = Source::ConfigMap { namespace, name: CONFIG_MAP.to_owned(), key: None };
+        // A ConfigMap is watched: there is no period.
+        Changes::of(&source, Some(&self.client), Duration::ZERO)
+    }
+
+    /// What is known.
+    ///
+    /// # Errors
+    ///
+    /// See [`PeersError`].
+    pub(crate) async fn read(&self) -> Result<Entry, PeersError> {
+        self.fetch().await.map(|(entry, _)| entry)
+    }
+
+    /// Adds what this replica found out, and returns what is known then. Writes only what is new, and over nothing that another one wrote
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// See [`PeersError`].
+    pub(crate) async fn tell(&self, judgements: &[Judgement]) -> Result<Entry, PeersError> {
+        for _ in 0..ATTEMPTS {
+            let (mut entry, version) = self.fetch().await?;
+            let news = judgements.iter().filter(|one| entry.note(one)).count();
+            if news == 0 {
+                return Ok(entry);
+            }
+            let text = serde_json::to_string(&entry).unwrap_or_default();
+            let patch = json!({ "metadata": { "resourceVersion": version }, "data": { self.key.as_str(): text } });
+            let params = PatchParams { field_manager: Some("wasm-ccm".to_owned()), ..PatchParams::default() };
+            let maps = self.maps();
+            let patch = Patch::Merge(patch);
+            match self.asked("to write", &self.place(), maps.patch_metadata(CONFIG_MAP, &params, &patch)).await {
+                Ok(_) => return Ok(entry),
+                Err(PeersError::Api { error: kube::Error::Api(status), .. }) if status.is_conflict() => {}
+                Err(PeersError::Api { error: kube::Error::Api(status), .. }) if status.is_not_found() => {
+                    return Err(PeersError::Missing(self.settings.namespace.clone()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(PeersError::Conflict(self.settings.namespace.clone()))
+    }
+
+    /// Who leads, and serves therefore: whoever holds the Lease, unless that was not renewed for as long as its holder says. Nobody
+    /// measures with another one's clock, so that this takes two looks.
+    ///
+    /// # Errors
+    ///
+    /// See [`PeersError`].
+    pub(crate) async fn leader(&self) -> Result<Option<String>, PeersError> {
+        if !self.settings.elects {
+            return Ok(None);
+        }
+        let name = &self.settings.lease;
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.settings.namespace);
+        let place = format!("the Lease {}/{name}", self.settings.namespace);
+        let spec = self.asked("to get", &place, leases.get_opt(name)).await?.and_then(|lease| lease.spec);
+        let mut seen = self.seen.lock();
+        let Some(spec) = spec.filter(|spec| spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty()))
+        else {
+            *seen = None;
+            return Ok(None);
+        };
+        let holder = spec.holder_identity.clone();
+        let promised = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let promised = promised.map_or(LEASE, Duration::from_secs);
+        match &*seen {
+            Some((before, since)) if *before == spec => Ok(holder.filter(|_| since.elapsed() <= promised)),
+            _ => {
+                *seen = Some((spec, Instant::now()));
+                Ok(holder)
+            }
+        }
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.settings.namespace)
+    }
+
+    fn place(&self) -> String {
+        format!("the ConfigMap {}/{CONFIG_MAP}", self.settings.namespace)
+    }
+
+    /// The entry, and the version of the ConfigMap that it stands in.
+    async fn fetch(&self) -> Result<(Entry, Option<String>), PeersError> {
+        let maps = self.maps();
+        let map = self.asked("to get", &self.place(), maps.get_opt(CONFIG_MAP)).await?;
+        let map = map.ok_or_else(|| PeersError::Missing(self.settings.namespace.clone()))?;
+        let text = map.data.as_ref().and_then(|data| data.get(&self.key));
+        let entry = match text.map(|text| serde_json::from_str::<Entry>(text)) {
+            Some(Ok(entry)) if entry.source == self.source => entry,
+            Some(Err(error)) => {
+                let (place, key) = (self.place(), self.key.as_str());
+                tracing::warn!(place, key, %error, "an entry that cannot be read counts for nothing");
+                Entry::of(&self.source)
+            }
+            _ => Entry::of(&self.source),
+        };
+        Ok((entry, map.metadata.resource_version))
+    }
+
+    async fn asked<T>(
+        &self,
+        what: &'static str,
+        place: &str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, PeersError> {
+        let place = place.to_owned();
+        match tokio::time::timeout(TIMEOUT, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(PeersError::Api { what, place, error }),
+            Err(_elapsed) => Err(PeersError::Timeout { what, place }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

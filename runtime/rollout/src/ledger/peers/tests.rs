@@ -1,0 +1,160 @@
+use std::collections::BTreeMap;
+
+use http::{Method, Request, Response};
+use jiff::Timestamp;
+use kube::client::Body;
+use serde_json::Value;
+
+use super::super::Refusal;
+use super::*;
+
+/// An API server with one ConfigMap, one Lease, and somebody else who writes at the same time.
+#[derive(Default)]
+struct Server {
+    /// None: there is no ConfigMap.
+    data: Option<BTreeMap<String, String>>,
+    version: u64,
+    lease: Option<Value>,
+    /// Writes of somebody else that come between a read and a write.
+    others: u32,
+    writes: u32,
+}
+
+type Shared = Arc<Mutex<Server>>;
+
+impl Server {
+    fn new(data: Option<BTreeMap<String, String>>) -> Shared {
+        Arc::new(Mutex::new(Self { data, ..Self::default() }))
+    }
+
+    fn answers(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+        let status = |code: u16, reason: &str| {
+            (code, json!({ "kind": "Status", "status": "Failure", "message": reason, "reason": reason, "code": code }))
+        };
+        if path.contains("/leases/") {
+            return match &self.lease {
+                Some(spec) => (200, json!({ "metadata": { "name": "ccm" }, "spec": spec })),
+                None => status(404, "NotFound"),
+            };
+        }
+        assert_eq!(path, "/api/v1/namespaces/kube-system/configmaps/wasm-ccm-components");
+        let Some(data) = &mut self.data else { return status(404, "NotFound") };
+        if *method == Method::PATCH {
+            if self.others > 0 {
+                self.others -= 1;
+                self.version += 1;
+                data.insert("other".into(), self.version.to_string());
+            }
+            let patch: Value = serde_json::from_slice(body).unwrap();
+            if patch["metadata"]["resourceVersion"].as_str() != Some(self.version.to_string().as_str()) {
+                return status(409, "Conflict");
+            }
+            for (key, value) in patch["data"].as_object().unwrap() {
+                data.insert(key.clone(), value.as_str().unwrap().to_owned());
+            }
+            self.version += 1;
+            self.writes += 1;
+        }
+        let metadata =
+            json!({ "name": CONFIG_MAP, "namespace": "kube-system", "resourceVersion": self.version.to_string() });
+        (200, json!({ "metadata": metadata, "data": data }))
+    }
+}
+
+fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
+    let server = Arc::clone(server);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = Arc::clone(&server);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let (code, answer) = server.lock().answers(&parts.method, parts.uri.path(), &body);
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(answer).unwrap())
+        }
+    });
+    let source: Source = source.parse().unwrap();
+    let settings =
+        PeerSettings { namespace: "kube-system".into(), lease: lease.unwrap_or("ccm").into(), elects: lease.is_some() };
+    Peers::new(settings, &Client::new(service, "default"), &source)
+}
+
+fn refused(digest: &str) -> Judgement {
+    Judgement::Refused(Refusal { digest: digest.into(), reason: "it crashed".into(), at: Timestamp::UNIX_EPOCH })
+}
+
+#[tokio::test]
+async fn what_one_replica_finds_out_another_one_knows_and_nothing_is_written_twice() {
+    let server = Server::new(Some(BTreeMap::new()));
+    let (one, other) = (peers(&server, "/provider", None), peers(&server, "/provider", None));
+    assert_eq!(one.read().await.unwrap(), Entry::of("/provider"));
+    one.tell(&[refused("a"), Judgement::Proven("b".into())]).await.unwrap();
+    let known = other.tell(&[refused("a"), refused("c")]).await.unwrap();
+    assert_eq!(
+        (known.proven.as_deref(), known.why("a"), known.why("c")),
+        (Some("b"), Some("it crashed"), Some("it crashed"))
+    );
+    assert_eq!(one.tell(&[refused("c")]).await.unwrap(), known);
+    assert_eq!(server.lock().writes, 2);
+    let another = peers(&server, "/another", None);
+    assert_eq!(another.read().await.unwrap(), Entry::of("/another"), "each source has its own");
+    let manager = peers(&server, "/provider", Some("another-manager"));
+    assert_eq!(manager.read().await.unwrap(), Entry::of("/provider"), "and each manager");
+}
+
+#[tokio::test]
+async fn an_entry_that_others_write_at_the_same_time_loses_nothing() {
+    let server = Server::new(Some(BTreeMap::new()));
+    server.lock().others = 3;
+    let one = peers(&server, "/provider", None);
+    one.tell(&[refused("a")]).await.unwrap();
+    assert_eq!(server.lock().data.as_ref().unwrap()["other"], "3");
+    assert!(one.read().await.unwrap().why("a").is_some());
+    server.lock().others = u32::MAX;
+    assert!(matches!(one.tell(&[refused("b")]).await, Err(PeersError::Conflict(_))));
+}
+
+#[tokio::test]
+async fn a_config_map_that_is_missing_is_told_with_the_way_out() {
+    let error = peers(&Server::new(None), "/provider", None).tell(&[refused("a")]).await.unwrap_err();
+    assert!(error.is_for_the_operator());
+    let says = "the ConfigMap kube-system/wasm-ccm-components does not exist; apply your overlay again (manifests/base/components.yaml brings it)";
+    assert_eq!(error.to_string(), says);
+}
+
+#[tokio::test]
+async fn an_entry_that_somebody_broke_counts_for_nothing() {
+    let server = Server::new(Some(BTreeMap::new()));
+    let one = peers(&server, "/provider", None);
+    for text in
+        ["", "{", "[]", r#"{"source":"/another","refused":[{"digest":"a","reason":"","at":"1970-01-01T00:00:00Z"}]}"#]
+    {
+        server.lock().data = Some([(one.key.clone(), text.to_owned())].into());
+        assert_eq!(one.read().await.unwrap(), Entry::of("/provider"), "{text}");
+    }
+    one.tell(&[refused("a")]).await.unwrap();
+    assert!(one.read().await.unwrap().why("a").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_renews_the_lease_serves_and_whoever_does_not_is_not_waited_for() {
+    let server = Server::new(None);
+    let held =
+        |by: &str, renewed: &str| json!({ "holderIdentity": by, "leaseDurationSeconds": 15, "renewTime": renewed });
+    let one = peers(&server, "/provider", Some("ccm"));
+    let leads = async || one.leader().await.unwrap();
+    assert_eq!(leads().await, None, "there is no Lease");
+    server.lock().lease = Some(held("", "2026-01-01T00:00:00.000000Z"));
+    assert_eq!(leads().await, None, "it was released");
+    // Whatever the clock of its holder says.
+    server.lock().lease = Some(held("a", "2001-01-01T00:00:00.000000Z"));
+    for seconds in [0, 10, 5] {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        assert_eq!(leads().await.as_deref(), Some("a"));
+    }
+    server.lock().lease = Some(held("a", "2001-01-01T00:00:09.000000Z"));
+    assert_eq!(leads().await.as_deref(), Some("a"), "it was renewed");
+    tokio::time::advance(Duration::from_secs(16)).await;
+    assert_eq!(leads().await, None, "it was not renewed again");
+    assert_eq!(peers(&server, "/provider", None).leader().await.unwrap(), None, "there is no election");
+}

@@ -1,0 +1,37 @@
+//! What a replica is made of, and how it takes the word of the other one.
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use crate::ledger::{Entry, Judgement, Refusal};
+use crate::slot::testing::Fake;
+use crate::slot::{News, Refusals, RefusedComponent, Slot};
+
+/// What a state folder holds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Folder {
+    pub(super) proven: Option<String>,
+    pub(super) refused: Refusals,
+    /// Who was on trial at the kill.
+    pub(super) died: Option<String>,
+}
+
+/// A component with a place to serve, and what is told of it.
+pub(super) struct Place {
+    pub(super) slot: Slot<Fake>,
+    pub(super) news: mpsc::UnboundedReceiver<News>,
+}
+
+#[derive(Default)]
+pub(super) struct Replica {
+    /// None: it is not ready.
+    pub(super) place: Option<Place>,
+    pub(super) folder: Folder,
+    /// What the ConfigMap held when it looked last.
+    pub(super) heard: Entry,
+}
+
+pub(super) fn judged(refused: RefusedComponent) -> Judgement {
+    let RefusedComponent { digest, why: reason } = refused;
+    Judgement::Refused(Refusal { digest, reason, at: Timestamp::UNIX_EPOCH })
+}

@@ -1,0 +1,117 @@
+//! `/healthz`: whether a restart would help. `/readyz`: what the process still waits for. Both check by check, in upstream's form.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use parking_lot::Mutex;
+
+type Ask = dyn Fn() -> Result<(), String> + Send + Sync;
+
+/// Something that must hold of a process that works.
+#[derive(Clone)]
+pub struct Check {
+    name: &'static str,
+    ask: Arc<Ask>,
+}
+
+impl Check {
+    /// `ask` must answer at once.
+    pub fn new(name: &'static str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self { name, ask: Arc::new(ask) }
+    }
+}
+
+/// All checks. Without any there is one that always holds, `ping`.
+#[derive(Clone)]
+pub struct Health(Vec<Check>);
+
+impl Health {
+    /// These checks.
+    pub fn new(checks: impl IntoIterator<Item = Check>) -> Self {
+        let checks: Vec<Check> = checks.into_iter().collect();
+        Self(if checks.is_empty() { vec![Check::new("ping", || Ok(()))] } else { checks })
+    }
+
+    /// What `/healthz` answers; `query` may have `verbose` and `exclude=CHECK`.
+    pub fn all(&self, query: &str) -> (StatusCode, String) {
+        let excluded = |name: &str| query.split('&').any(|part| part.strip_prefix("exclude=") == Some(name));
+        let mut is_healthy = true;
+        let mut text = String::new();
+        for check in &self.0 {
+            text += &match (check.ask)() {
+                _ if excluded(check.name) => format!("[+]{} excluded: ok\n", check.name),
+                Ok(()) => format!("[+]{} ok\n", check.name),
+                Err(why) => {
+                    is_healthy = false;
+                    format!("[-]{} failed: {why}\n", check.name)
+                }
+            };
+        }
+        if !is_healthy {
+            return (StatusCode::INTERNAL_SERVER_ERROR, text + "healthz check failed\n");
+        }
+        let is_verbose = query.split('&').any(|part| part == "verbose" || part.starts_with("verbose="));
+        (StatusCode::OK, if is_verbose { text + "healthz check passed\n" } else { "ok".to_owned() })
+    }
+
+    /// What `/healthz/NAME` answers; none when there is no such check.
+    pub fn one(&self, name: &str) -> Option<(StatusCode, String)> {
+        let check = self.0.iter().find(|check| check.name == name)?;
+        Some(match (check.ask)() {
+            Ok(()) => (StatusCode::OK, "ok".to_owned()),
+            Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {why}\n")),
+        })
+    }
+}
+
+/// The checks of readiness, each with the reason if it fails.
+#[derive(Clone, Default)]
+pub struct Readiness {
+    checks: Arc<Mutex<BTreeMap<String, Result<(), String>>>>,
+}
+
+impl Readiness {
+    /// Says how a check stands.
+    pub fn set(&self, check: &str, state: Result<(), String>) {
+        self.checks.lock().insert(check.to_owned(), state);
+    }
+
+    /// Whether all checks pass, and a line per check.
+    pub fn report(&self) -> (bool, String) {
+        let checks = self.checks.lock();
+        let line = |(name, state): (&String, &Result<(), String>)| match state {
+            Ok(()) => format!("[+]{name} ok\n"),
+            Err(why) => format!("[-]{name} not ready: {why}\n"),
+        };
+        let text = checks.iter().map(line).collect();
+        (!checks.is_empty() && checks.values().all(Result::is_ok), text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_is_told_check_by_check() {
+        let health =
+            Health::new([Check::new("one", || Ok(())), Check::new("leaderElection", || Err("it hangs".to_owned()))]);
+        let (good, bad) = (StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR);
+        for (query, status, text) in [
+            ("", bad, "[+]one ok\n[-]leaderElection failed: it hangs\nhealthz check failed\n"),
+            ("exclude=leaderElection", good, "ok"),
+            (
+                "verbose&exclude=leaderElection",
+                good,
+                "[+]one ok\n[+]leaderElection excluded: ok\nhealthz check passed\n",
+            ),
+        ] {
+            assert_eq!(health.all(query), (status, text.to_owned()), "{query}");
+        }
+        assert_eq!(health.one("one"), Some((good, "ok".to_owned())));
+        assert_eq!(health.one("leaderElection"), Some((bad, "leaderElection failed: it hangs\n".to_owned())));
+        assert_eq!(health.one("other"), None);
+        assert_eq!(Health::new([]).all("verbose"), (good, "[+]ping ok\nhealthz check passed\n".to_owned()));
+    }
+}

@@ -1,0 +1,73 @@
+//! Metrics of the webhook's port, upstream's names where it has them.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// The webhook's name in `--webhooks`, and in metrics.
+pub const NAME: &str = "lb-service";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    code: u16,
+    webhook: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// Requests, good ones too, and certificates.
+#[derive(Debug, Clone)]
+pub(crate) struct WebhookMetrics {
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    certificates: Family<OutcomeLabel, Counter>,
+}
+
+impl WebhookMetrics {
+    /// The metrics, as parts of `registry`.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        // Upstream's buckets.
+        let seconds: fn() -> Histogram = || Histogram::new([0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
+        let this = Self {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            certificates: Family::default(),
+        };
+        let help = "Requests to a webhook, by status code";
+        registry.register("cloud_provider_webhook_request", help, this.requests.clone());
+        let help = "Time until the webhook answered";
+        registry.register("cloud_provider_webhook_request_duration_seconds", help, this.seconds.clone());
+        let help = "Certificates that the webhook found, by outcome: `ok` or `failed`";
+        registry.register("ccm_webhook_certificates", help, this.certificates.clone());
+        this
+    }
+
+    pub(super) fn answered(&self, status: StatusCode, took: Duration) {
+        let labels = RequestLabels { code: status.as_u16(), webhook: NAME };
+        self.requests.get_or_create(&labels).inc();
+        self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn certificate_loaded(&self, good: bool) {
+        let outcome = if good { "ok" } else { "failed" };
+        self.certificates.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    #[cfg(test)]
+    pub(super) fn requests(&self, code: u16) -> u64 {
+        self.requests.get_or_create(&RequestLabels { code, webhook: NAME }).get()
+    }
+
+    #[cfg(test)]
+    pub(super) fn certificates(&self, outcome: &'static str) -> u64 {
+        self.certificates.get_or_create(&OutcomeLabel { outcome }).get()
+    }
+}

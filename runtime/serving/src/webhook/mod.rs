@@ -1,0 +1,186 @@
+//! The admission webhook: the port on which the API server asks about Services, before it takes them.
+//!
+//! | part | does |
+//! |---|---|
+//! | `certificate` | the port's certificate, read anew when it changes |
+//! | `review` | what is asked, and how it is answered |
+//! | `metrics` | requests and certificates |
+//!
+//! `ccm_controllers::ServiceAdmission` judges the Service. If a review cannot be read, the answer is an HTTP error, so that the
+//! `failurePolicy` of the configuration decides. If a Service cannot be judged, the answer is yes, with a warning.
+
+mod certificate;
+mod metrics;
+mod review;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use ccm_controllers::{AdmissionMetrics, ServiceAdmission};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes};
+use hyper::header::CONTENT_TYPE;
+use hyper::{Method, Request, StatusCode};
+use jiff::SignedDuration;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::https::{MinTls, Page, Port, TEXT, bind, page};
+use certificate::Certificate;
+pub use certificate::Files;
+pub use metrics::NAME;
+use metrics::WebhookMetrics;
+
+/// The same as that of DigitalOcean's own admission server.
+const PATH: &str = "/lb-service";
+const JSON: &str = "application/json";
+/// Longer than the 90 s for which API servers keep an idle connection: the side that would use it next must close it.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long reviews under way may hold up the end of the process, which has 20 s.
+const GRACE: Duration = Duration::from_secs(10);
+/// Connections for each review that can be under way: API servers keep some for later.
+const CONNECTIONS_PER_REVIEW: usize = 8;
+
+/// What the operator set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Of the port.
+    pub address: SocketAddr,
+    /// Its certificate.
+    pub files: Files,
+    /// Oldest version of TLS.
+    pub min_tls: MinTls,
+    /// How often the certificate is looked at.
+    pub reload_period: Duration,
+    /// For a whole review.
+    pub timeout: Duration,
+    /// Largest review.
+    pub request_bytes: usize,
+    /// At the same time.
+    pub reviews: NonZeroUsize,
+    /// Whether providers may ask their clouds.
+    pub online: bool,
+}
+
+/// The webhook, before anybody asks.
+pub struct Webhook {
+    settings: Settings,
+    admission: Arc<ServiceAdmission>,
+    places: Semaphore,
+    metrics: WebhookMetrics,
+}
+
+impl Webhook {
+    /// Opens nothing yet.
+    pub fn new(settings: Settings, registry: &mut Registry) -> Arc<Self> {
+        let admission = Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(registry)));
+        let places = Semaphore::new(settings.reviews.get().min(Semaphore::MAX_PERMITS));
+        Arc::new(Self { admission, places, metrics: WebhookMetrics::register(registry), settings })
+    }
+
+    /// Who judges.
+    pub fn admission(&self) -> &ServiceAdmission {
+        &self.admission
+    }
+
+    /// Binds its port, for [`Self::serve`].
+    ///
+    /// # Errors
+    ///
+    /// The port is in use.
+    pub async fn bind(&self) -> Result<TcpListener> {
+        let listener = bind(self.settings.address, "--webhook-bind-address and --webhook-secure-port").await?;
+        tracing::info!(address = %listener.local_addr()?, path = PATH, online = self.settings.online, "webhook is served");
+        Ok(listener)
+    }
+
+    /// Serves until `stop`: reviews under way are then answered, and new ones go to another replica.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        let certificate = Certificate::new(self.settings.files.clone(), self.metrics.clone());
+        let tls = certificate.acceptor(self.settings.min_tls);
+        let reloading = certificate.reload(self.settings.reload_period, stop.clone());
+        let connections =
+            self.settings.reviews.get().saturating_mul(CONNECTIONS_PER_REVIEW).min(Semaphore::MAX_PERMITS);
+        let port = Port { name: "webhook", listener, tls, connections, head_timeout: HEAD_TIMEOUT, stop, grace: GRACE };
+        let answering = move |request| {
+            let this = Arc::clone(&self);
+            async move { this.answer(request).await }
+        };
+        tokio::join!(reloading, port.serve(answering));
+    }
+
+    async fn answer<B>(&self, request: Request<B>) -> Page
+    where
+        B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static>,
+    {
+        if request.uri().path() != PATH {
+            return page(StatusCode::NOT_FOUND, TEXT, format!("try {PATH}\n"));
+        }
+        let begun = Instant::now();
+        let answer = self.review(request, begun).await;
+        let answer = answer.unwrap_or_else(|(status, why)| {
+            tracing::debug!(status = status.as_u16(), why, "review not answered");
+            page(status, TEXT, format!("{why}\n"))
+        });
+        self.metrics.answered(answer.status(), begun.elapsed());
+        answer
+    }
+
+    /// Takes a place before the body: that bounds how much is in memory.
+    async fn review<B>(&self, request: Request<B>, begun: Instant) -> Result<Page, (StatusCode, String)>
+    where
+        B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static>,
+    {
+        if request.method() != Method::POST {
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "only POST is served".to_owned()));
+        }
+        if request.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != JSON) {
+            return Err((StatusCode::BAD_REQUEST, format!("the content type is not {JSON}")));
+        }
+        let limit = self.limit(request.uri().query().unwrap_or_default());
+        let deadline = begun + limit;
+        let late = |what: &str, status| (status, format!("{what} within {limit:?}"));
+        let place = timeout_at(deadline, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(late("too many reviews: no turn", StatusCode::SERVICE_UNAVAILABLE));
+        };
+        let body = Limited::new(request.into_body(), self.settings.request_bytes).collect();
+        let body = match timeout_at(deadline, body).await {
+            Err(_elapsed) => return Err(late("the body did not come", StatusCode::REQUEST_TIMEOUT)),
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let why =
+                    format!("the review has more than {} bytes (--webhook-request-bytes)", self.settings.request_bytes);
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, why));
+            }
+            Ok(Err(error)) => return Err((StatusCode::BAD_REQUEST, format!("the body broke off: {error}"))),
+        };
+        let question = review::Question::read(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+        drop(body);
+        let ruling = match &question.service {
+            Some(service) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                Some(self.admission.review(service, question.before.as_deref(), left).await)
+            }
+            None => None,
+        };
+        Ok(page(StatusCode::OK, JSON, review::answer(&question.uid, ruling.as_ref())))
+    }
+
+    /// The API server says how long it waits. The answer must arrive before that, whatever the operator set.
+    fn limit(&self, query: &str) -> Duration {
+        let asked = query.split('&').find_map(|pair| pair.strip_prefix("timeout="));
+        let asked = asked.and_then(|text| Duration::try_from(text.parse::<SignedDuration>().ok()?).ok());
+        asked
+            .filter(|asked| !asked.is_zero())
+            .map_or(self.settings.timeout, |asked| self.settings.timeout.min(asked.mul_f64(0.9)))
+    }
+}

@@ -1,0 +1,174 @@
+//! `AdmissionReview` of `admission.k8s.io/v1`, as far as a Service needs it.
+//!
+//! Not the types of kube: those want all members of a request, copy it twice, and cannot tell an object that does not decode from a review that
+//! does not.
+
+use ccm_controllers::Ruling;
+use k8s_openapi::api::core::v1::Service;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Request>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    uid: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    old_object: Value,
+}
+
+/// What the API server asks.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Question {
+    /// Of the question.
+    pub(crate) uid: String,
+    /// The Service; none of one that is deleted.
+    pub(crate) service: Option<Box<Service>>,
+    /// As it was; none of a new one.
+    pub(crate) before: Option<Box<Service>>,
+}
+
+impl Question {
+    /// Reads a question.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be read. That is for the operator's `failurePolicy` to judge, which an answer would not let speak.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, String> {
+        let review: Review = match body {
+            [] => return Err("failed to decode admission request: the body is empty".to_owned()),
+            body => {
+                serde_json::from_slice(body).map_err(|error| format!("failed to decode admission request: {error}"))?
+            }
+        };
+        if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
+            return Err(format!("failed to decode admission request: it is no {KIND} of {API_VERSION}"));
+        }
+        let request = review.request.ok_or("failed to decode admission request: it has no request")?;
+        let (service, before) = match request.operation.as_str() {
+            "CREATE" => (Some(service("object", request.object)?), None),
+            "UPDATE" => (Some(service("object", request.object)?), Some(service("old object", request.old_object)?)),
+            _ => (None, None),
+        };
+        Ok(Self { uid: request.uid, service, before })
+    }
+}
+
+fn service(what: &str, object: Value) -> Result<Box<Service>, String> {
+    serde_json::from_value(object).map_err(|error| format!("failed to decode {what}: {error}"))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewResponse<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    code: u16,
+    reason: &'a str,
+    message: &'a str,
+}
+
+/// The answer to the question with this UID; without a ruling it is yes.
+pub(crate) fn answer(uid: &str, ruling: Option<&Ruling>) -> Vec<u8> {
+    let denial = ruling.and_then(|ruling| ruling.denial.as_deref());
+    let response = Response {
+        uid,
+        allowed: denial.is_none(),
+        status: denial.map(|message| Status { code: 403, reason: "Forbidden", message }),
+        warnings: ruling.map(|ruling| ruling.warnings.as_slice()).unwrap_or_default(),
+    };
+    // Texts alone, which can always be written.
+    serde_json::to_vec(&ReviewResponse { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_controllers::AdmissionOutcome;
+    use serde_json::json;
+
+    use super::*;
+
+    fn review(request: &Value) -> Vec<u8> {
+        serde_json::to_vec(&json!({ "apiVersion": API_VERSION, "kind": KIND, "request": request })).unwrap()
+    }
+
+    /// Cases of DigitalOcean's reference. There the answer is "not allowed", which no `failurePolicy` softens (T29).
+    #[test]
+    fn do_191_200_what_cannot_be_read_has_no_answer() {
+        let web = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" }, "spec": {} });
+        let wrong = json!({ "spec": { "ports": "none" } });
+        let (request, old) = ("failed to decode admission request", "failed to decode old object");
+        let rows = [
+            (vec![], request),
+            (b"{".to_vec(), request),
+            (b"{}".to_vec(), request),
+            (b"[]".to_vec(), request),
+            (
+                br#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}"#.to_vec(),
+                request,
+            ),
+            (review(&Value::Null), request),
+            (review(&json!({ "operation": "CREATE", "object": web })), request),
+            (review(&json!({ "uid": "1", "operation": "CREATE" })), "failed to decode object"),
+            (review(&json!({ "uid": "1", "operation": "CREATE", "object": wrong })), "failed to decode object"),
+            (review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": wrong })), old),
+            (review(&json!({ "uid": "1", "operation": "UPDATE", "object": web })), old),
+        ];
+        for (body, says) in rows {
+            let error = Question::read(&body).unwrap_err();
+            assert!(error.starts_with(says), "{}: {error}", String::from_utf8_lossy(&body));
+        }
+        let question = Question::read(&review(&json!({ "uid": "1", "operation": "CREATE", "object": web }))).unwrap();
+        assert_eq!((question.service.unwrap().metadata.name.as_deref(), question.before), (Some("web"), None));
+        let question =
+            Question::read(&review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })));
+        assert_eq!(question.unwrap().before.unwrap().metadata.name.as_deref(), Some("web"));
+        let question =
+            Question::read(&review(&json!({ "uid": "1", "operation": "DELETE", "oldObject": web }))).unwrap();
+        assert_eq!(question, Question { uid: "1".into(), service: None, before: None });
+    }
+
+    #[test]
+    fn an_answer_is_a_review_with_the_uid_of_the_question() {
+        let read = |answer: Vec<u8>| serde_json::from_slice::<Value>(&answer).unwrap();
+        let frame = |response: Value| json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response });
+        assert_eq!(read(answer("7", None)), frame(json!({ "uid": "7", "allowed": true })));
+        let mut ruling = Ruling { outcome: AdmissionOutcome::Valid, denial: None, warnings: vec!["x".into()] };
+        let warned = frame(json!({ "uid": "7", "allowed": true, "warnings": ["x"] }));
+        assert_eq!(read(answer("7", Some(&ruling))), warned);
+        ruling = Ruling { outcome: AdmissionOutcome::Denied, denial: Some("no".into()), warnings: vec![] };
+        let status = json!({ "code": 403, "reason": "Forbidden", "message": "no" });
+        assert_eq!(read(answer("7", Some(&ruling))), frame(json!({ "uid": "7", "allowed": false, "status": status })));
+    }
+}

@@ -1,0 +1,296 @@
+//! Flags that say what a provider is: its source, its configuration, its grants, and how it is exchanged. `run` has all of them, and the
+//! tools that do a part of its work have some.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_rollout::config::duration::{parse, parse_period};
+use ccm_rollout::config::grants::GrantSettings;
+use ccm_rollout::config::limits::LimitSettings;
+use ccm_rollout::config::{ProviderRecord, Wasi, load_balancer_class};
+use ccm_rollout::{KeeperSettings, PeerSettings, ProbationSettings, Trust};
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser as _};
+
+/// The provider, or the list of them.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct ProviderArgs {
+    /// Where the provider's component is: a file, a folder, or configmap:NAMESPACE/NAME[/KEY].
+    #[arg(long, value_name = "SOURCE", required_unless_present = "providers")]
+    pub(crate) provider: Option<String>,
+    /// A YAML list of providers, instead of the flags for a single one.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
+            "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
+            "provider_key", "provider_digest", "allow_provider_change",
+        ]
+    )]
+    pub(crate) providers: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+}
+
+/// What a component is held to, whatever its configuration.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct ComponentArgs {
+    /// The name that the component must have.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) cloud_provider: Option<String>,
+    /// A limit, such as memory-bytes=64MiB (docs/reference/limits.md lists them all); may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) limit: Vec<(String, String)>,
+    /// What a component that imports WASI gets; deny-all by default.
+    #[arg(long, value_name = "WASI", value_parser = wasi())]
+    pub(crate) wasi: Option<Wasi>,
+    /// A public key (Ed25519, PEM). Only components that one of the keys signed are taken, and those of --provider-digest. May be
+    /// given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) provider_key: Vec<PathBuf>,
+    /// The digest (sha256:...) of an unpacked component that is taken; may be given several times.
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) provider_digest: Vec<String>,
+}
+
+/// How a provider is configured, and what it is granted.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct ConfigArgs {
+    /// The provider's configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cloud_config: Option<PathBuf>,
+    /// A setting that the provider declares; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) setting: Vec<String>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+}
+
+/// All of one provider but its source.
+// No `Debug`: what an operator writes may be a secret.
+#[derive(Args)]
+#[command(next_help_heading = "Provider")]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) component: ComponentArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// A load balancer class that the provider serves in addition to Services without a class; may be given several times.
+    #[arg(long, value_name = "CLASS", value_parser = load_balancer_class, help_heading = "Provider")]
+    pub(crate) load_balancer_class: Vec<String>,
+    /// Take a new component with another name or other provider IDs than the one that serves, without an interface that
+    /// objects depend on, or that finds less than there was; and a first one that finds nothing of what the cluster has.
+    #[arg(long, help_heading = "Provider")]
+    pub(crate) allow_provider_change: bool,
+}
+
+impl ComponentArgs {
+    /// The record of a provider from this source that is not configured.
+    ///
+    /// # Errors
+    ///
+    /// A limit cannot be.
+    pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            source,
+            name: self.cloud_provider.clone(),
+            trust: Trust { keys: self.provider_key.clone(), digests: self.provider_digest.clone() },
+            wasi: self.wasi.unwrap_or_default(),
+            limits: LimitSettings::from_pairs(&self.limit)?,
+            ..ProviderRecord::default()
+        })
+    }
+}
+
+impl ConfigArgs {
+    /// Puts the configuration into a record.
+    ///
+    /// # Errors
+    ///
+    /// A flag that takes each name once has one twice.
+    pub(crate) fn configure(&self, record: ProviderRecord) -> Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            cloud_config: self.cloud_config.clone(),
+            settings: once_each("--setting", &self.setting)?,
+            grants: self.grants.settings()?,
+            credentials: once_each("--credential", &self.grants.credential)?,
+            ..record
+        })
+    }
+}
+
+impl RecordArgs {
+    /// The record of the provider from this source.
+    ///
+    /// # Errors
+    ///
+    /// A flag that takes each name once has one twice, or a limit cannot be.
+    pub(crate) fn record(&self, source: String) -> Result<ProviderRecord> {
+        Ok(ProviderRecord {
+            allow_provider_change: self.allow_provider_change,
+            load_balancer_classes: self.load_balancer_class.clone(),
+            ..self.config.configure(self.component.record(source)?)?
+        })
+    }
+}
+
+/// What a component that asks for WASI gets.
+pub(super) fn wasi() -> impl clap::builder::TypedValueParser<Value = Wasi> {
+    PossibleValuesParser::new(["deny-all", "off"]).try_map(|text| text.parse::<Wasi>())
+}
+
+/// Grants as flags.
+// No `Debug`: a URL may have a password in it. What is NAME=VALUE is split by us, as clap would repeat what has no `=`.
+#[derive(Clone, Default, Args)]
+#[command(next_help_heading = "Grants")]
+pub(crate) struct GrantArgs {
+    /// Base URL of an endpoint of the provider (`wasm-ccm inspect` shows them); may be given several times.
+    #[arg(long, value_name = "NAME=URL")]
+    pub(crate) endpoint: Vec<String>,
+    /// Hosts that only the provider names: those of its default URLs, and those that it finds in a catalogue of the cloud, such
+    /// as api.example.org or *.example.org; comma-separated.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub(crate) allow_host: Vec<String>,
+    /// Allow endpoints without TLS (http://).
+    #[arg(long)]
+    pub(crate) allow_http: bool,
+    /// Allow endpoints on this machine (127.0.0.0/8, ::1).
+    #[arg(long)]
+    pub(crate) allow_loopback: bool,
+    /// Proxy of an endpoint, or with the name * of all others; may be given several times. Hosts behind a proxy are checked by
+    /// name only.
+    #[arg(long, value_name = "NAME=URL")]
+    pub(crate) proxy: Vec<String>,
+    /// Environment variables that the provider may use, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allow_env: Vec<String>,
+    /// A file that the provider may read besides its cloud-config; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow_file: Vec<PathBuf>,
+    /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
+    #[arg(long, value_name = "NAME=SOURCE")]
+    pub(crate) credential: Vec<String>,
+    /// Take a component that uses credentials in more places than the one that was loaded first.
+    #[arg(long)]
+    pub(crate) allow_grant_change: bool,
+}
+
+impl GrantArgs {
+    /// The flags as a record has them.
+    ///
+    /// # Errors
+    ///
+    /// A name stands there twice.
+    pub(crate) fn settings(&self) -> Result<GrantSettings> {
+        Ok(GrantSettings {
+            endpoints: once_each("--endpoint", &self.endpoint)?,
+            allow_hosts: self.allow_host.clone(),
+            allow_http: self.allow_http,
+            allow_loopback: self.allow_loopback,
+            proxies: once_each("--proxy", &self.proxy)?,
+            allow_env: self.allow_env.clone(),
+            allow_files: self.allow_file.clone(),
+            allow_grant_change: self.allow_grant_change,
+        })
+    }
+}
+
+/// The NAME=VALUE of a flag that takes each name once: the last one would win, and nobody would know.
+///
+/// # Errors
+///
+/// Names the flag, and the name where it certainly is one: the text may be a secret whose name was forgotten.
+fn once_each(flag: &str, given: &[String]) -> Result<BTreeMap<String, String>> {
+    let mut map = BTreeMap::new();
+    for text in given {
+        let (name, value) = assignment(text).with_context(|| {
+            format!("{flag}: what is given is not NAME=VALUE; it is not repeated here, as it may be a secret")
+        })?;
+        // An empty value is not proof enough that a name stands before it: Base64 ends in `=` as well.
+        let shown = if value.is_empty() { "a name" } else { name };
+        ensure!(
+            map.insert(name.to_owned(), value.to_owned()).is_none(),
+            "{flag} {shown}=... is given twice; leave one out"
+        );
+    }
+    Ok(map)
+}
+
+fn assignment(text: &str) -> Option<(&str, &str)> {
+    let (name, value) = text.split_once('=')?;
+    // As descriptors name things. URLs, sentences and what ends in `==` are none.
+    let is_name =
+        name == "*" || (!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)));
+    (is_name && !(value.starts_with('=') && value.bytes().all(|b| b == b'='))).then_some((name, value))
+}
+
+/// When a source counts as changed, and how a new component proves itself.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Exchange of providers")]
+pub(crate) struct SwapArgs {
+    /// Interval between checks of a file or folder; ConfigMaps (configmap:) are watched.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_period)]
+    pub(crate) provider_poll: Duration,
+    /// Time for which a source must not change before its content counts: it may be half written.
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse)]
+    pub(crate) provider_settle: Duration,
+    /// Minimum time of a new component's probation, without a fault. Until then nothing is deleted on its word alone, and the last good
+    /// component returns if it fails.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse)]
+    pub(crate) provider_probation: Duration,
+    /// Good answers that a new component must have given by the end of its probation. Failures and the questions of the admission
+    /// webhook do not count.
+    #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().calls)]
+    pub(crate) provider_probation_calls: u32,
+    /// Calls without an answer, or calls that fail where the last good component does not, that end a probation.
+    #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().faults, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) provider_probation_faults: u32,
+    /// Folder for the last good component of each provider. With it, the host can start while the source is missing or broken.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+impl SwapArgs {
+    /// As the keepers take them. `peers`: where replicas meet.
+    pub(crate) fn settings(&self, peers: PeerSettings) -> KeeperSettings {
+        KeeperSettings {
+            poll: self.provider_poll,
+            settle: self.provider_settle,
+            probation: ProbationSettings {
+                time: self.provider_probation,
+                calls: self.provider_probation_calls,
+                faults: self.provider_probation_faults,
+            },
+            state_dir: self.state_dir.clone(),
+            peers: Some(peers),
+        }
+    }
+}
+
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_given_twice_is_refused() {
+        let pairs = ["api=a", "api=b"].map(str::to_owned);
+        let error = once_each("--endpoint", &pairs).unwrap_err().to_string();
+        assert_eq!(error, "--endpoint api=... is given twice; leave one out");
+    }
+}

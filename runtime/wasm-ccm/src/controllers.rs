@@ -1,0 +1,233 @@
+//! Starts the controllers: what they share, and what each takes from the command line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
+use ccm_controllers::{
+    ApiGate, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, EventRecorder, LoadBalancerMember,
+    Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
+    NodeSettings, ReflectorHandle, ServiceController, ServiceControllerParts,
+};
+use ccm_rollout::{ProviderSlot, offering};
+use ccm_serving::webhook::Webhook;
+use k8s_openapi::api::core::v1::Service;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::RunArgs;
+use crate::controller_names::{Controller, Selection};
+use crate::stores::Stores;
+use crate::tasks::Tasks;
+
+/// Number of consecutive calls that a lookup may wait for.
+const LOOKUP_CALLS: u32 = 5;
+
+/// Providers that make load balancers, with the classes that they serve, as controllers take them.
+fn members(providers: &[(ProviderSlot, Vec<String>)]) -> Vec<LoadBalancerMember> {
+    let member = |(provider, classes): &(ProviderSlot, Vec<String>)| LoadBalancerMember {
+        provider: Arc::new(provider.clone()),
+        classes: classes.clone(),
+    };
+    providers.iter().map(member).collect()
+}
+
+/// Tells the webhook which providers make load balancers, at once and whenever these are others. Never ends.
+pub(crate) async fn judging(webhook: Arc<Webhook>, providers: Providers) {
+    let tell = |able: Providers| webhook.admission().serve(members(&able));
+    offering::follow(&providers, Capability::LoadBalancers, tell).await;
+}
+
+/// Providers with the load balancer classes that they serve.
+pub(crate) type Providers = Vec<(ProviderSlot, Vec<String>)>;
+
+/// Counters that grow when a cloud answers again, or when a provider was exchanged: then nothing waits for its back-off to end.
+fn recoveries(slot: &ProviderSlot) -> Vec<watch::Receiver<u64>> {
+    vec![slot.recoveries(), slot.generations()]
+}
+
+/// What controllers share.
+pub(crate) struct Shared<'a> {
+    args: &'a RunArgs,
+    stores: Stores,
+    providers: Providers,
+    lookups: Lookups,
+    /// How long one lookup may take, with its waiting.
+    lookup_timeout: Duration,
+    gate: ApiGate,
+    recorder: EventRecorder,
+    metrics: Metrics,
+}
+
+impl<'a> Shared<'a> {
+    /// Puts the providers behind one question.
+    pub(crate) fn new(
+        tasks: &mut Tasks,
+        args: &'a RunArgs,
+        stores: Stores,
+        providers: Providers,
+        gate: ApiGate,
+        recorder: EventRecorder,
+        metrics: Metrics,
+    ) -> Self {
+        let batches = BatchSettings {
+            max_nodes: args.lookup_batch_nodes,
+            max_calls: args.lookup_batch_calls,
+            linger: args.lookup_batch_linger,
+        };
+        let member = |(slot, _): &(ProviderSlot, Vec<String>)| {
+            let (batcher, work) = Batcher::new(Arc::new(slot.clone()), batches);
+            // In the background: the end of the process does not wait for these calls, however long they take.
+            tasks.spawn_background("node lookups", work);
+            let followed = slot.clone();
+            tasks.spawn_background("credentials and recoveries", async move { followed.follow().await });
+            let name = slot.component().descriptor().name.clone();
+            let slot = slot.clone();
+            let claims =
+                move |scheme: &str| slot.component().descriptor().provider_id_schemes.iter().any(|own| own == scheme);
+            Member { name, claims: Box::new(claims), batcher }
+        };
+        let lookups = Lookups::new(providers.iter().map(member).collect());
+        let call_time = providers.iter().map(|(slot, _)| slot.component().call_time()).max().unwrap_or_default();
+        let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
+        Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics }
+    }
+}
+
+/// Starts the controllers that were asked for.
+pub(crate) fn start(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selection) {
+    if selection.has(Controller::Node) {
+        start_node(tasks, shared);
+    }
+    if selection.has(Controller::NodeLifecycle) {
+        start_node_lifecycle(tasks, shared);
+    }
+    let Some(services) = &shared.stores.services else { return };
+    if selection.has(Controller::Service) {
+        start_service(tasks, shared, services);
+    }
+    if selection.has(Controller::Cluster) {
+        start_cluster(tasks, shared, services);
+    }
+}
+
+/// Starts the node controller.
+fn start_node(tasks: &mut Tasks, shared: &Shared<'_>) {
+    let args = shared.args;
+    let nodes = &shared.stores.nodes;
+    let controller = NodeController::new(NodeControllerParts {
+        gate: shared.gate.clone(),
+        store: nodes.reader(),
+        first_list: nodes.first_list(),
+        keys: nodes.subscribe(),
+        lookups: shared.lookups.clone(),
+        recoveries: shared.providers.iter().flat_map(|(slot, _)| recoveries(slot)).collect(),
+        recorder: shared.recorder.clone(),
+        metrics: shared.metrics.node.clone(),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: NodeSettings {
+            concurrent_syncs: args.concurrent_node_syncs,
+            concurrent_status_updates: args.concurrent_node_status_updates,
+            refresh_interval: args.node_status_update_frequency,
+            untaint_before_addresses: args.untaint_before_addresses,
+            lookup_timeout: shared.lookup_timeout,
+            unclaimed_after: args.node_unclaimed_after,
+            ..NodeSettings::default()
+        },
+    });
+    let stop = tasks.stop.clone();
+    tasks.spawn_controller("node controller", controller.run(stop));
+}
+
+/// Starts the node lifecycle controller.
+fn start_node_lifecycle(tasks: &mut Tasks, shared: &Shared<'_>) {
+    let args = shared.args;
+    let nodes = &shared.stores.nodes;
+    let controller = NodeLifecycleController::new(NodeLifecycleParts {
+        gate: shared.gate.clone(),
+        store: nodes.reader(),
+        keys: nodes.subscribe(),
+        lookups: shared.lookups.clone(),
+        recoveries: shared.providers.iter().flat_map(|(slot, _)| recoveries(slot)).collect(),
+        recorder: shared.recorder.clone(),
+        metrics: shared.metrics.node_lifecycle.clone(),
+        queue_metrics: shared.metrics.queue.clone(),
+        settings: NodeLifecycleSettings {
+            concurrent_writes: args.concurrent_node_syncs,
+            lookup_timeout: shared.lookup_timeout,
+            ..args.node_lifecycle.settings()
+        },
+    });
+    tasks.spawn_controller("node lifecycle controller", controller.run(tasks.stop.clone()));
+}
+
+/// Starts the service controller. Where no provider makes load balancers, it says so of Services that have one.
+fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
+    let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
+    let (gate, recorder, metrics) = (shared.gate.clone(), shared.recorder.clone(), shared.metrics.clone());
+    let settings = shared.args.service.settings();
+    let begin = move |able: Providers, stop| {
+        if able.is_empty() {
+            tracing::info!("no provider offers load balancers with its configuration: Services are left alone");
+        }
+        let controller = ServiceController::new(ServiceControllerParts {
+            gate: gate.clone(),
+            services: services.reader(),
+            services_listed: services.first_list(),
+            service_keys: services.subscribe(),
+            nodes: nodes.reader(),
+            nodes_listed: nodes.first_list(),
+            node_keys: nodes.subscribe(),
+            members: members(&able),
+            recoveries: able.iter().map(|(slot, _)| slot.recoveries()).collect(),
+            exchanges: able.iter().flat_map(|(slot, _)| [slot.generations(), slot.doubts()]).collect(),
+            recorder: recorder.clone(),
+            metrics: metrics.service.clone(),
+            queue_metrics: metrics.queue.clone(),
+            settings,
+        });
+        controller.run(stop)
+    };
+    let work = offering::run(shared.providers.clone(), Capability::LoadBalancers, tasks.stop.clone(), begin);
+    tasks.spawn_controller("service controller", work);
+}
+
+/// Starts the cluster controller, which works while a provider looks after the cluster as a whole.
+fn start_cluster(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
+    let nodes_told = if shared.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own };
+    let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
+    let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
+    let settings = shared.args.cluster.settings();
+    let begin = move |able: Providers, stop: CancellationToken| {
+        let member = |(provider, _): &(ProviderSlot, Vec<String>)| ClusterMember {
+            cluster: Arc::new(provider.clone()) as Arc<dyn Cluster>,
+            nodes: nodes_told,
+            recoveries: recoveries(provider),
+        };
+        let controller = (!able.is_empty()).then(|| {
+            ClusterController::new(ClusterControllerParts {
+                nodes: nodes.reader(),
+                services: services.reader(),
+                first_lists: [nodes.first_list(), services.first_list()],
+                node_keys: nodes.subscribe(),
+                service_keys: services.subscribe(),
+                members: able.iter().map(member).collect(),
+                recorder: recorder.clone(),
+                metrics: metrics.cluster.clone(),
+                queue_metrics: metrics.queue.clone(),
+                settings,
+            })
+        });
+        async move {
+            match controller {
+                Some(controller) => controller.run(stop).await,
+                None => {
+                    stop.cancelled().await;
+                    Ok(())
+                }
+            }
+        }
+    };
+    let work = offering::run(shared.providers.clone(), Capability::Cluster, tasks.stop.clone(), begin);
+    tasks.spawn_controller("cluster controller", work);
+}

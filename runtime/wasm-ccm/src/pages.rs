@@ -1,0 +1,174 @@
+//! Health and metrics over HTTPS on upstream's port: `/livez`, `/healthz`, `/readyz`, `/providerz`, `/metrics`.
+//! Upstream's `/configz` is not among them. Upstream's `running_managed_controllers` is not among the metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_leader::Seen;
+use ccm_rollout::status::ProviderStatuses;
+use ccm_serving::health::{Health, Readiness};
+use ccm_serving::https::{Page, Port, TEXT, page};
+use http::header::ACCEPT;
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// Connections at the same time; more wait. Probes and scrapers need a handful.
+const MAX_CONNECTIONS: usize = 64;
+/// A client that has not finished its request head by then is dropped.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is served.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) readiness: Readiness,
+    pub(crate) health: Health,
+    /// None without leader election.
+    pub(crate) leader: Option<Seen>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) process: ProcessMetrics,
+    pub(crate) providers: ProviderStatuses,
+}
+
+impl Pages {
+    fn answer(&self, request: &Request<impl Sized>) -> Page {
+        const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served\n".to_owned());
+        }
+        match request.uri().path() {
+            "/livez" | "/healthz" => {
+                let (status, text) = self.health.all(request.uri().query().unwrap_or_default());
+                page(status, TEXT, text)
+            }
+            "/readyz" => {
+                let (mut ready, mut text) = self.readiness.report();
+                // A standby is ready, unless it could never lead: otherwise a Deployment of broken replicas would roll out.
+                if let Some(leader) = &self.leader {
+                    if let Some(why) = leader.trouble() {
+                        ready = false;
+                        text += &format!("[-]leader election not ready: {why}\n");
+                    }
+                    text += &format!("{}\n", leader.line());
+                }
+                page(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
+            }
+            "/metrics" => {
+                self.process.refresh();
+                let mut text = String::new();
+                match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+                    Ok(()) => page(StatusCode::OK, OPEN_METRICS, text),
+                    Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics: {error}\n")),
+                }
+            }
+            "/providerz" => {
+                const JSON: &str = "application/json";
+                // Browsers and `curl` get text; programs ask for JSON.
+                let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+                let wants = request.uri().query().unwrap_or_default().split('&').any(|part| part == "format=json");
+                if wants || accepts.starts_with(JSON) {
+                    page(StatusCode::OK, JSON, self.providers.json())
+                } else {
+                    page(StatusCode::OK, TEXT, self.providers.text())
+                }
+            }
+            path if let Some((status, text)) =
+                path.strip_prefix("/healthz/").and_then(|name| self.health.one(name)) =>
+            {
+                page(status, TEXT, text)
+            }
+            _ => {
+                page(StatusCode::NOT_FOUND, TEXT, "try /livez, /healthz, /readyz, /providerz or /metrics\n".to_owned())
+            }
+        }
+    }
+}
+
+/// What the whole process takes.
+#[derive(Clone)]
+pub(crate) struct ProcessMetrics {
+    resident_memory: Gauge,
+}
+
+impl ProcessMetrics {
+    /// The metrics, as parts of `registry`.
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self { resident_memory: Gauge::default() };
+        registry.register_with_unit(
+            "process_resident_memory",
+            "Resident memory of the process",
+            Unit::Bytes,
+            metrics.resident_memory.clone(),
+        );
+        metrics
+    }
+
+    /// Reads the figures anew, for a scrape.
+    pub(crate) fn refresh(&self) {
+        // Absent on other systems than Linux: the gauge then stays at zero.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kilobytes =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse().ok());
+        self.resident_memory.set(kilobytes.unwrap_or(0_i64).saturating_mul(1024));
+    }
+}
+
+/// Serves until it is dropped.
+pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages) {
+    let stop = CancellationToken::new();
+    let (name, connections) = ("health", MAX_CONNECTIONS);
+    let (head_timeout, grace) = (HEAD_TIMEOUT, Duration::ZERO);
+    Port { name, listener, tls, connections, head_timeout, stop, grace }.serve(answering(pages)).await;
+}
+
+fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> std::future::Ready<Page> + Clone + Send {
+    move |request| std::future::ready(pages.answer(&request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> Pages {
+        let mut registry = Registry::default();
+        let process = ProcessMetrics::register(&mut registry);
+        let (readiness, health) = (Readiness::default(), Health::new([]));
+        let providers = ProviderStatuses::default();
+        Pages { readiness, health, leader: None, registry: Arc::new(registry), process, providers }
+    }
+
+    async fn get(pages: &Pages, path: &str) -> (u16, String) {
+        use http_body_util::BodyExt as _;
+        let response = pages.answer(&Request::get(path).body(()).unwrap());
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn it_is_ready_when_every_check_says_so_and_else_says_why() {
+        let pages = pages();
+        assert_eq!(get(&pages, "/readyz").await, (503, String::new()));
+        pages.readiness.set("provider x.wasm", Err("it is empty".into()));
+        pages.readiness.set("nodes", Ok(()));
+        assert_eq!(
+            get(&pages, "/readyz").await,
+            (503, "[+]nodes ok\n[-]provider x.wasm not ready: it is empty\n".into())
+        );
+        pages.readiness.set("provider x.wasm", Ok(()));
+        assert_eq!(get(&pages, "/readyz").await, (200, "[+]nodes ok\n[+]provider x.wasm ok\n".into()));
+        assert_eq!(get(&pages, "/livez").await, (200, "ok".into()));
+    }
+
+    #[tokio::test]
+    async fn metrics_tell_the_memory_of_this_process() {
+        let (status, text) = get(&pages(), "/metrics").await;
+        let line = text.lines().find(|line| line.starts_with("process_resident_memory_bytes ")).unwrap().to_owned();
+        let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(status == 200 && bytes > 1 << 20, "{line}");
+    }
+}

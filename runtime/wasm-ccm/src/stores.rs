@@ -1,0 +1,175 @@
+//! What the process knows of the cluster: whether the API server answers, and the Nodes and Services in memory.
+//!
+//! A standby has all of it, so that it can begin as soon as it leads.
+
+use std::time::Duration;
+
+use ccm_cloud::Capability;
+use ccm_controllers::{FirstList, Metrics, Node, Reflector, ReflectorHandle, balanced_service};
+use ccm_rollout::backoff;
+use ccm_serving::health::Readiness;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+
+use crate::controller_names::Selection;
+use crate::tasks::Tasks;
+
+/// Name of what must be true of the API server before the process is ready.
+pub(crate) const API_SERVER: &str = "API server";
+/// The same for the Nodes.
+const NODES: &str = "nodes";
+/// The same for Services.
+const SERVICES: &str = "services";
+
+/// One reflector per kind, which all controllers share.
+pub(crate) struct Reflectors {
+    nodes: Reflector<Node>,
+    /// None when no controller works on them.
+    services: Option<Reflector<Service>>,
+}
+
+/// What controllers take from the reflectors, once those run.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pub(crate) nodes: ReflectorHandle<Node>,
+    pub(crate) services: Option<ReflectorHandle<Service>>,
+}
+
+impl Reflectors {
+    /// Reads nothing yet.
+    pub(crate) fn new(client: &Client, metrics: &Metrics, readiness: &Readiness, selection: &Selection) -> Self {
+        // Every controller needs them.
+        readiness.set(NODES, Err("the first list of Nodes is not complete".to_owned()));
+        let services = selection.watches_services().then(|| {
+            readiness.set(SERVICES, Err("the first list of Services is not complete".to_owned()));
+            Reflector::new(client.clone(), &metrics.store)
+        });
+        Self { nodes: Reflector::new(client.clone(), &metrics.store), services }
+    }
+
+    /// What controllers take.
+    pub(crate) fn stores(&self) -> Stores {
+        Stores { nodes: self.nodes.handle(), services: self.services.as_ref().map(Reflector::handle) }
+    }
+
+    /// Lets them run, and says how they stand until they are complete.
+    pub(crate) fn start(self, tasks: &mut Tasks, readiness: &Readiness) {
+        let stop = tasks.stop.clone();
+        let mut known = vec![follow(NODES, self.nodes.first_list(), readiness.clone())];
+        tasks.spawn_reader("reflector of Nodes", self.nodes.run(stop.clone()));
+        if let Some(services) = self.services {
+            known.push(follow(SERVICES, services.first_list(), readiness.clone()));
+            tasks.spawn_reader("reflector of Services", services.run(stop.clone()));
+        }
+        tasks.spawn_reader("readiness of stores", async move {
+            stop.run_until_cancelled(join_all(known)).await;
+            stop.cancelled().await;
+        });
+    }
+}
+
+impl Stores {
+    /// Waits until they are filled. Never ends when a reflector does before, which the process notices by itself.
+    pub(crate) async fn complete(&self) {
+        let services = async {
+            match &self.services {
+                Some(services) => services.first_list().complete().await,
+                None => true,
+            }
+        };
+        if !(self.nodes.first_list().complete().await && services.await) {
+            std::future::pending().await
+        }
+    }
+}
+
+/// Says how a first list stands until it is complete.
+async fn follow(check: &str, mut first_list: FirstList, readiness: Readiness) {
+    while let Err(why) = first_list.state() {
+        readiness.set(check, Err(why));
+        if !first_list.changed().await {
+            // The reflector is gone, which the process notices by itself.
+            return;
+        }
+    }
+    readiness.set(check, Ok(()));
+}
+
+/// Which object would be nobody's without an optional interface.
+pub(crate) fn depends(stores: &Stores) -> Box<dyn Fn(Capability) -> Option<String> + Send + Sync> {
+    let services = stores.services.as_ref().map(|services| (services.reader(), services.first_list()));
+    Box::new(move |capability| match capability {
+        Capability::LoadBalancers => {
+            let (services, listed) = services.as_ref()?;
+            if listed.state().is_err() {
+                return Some("perhaps a Service (the first list of them is not complete)".to_owned());
+            }
+            balanced_service(services).map(|name| format!("Service {name}"))
+        }
+        // What they have made in the cloud stands for no single object.
+        Capability::Routes => Some("the network of pods".to_owned()),
+        Capability::Cluster => Some("what it keeps for the cluster as a whole".to_owned()),
+    })
+}
+
+/// Waits until the API server answers, with back-off from 0.5 s to 15 s and a log line each time.
+pub(crate) async fn wait_for_api_server(client: &Client, readiness: &Readiness) {
+    let mut delays = backoff(Duration::from_millis(500), Duration::from_secs(15));
+    loop {
+        let asked = tokio::time::timeout(Duration::from_secs(10), client.apiserver_version()).await;
+        let error = match asked {
+            Ok(Ok(version)) => {
+                tracing::info!(version = version.git_version, "API server answers");
+                readiness.set(API_SERVER, Ok(()));
+                return;
+            }
+            Ok(Err(error)) => ccm_controllers::api_error_text(&error),
+            Err(_) => "no answer within 10 s".to_owned(),
+        };
+        let delay = delays.next().unwrap_or_default();
+        tracing::warn!(error, retry_in = ?delay, "waiting for the API server");
+        readiness.set(API_SERVER, Err(error));
+        tokio::time::sleep(delay).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use prometheus_client::registry::Registry;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A state folder, a provider without `load-balancers` and a slow API server once left the load balancers to nobody.
+    #[tokio::test]
+    async fn before_the_list_of_services_is_complete_any_service_may_need_load_balancers() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            if request.uri().query().is_some_and(|query| query.contains("watch=")) {
+                std::future::pending().await
+            }
+            let service = json!({ "metadata": {
+                "name": "web", "namespace": "default", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+            } });
+            let list = json!({ "metadata": { "resourceVersion": "7" }, "items": [service] });
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+        });
+        let client = Client::new(service, "default");
+        let metrics = Metrics::register(&mut Registry::default());
+        let selection = Selection::parse(&["*".to_owned()]).unwrap();
+        let reflectors = Reflectors::new(&client, &metrics, &Readiness::default(), &selection);
+        let stores = reflectors.stores();
+        let depends = depends(&stores);
+        let needs = || depends(Capability::LoadBalancers);
+        assert_eq!(needs().unwrap(), "perhaps a Service (the first list of them is not complete)");
+        let services = reflectors.services.unwrap();
+        let listed = services.first_list();
+        tokio::select! {
+            _ = services.run(tokio_util::sync::CancellationToken::new()) => {}
+            listed = listed.complete() => assert!(listed),
+        }
+        assert_eq!(needs().unwrap(), "Service default/web");
+    }
+}
