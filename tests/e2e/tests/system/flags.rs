@@ -49,7 +49,7 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     // Nobody waits for so long: a batch goes when it is full.
     let flags = ["--lookup-batch-linger=1h", "--lookup-batch-nodes=2", "--node-status-update-frequency=1h"];
     let host = stage.cloudlycke(&flags);
-    host.ready().await;
+    host.refreshed().await;
     let names = ["n1", "n2", "n3", "n4"];
     for (number, name) in (1..).zip(names) {
         NodeFixture::new(name).internal_ip("10.0.0.1").register(client).await.unwrap();

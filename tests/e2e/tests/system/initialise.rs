@@ -217,9 +217,9 @@ async fn the_machines_of_the_demonstration_get_exactly_their_six_labels() {
 async fn a_node_without_the_taint_is_not_asked_about() {
     let stage = Stage::new().await;
     let client = stage.client();
-    // The first refresh of addresses finds no Node, the next one is far away.
+    // The next refresh of addresses is far away.
     let host = stage.cloudlycke(&["--node-status-update-frequency=1h"]);
-    host.ready().await;
+    host.refreshed().await;
     let mut before = vec![];
     for name in ["n0", "n1", "n2"] {
         before.push(NodeFixture::new(name).internal_ip("10.0.0.1").initialized().register(client).await.unwrap());

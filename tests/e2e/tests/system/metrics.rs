@@ -11,7 +11,7 @@ async fn metrics_have_the_names_of_upstream_and_say_what_was_done() {
     let stage = Stage::new().await;
     let client = stage.client();
     let host = stage.cloudlycke(&["--node-status-update-frequency=1h"]);
-    host.ready().await;
+    host.refreshed().await;
     let fixtures = (0..COUNT).map(|i| NodeFixture::new(format!("n{i}")).internal_ip("10.0.0.1"));
     ccm_cluster::register_nodes(client, fixtures).await.unwrap();
     NodeFixture::new("gone").internal_ip("10.0.0.1").annotation(STATE, "paused").register(client).await.unwrap();
@@ -87,7 +87,7 @@ async fn the_provider_that_serves_is_named_and_its_calls_are_counted_and_measure
     let stage = Stage::new().await;
     let source = crate::stage::cloudlycke().display().to_string();
     let host = stage.cloudlycke(&["--node-status-update-frequency=1h"]);
-    host.ready().await;
+    host.refreshed().await;
     NodeFixture::new("n").internal_ip("10.0.0.1").register(stage.client()).await.unwrap();
     await_event(stage.client(), "n", "Normal", "Synced", &[]).await;
     let page = host.provider().await;

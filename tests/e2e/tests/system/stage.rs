@@ -191,6 +191,12 @@ impl Actor {
         self.await_page("/readyz", 200, LIMIT).await.unwrap();
     }
 
+    /// Waits until it leads and the first refresh of addresses has ended: a Node that is registered from now on meets the next one.
+    pub(crate) async fn refreshed(&self) {
+        let metric = "ccm_node_refresh_last_success_timestamp_seconds";
+        self.await_count(metric, &[], LIMIT, |time| time > 0.0).await.unwrap();
+    }
+
     /// Waits until no Event waits to be written.
     pub(crate) async fn events_written(&self) {
         self.await_count("ccm_events_waiting", &[], LIMIT, |waiting| waiting == 0.0).await.unwrap();
