@@ -25,7 +25,7 @@ pub(crate) fn descriptor() -> Descriptor {
         settings: vec![],
         annotations: vec![
             Annotation {
-                default: Some(config::State::Running.to_string()),
+                default_value: Some(config::State::Running.to_string()),
                 allowed: config::State::ALL.iter().map(ToString::to_string).collect(),
                 ..annotation(STATE, "On a Node: the state of its machine in the cloud.")
             },
@@ -47,7 +47,7 @@ pub(crate) fn descriptor() -> Descriptor {
             },
             Annotation {
                 kind: ValueKind::Integer,
-                written: true,
+                role: AnnotationRole::Written,
                 ..annotation(LB_READY_AT, "On a Service: when its load balancer is ready, in milliseconds since 1970.")
             },
         ],
@@ -60,8 +60,8 @@ fn annotation(name: &str, purpose: &str) -> Annotation {
         name: name.to_owned(),
         purpose: purpose.to_owned(),
         kind: ValueKind::Text,
-        default: None,
+        default_value: None,
         allowed: vec![],
-        written: false,
+        role: AnnotationRole::Asked,
     }
 }

@@ -122,7 +122,7 @@ pub(crate) const REGIONAL_ONLY: [&str; 16] = [
 pub(crate) fn all() -> Vec<Annotation> {
     let mut all = prefixed();
     all.push(Annotation {
-        written: true,
+        role: AnnotationRole::Both,
         ..annotation(
             ID,
             "The ID of the load balancer. Set it on a new Service to take over a load balancer.",
@@ -161,8 +161,8 @@ fn annotation(name: &str, purpose: &str, kind: ValueKind, allowed: &[&str], defa
         name: name.to_owned(),
         purpose: purpose.to_owned(),
         kind,
-        default: default.map(str::to_owned),
+        default_value: default.map(str::to_owned),
         allowed: allowed.iter().map(|&value| value.to_owned()).collect(),
-        written: false,
+        role: AnnotationRole::Asked,
     }
 }

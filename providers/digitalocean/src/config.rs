@@ -57,7 +57,7 @@ pub(crate) fn settings() -> Vec<Setting> {
         name: name.to_owned(),
         purpose: purpose.to_owned(),
         kind: ValueKind::Text,
-        default: (name == DEFAULT_TYPE).then(|| Kind::Network.text().to_owned()),
+        default_value: (name == DEFAULT_TYPE).then(|| Kind::Network.text().to_owned()),
         allowed: vec![],
         value: source(variable),
     };

@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(names.len(), annotations.len());
         // 36 with the prefix, three without, and what is misspelt.
         assert_eq!(names.len(), 36 + 3 + 1);
-        let written: Vec<_> = annotations.iter().filter(|a| a.written).map(|a| a.name.as_str()).collect();
+        let written: Vec<_> = annotations.iter().filter(|a| a.role == AnnotationRole::Both).map(|a| a.name.as_str()).collect();
         assert_eq!(written, ["kubernetes.digitalocean.com/load-balancer-id"]);
     }
 

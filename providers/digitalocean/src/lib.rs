@@ -167,7 +167,7 @@ impl load_balancers::Guest for DigitalOcean {
         told(balancer::update_backends(&configured(), &service, &backends))
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         told(balancer::delete(&configured(), &service, nodes::provider_ids))
     }
 

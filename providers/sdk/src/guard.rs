@@ -73,7 +73,7 @@ impl<P: load_balancers::Guest> load_balancers::Guest for Guarded<P> {
         P::update_backends(service, backends)
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         panic::forward();
         P::delete(service)
     }

@@ -91,8 +91,8 @@ pub struct Endpoint {
     pub tls: Option<TlsSources>,
 }
 
-/// Where TLS files of an endpoint are named.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Where it is said how an endpoint proves who it is, and the host to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsSources {
     /// Authorities to trust.
@@ -101,7 +101,11 @@ pub struct TlsSources {
     pub client_certificate: Source,
     /// Its key.
     pub client_key: Source,
-    /// Whether to trust anybody.
+    /// Authorities to trust, in PEM.
+    pub ca_certificates: Source,
+    /// `false` trusts anybody.
+    pub verify: Source,
+    /// `true` trusts anybody.
     pub skip_verification: Source,
 }
 
@@ -199,11 +203,35 @@ pub struct Annotation {
     pub default: Option<String>,
     /// Its only values, when not empty.
     pub allowed: Vec<String>,
-    /// Written by the provider, not by people.
-    pub written: bool,
+    /// Who writes it.
+    pub role: AnnotationRole,
+}
+
+/// Who writes an annotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AnnotationRole {
+    /// People, to ask for something.
+    Asked,
+    /// The provider. What it says is no part of what a Service asks for.
+    Written,
+    /// People, to ask for something, and the provider, to say what it became.
+    Both,
 }
 
 impl Annotation {
+    /// Whether the provider writes it.
+    #[must_use]
+    pub const fn is_written(&self) -> bool {
+        matches!(self.role, AnnotationRole::Written | AnnotationRole::Both)
+    }
+
+    /// Whether it is part of what a Service asks for.
+    #[must_use]
+    pub const fn is_asked(&self) -> bool {
+        matches!(self.role, AnnotationRole::Asked | AnnotationRole::Both)
+    }
+
     /// Whether an annotation called `name` is this one.
     #[must_use]
     pub fn covers(&self, name: &str) -> bool {

@@ -125,6 +125,12 @@ impl Egress {
         self.budgets.values().map(Budget::recoveries).chain([self.credentials.rotations()]).collect()
     }
 
+    /// The path of an endpoint's base URL, without a slash at the end; none where it has no base URL that it may use.
+    #[must_use]
+    pub fn base_path(&self, endpoint: &str) -> Option<String> {
+        self.endpoints.base_path(endpoint)
+    }
+
     /// Gives an endpoint the base URL that a service catalogue names.
     ///
     /// # Errors

@@ -224,7 +224,7 @@ fn check_parts(parts: usize, limits: &Limits) -> Result<(), LoadError> {
 }
 
 /// The interface of the contract that a function of a module is part of, by the name that every linker of components asks
-/// for: `ccm:cloud/meta@0.1.0#describe`.
+/// for: `ccm:cloud/meta@0.2.0#describe`.
 fn implements(function: &str) -> Option<String> {
     let (interface, _) = function.split_once('#')?;
     EXPORTS.iter().map(|name| full_name(name)).find(|name| name == interface)
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_interfaces_that_are_known_are_those_of_the_contract() {
-        let world = include_str!("../../../wit/v0.1/world.wit");
+        let world = include_str!("../../../wit/v0.2/world.wit");
         let named = |kind: &str| {
             let lines = world.lines().filter_map(|line| line.trim().strip_prefix(kind)?.strip_suffix(';'));
             lines.map(str::trim).map(str::to_owned).collect::<Vec<_>>()

@@ -40,8 +40,8 @@ impl cache::Host for CallState {
         Ok(if self.scope.proof { None } else { self.context.cache.get(&key) })
     }
 
-    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> Answer<()> {
-        self.context.cache.put(key, value, Duration::from_millis(ttl_ms));
+    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> Answer<()> {
+        self.context.cache.put(key, value, Duration::from_millis(u64::from(ttl_ms)));
         Ok(())
     }
 

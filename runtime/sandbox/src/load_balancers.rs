@@ -19,7 +19,7 @@ use crate::{CallError, Provider, convert};
 
 /// Most locks of one Service.
 const MAX_LOCKS: usize = 100;
-const DELETE: &str = "load-balancers.delete";
+const DELETE: &str = "load-balancers.ensure-deleted";
 pub(crate) const VALIDATE: &str = "load-balancers.validate";
 
 /// A call that may change the cloud.
@@ -153,7 +153,7 @@ impl Provider {
             DELETE,
             subject,
             move |store, instance| {
-                Box::pin(async move { exports.load(&mut *store, instance)?.call_delete(store, &service).await })
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_ensure_deleted(store, &service).await })
             },
             |given| outcome::complaint(given, declared, Place::Gone),
         );

@@ -44,7 +44,7 @@ pub(crate) fn complaint(outcome: &load_balancers::Outcome, declared: &[Annotatio
 fn written(annotations: &[(String, Option<String>)], declared: &[Annotation]) -> Option<String> {
     let mut names = BTreeSet::new();
     annotations.iter().find_map(|(name, _)| {
-        let wrong = if !declared.iter().any(|annotation| annotation.written && annotation.covers(name)) {
+        let wrong = if !declared.iter().any(|annotation| annotation.is_written() && annotation.covers(name)) {
             "which meta.describe does not declare as written"
         } else if !is_annotation(name) {
             "which is no name of an annotation"
@@ -75,7 +75,7 @@ pub(crate) fn ingress(ingress: &[types::Ingress]) -> Option<String> {
 }
 
 fn entry(entry: &types::Ingress) -> Option<String> {
-    let types::Ingress { ip, hostname, ip_mode, ports } = entry;
+    let types::Ingress { ip, hostname, ip_mode, ports, more: _ } = entry;
     if let Some(ip) = ip.as_deref().filter(|ip| ip.parse::<IpAddr>().is_err()) {
         return Some(format!("the ingress IP {:?}, which is no IP address", line(ip, MAX_SHOWN)));
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn place(ip: Option<&str>, hostname: Option<&str>) -> types::Ingress {
-        types::Ingress { ip: ip.map(Into::into), hostname: hostname.map(Into::into), ip_mode: None, ports: vec![] }
+        types::Ingress { ip: ip.map(Into::into), hostname: hostname.map(Into::into), ip_mode: None, ports: vec![], more: vec![] }
     }
 
     #[test]

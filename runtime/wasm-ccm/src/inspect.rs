@@ -142,7 +142,7 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
         "annotations",
         descriptor.annotations.iter().map(|annotation| {
             let default = annotation.default.as_ref().map(|value| format!("default {value}"));
-            let written = annotation.written.then(|| "written by the provider".to_owned());
+            let written = annotation.is_written().then(|| "written by the provider".to_owned());
             (
                 annotation.name.clone(),
                 line([Some(annotation.purpose.clone()), allowed(&annotation.allowed), default, written]),

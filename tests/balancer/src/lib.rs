@@ -72,21 +72,21 @@ impl meta::Guest for Balancer {
                 name: FIREWALL.to_owned(),
                 purpose: "Whether the cloud's firewall lets in what Services have as node ports.".to_owned(),
                 kind: ValueKind::Boolean,
-                default: Some("false".to_owned()),
+                default_value: Some("false".to_owned()),
                 allowed: vec![],
                 value: nowhere(),
             }],
             annotations: vec![
-                annotation(&desired::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, true),
+                annotation(&desired::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, AnnotationRole::Both),
                 annotation(
                     IDLE,
                     "After how many seconds without traffic a connection ends.",
                     ValueKind::Integer,
                     false,
                 ),
-                annotation(NETWORK, "Services of one network are changed one after the other.", ValueKind::Text, false),
-                annotation(NODES, "A label selector: which Nodes take traffic.", ValueKind::Text, false),
-                annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, false),
+                annotation(NETWORK, "Services of one network are changed one after the other.", ValueKind::Text, AnnotationRole::Asked),
+                annotation(NODES, "A label selector: which Nodes take traffic.", ValueKind::Text, AnnotationRole::Asked),
+                annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, AnnotationRole::Asked),
             ],
             more: vec![],
         }
@@ -112,8 +112,8 @@ fn nowhere() -> Source {
     Source { keys: vec![], environment_variables: vec![] }
 }
 
-fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Annotation {
-    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default: None, allowed: vec![], written }
+fn annotation(name: &str, purpose: &str, kind: ValueKind, role: AnnotationRole) -> Annotation {
+    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default_value: None, allowed: vec![], role }
 }
 
 impl instances::Guest for Balancer {
@@ -169,7 +169,7 @@ impl load_balancers::Guest for Balancer {
         backends.map_or_else(Outcome::failed, |backends| balancers::update_backends(&service, &backends))
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         balancers::delete(&service)
     }
 

@@ -37,7 +37,7 @@ impl meta::Guest for Hostile {
                 name: probe::SETTING.to_owned(),
                 purpose: "Shows which settings a component sees.".to_owned(),
                 kind: ValueKind::Text,
-                default: Some("grim".to_owned()),
+                default_value: Some("grim".to_owned()),
                 allowed: vec![],
                 value: Source {
                     keys: vec!["cloud-config:mood".to_owned()],
@@ -45,8 +45,8 @@ impl meta::Guest for Hostile {
                 },
             }],
             annotations: vec![
-                annotation("hostile.example/*", "Shows which annotations a component sees.", false),
-                annotation("hostile.example/written-*", "Shows which annotations a component may write.", true),
+                annotation("hostile.example/*", "Shows which annotations a component sees.", AnnotationRole::Asked),
+                annotation("hostile.example/written-*", "Shows which annotations a component may write.", AnnotationRole::Both),
             ],
             more: vec![],
         }
@@ -63,14 +63,14 @@ impl meta::Guest for Hostile {
     }
 }
 
-fn annotation(name: &str, purpose: &str, written: bool) -> Annotation {
+fn annotation(name: &str, purpose: &str, role: AnnotationRole) -> Annotation {
     Annotation {
         name: name.to_owned(),
         purpose: purpose.to_owned(),
         kind: ValueKind::Text,
-        default: None,
+        default_value: None,
         allowed: vec![],
-        written,
+        role,
     }
 }
 

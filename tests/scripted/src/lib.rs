@@ -76,13 +76,13 @@ impl meta::Guest for Scripted {
                 name: "mood".to_owned(),
                 purpose: "Shows where settings come from.".to_owned(),
                 kind: ValueKind::Text,
-                default: Some("grim".to_owned()),
+                default_value: Some("grim".to_owned()),
                 allowed: vec![],
                 value: source("mood", "SCRIPTED_MOOD"),
             }],
             annotations: vec![
-                annotation(SCRIPT, "What to do.", ValueKind::Json, false),
-                annotation(WRITTEN, "What a script writes.", ValueKind::Text, true),
+                annotation(SCRIPT, "What to do.", ValueKind::Json, AnnotationRole::Asked),
+                annotation(WRITTEN, "What a script writes.", ValueKind::Text, AnnotationRole::Both),
             ],
             more: vec![("dry-run".to_owned(), "judge_only".to_owned())],
         }
@@ -97,8 +97,8 @@ impl meta::Guest for Scripted {
     }
 }
 
-fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Annotation {
-    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default: None, allowed: vec![], written }
+fn annotation(name: &str, purpose: &str, kind: ValueKind, role: AnnotationRole) -> Annotation {
+    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default_value: None, allowed: vec![], role }
 }
 
 fn source(key: &str, variable: &str) -> Source {
@@ -121,6 +121,8 @@ fn endpoint(name: &str, default: Option<&str>) -> Endpoint {
             ca_file: of("ca-file"),
             client_certificate: of("cert-file"),
             client_key: of("key-file"),
+            ca_certificates: of("ca"),
+            verify: of("verify"),
             skip_verification: of("insecure"),
         }),
     }

@@ -63,7 +63,7 @@ struct Catch {
     header: Option<String>,
     pointer: Option<String>,
     expires: Option<String>,
-    ttl_ms: Option<u64>,
+    ttl_ms: Option<u32>,
 }
 
 #[derive(Deserialize)]

@@ -52,6 +52,17 @@ fn without_a_token_the_login_comes_first_and_its_answer_binds_endpoints() {
 }
 
 #[test]
+fn whether_a_base_url_ends_in_a_version_is_known_as_soon_as_it_is_bound() {
+    let fake = FakeCloud::new();
+    assert_eq!(NOVA.base_path(), None);
+    for (url, path) in [("https://nova.example", ""), ("https://nova.example/", ""), ("https://nova.example/v2.1/", "/v2.1")] {
+        NOVA.bind(url).expect("it is granted");
+        assert_eq!(NOVA.base_path().as_deref(), Some(path), "{url}");
+    }
+    assert_eq!(fake.requests(), []);
+}
+
+#[test]
 fn with_a_token_nobody_logs_in() {
     let fake = logged_in().on(GET, good());
     assert!(NOVA.get("/servers").send().is_ok());

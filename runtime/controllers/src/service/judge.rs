@@ -266,7 +266,7 @@ impl Syncer {
         let mut written = vec![];
         for member in &self.members {
             let descriptor = member.provider.load_balancers().descriptor();
-            written.extend(descriptor.annotations.iter().filter(|annotation| annotation.written).cloned());
+            written.extend(descriptor.annotations.iter().filter(|annotation| annotation.is_written()).cloned());
         }
         written
     }

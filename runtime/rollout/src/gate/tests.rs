@@ -27,7 +27,7 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
         (LoadError::CoreModule, Step::Parse),
         (LoadError::Precompiled, Step::Parse),
         (LoadError::Malformed { message: "end".into(), offset: 7 }, Step::Parse),
-        (LoadError::BrokenOff(vec!["ccm:cloud/meta@0.1.0".into()]), Step::Parse),
+        (LoadError::BrokenOff(vec!["ccm:cloud/meta@0.2.0".into()]), Step::Parse),
         (LoadError::TooComplex { what: "functions", limit: 1, setting: "functions" }, Step::Parse),
         (LoadError::ContractVersion { needed: "ccm:cloud@9.0.0".into() }, Step::Parse),
         (LoadError::UnknownImports(vec!["a:b/c".into()]), Step::Imports),
@@ -112,7 +112,7 @@ fn descriptor(name: &str, schemes: &[&str], secrets: &[&str]) -> Descriptor {
     }
 }
 
-const LOAD_BALANCERS: &str = "ccm:cloud/load-balancers@0.1.0";
+const LOAD_BALANCERS: &str = "ccm:cloud/load-balancers@0.2.0";
 
 /// What is said of a component in place of a cloud with two schemes, a secret and load balancers, which a Service needs.
 fn judged(config: &ProviderConfig, new: &Descriptor, exports: &[&str]) -> Option<String> {
@@ -129,7 +129,7 @@ fn needs(capability: Capability) -> Option<String> {
 
 #[test]
 fn a_component_takes_over_only_when_it_is_the_same_provider() {
-    let whole = [LOAD_BALANCERS, "ccm:cloud/meta@0.1.0"];
+    let whole = [LOAD_BALANCERS, "ccm:cloud/meta@0.2.0"];
     let same = descriptor("cloud", &["cloud", "older"], &["token"]);
     let cases = [
         ("the same", same.clone(), &whole[..], None),
@@ -158,7 +158,7 @@ fn a_component_takes_over_only_when_it_is_the_same_provider() {
         (
             "an interface less",
             same.clone(),
-            &["ccm:cloud/load-balancer-survey@0.1.0"],
+            &["ccm:cloud/load-balancer-survey@0.2.0"],
             Some("does not export load-balancers, and Service default/web"),
         ),
     ];

@@ -24,7 +24,7 @@ use crate::release::digits;
 
 const ENSURE: &str = "load-balancers.ensure";
 const UPDATE: &str = "load-balancers.update-backends";
-const DELETE: &str = "load-balancers.delete";
+const DELETE: &str = "load-balancers.ensure-deleted";
 const GET: &str = "load-balancers.get";
 const SURVEY: &str = "load-balancer-survey.survey";
 

@@ -1,7 +1,7 @@
 //! What a component says of itself.
 
 use ccm_cloud::{
-    Annotation, Attributes, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
+    Annotation, AnnotationRole, Attributes, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
     Source, TlsSources, ValueKind,
 };
 use ccm_egress::line;
@@ -56,6 +56,8 @@ fn endpoint(endpoint: meta::Endpoint) -> Endpoint {
         ca_file: source(tls.ca_file),
         client_certificate: source(tls.client_certificate),
         client_key: source(tls.client_key),
+        ca_certificates: source(tls.ca_certificates),
+        verify: source(tls.verify),
         skip_verification: source(tls.skip_verification),
     };
     Endpoint {
@@ -104,7 +106,7 @@ fn setting(setting: meta::Setting) -> Setting {
         name: text(setting.name),
         purpose: text(setting.purpose),
         kind: value_kind(setting.kind),
-        default: setting.default.map(text),
+        default: setting.default_value.map(text),
         allowed: texts(setting.allowed),
         value: source(setting.value),
     }
@@ -115,8 +117,12 @@ fn annotation(annotation: meta::Annotation) -> Annotation {
         name: text(annotation.name),
         purpose: text(annotation.purpose),
         kind: value_kind(annotation.kind),
-        default: annotation.default.map(text),
+        default: annotation.default_value.map(text),
         allowed: texts(annotation.allowed),
-        written: annotation.written,
+        role: match annotation.role {
+            meta::AnnotationRole::Asked => AnnotationRole::Asked,
+            meta::AnnotationRole::Written => AnnotationRole::Written,
+            meta::AnnotationRole::Both => AnnotationRole::Both,
+        },
     }
 }

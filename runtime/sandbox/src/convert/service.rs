@@ -73,6 +73,7 @@ fn ingress(ingress: Ingress) -> types::Ingress {
             IpMode::Proxy => types::IpMode::Proxy,
         }),
         ports: ports.into_iter().map(status).collect(),
+        more: vec![],
     }
 }
 

@@ -30,7 +30,7 @@ async fn an_outcome_that_the_api_server_or_the_operator_would_refuse_is_no_answe
         let outcomes = [
             ("load-balancers.ensure", rig.provider.ensure(service(name), backends(&[])).await),
             ("load-balancers.update-backends", rig.provider.update_backends(service(name), backends(&[])).await),
-            ("load-balancers.delete", rig.provider.delete(service(name)).await),
+            ("load-balancers.ensure-deleted", rig.provider.delete(service(name)).await),
         ];
         for (function, outcome) in outcomes {
             let failure = outcome.failure.clone().unwrap();
@@ -104,7 +104,7 @@ async fn a_crash_is_a_failure_to_be_retried_that_names_the_function() {
     assert_eq!(ensured, Outcome::failed(crashed("load-balancers.ensure")));
     assert_eq!(rig.end().outcome, "trap");
     let deleted = rig.provider.delete(service("panic")).await;
-    assert_eq!(deleted, Outcome::failed(crashed("load-balancers.delete")));
+    assert_eq!(deleted, Outcome::failed(crashed("load-balancers.ensure-deleted")));
     let validated = rig.provider.validate(service("panic"), None, false).await;
     assert_eq!(validated, Err(crashed("load-balancers.validate")));
     let good = Outcome { ingress: vec![at("192.0.2.1")], ..Outcome::default() };

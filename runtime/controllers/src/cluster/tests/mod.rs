@@ -251,7 +251,7 @@ fn descriptor() -> Descriptor {
         kind: ValueKind::Text,
         default: None,
         allowed: vec![],
-        written: false,
+        role: AnnotationRole::Asked,
     };
     Descriptor {
         name: "fake".into(),

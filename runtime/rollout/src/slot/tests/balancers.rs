@@ -127,7 +127,7 @@ async fn what_a_new_component_says_that_it_deleted_is_gone_only_when_the_witness
         let failure = delete(&rig, served("web")).await.failure.unwrap();
         assert!(failure.message.contains("still finds"), "{failure}");
     }
-    assert!(rig.why("2").unwrap().contains("the last: load-balancers.delete: "), "{:?}", rig.why("2"));
+    assert!(rig.why("2").unwrap().contains("the last: load-balancers.ensure-deleted: "), "{:?}", rig.why("2"));
     assert_eq!(delete(&rig, served("web")).await, Outcome::default());
     assert_eq!(rig.balancers(), []);
 }
