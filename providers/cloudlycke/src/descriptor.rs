@@ -1,6 +1,6 @@
 //! Who this provider is.
 
-use ccm_sdk::meta::{Annotation, ConfigFile, ConfigFormat, Descriptor, ValueKind};
+use ccm_sdk::meta::{Annotation, AnnotationRole, ConfigFile, ConfigFormat, Descriptor, ValueKind};
 
 use crate::annotations::{INSTANCE_TYPE, LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT, REGION, STATE, ZONE};
 use crate::balancer::Mode;

@@ -1,6 +1,6 @@
 //! Names of annotations on Services. They are those of the Go manager, so that Services need no change.
 
-use ccm_sdk::meta::{Annotation, ValueKind};
+use ccm_sdk::meta::{Annotation, AnnotationRole, ValueKind};
 
 /// Begins all names but those written in full.
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";

@@ -47,6 +47,8 @@ pub(crate) fn descriptor() -> Descriptor {
 mod tests {
     use std::collections::BTreeSet;
 
+    use ccm_sdk::meta::AnnotationRole;
+
     use super::*;
 
     #[test]
@@ -56,7 +58,8 @@ mod tests {
         assert_eq!(names.len(), annotations.len());
         // 36 with the prefix, three without, and what is misspelt.
         assert_eq!(names.len(), 36 + 3 + 1);
-        let written: Vec<_> = annotations.iter().filter(|a| a.role == AnnotationRole::Both).map(|a| a.name.as_str()).collect();
+        let written: Vec<_> =
+            annotations.iter().filter(|a| a.role == AnnotationRole::Both).map(|a| a.name.as_str()).collect();
         assert_eq!(written, ["kubernetes.digitalocean.com/load-balancer-id"]);
     }
 

@@ -20,8 +20,8 @@ mod service;
 pub use batch::{BatchSettings, Batcher};
 pub use cluster::{Cluster, ClusterSubject};
 pub use descriptor::{
-    Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
-    Source, TlsSources, ValueKind,
+    Annotation, AnnotationRole, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint,
+    Place, Setting, Source, TlsSources, ValueKind,
 };
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};

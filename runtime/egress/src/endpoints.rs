@@ -380,8 +380,8 @@ fn grant(
                 None
             }
         };
-        tls.ca_certificates =
-            found(&sources.ca_certificates).map(|ConfiguredText { value, origin, .. }| InlinePem { pem: value, origin });
+        tls.ca_certificates = found(&sources.ca_certificates)
+            .map(|ConfiguredText { value, origin, .. }| InlinePem { pem: value, origin });
         for (source, skips_if) in [(&sources.skip_verification, true), (&sources.verify, false)] {
             let Some(ConfiguredText { value, is_secret, origin }) = found(source) else { continue };
             match boolean(&value) {

@@ -139,7 +139,13 @@ mod tests {
     use super::*;
 
     fn place(ip: Option<&str>, hostname: Option<&str>) -> types::Ingress {
-        types::Ingress { ip: ip.map(Into::into), hostname: hostname.map(Into::into), ip_mode: None, ports: vec![], more: vec![] }
+        types::Ingress {
+            ip: ip.map(Into::into),
+            hostname: hostname.map(Into::into),
+            ip_mode: None,
+            ports: vec![],
+            more: vec![],
+        }
     }
 
     #[test]

@@ -26,7 +26,8 @@ use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{
-    self, Annotation, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, ValueKind,
+    self, Annotation, AnnotationRole, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
+    Source, ValueKind,
 };
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 use ccm_sdk::{cluster, nodes, settings};
@@ -77,15 +78,30 @@ impl meta::Guest for Balancer {
                 value: nowhere(),
             }],
             annotations: vec![
-                annotation(&desired::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, AnnotationRole::Both),
+                annotation(
+                    &desired::id_annotation(),
+                    "The load balancer's ID in the cloud.",
+                    ValueKind::Text,
+                    AnnotationRole::Both,
+                ),
                 annotation(
                     IDLE,
                     "After how many seconds without traffic a connection ends.",
                     ValueKind::Integer,
-                    false,
+                    AnnotationRole::Asked,
                 ),
-                annotation(NETWORK, "Services of one network are changed one after the other.", ValueKind::Text, AnnotationRole::Asked),
-                annotation(NODES, "A label selector: which Nodes take traffic.", ValueKind::Text, AnnotationRole::Asked),
+                annotation(
+                    NETWORK,
+                    "Services of one network are changed one after the other.",
+                    ValueKind::Text,
+                    AnnotationRole::Asked,
+                ),
+                annotation(
+                    NODES,
+                    "A label selector: which Nodes take traffic.",
+                    ValueKind::Text,
+                    AnnotationRole::Asked,
+                ),
                 annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, AnnotationRole::Asked),
             ],
             more: vec![],

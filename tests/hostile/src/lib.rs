@@ -11,7 +11,9 @@ mod probe;
 mod wasi;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
-use ccm_sdk::meta::{self, Annotation, Capability, ConfigFile, ConfigFormat, Descriptor, Setting, Source, ValueKind};
+use ccm_sdk::meta::{
+    self, Annotation, AnnotationRole, Capability, ConfigFile, ConfigFormat, Descriptor, Setting, Source, ValueKind,
+};
 use ccm_sdk::types::{Attributes, Failure, Node, Problem};
 
 struct Hostile;
@@ -46,7 +48,11 @@ impl meta::Guest for Hostile {
             }],
             annotations: vec![
                 annotation("hostile.example/*", "Shows which annotations a component sees.", AnnotationRole::Asked),
-                annotation("hostile.example/written-*", "Shows which annotations a component may write.", AnnotationRole::Both),
+                annotation(
+                    "hostile.example/written-*",
+                    "Shows which annotations a component may write.",
+                    AnnotationRole::Both,
+                ),
             ],
             more: vec![],
         }

@@ -9,8 +9,8 @@ mod script;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::meta::{
-    self, Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place,
-    Setting, Source, TlsSources, ValueKind,
+    self, Annotation, AnnotationRole, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
+    Endpoint, Place, Setting, Source, TlsSources, ValueKind,
 };
 use ccm_sdk::types::{Attributes, Failure, Node, Problem};
 

@@ -133,11 +133,10 @@ pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, V
     }
     let requested = requested(service, &mut problems);
     if let Some(Requested { ip, field }) = &requested {
-        problems.extend(wrong_place(config, mode, &families, *ip).map(|(message, fatal)| Problem {
-            field: field.clone(),
-            message,
-            fatal,
-        }));
+        problems.extend(
+            wrong_place(config, mode, &families, *ip)
+                .map(|(message, fatal)| Problem { fatal, ..Problem::fatal(field.clone(), message) }),
+        );
     }
     (ServiceSpec { mode, families, requested, hostname, delay }, problems)
 }

@@ -248,6 +248,7 @@ fn a_call_under_a_wrong_configuration_fails_with_one_message_that_lists_all_mist
             .to_owned(),
         retry_after_ms: Some(30_000),
         field: None,
+        more: vec![],
     };
     assert_eq!(reading.usable(), Err(failure));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    AnnotationRole,    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers, Mark,
+    Annotation, AnnotationRole, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers, Mark,
     NodeSelector as _, Outcome, Problem, Reaction, Service, Standing, ValueKind, Wish,
 };
 use kube::runtime::reflector::Store;
@@ -319,10 +319,10 @@ impl LoadBalancers for FakeBalancers {
                 ("fake.io/id", AnnotationRole::Both),
                 ("fake.io/job-*", AnnotationRole::Written),
             ]
-                .into_iter()
-                .chain(self.version().annotations.into_iter().map(|name| (name, AnnotationRole::Asked)))
-                .map(|(name, role)| annotation(name, role))
-                .collect(),
+            .into_iter()
+            .chain(self.version().annotations.into_iter().map(|name| (name, AnnotationRole::Asked)))
+            .map(|(name, role)| annotation(name, role))
+            .collect(),
             ..Descriptor::default()
         })
     }

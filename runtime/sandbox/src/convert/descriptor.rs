@@ -1,8 +1,8 @@
 //! What a component says of itself.
 
 use ccm_cloud::{
-    Annotation, AnnotationRole, Attributes, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
-    Source, TlsSources, ValueKind,
+    Annotation, AnnotationRole, Attributes, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint,
+    Place, Setting, Source, TlsSources, ValueKind,
 };
 use ccm_egress::line;
 

@@ -167,7 +167,8 @@ impl Pin {
         };
         let trusts_the_same = |(before, source): (&Source, &Source)| self.says_the_same(before, new, source);
         let pairs: Vec<(Source, Source)> = sources(before).zip(sources(endpoint)).collect();
-        (!pairs.iter().all(|(before, after)| trusts_the_same((before, after)))).then_some("other rules of whom it trusts")
+        (!pairs.iter().all(|(before, after)| trusts_the_same((before, after))))
+            .then_some("other rules of whom it trusts")
     }
 }
 
