@@ -140,7 +140,7 @@ pub struct LimitSettings {
     pub compare_services: Option<usize>,
     /// Services about which the cloud is asked one by one. Others are compared by survey and name only. Default 20.
     pub compare_single_services: Option<usize>,
-    /// Time of the whole comparison. After that the component is refused and tried again. Default 60s.
+    /// Time of the whole comparison. After that the host refuses the component and retries. Default 60s.
     pub compare_time: Option<String>,
     /// Time before the second look at what differs. A shorter time than a provider shares listings sees the same twice. Default 5s.
     pub compare_pause: Option<String>,

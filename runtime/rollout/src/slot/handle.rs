@@ -46,7 +46,7 @@ impl<C: Component> Handle<C> {
         let version = &self.serving.release.version;
         Failure::new(
             Reaction::Retry,
-            format!("{version} was taken back while it was at work; the one before takes over"),
+            format!("{version} was rolled back during this work; the one before takes over"),
         )
     }
 

@@ -84,7 +84,7 @@ pub(crate) struct ServiceArgs {
     /// Interval between comparisons of all load balancers with the cloud, plus or minus a third; 0s never compares.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse)]
     pub(crate) service_verify_period: Duration,
-    /// Time that Services wait at start for a look at all load balancers; 0s skips it. A look that takes longer continues in the
+    /// Time that Services wait at start for a survey of all load balancers; 0s skips it. A survey that takes longer continues in the
     /// background.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
     pub(crate) service_survey_timeout: Duration,
@@ -120,10 +120,10 @@ impl ServiceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster as a whole")]
 pub(crate) struct ClusterArgs {
-    /// Time without further changes of Nodes and Services after which a change counts.
+    /// Time without further changes of Nodes and Services after which the host calls providers.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse)]
     pub(crate) cluster_debounce: Duration,
-    /// Longest time that a change waits when changes do not end.
+    /// Longest time that a change waits while further changes arrive.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
     pub(crate) cluster_max_wait: Duration,
     /// Interval between calls without a change.
