@@ -11,7 +11,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Deletion of Nodes")]
 pub(crate) struct NodeLifecycleArgs {
-    /// Time after which the cloud is asked again about a Node that is not Ready; it doubles while the answer stays the same.
+    /// Time after which the host asks the cloud again about a Node that is not Ready; it doubles while the answer stays the same.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) node_monitor_period: Duration,
     /// Longest such time.
@@ -75,7 +75,7 @@ fn node_name(text: &str) -> Result<String, String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load balancers")]
 pub(crate) struct ServiceArgs {
-    /// Services for which the cloud is asked at the same time, at most. A Service whose cloud is still at work does not count.
+    /// Services that the host works on at the same time, at most. A Service that waits for the cloud to finish does not count.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
     pub(crate) concurrent_service_syncs: NonZeroUsize,
     /// Time that a change of Nodes waits for further changes.
