@@ -131,7 +131,7 @@ impl QueueMetrics {
         };
         registry.register("workqueue_depth", "Objects that wait for their turn", this.depth.clone());
         registry.register("workqueue_adds", "Objects that were added to the queue", this.adds.clone());
-        registry.register("workqueue_retries", "Objects that are to be tried again later", this.retries.clone());
+        registry.register("workqueue_retries", "Objects that the controller retries later", this.retries.clone());
         let help = "Time that an object waited for its turn";
         registry.register("workqueue_queue_duration_seconds", help, this.queue_duration.clone());
         let help = "Time that the work on an object took";

@@ -68,8 +68,8 @@ pub(crate) const fn leaves_open(reaction: Reaction) -> bool {
 pub(crate) fn describe(verdict: Verdict) -> String {
     match verdict {
         Verdict::Done => "nothing more is done".into(),
-        Verdict::Backoff => "tried again with back-off".into(),
-        Verdict::After(delay) => format!("tried again in {delay:?}"),
-        Verdict::Change => "not tried again before the object changes".into(),
+        Verdict::Backoff => "retried with back-off".into(),
+        Verdict::After(delay) => format!("retried in {delay:?}"),
+        Verdict::Change => "not retried before the object changes".into(),
     }
 }

@@ -243,7 +243,7 @@ impl Syncer {
     fn next_try(&self, verdict: Verdict) -> String {
         match verdict {
             Verdict::Change => {
-                format!("tried again when something changes, at the latest after {:?}", self.settings.period)
+                format!("retried when something changes, at the latest after {:?}", self.settings.period)
             }
             verdict => reaction::describe(verdict),
         }

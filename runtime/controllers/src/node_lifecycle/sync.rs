@@ -364,7 +364,7 @@ impl Syncer {
                 self.metrics.tainted("failed");
                 let outcome = error.api().map_or("invalid", ApiError::outcome);
                 if self.memory.is_taint_news(&name, outcome, Instant::now()) {
-                    tracing::warn!(node = name, %error, "shutdown taint not written, tried again");
+                    tracing::warn!(node = name, %error, "shutdown taint not written; the host retries");
                 }
                 Err(error)
             }

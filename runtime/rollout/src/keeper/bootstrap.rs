@@ -57,7 +57,7 @@ impl Keeper {
                     step,
                     error,
                     retry_in = ?delay,
-                    "provider not taken, nothing is written to the cluster for it"
+                    "provider not taken; the host writes nothing to the cluster for it"
                 );
             }
             (self.surroundings.listeners.readiness)(&check(source), Err(error));
@@ -96,7 +96,7 @@ impl Keeper {
                 }
             };
             if let Some(error) = error.filter(|error| why.as_ref() != Some(error)) {
-                tracing::warn!(source = self.source, error, "the last good component is not taken");
+                tracing::warn!(source = self.source, error, "the last good component cannot be used");
                 *why = Some(error);
             }
         }
@@ -115,7 +115,7 @@ impl Keeper {
         self.hear_first().await.map_err(|error| Rejected {
             step: Step::Probation,
             digest: None,
-            error: anyhow!("whether other replicas refused it is not known: {error}; this is tried again"),
+            error: anyhow!("whether other replicas refused it is not known: {error}; the host retries"),
         })
     }
 
@@ -144,7 +144,7 @@ impl Keeper {
         let Some(why) = self.remembered.refused.why(digest) else { return Ok(()) };
         if let Some(leader) = self.served_by().await {
             let error = anyhow!(
-                "this component failed its probation before ({why}), and another replica serves ({leader} leads); put back the one that serves there, or one that was mended and built anew"
+                "this component failed its probation before ({why}), and another replica serves ({leader} leads); put the component that serves there, or a fixed one, into the source"
             );
             return Err(Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error });
         }
@@ -152,7 +152,7 @@ impl Keeper {
             source = self.source,
             digest,
             why,
-            "nobody serves: a component is taken that was refused before"
+            "no replica leads: this process loads a component that was refused before"
         );
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Keeper {
         if let Some(missed) = self.missed.take() {
             let (many, all) = (missed.differences.len(), missed.summary());
             let text = format!(
-                "{} serves, and does not find what {many} of the cluster's objects have ({} were asked about): {all}",
+                "{} serves, but does not find the machine or load balancer of {many} of the cluster's objects ({} were compared): {all}",
                 view.serving,
                 missed.extent()
             );
@@ -194,11 +194,11 @@ impl Keeper {
     pub(super) async fn reject(&mut self, rejected: Rejected) {
         let serving = self.slot().map(|slot| slot.view().serving);
         let instead =
-            serving.as_ref().map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} goes on serving"));
+            serving.as_ref().map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} continues to serve"));
         let reason = format!("{:#}", rejected.error);
         let step = rejected.step;
         let text = match &rejected.digest {
-            Some(digest) => format!("{} is not taken (step {step} of the gate): {reason}; {instead}", short(digest)),
+            Some(digest) => format!("{} is rejected (step {step} of the gate): {reason}; {instead}", short(digest)),
             None => format!("step {step} of the gate: {reason}; {instead}"),
         };
         let told = Told::of(&rejected, &text);

@@ -131,7 +131,7 @@ impl Keeper {
                 share.untold.clear();
                 share.retry = None;
                 if share.trouble.take().is_some() {
-                    tracing::info!(source = self.source, "what other replicas find out is known again");
+                    tracing::info!(source = self.source, "this replica shares verdicts about components again");
                 }
                 share.entry = entry;
                 self.hear();
@@ -189,7 +189,7 @@ impl Keeper {
             return;
         }
         share.trouble = Some(text.clone());
-        let text = format!("what other replicas find out about components is not known here, nor the reverse: {text}");
+        let text = format!("this replica cannot share verdicts about components with the others: {text}");
         tracing::warn!(source = self.source, "{text}");
         if error.is_for_the_operator() {
             self.tell(Severity::Warning, "ProviderNotShared", text).await;
@@ -198,7 +198,7 @@ impl Keeper {
 
     /// The proven one was refused by another replica.
     pub(super) async fn contested(&mut self, proven: &Version, why: &str) {
-        let text = format!("{proven} serves here, but {why}; put a mended component into the source");
+        let text = format!("{proven} serves here, but {why}; put a fixed component into the source");
         tracing::warn!(source = self.source, "{text}");
         self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
     }
@@ -211,7 +211,7 @@ impl Keeper {
             tracing::error!(
                 source = self.source,
                 leader,
-                "{first} was this process's first component, and another replica refused it: this process ends, and does not take it again while another one leads"
+                "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
             );
             self.gives_way = true;
         }

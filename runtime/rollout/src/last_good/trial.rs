@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What the component is refused for.
-pub(crate) const DIED: &str = "the process ended without notice while the component was on probation: it was killed, ran out of memory, or lost its machine; if that was for another reason, build the component anew";
+pub(crate) const DIED: &str = "the process ended without notice while the component was on probation: it was killed, ran out of memory, or lost its machine; if that was for another reason, rebuild the component";
 
 /// What such a file says.
 #[derive(Debug, Serialize, Deserialize)]

@@ -45,7 +45,7 @@ pub struct PeerSettings {
 pub(crate) enum PeersError {
     /// The manifests of this version were not applied.
     #[error(
-        "the ConfigMap {0}/{CONFIG_MAP} does not exist; apply your overlay again (manifests/base/components.yaml brings it)"
+        "the ConfigMap {0}/{CONFIG_MAP} does not exist; apply your overlay again (the ConfigMap is in manifests/base/components.yaml)"
     )]
     Missing(String),
     /// The API server refused a request, or there was none to be had.

@@ -71,12 +71,12 @@ impl Case {
 
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-const PENDING: &str = ": looked at again until the cloud is done";
-const RETRY: &str = " (retry): tried again with back-off";
-const INVALID: &str = " (invalid): not tried again before the Service changes";
-const CONFLICT: &str = " (conflict): tried again with back-off";
-const QUOTA: &str = " (quota): tried again slowly";
-const REFUSED: &str = " (unauthorized): tried again slowly, and at once with other credentials";
+const PENDING: &str = ": checked again until the cloud is done";
+const RETRY: &str = " (retry): retried with back-off";
+const INVALID: &str = " (invalid): not retried before the Service changes";
+const CONFLICT: &str = " (conflict): retried with back-off";
+const QUOTA: &str = " (quota): retried slowly";
+const REFUSED: &str = " (unauthorized): retried slowly, and at once with other credentials";
 
 #[tokio::test]
 async fn two_providers_share_the_services_by_class_and_say_in_the_same_words_why_one_waits() {

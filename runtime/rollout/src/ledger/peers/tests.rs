@@ -118,7 +118,7 @@ async fn an_entry_that_others_write_at_the_same_time_loses_nothing() {
 async fn a_config_map_that_is_missing_is_told_with_the_way_out() {
     let error = peers(&Server::new(None), "/provider", None).tell(&[refused("a")]).await.unwrap_err();
     assert!(error.is_for_the_operator());
-    let says = "the ConfigMap kube-system/wasm-ccm-components does not exist; apply your overlay again (manifests/base/components.yaml brings it)";
+    let says = "the ConfigMap kube-system/wasm-ccm-components does not exist; apply your overlay again (the ConfigMap is in manifests/base/components.yaml)";
     assert_eq!(error.to_string(), says);
 }
 

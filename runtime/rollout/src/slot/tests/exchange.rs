@@ -85,7 +85,7 @@ async fn work_that_began_with_a_component_that_was_refused_meanwhile_changes_not
         work.delete(service("web")).await,
     ] {
         let failure = outcome.failure.unwrap();
-        assert!(failure.message.contains("was taken back while it was at work"), "{failure}");
+        assert!(failure.message.contains("was rolled back during this work"), "{failure}");
     }
     assert!(work.orphan(service("web")).await.is_err());
     assert_eq!((rig.balancers(), new.asked.lock().get("ensure")), (vec![], None));

@@ -76,7 +76,10 @@ async fn a_component_that_a_replica_refused_is_taken_by_a_new_pod_only_when_nobo
     let (code, text) = second.page("/readyz").await.unwrap();
     assert!(code == 503 && text.contains("another replica serves"), "{code} {text}");
     first.end().await;
-    second.await_log(LIMIT, &["nobody serves: a component is taken that was refused before"]).await.unwrap();
+    second
+        .await_log(LIMIT, &["no replica leads: this process loads a component that was refused before"])
+        .await
+        .unwrap();
     second.ready().await;
     assert_eq!(status(&second).await["serving"]["version"], "2");
     // What is better is taken at once.

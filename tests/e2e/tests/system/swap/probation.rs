@@ -161,7 +161,7 @@ async fn the_last_good_component_waits_for_what_it_needs() {
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&secret).unwrap();
     let host = stage.start(flags());
-    host.await_log(LIMIT, &["last good component is not taken", "No such file"]).await.unwrap();
+    host.await_log(LIMIT, &["last good component cannot be used", "No such file"]).await.unwrap();
     std::fs::write(&secret, "correct-horse-battery").unwrap();
     host.ready().await;
     serves(client, "n2", "1").await;
