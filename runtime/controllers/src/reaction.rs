@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Reaction};
 
-use crate::api_gate::ApiError;
 use crate::queue::Verdict;
 
 /// Shortest wait that a provider or the API server can ask for: a provider that says "now" for ever must not keep the host busy.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use ccm_apiserver::EventRecorder;
 use ccm_cloud::{Capability, EventSink};
-use ccm_controllers::{EventRecorder, FirstList};
+use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Provider, Sandbox};
 use futures::future::{join_all, select_all, try_join_all};
 use k8s_openapi::api::core::v1::ObjectReference;

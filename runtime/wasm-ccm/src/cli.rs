@@ -18,8 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ccm_apiserver::Pings;
-use ccm_controllers::EventSettings;
+use ccm_apiserver::{EventSettings, Pings};
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_sandbox::Pool;
 use ccm_serving::https::MinTls;

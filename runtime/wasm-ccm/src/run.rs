@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_apiserver::fenced_client;
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
 use ccm_cloud::NodeSelector;
-use ccm_controllers::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, Metrics, NodeLabels};
+use ccm_controllers::{AdmissionMetrics, Metrics, NodeLabels, ServiceAdmission};
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
@@ -28,6 +28,7 @@ use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Shared};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
+use crate::reviews::Reviews;
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::tasks::{EVENT_WRITER, Tasks};
 
@@ -111,7 +112,9 @@ struct Process {
     readiness: Readiness,
     metrics: Metrics,
     health: Option<(TcpListener, TlsAcceptor, Pages)>,
-    webhook: Option<(Arc<Webhook>, TcpListener)>,
+    webhook: Option<(Arc<Webhook<Reviews>>, TcpListener)>,
+    /// What the webhook asks.
+    admission: Option<Arc<ServiceAdmission>>,
     /// Writes of the controllers, which end with the leadership.
     gate: ApiGate,
     recorder: EventRecorder,
@@ -137,7 +140,11 @@ impl Process {
         let unusable = "the API server's address or credentials cannot be used";
         let client = ccm_apiserver::client(&config, pings).context(unusable)?;
         let leader = Leader::new(election, &mut registry);
-        let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
+        let admission = webhook.as_ref().map(|settings| {
+            Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(&mut registry)))
+        });
+        let webhook = webhook.zip(admission.clone());
+        let webhook = webhook.map(|(settings, admission)| Webhook::new(settings, Reviews(admission), &mut registry));
         let provider_metrics = ProviderMetrics::register(&mut registry);
 
         let writes = ApiGateSettings {
@@ -219,6 +226,7 @@ impl Process {
             metrics,
             health,
             webhook,
+            admission,
             gate,
             recorder,
             event_writer,
@@ -236,10 +244,9 @@ impl Process {
         if let Some((listener, tls, pages)) = self.health {
             tasks.spawn_background("health server", pages::serve(listener, tls, pages));
         }
-        let admission = self.webhook.map(|(webhook, listener)| {
-            tasks.spawn_reader("webhook", Arc::clone(&webhook).serve(listener, tasks.stop.clone()));
-            webhook
-        });
+        if let Some((webhook, listener)) = self.webhook {
+            tasks.spawn_reader("webhook", webhook.serve(listener, tasks.stop.clone()));
+        }
         let drain = tasks.drain.clone();
         tasks.spawn_background("event writer of providers", self.provider_event_writer.run(drain.clone()));
         tasks.spawn_background(EVENT_WRITER, self.event_writer.run(drain.clone()));
@@ -258,8 +265,8 @@ impl Process {
         tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), drain));
         let providers: Providers = slots.into_iter().zip(classes).collect();
         // Leader or not.
-        if let Some(webhook) = admission {
-            tasks.spawn_background("providers of the webhook", controllers::judging(webhook, providers.clone()));
+        if let Some(admission) = self.admission {
+            tasks.spawn_background("providers of the webhook", controllers::judging(admission, providers.clone()));
         }
 
         // Not earlier: a process that cannot work must not keep others from leading.
@@ -267,7 +274,7 @@ impl Process {
         if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
             return tasks.stop().await;
         }
-        let mut campaign = self.leader.campaign(self.config, &self.metrics)?;
+        let mut campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
         if let Some(candidate) = &mut campaign
             && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
         {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Reaction};
 
-use crate::api_gate::ApiError;
 use crate::queue::Verdict;
 use crate::reaction;
 

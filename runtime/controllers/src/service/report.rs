@@ -1,5 +1,6 @@
 //! What the Service and people are told: the condition, Events, and the log; and when a try that failed is made again.
 
+use ccm_apiserver::{EventRequest, service_reference};
 use ccm_cloud::{Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -17,7 +18,6 @@ use super::record::{Record, is_foreign};
 use super::syncer::Syncer;
 use super::write::{Changes, Written};
 use super::writers::Writers;
-use crate::events::{EventRequest, service_reference};
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::view::service::ingress;

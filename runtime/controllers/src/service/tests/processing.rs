@@ -1,10 +1,10 @@
 //! Cases 157 to 171: runs, retries, and what is remembered between them.
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Reaction};
 use serde_json::json;
 
 use super::*;
-use crate::api_gate::ApiError;
 use crate::service::condition::told;
 use crate::service::error::{SyncError, Task};
 
