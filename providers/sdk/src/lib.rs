@@ -85,6 +85,7 @@ mod panic;
 mod part;
 pub mod percent;
 mod quoted;
+pub mod record;
 mod request;
 mod route;
 mod session;
@@ -101,6 +102,9 @@ pub use guard::Guarded;
 pub use quoted::quoted;
 pub use request::{Request, Session};
 pub use session::send_all;
+
+#[doc(hidden)]
+pub use serde;
 
 // The contract, under its own names. `cache`, `clock`, `log` and `settings` have wrappers of the same name above.
 pub use bindings::cluster::exports::ccm::cloud::cluster;
