@@ -43,11 +43,11 @@ pub(crate) fn reconcile(
     let (desired, failures) = desired(config, firewall, services, &balancers);
     let done = match firewalls::named(&firewall.name)? {
         Some(has) if !differs(&has.spec, &desired) => return Ok(failures),
-        Some(has) if replace(&has.id, &desired).map_err(|failure| told("failed to update firewall", failure))? => {
+        Some(has) if replace(&has.id, &desired).map_err(|failure| failure.context("failed to update firewall"))? => {
             "firewall changed"
         }
         _ => {
-            create(&desired).map_err(|failure| told("failed to create firewall", failure))?;
+            create(&desired).map_err(|failure| failure.context("failed to create firewall"))?;
             "firewall made"
         }
     };
@@ -92,10 +92,6 @@ fn lacking(answer: &Answer, desired: &Spec) -> Option<Failure> {
         failure.message
     );
     Some(Failure { message, ..failure }.after(LOOK_AGAIN))
-}
-
-fn told(what: &str, failure: Failure) -> Failure {
-    Failure { message: format!("{what}: {}", failure.message), ..failure }
 }
 
 /// With those that Services name and the listing lacks: one that was just made, or that another's deletion has moved to a page that

@@ -136,7 +136,7 @@ impl meta::Guest for DigitalOcean {
 
 impl instances::Guest for DigitalOcean {
     fn find(nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, Failure> {
-        find::find(&nodes, need, nodes::provider_ids)
+        ccm_sdk::find::find(&find::Droplets, &nodes, need, nodes::provider_ids)
     }
 }
 

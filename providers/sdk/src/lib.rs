@@ -76,6 +76,7 @@ mod decode_error;
 pub mod duration;
 mod export;
 mod failure;
+pub mod find;
 mod guard;
 pub mod log;
 mod node;

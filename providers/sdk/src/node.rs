@@ -1,5 +1,6 @@
-//! Nodes made by hand: for tests, and for questions about machines whose Node is not at hand.
+//! Nodes and machines of which little is known: for tests, and for questions about machines whose Node is not at hand.
 
+use crate::instances::{Instance, State};
 use crate::types::Node;
 
 impl Node {
@@ -15,6 +16,23 @@ impl Node {
             annotations: vec![],
             capacity: vec![],
             taints: vec![],
+            more: vec![],
+        }
+    }
+}
+
+impl Instance {
+    /// One that exists, and nothing else is known. The rest is said after it, as of [`Node::named`]. What is empty leaves the
+    /// Node as it is.
+    pub fn new(provider_id: impl Into<String>, state: State) -> Self {
+        Self {
+            provider_id: provider_id.into(),
+            instance_type: String::new(),
+            addresses: vec![],
+            zone: String::new(),
+            region: String::new(),
+            labels: vec![],
+            state,
             more: vec![],
         }
     }

@@ -17,7 +17,7 @@ const DROPLET: &str = "/v2/droplets/{id}";
 const LIST: Paging = paging("/droplets", PER_PAGE);
 
 /// Asks for one droplet.
-pub(crate) fn get(id: u64) -> Request {
+pub(crate) fn get(id: &str) -> Request {
     CLOUD.get(DROPLET).arg("id", id)
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
 }
 
 pub(crate) fn make(tag: &str) -> Result<(), Failure> {
-    create(tag).map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })
+    create(tag).map_err(|failure| failure.context("failed to create tag"))
 }
 
 pub(crate) fn gone(tag: &str, ids: &[&str]) -> Failure {

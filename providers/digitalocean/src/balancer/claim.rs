@@ -88,15 +88,13 @@ impl Work<'_> {
         if is_own(service, balancer) {
             return Ok(());
         }
-        put(&tag, balancer, done).map_err(|failure| Failure {
-            message: format!(
-                "load balancer {} has the name {:?} and cannot be marked as that of the Service, without which it is not taken over; annotation {} takes it over without: {}",
+        put(&tag, balancer, done).map_err(|failure| {
+            failure.context(format_args!(
+                "load balancer {} has the name {:?} and cannot be marked as that of the Service, without which it is not taken over; annotation {} takes it over without",
                 balancer.id,
                 balancer.name,
-                names::ID,
-                failure.message
-            ),
-            ..failure
+                names::ID
+            ))
         })
     }
 
