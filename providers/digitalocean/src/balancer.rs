@@ -25,6 +25,7 @@ pub(crate) mod tests;
 mod without_tags;
 mod work;
 
+use ccm_sdk::Done;
 use ccm_sdk::find::sees_the_cluster;
 use ccm_sdk::load_balancers::Mark;
 use ccm_sdk::types::{Backend, Failure, Ingress, Reaction, Service};
@@ -39,10 +40,10 @@ use crate::find::Droplets;
 use crate::region;
 use crate::service_spec::{self, Problems, ServiceSpec, id_of};
 
-use self::done::{CONFIG_ERROR, RECREATED};
+use self::done::{CONFIG_ERROR, RECREATED, told};
 use self::work::{Scope, Work, disowned, nobody, read, remark, settled, unreachable};
 
-pub(crate) use self::done::{Done, IGNORED};
+pub(crate) use self::done::IGNORED;
 pub(crate) use self::lookup::{among, find, of_services};
 pub(crate) use self::service_tag::tags_of_new;
 pub(crate) use self::survey::survey;
@@ -156,7 +157,7 @@ fn follow_nodes(
 /// All that can be said of a new one without the cloud.
 fn possible(config: &Config, service_spec: &ServiceSpec, problems: Problems, done: &mut Done) -> Result<(), Failure> {
     let kind = service_spec.kind.unwrap_or(config.default_type);
-    done.told(problems.of(Some(kind)))?;
+    told(done, problems.of(Some(kind)))?;
     desired::rules::rules(service_spec, kind, service_spec.certificate.text()).map(drop).map_err(desired::invalid)
 }
 

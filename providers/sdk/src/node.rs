@@ -1,7 +1,7 @@
-//! Nodes and machines of which little is known: for tests, and for questions about machines whose Node is not at hand.
+//! Nodes, Services and machines of which little is known: for tests, and for questions about machines whose Node is not at hand.
 
 use crate::instances::{Instance, State};
-use crate::types::Node;
+use crate::types::{Node, Service, ServiceType, TrafficPolicy};
 
 impl Node {
     /// One of which nothing but the name is known. The rest is said after it: `Node { provider_id, ..Node::named("a") }`.
@@ -16,6 +16,32 @@ impl Node {
             annotations: vec![],
             capacity: vec![],
             taints: vec![],
+            more: vec![],
+        }
+    }
+}
+
+impl Service {
+    /// One of type `LoadBalancer` in the namespace `default`, without ports. The rest is said after it, as of [`Node::named`].
+    pub fn named(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self {
+            uid: format!("uid-{name}"),
+            name,
+            namespace: "default".to_owned(),
+            kind: ServiceType::LoadBalancer,
+            deleting: false,
+            labels: vec![],
+            annotations: vec![],
+            ports: vec![],
+            ip_families: vec![],
+            external_traffic_policy: TrafficPolicy::Cluster,
+            health_check_node_port: None,
+            client_ip_affinity_seconds: None,
+            requested_ip: None,
+            source_ranges: vec![],
+            load_balancer_class: None,
+            ingress: vec![],
             more: vec![],
         }
     }

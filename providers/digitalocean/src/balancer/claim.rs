@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use ccm_sdk::Done;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, cache};
 
-use super::done::Done;
 use super::owner::{another, goes_by, refused};
 use super::service_tag::{is_own, of_other_services, tag_of, words};
 use super::work::Work;
