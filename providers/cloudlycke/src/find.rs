@@ -6,11 +6,11 @@
 mod tests;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need};
+use ccm_sdk::label::LabelValue;
 use ccm_sdk::types::{Failure, Node};
 
 use crate::annotations::{INSTANCE_TYPE, REGION, STATE, ZONE};
 use crate::config::{Config, Machine, State};
-use crate::label::LabelValue;
 use crate::{addresses, identity, size};
 
 /// Tells on the Node how it came to its labels.
@@ -123,7 +123,7 @@ fn provider_id(machine: Option<&Machine>, node: &Node) -> String {
 
 fn state(node: &Node, machine: Option<&Machine>) -> Result<State, Failure> {
     match annotation(node, STATE) {
-        Some(text) => State::parse(text).map_err(|message| Failure::invalid(message).annotation(STATE)),
+        Some(text) => text.parse().map_err(|message: String| Failure::invalid(message).annotation(STATE)),
         None => Ok(machine.and_then(|machine| machine.state).unwrap_or(State::Running)),
     }
 }

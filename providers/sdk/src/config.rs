@@ -1,17 +1,64 @@
-//! Reading a file key by key without stopping at the first mistake.
+//! Reads a configuration file key by key, and tells all mistakes in one go.
+//!
+//! The host has parsed the file, whatever it was written in ([`settings::file`](crate::settings::file)); here its keys get their
+//! meaning. A value that does not fit is a problem, and reads as if it were missing. YAML, JSON and the INI dialect of Kubernetes'
+//! old cloud-configs (gcfg) are read alike:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use ccm_sdk::config::Section;
+//! use ccm_sdk::types::Problem;
+//! use ccm_sdk::{duration, settings};
+//!
+//! struct Config {
+//!     zone: Option<String>,
+//!     tls: bool,
+//!     timeout: Duration,
+//!     pools: Vec<(String, Option<String>)>,
+//! }
+//!
+//! /// ```ini
+//! /// [Global]
+//! /// zone = north
+//! /// tls                      ; without a value: yes
+//! /// request-timeout = 90s
+//! /// [Pool "gold"]
+//! /// network = n-1
+//! /// ```
+//! fn read(text: Option<&str>) -> (Config, Vec<Problem>) {
+//!     let mut problems = vec![];
+//!     let mut root = Section::whole("cloud-config", text, &mut problems);
+//!     let (zone, tls, timeout) = root.section("global", |global| {
+//!         let timeout = global.parsed("request-timeout", duration::parse);
+//!         (global.text("zone"), global.flag("tls").unwrap_or(false), timeout.unwrap_or(Duration::from_secs(60)))
+//!     });
+//!     let pools = root.named("pool", |pool| pool.text("network"));
+//!     root.finish();
+//!     (Config { zone, tls, timeout, pools }, problems)
+//! }
+//!
+//! fn configured() -> (Config, Vec<Problem>) {
+//!     read(settings::file("cloud-config").as_deref())
+//! }
+//! ```
 //!
 //! What has a type parameter here is a thin shell around what has none: the compiler makes it once for each type.
 
-use std::fmt::Display;
+mod value;
 
-use ccm_sdk::quoted;
-use ccm_sdk::types::Problem;
+use self::value::{Mapping, Value};
+use crate::types::Problem;
+use crate::words::nearest;
 
-use super::value::{Mapping, Value};
-
-/// A mapping in the file. A value that does not fit is a problem and reads as if it were missing; so does `null`.
-pub(super) struct Section<'p> {
+/// A mapping in the file, or a section of an INI one. `null` reads as if it were missing.
+///
+/// Keys of an INI file are asked for in lower case. A key that is there several times is a list to [`one_or_many`](Self::one_or_many);
+/// to everything else the last one counts.
+pub struct Section<'p> {
     file: &'p str,
+    ini: bool,
+    tolerant: bool,
     /// Empty for the whole file.
     path: String,
     entries: Mapping,
@@ -21,7 +68,7 @@ pub(super) struct Section<'p> {
 
 impl<'p> Section<'p> {
     /// The whole file; empty where there is none. To be [finished](Self::finish) like any other.
-    pub(super) fn whole(file: &'p str, text: Option<&str>, problems: &'p mut Vec<Problem>) -> Self {
+    pub fn whole(file: &'p str, text: Option<&str>, problems: &'p mut Vec<Problem>) -> Self {
         let value = match text.map(serde_json::from_str) {
             None => Value::Null,
             Some(Ok(value)) => value,
@@ -30,31 +77,48 @@ impl<'p> Section<'p> {
                 Value::Null
             }
         };
-        let mut whole = Section { file, path: String::new(), entries: vec![], asked: vec![], problems };
+        let (ini, tolerant) = (false, false);
+        let mut whole = Section { file, ini, tolerant, path: String::new(), entries: vec![], asked: vec![], problems };
         match value {
             Value::Null => {}
             Value::Mapping(entries) => whole.entries = entries,
+            Value::List(entries) if value::is_ini(&entries) => {
+                (whole.ini, whole.entries) = (true, value::sections(entries));
+            }
             other => whole.wrong("", format!("must be a mapping, not {}", other.kind())),
         }
         whole
     }
 
-    /// Keys that nobody asked for are problems.
-    pub(super) fn finish(mut self) {
+    /// Keys that nobody asks for are told and do no harm, for files that other programs read as well. Without it they are refused.
+    #[must_use]
+    pub fn tolerant(mut self) -> Self {
+        self.tolerant = true;
+        self
+    }
+
+    /// Keys that nobody asked for are problems: they are misspelt, or of another version.
+    pub fn finish(mut self) {
         let mut message = String::new();
         for key in &self.asked {
             message.push_str(if message.is_empty() { "no such key; here can be: " } else { ", " });
             message.push_str(key);
         }
         for (key, _) in std::mem::take(&mut self.entries) {
-            self.wrong(&key, message.clone());
+            if !self.tolerant {
+                self.wrong(&key, message.clone());
+                continue;
+            }
+            let meant =
+                nearest(&key, &self.asked).map(|near| format!("; is it meant to be {near}?")).unwrap_or_default();
+            self.unused(&key, &format!("is not known, and has no effect{meant}"));
         }
     }
 
     /// Text under the key.
     #[inline(never)]
-    pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
-        match self.take(key)? {
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
+        match self.take_last(key)? {
             Value::Text(text) => Some(text),
             other => self.mistyped(key, "a text", &other),
         }
@@ -62,7 +126,7 @@ impl<'p> Section<'p> {
 
     /// Text under the key that means something.
     #[inline(never)]
-    pub(super) fn parsed<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+    pub fn parsed<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
         match parse(&self.text(key)?) {
             Ok(value) => Some(value),
             Err(message) => {
@@ -73,7 +137,7 @@ impl<'p> Section<'p> {
     }
 
     /// As [`parsed`](Self::parsed), for a key that must be there.
-    pub(super) fn required<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
+    pub fn required<T>(&mut self, key: &'static str, parse: fn(&str) -> Result<T, String>) -> Option<T> {
         self.require(key);
         self.parsed(key, parse)
     }
@@ -86,16 +150,38 @@ impl<'p> Section<'p> {
 
     /// `true` or `false` under the key.
     #[inline(never)]
-    pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
-        match self.take(key)? {
+    pub fn flag(&mut self, key: &'static str) -> Option<bool> {
+        match self.take_last(key)? {
             Value::Bool(flag) => Some(flag),
+            Value::Text(text) if self.ini => match text.to_ascii_lowercase().as_str() {
+                "true" | "yes" | "on" | "1" => Some(true),
+                "false" | "no" | "off" | "0" => Some(false),
+                _ => self.mistyped(key, "`true` or `false`", &Value::Text(text)),
+            },
             other => self.mistyped(key, "`true` or `false`", &other),
         }
     }
 
+    /// A whole number under the key.
+    #[inline(never)]
+    pub fn number(&mut self, key: &'static str) -> Option<i64> {
+        let number = match self.take_last(key)? {
+            Value::Number(Some(number)) => Some(number),
+            Value::Text(text) if self.ini => match text.strip_prefix("0x") {
+                Some(digits) => i64::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok(),
+            },
+            other => return self.mistyped(key, "a whole number", &other),
+        };
+        if number.is_none() {
+            self.wrong(key, "must be a whole number".to_owned());
+        }
+        number
+    }
+
     /// One text or a list of texts under the key, each read by `parse`, with the path of each; `None` without the key.
     #[inline(never)]
-    pub(super) fn one_or_many<T>(
+    pub fn one_or_many<T>(
         &mut self,
         key: &'static str,
         parse: fn(&str) -> Result<T, String>,
@@ -118,19 +204,29 @@ impl<'p> Section<'p> {
     }
 
     /// The mapping under the key; an empty one without the key.
-    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let mut section = self.inner(key);
         let result = read(&mut section);
         section.finish();
         result
     }
 
+    /// The mappings under the key, each with its name: `[Pool "gold"]` and `[Pool "silver"]` of an INI file, or a mapping of
+    /// mappings.
+    pub fn named<T>(&mut self, key: &'static str, read: impl Fn(&mut Section<'_>) -> T) -> Vec<(String, T)> {
+        let mut outer = self.inner(key);
+        let mut found = vec![];
+        for (name, value) in std::mem::take(&mut outer.entries) {
+            let Some(mut section) = outer.item(&name, value) else { continue };
+            let item = read(&mut section);
+            section.finish();
+            found.push((name, item));
+        }
+        found
+    }
+
     /// The list of mappings under the key, with the path of each.
-    pub(super) fn sections<T>(
-        &mut self,
-        key: &'static str,
-        read: impl Fn(&mut Section<'_>) -> T,
-    ) -> Option<Vec<(String, T)>> {
+    pub fn sections<T>(&mut self, key: &'static str, read: impl Fn(&mut Section<'_>) -> T) -> Option<Vec<(String, T)>> {
         let mut items = vec![];
         for (path, value) in self.list(key)? {
             let Some(mut section) = self.item(&path, value) else { continue };
@@ -169,22 +265,30 @@ impl<'p> Section<'p> {
 
     fn below(&mut self, key: &str, entries: Mapping) -> Section<'_> {
         let path = self.path_of(key);
-        Section { file: self.file, path, entries, asked: vec![], problems: self.problems }
+        let Section { file, ini, tolerant, .. } = *self;
+        Section { file, ini, tolerant, path, entries, asked: vec![], problems: self.problems }
     }
 
     /// What is under the key will be refused.
-    pub(super) fn wrong(&mut self, key: &str, message: String) {
+    pub fn wrong(&mut self, key: &str, message: String) {
         self.problems.push(Problem::fatal(self.field(key), message));
     }
 
     /// What is under the key is right, but nothing comes of it.
-    pub(super) fn unused(&mut self, key: &str, message: &str) {
+    pub fn unused(&mut self, key: &str, message: &str) {
         self.problems.push(Problem::harmless(self.field(key), message));
     }
 
     fn mistyped<T>(&mut self, key: &str, expected: &str, found: &Value) -> Option<T> {
         self.wrong(key, format!("must be {expected}, not {}", found.kind()));
         None
+    }
+
+    fn take_last(&mut self, key: &'static str) -> Option<Value> {
+        match self.take(key)? {
+            Value::List(mut values) if self.ini => values.pop(),
+            value => Some(value),
+        }
     }
 
     #[inline(never)]
@@ -223,18 +327,5 @@ fn numbered(key: &str, values: Vec<Value>) -> Vec<(String, Value)> {
     values.into_iter().enumerate().map(|(index, value)| (format!("{key}[{index}]"), value)).collect()
 }
 
-/// The one of `choices` that is written like `text`.
-///
-/// # Errors
-///
-/// A message that lists them.
-pub(crate) fn choice<T: Copy + Display>(text: &str, choices: &[T]) -> Result<T, String> {
-    let found = choices.iter().copied().find(|choice| choice.to_string() == text);
-    found.ok_or_else(|| none_of(text, &mut choices.iter().map(|choice| choice as &dyn Display)))
-}
-
-#[inline(never)]
-fn none_of(text: &str, choices: &mut dyn Iterator<Item = &dyn Display>) -> String {
-    let names: Vec<_> = choices.map(|choice| format!("`{choice}`")).collect();
-    format!("must be one of {}, not {}", names.join(", "), quoted(text))
-}
+#[cfg(test)]
+mod tests;
