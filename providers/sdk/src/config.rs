@@ -28,7 +28,7 @@
 //! /// ```
 //! fn read(text: Option<&str>) -> (Config, Vec<Problem>) {
 //!     let mut problems = vec![];
-//!     let mut root = Section::whole("cloud-config", text, &mut problems);
+//!     let mut root = Section::ini("cloud-config", text, &mut problems);
 //!     let (zone, tls, timeout) = root.section("global", |global| {
 //!         let timeout = global.parsed("request-timeout", duration::parse);
 //!         (global.text("zone"), global.flag("tls").unwrap_or(false), timeout.unwrap_or(Duration::from_secs(60)))
@@ -58,7 +58,8 @@ use crate::words::nearest;
 pub struct Section<'p> {
     file: &'p str,
     ini: bool,
-    tolerant: bool,
+    /// Finds what a key that nobody asked for was meant to be, where such keys do no harm.
+    meant: Option<Nearest>,
     /// Empty for the whole file.
     path: String,
     entries: Mapping,
@@ -66,34 +67,56 @@ pub struct Section<'p> {
     problems: &'p mut Vec<Problem>,
 }
 
+type Nearest = for<'w> fn(&str, &[&'w str]) -> Option<&'w str>;
+
 impl<'p> Section<'p> {
-    /// The whole file; empty where there is none. To be [finished](Self::finish) like any other.
+    /// The whole file of YAML or JSON; empty where there is none. To be [finished](Self::finish) like any other.
     pub fn whole(file: &'p str, text: Option<&str>, problems: &'p mut Vec<Problem>) -> Self {
-        let value = match text.map(serde_json::from_str) {
-            None => Value::Null,
-            Some(Ok(value)) => value,
-            Some(Err(error)) => {
-                problems.push(Problem::fatal(file, format!("cannot be read: {error}")));
-                Value::Null
-            }
-        };
-        let (ini, tolerant) = (false, false);
-        let mut whole = Section { file, ini, tolerant, path: String::new(), entries: vec![], asked: vec![], problems };
-        match value {
-            Value::Null => {}
-            Value::Mapping(entries) => whole.entries = entries,
+        let mut whole = Self::new(file, problems);
+        let value = whole.value(text);
+        whole.take_mapping(value);
+        whole
+    }
+
+    /// The same of an INI file, or of one of YAML or JSON.
+    pub fn ini(file: &'p str, text: Option<&str>, problems: &'p mut Vec<Problem>) -> Self {
+        let mut whole = Self::new(file, problems);
+        match whole.value(text) {
             Value::List(entries) if value::is_ini(&entries) => {
                 (whole.ini, whole.entries) = (true, value::sections(entries));
             }
-            other => whole.wrong("", format!("must be a mapping, not {}", other.kind())),
+            value => whole.take_mapping(value),
         }
         whole
+    }
+
+    fn new(file: &'p str, problems: &'p mut Vec<Problem>) -> Self {
+        Self { file, ini: false, meant: None, path: String::new(), entries: vec![], asked: vec![], problems }
+    }
+
+    fn value(&mut self, text: Option<&str>) -> Value {
+        match text.map(serde_json::from_str) {
+            None => Value::Null,
+            Some(Ok(value)) => value,
+            Some(Err(error)) => {
+                self.wrong("", format!("cannot be read: {error}"));
+                Value::Null
+            }
+        }
+    }
+
+    fn take_mapping(&mut self, value: Value) {
+        match value {
+            Value::Null => {}
+            Value::Mapping(entries) => self.entries = entries,
+            other => self.wrong("", format!("must be a mapping, not {}", other.kind())),
+        }
     }
 
     /// Keys that nobody asks for are told and do no harm, for files that other programs read as well. Without it they are refused.
     #[must_use]
     pub fn tolerant(mut self) -> Self {
-        self.tolerant = true;
+        self.meant = Some(nearest);
         self
     }
 
@@ -105,13 +128,17 @@ impl<'p> Section<'p> {
             message.push_str(key);
         }
         for (key, _) in std::mem::take(&mut self.entries) {
-            if !self.tolerant {
+            let Some(nearest) = self.meant else {
                 self.wrong(&key, message.clone());
                 continue;
+            };
+            let mut message = "is not known, and has no effect".to_owned();
+            if let Some(near) = nearest(&key, &self.asked) {
+                message.push_str("; is it meant to be ");
+                message.push_str(near);
+                message.push('?');
             }
-            let meant =
-                nearest(&key, &self.asked).map(|near| format!("; is it meant to be {near}?")).unwrap_or_default();
-            self.unused(&key, &format!("is not known, and has no effect{meant}"));
+            self.unused(&key, &message);
         }
     }
 
@@ -265,8 +292,8 @@ impl<'p> Section<'p> {
 
     fn below(&mut self, key: &str, entries: Mapping) -> Section<'_> {
         let path = self.path_of(key);
-        let Section { file, ini, tolerant, .. } = *self;
-        Section { file, ini, tolerant, path, entries, asked: vec![], problems: self.problems }
+        let Section { file, ini, meant, .. } = *self;
+        Section { file, ini, meant, path, entries, asked: vec![], problems: self.problems }
     }
 
     /// What is under the key will be refused.

@@ -12,7 +12,7 @@ fn ini(entries: &[(&str, Option<&str>, &str, Option<&str>)]) -> String {
 /// What `read` makes of a file, and what is wrong with that.
 fn reading<T>(text: &str, tolerant: bool, read: impl FnOnce(&mut Section<'_>) -> T) -> (T, Vec<String>) {
     let mut problems = vec![];
-    let mut root = Section::whole("cloud-config", Some(text), &mut problems);
+    let mut root = Section::ini("cloud-config", Some(text), &mut problems);
     if tolerant {
         root = root.tolerant();
     }
