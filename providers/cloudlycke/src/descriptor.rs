@@ -26,7 +26,7 @@ pub(crate) fn descriptor() -> Descriptor {
         annotations: vec![
             Annotation {
                 default: Some(config::State::Running.to_string()),
-                allowed: config::State::ALL.iter().map(ToString::to_string).collect(),
+                allowed: config::State::ALL.iter().map(|&word| word.to_owned()).collect(),
                 ..annotation(STATE, "On a Node: the state of its machine in the cloud.")
             },
             annotation(INSTANCE_TYPE, "On a Node: its instance type, a label value."),
@@ -42,7 +42,7 @@ pub(crate) fn descriptor() -> Descriptor {
             },
             annotation(LB_ADDRESS, "On a Service: an address of the pool; takes precedence over spec.loadBalancerIP."),
             Annotation {
-                allowed: Mode::ALL.iter().map(ToString::to_string).collect(),
+                allowed: Mode::ALL.iter().map(|&word| word.to_owned()).collect(),
                 ..annotation(LB_MODE, "On a Service: where its addresses come from.")
             },
             Annotation {

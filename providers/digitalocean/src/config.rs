@@ -4,7 +4,7 @@ use ccm_sdk::meta::{Setting, Source, ValueKind};
 use ccm_sdk::types::Problem;
 
 use crate::kind::Kind;
-use crate::ordered;
+use ccm_sdk::ordered;
 
 const CLUSTER_ID: &str = "cluster-id";
 const VPC: &str = "cluster-vpc-id";
