@@ -21,10 +21,12 @@ mod report;
 mod share;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_sandbox::Provider;
+use futures::future::maybe_done;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -188,11 +190,9 @@ impl Keeper {
             if self.gives_way {
                 return;
             }
-            let Some(place) = &mut self.place else { return };
             tokio::select! {
                 () = stop.cancelled() => return,
-                // The slot lives as long as this.
-                Some(news) = place.news.recv() => self.report(news).await,
+                Some(news) = next(self.place.as_mut()) => self.report(news).await,
                 () = self.changes.next() => self.look().await,
                 () = Share::next(self.share.as_mut()) => self.listen().await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
@@ -205,20 +205,66 @@ impl Keeper {
 
     /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
+        let mut work = pin!(maybe_done(work));
         loop {
-            let Some(place) = &mut self.place else { return work.await };
-            tokio::select! {
-                done = &mut work => return done,
-                // The slot lives as long as this.
-                Some(news) = place.news.recv() => self.report(news).await,
-                () = Share::next(self.share.as_mut()) => self.listen().await,
+            if let Some(done) = work.as_mut().take_output() {
+                return done;
             }
+            let news = tokio::select! {
+                () = &mut work => continue,
+                Some(news) = next(self.place.as_mut()) => Some(news),
+                () = Share::next(self.share.as_mut()) => None,
+            };
+            beside(work.as_mut(), async {
+                match news {
+                    Some(news) => self.report(news).await,
+                    None => self.listen().await,
+                }
+            })
+            .await;
         }
+    }
+}
+
+/// Waits for `told`, while `work` goes on.
+async fn beside(work: impl Future<Output = ()>, told: impl Future<Output = ()>) {
+    let work = async {
+        work.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = work => {}
+        () = told => {}
+    }
+}
+
+/// The next thing that becomes of components; none when it can come no more. Nothing comes before there is a first one.
+async fn next(place: Option<&mut Place>) -> Option<News> {
+    match place {
+        Some(place) => place.news.recv().await,
+        None => std::future::pending().await,
     }
 }
 
 /// Name of what must be true of a provider before the process is ready.
 fn check(source: &str) -> String {
     format!("provider {source}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A component in the gate waited for as long as the API server did not say what other replicas knew.
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_goes_on_while_peers_are_heard() {
+        let begun = Instant::now();
+        let mut gate = pin!(maybe_done(tokio::time::sleep(Duration::from_secs(7))));
+        beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(5), "it waits for what is told, and for no more");
+        gate.as_mut().await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(7));
+        beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(12), "what is told is told to the end");
+    }
 }

@@ -15,14 +15,13 @@ use tokio::time::Instant;
 use crate::compare::naming;
 use crate::compare::{Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
-use crate::context::{self, Carryover, SharedContext};
+use crate::context::{self, Carryover, SharedContext, problem_text};
 use crate::gate::{self, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
 use crate::last_good::Trials;
 use crate::release::{Release, Version};
 use crate::retry::backoff;
-use crate::rollout::Readiness;
 use crate::slot::Slot;
-use crate::status::ProviderStatuses;
+use crate::status::{ProviderStatuses, Readiness};
 
 /// Longest wait between two tries.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -104,8 +103,9 @@ impl Surroundings {
         listeners: Listeners,
         depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
         inventory: Option<Box<dyn Inventory>>,
+        trials: Trials,
     ) -> Self {
-        let (carryovers, trials, slots) = (Mutex::default(), Trials::default(), Mutex::default());
+        let (carryovers, slots) = (Mutex::default(), Mutex::default());
         Self { sandbox, client, shared, listeners, depends, inventory, carryovers, trials, slots }
     }
 
@@ -339,12 +339,6 @@ impl Optimise {
         drop(sandbox);
         std::future::pending().await
     }
-}
-
-/// Problems in one line.
-pub fn problem_text(problems: &[Problem]) -> String {
-    let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
-    told.join("; ")
 }
 
 /// Optional interfaces, for the log.

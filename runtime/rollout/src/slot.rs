@@ -13,7 +13,7 @@ mod handle;
 mod probation;
 pub(crate) mod standing;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -156,7 +156,12 @@ impl<C: Component> Slot<C> {
     /// The proven one: whoever serves, or returns when that fails.
     #[must_use]
     pub fn proven(&self) -> Arc<C> {
-        Arc::clone(&self.0.state.lock().standing.proven().component)
+        self.last_good().component
+    }
+
+    /// The same, with its version.
+    pub(crate) fn last_good(&self) -> Release<C> {
+        self.0.state.lock().standing.proven().clone()
     }
 
     /// How the components stand.
@@ -249,8 +254,7 @@ impl<C: Component> Slot<C> {
 
     /// Puts the proven one back, when another one is on trial. Returns whether that is so still.
     pub(crate) fn put_back(&self) -> bool {
-        let proven = self.0.state.lock().standing.proven().clone();
-        self.apply(Event::Taken(proven)).is_some()
+        self.apply(Event::Taken(self.last_good())).is_some()
     }
 
     /// Another replica refused this one.

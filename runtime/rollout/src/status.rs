@@ -13,6 +13,9 @@ use crate::gate::Step;
 use crate::release::Version;
 use crate::slot::View;
 
+/// Takes what must be true of a provider before the process is ready: the name of the check, and why it does not hold.
+pub type Readiness = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
+
 /// A component that was not, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

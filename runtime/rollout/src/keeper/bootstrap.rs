@@ -74,7 +74,7 @@ impl Keeper {
     /// The last good one while it `waits`, else the one of the source. `why`: what kept the last good one from being taken, as it was told
     /// last.
     async fn try_once(&mut self, waits: &mut bool, why: &mut Option<String>) -> Result<Taken, Refusal> {
-        let named = self.heard().await?;
+        let named = self.hear_first().await?;
         self.blame_the_dead().await;
         if *waits {
             let error = match self.stored().await {
@@ -107,16 +107,8 @@ impl Keeper {
 
     /// It was in the gate for as long as a minute: others may have refused it meanwhile.
     async fn is_refused_still_by_nobody(&mut self, taken: &Taken) -> Result<(), Rejected> {
-        self.heard().await?;
+        self.hear_first().await?;
         self.unless_served(&taken.release.version.digest).await
-    }
-
-    async fn heard(&mut self) -> Result<Option<String>, Rejected> {
-        self.hear_first().await.map_err(|error| Rejected {
-            step: Step::Probation,
-            digest: None,
-            error: anyhow!("whether other replicas refused it is not known: {error}; this is tried again"),
-        })
     }
 
     /// `waits`: for the last good one, which is there and may yet be taken. `named`: how whoever led names load balancers.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use ccm_cloud::Severity;
 
 use super::Keeper;
+use super::share::judged_refused;
 use crate::gate::{Rejected, Step};
+use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
 use crate::slot::standing::Transition;
@@ -86,7 +88,9 @@ impl Keeper {
         self.surroundings.listeners.statuses.refused(&self.source, None);
         self.surroundings.listeners.statuses.took(&self.source, self.times);
         // Others may have judged it already.
-        self.hear();
+        if let Some(share) = &self.share {
+            share.entry.tell(&slot);
+        }
         self.catch_up().await;
     }
 
@@ -139,7 +143,7 @@ impl Keeper {
         // First: whoever is killed while megabytes are written must not blame it.
         self.note_trial_of_now().await;
         self.keep(&view.serving.digest).await;
-        self.share_proven(&view.serving).await;
+        self.share(Judgement::Proven(view.serving.digest.clone())).await;
     }
 
     /// The proven one is back, and the one on trial was refused.
@@ -154,7 +158,7 @@ impl Keeper {
         self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: Some(failed.digest.clone()) });
         tracing::error!(source = self.source, "provider rolled back: {text}");
         self.tell(Severity::Warning, "ProviderRolledBack", text).await;
-        self.share_refused(failed, why).await;
+        self.share(judged_refused(failed.digest.clone(), why.to_owned())).await;
     }
 
     /// The source holds the proven one again.
