@@ -132,12 +132,8 @@ impl Keeper {
         }
         tracing::warn!(source = self.source, digest, "a component is refused: {DIED}");
         self.remembered.refused.add(RefusedComponent { digest: digest.clone(), why: DIED.to_owned() });
-        match last_good.remember(&self.remembered).await {
-            Ok(()) => last_good.end_trial().await,
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::warn!(source = self.source, error, "what was refused is not remembered; check --state-dir");
-            }
+        if self.remember().await {
+            last_good.end_trial().await;
         }
         if let Some(share) = &mut self.share {
             share.tell(judged_refused(digest, DIED.to_owned()));
@@ -167,9 +163,10 @@ impl Keeper {
             return;
         }
         let text = format!("what other replicas find out about components is not known here, nor the reverse: {text}");
-        tracing::warn!(source = self.source, "{text}");
         if is_for_the_operator {
             self.tell(Severity::Warning, "ProviderNotShared", text).await;
+        } else {
+            tracing::warn!(source = self.source, "{text}");
         }
     }
 
@@ -203,13 +200,6 @@ impl Keeper {
         }
     }
 
-    /// The proven one was refused by another replica.
-    pub(super) async fn contested(&mut self, proven: &Version, why: &str) {
-        let text = format!("{proven} serves here, but {why}; put a mended component into the source");
-        tracing::warn!(source = self.source, "{text}");
-        self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
-    }
-
     /// The first component was refused elsewhere. It never had a trial: it was taken while another replica had it on trial. While that one
     /// leads, nothing is lost when this process begins anew, and then it waits for a better one.
     pub(super) async fn give_way(&mut self, first: &Version) {
@@ -227,17 +217,17 @@ impl Keeper {
     /// Notes in the state folder who is on trial now.
     pub(super) async fn note_trial_of_now(&mut self) {
         let view = self.slot().map(|slot| slot.view()).filter(|view| view.is_on_trial);
-        self.note_trial(view.map(|view| view.serving.digest.clone()).as_deref()).await;
+        self.note_trial(view.map(|view| view.serving.digest.clone())).await;
     }
 
     /// Notes in the state folder that the component with this digest is on trial; none is where there is no digest.
-    pub(super) async fn note_trial(&mut self, digest: Option<&str>) {
+    pub(super) async fn note_trial(&mut self, digest: Option<String>) {
         let Some(last_good) = &self.last_good else { return };
         let Some(digest) = digest else { return last_good.end_trial().await };
-        if let Err(error) = last_good.begin_trial(digest).await {
-            let error = format!("{error:#}");
+        if let Err(error) = last_good.begin_trial(&digest).await {
+            let (source, error) = (self.source.as_str(), format!("{error:#}"));
             tracing::warn!(
-                source = self.source,
+                source,
                 error,
                 "a death of the process will not count against the component on probation; check --state-dir"
             );
