@@ -25,8 +25,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_controllers::FirstList;
 use ccm_sandbox::Provider;
-use futures::future::maybe_done;
+use futures::future::{OptionFuture, maybe_done};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -167,29 +168,31 @@ impl Keeper {
         }
     }
 
-    /// What is still to be asked of the first provider.
-    pub(crate) const fn look_again(&mut self) -> Option<LookAgain> {
-        self.look.take()
-    }
-
-    /// What is still to be done for the code of the first provider.
-    pub(crate) const fn optimise(&mut self) -> Option<Optimise> {
-        self.optimise.take()
-    }
-
     /// Where the components serve; none before there is a first one.
     pub(super) fn slot(&self) -> Option<&Slot<Provider>> {
         self.place.as_ref().map(|place| &place.slot)
     }
 
-    /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`].
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`]. `nodes`: what the configuration of
+    /// the provider may hang on.
+    pub(crate) async fn run(mut self, nodes: FirstList, stop: CancellationToken) {
+        let look = self.look.take().zip(self.slot().cloned()).map(|(look, slot)| look.run(slot, nodes));
+        let (look, optimise) = (OptionFuture::from(look), OptionFuture::from(self.optimise.take().map(Optimise::run)));
+        let aside = async {
+            tokio::join!(look, optimise);
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = self.follow(stop) => {}
+            () = aside => {}
+        }
+    }
+
+    /// What becomes of components is told to the end, also when the process stops meanwhile.
+    async fn follow(&mut self, stop: CancellationToken) {
         Box::pin(stop.run_until_cancelled(self.begun())).await;
-        loop {
+        while !self.gives_way {
             let retry = self.retry;
-            if self.gives_way {
-                return;
-            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(news) = next(self.place.as_mut()) => self.report(news).await,

@@ -13,7 +13,7 @@ use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::gate::{self, Rejected};
 use crate::last_good::Trials;
-use crate::pipeline::{Listeners, Refusal, Surroundings};
+use crate::pipeline::{Listeners, NotAdmitted, Surroundings};
 use crate::preflight;
 use crate::release::{Release, Version};
 use crate::source::Source;
@@ -93,7 +93,7 @@ async fn admitted(
         let unpacked = gate::unpacked(config, packed.map_err(Rejected::from)?).await?;
         Box::pin(surroundings.admit(config, unpacked, before, None)).await
     };
-    let taken = admitted.await.map_err(|refusal: Refusal| refusal.into_rejected().named("it"))?;
+    let taken = admitted.await.map_err(|error: NotAdmitted| error.into_rejected().named("it"))?;
     let Release { component, version } = taken.release;
     Ok((component, Version::clone(&version)))
 }

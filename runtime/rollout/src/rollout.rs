@@ -55,7 +55,7 @@ pub struct RolloutParts {
 
 /// Loads the first component of each provider, and exchanges it whenever its source has another one.
 pub struct Rollout {
-    keepers: Vec<(Keeper, Option<Slot<Provider>>)>,
+    keepers: Vec<Keeper>,
 }
 
 impl Rollout {
@@ -83,14 +83,13 @@ impl Rollout {
         );
         let surroundings = Arc::new(surroundings);
         let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), audience.clone());
-        let keepers = join_all(providers.into_iter().map(keeper)).await;
-        Self { keepers: keepers.into_iter().map(|keeper| (keeper, None)).collect() }
+        Self { keepers: join_all(providers.into_iter().map(keeper)).await }
     }
 
     /// Those who are to be told that this process leads, once [`Self::run`] is under way.
     #[must_use]
     pub fn followers(&self) -> Followers {
-        Followers(self.keepers.iter().filter_map(|(keeper, _)| keeper.peers()).collect())
+        Followers(self.keepers.iter().filter_map(Keeper::peers).collect())
     }
 
     /// Waits until each provider has a component that serves, in the order of the configuration.
@@ -99,50 +98,21 @@ impl Rollout {
     ///
     /// A cloud-config cannot be read when it is first looked at, or two providers cannot live together.
     pub async fn bootstrap(&mut self) -> Result<Vec<Slot<Provider>>> {
-        let slots = try_join_all(self.keepers.iter_mut().map(|(keeper, _)| keeper.bootstrap())).await?;
+        let slots = try_join_all(self.keepers.iter_mut().map(Keeper::bootstrap)).await?;
         check_together(&slots.iter().map(|slot| slot.component()).collect::<Vec<_>>())?;
-        for ((_, place), slot) in self.keepers.iter_mut().zip(&slots) {
-            *place = Some(slot.clone());
-        }
         Ok(slots)
     }
 
-    /// Follows the sources until `stop`, or until a keeper says that the process is to end; for those that were bootstrapped. `nodes`: what the configuration of a provider may hang
-    /// on, see [`Self::bootstrap`].
+    /// Follows the sources until `stop`, or until a keeper says that the process is to end; after [`Self::bootstrap`]. `nodes`: what the
+    /// configuration of a provider may hang on.
     pub async fn run(self, nodes: FirstList, stop: CancellationToken) {
-        let mut rest = vec![];
-        let mut keepers = vec![];
-        for (mut keeper, slot) in self.keepers {
-            let Some(slot) = slot else { continue };
-            let (look, optimise) = (keeper.look_again(), keeper.optimise());
-            let nodes = nodes.clone();
-            rest.push(async move {
-                let look = async {
-                    if let Some(look) = look {
-                        look.run(slot, nodes).await;
-                    }
-                };
-                let optimise = async {
-                    if let Some(optimise) = optimise {
-                        optimise.run().await;
-                    }
-                };
-                futures::join!(look, optimise)
-            });
-            keepers.push(keeper.run(stop.clone()));
-        }
-        let rest = async {
-            join_all(rest).await;
-            std::future::pending::<()>().await;
-        };
+        let run = |keeper: Keeper| Box::pin(keeper.run(nodes.clone(), stop.clone()));
+        let keepers: Vec<_> = self.keepers.into_iter().map(run).collect();
         if keepers.is_empty() {
             return stop.cancelled().await;
         }
-        tokio::select! {
-            // All end with `stop`, and one that ends before ends the process.
-            _ = select_all(keepers.into_iter().map(Box::pin)) => {}
-            () = rest => {}
-        }
+        // All end with `stop`, and one that ends before ends the process.
+        select_all(keepers).await;
     }
 }
 

@@ -12,7 +12,7 @@ use super::report::without_request_ids;
 use super::share::Share;
 use super::{Keeper, MAX_DELAY, Place, check};
 use crate::gate::{self, Rejected, Step, Unpacked};
-use crate::pipeline::{Optimise, Refusal, Taken};
+use crate::pipeline::{NotAdmitted, Optimise, Taken};
 use crate::slot::Slot;
 
 /// Longest wait between two looks at whether another replica serves.
@@ -36,8 +36,8 @@ impl Keeper {
             let rejected = match self.try_once(&mut waits).await {
                 Ok(taken) => return Ok(self.begin(taken)),
                 // At start it is for whoever starts the process; later, somebody is mending the file.
-                Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
-                Err(refusal) => refusal.into_rejected(),
+                Err(NotAdmitted::LocalFile(error)) if !was_readable => return Err(error),
+                Err(error) => error.into_rejected(),
             };
             was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
             // Whether somebody serves takes two looks to tell.
@@ -53,7 +53,7 @@ impl Keeper {
     }
 
     /// The last good one while it `waits`, else the one of the source.
-    async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, Refusal> {
+    async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
         let named = self.hear_first().await?;
         self.blame_the_dead().await;
         if let Some(before) = waits.take() {
@@ -96,10 +96,10 @@ impl Keeper {
             let unpacked = gate::unpacked(&self.config, packed).await?;
             self.admit_first(unpacked, None).await
         };
-        admitted.await.map(Some).map_err(|refusal| match refusal {
+        admitted.await.map(Some).map_err(|error| match error {
             // The cloud-config may be written for the one of the source.
-            Refusal::LocalFile(error) => (format!("{error:#}"), false),
-            Refusal::Rejected(rejected) => {
+            NotAdmitted::LocalFile(error) => (format!("{error:#}"), false),
+            NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
                 (without_request_ids(&format!("{:#}", rejected.error)), may_pass)
             }
@@ -107,7 +107,7 @@ impl Keeper {
     }
 
     /// Takes a component through the gate that has none before it. `named`: how whoever led names load balancers.
-    async fn admit_first(&mut self, unpacked: Unpacked, named: Option<String>) -> Result<Taken, Refusal> {
+    async fn admit_first(&mut self, unpacked: Unpacked, named: Option<String>) -> Result<Taken, NotAdmitted> {
         let digest = unpacked.digest.clone();
         self.unless_served(&digest).await?;
         let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;

@@ -12,7 +12,7 @@ use crate::pipeline::Taken;
 use crate::release::short;
 use crate::slot::standing::Transition;
 use crate::slot::{News, View};
-use crate::status::{Refused, Times, milliseconds};
+use crate::status::{NotTaken, Times, milliseconds};
 
 /// What was told of the source last.
 pub(super) struct Told {
@@ -157,7 +157,7 @@ impl Keeper {
                 let digest = Some(failed.digest.clone());
                 let text = format!("{failed} failed its probation, {serving} serves again: {why}");
                 self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: digest.clone() });
-                let refused = Refused::now(Step::Probation, digest, why.clone());
+                let refused = NotTaken::now(Step::Probation, digest, why.clone());
                 self.surroundings.listeners.statuses.refused(&self.source, Some(refused));
                 self.tell(Severity::Warning, "ProviderRolledBack", text).await;
                 self.share(judged_refused(failed.digest.clone(), why)).await;
@@ -220,7 +220,7 @@ impl Keeper {
         }
         self.told = Some(told);
         self.audience.metrics.load(&self.source, "rejected", step.as_str());
-        self.surroundings.listeners.statuses.refused(&self.source, Some(Refused::now(step, rejected.digest, reason)));
+        self.surroundings.listeners.statuses.refused(&self.source, Some(NotTaken::now(step, rejected.digest, reason)));
         if is_serving {
             return self.tell(Severity::Warning, "ProviderRejected", text).await;
         }

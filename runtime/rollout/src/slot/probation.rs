@@ -59,7 +59,7 @@ impl Counts {
 }
 
 /// What a look at a trial comes to.
-pub(super) enum Verdict {
+pub(super) enum Progress {
     Open,
     Passed,
     Failed(String),
@@ -103,7 +103,7 @@ impl<C: Component> Probation<C> {
         self.settings.time.saturating_sub(elapsed)
     }
 
-    pub(super) fn verdict(&self, component: &C) -> Verdict {
+    pub(super) fn verdict(&self, component: &C) -> Progress {
         let now = component.crashes();
         let calls = now.calls.wrapping_sub(self.calls_before);
         let crashes = now.count.wrapping_sub(self.crashes_before);
@@ -114,16 +114,16 @@ impl<C: Component> Probation<C> {
             counts.begin_anew();
         }
         if let Some(why) = &counts.harm {
-            return Verdict::Failed(why.clone());
+            return Progress::Failed(why.clone());
         }
         if crashes >= limit {
-            return Verdict::Failed(format!(
+            return Progress::Failed(format!(
                 "{crashes} of its first {calls} calls gave no answer, the last: {}",
                 component.last_crash()
             ));
         }
         if counts.differences >= limit {
-            return Verdict::Failed(format!(
+            return Progress::Failed(format!(
                 "{} of its first {calls} calls failed or found less than the one before, the last: {}",
                 counts.differences, counts.last_difference
             ));
@@ -131,6 +131,6 @@ impl<C: Component> Probation<C> {
         let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
         // Where nothing has to be proven, no answer is waited for.
         let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
-        if is_enough { Verdict::Passed } else { Verdict::Open }
+        if is_enough { Progress::Passed } else { Progress::Open }
     }
 }
