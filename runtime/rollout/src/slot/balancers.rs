@@ -127,12 +127,10 @@ impl<C: Component> Handle<C> {
         match (new.name(service.clone()).await, witness.name(service.clone()).await) {
             (Ok(name), Ok(known)) if name != known => {
                 let what = format!("it calls the load balancer {name:?}, the last good one calls it {known:?}");
-                probation.harms(function, &what);
-                return Err(Failure::new(Reaction::Retry, format!("{function}: {what}")));
+                return Err(probation.harms(function, &what));
             }
             (Err(failure), Ok(_)) if is_suspect(&failure) => {
-                probation.differs("load-balancers.name", &failure.to_string());
-                return Err(again(failure));
+                return Err(probation.differs("load-balancers.name", &failure.to_string()));
             }
             _ => {}
         }
@@ -147,15 +145,10 @@ impl<C: Component> Handle<C> {
             // It may be gone since the witness saw it.
             (Ok(None), Ok(_)) if matches!(fresh(probation, service).await, Ok(None)) => Ok(()),
             (Ok(None), Ok(_)) => {
-                let what = "it does not find the load balancer, which the last good one finds";
-                probation.differs(GET, what);
-                Err(Failure::new(Reaction::Retry, format!("{function}: {what}")))
+                Err(probation.differs(GET, "it does not find the load balancer, which the last good one finds"))
             }
             (Ok(None), Err(failure)) => Err(undecided(failure)),
-            (Err(failure), Ok(_)) if is_suspect(&failure) => {
-                probation.differs(GET, &failure.to_string());
-                Err(again(failure))
-            }
+            (Err(failure), Ok(_)) if is_suspect(&failure) => Err(probation.differs(GET, &failure.to_string())),
             (Err(failure), _) => Err(failure),
         }
     }
@@ -174,8 +167,7 @@ impl<C: Component> Handle<C> {
             // The cloud does not show it yet; or the witness cannot tell, and both had agreed before it was made.
             Ok(None) | Err(_) => return None,
         };
-        probation.differs(ENSURE, what);
-        Some(Failure::new(Reaction::Retry, format!("{ENSURE}: {what}")))
+        Some(probation.differs(ENSURE, what))
     }
 
     /// A call that changes a load balancer. It is not given up when its component fails its trial: what it has sent cannot be taken back,
@@ -301,8 +293,7 @@ impl<C: Component> LoadBalancers for Handle<C> {
                         Ok(known) if whose(&known) != whose(&mark) => {
                             let what =
                                 "it says of a load balancer that it is another Service's than the last good one says";
-                            probation.differs(GET_MARK, what);
-                            (Err(Failure::new(Reaction::Retry, format!("{GET_MARK}: {what}"))), false)
+                            (Err(probation.differs(GET_MARK, what)), false)
                         }
                         Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
                         Ok(_) | Err(_) => (Ok(mark), true),
@@ -425,11 +416,6 @@ async fn fresh<C: Component>(probation: &Probation<C>, service: &Service) -> Res
     probation.witness.get(service.clone()).await
 }
 
-/// The same, to be tried again whatever the component says.
-fn again(failure: Failure) -> Failure {
-    Failure { reaction: Reaction::Retry, ..failure }
-}
-
 /// The Service as it is when the annotations of the call are written. Without its addresses, which say where a load balancer was.
 fn after(mut service: Service, outcome: &Outcome) -> Service {
     service.ingress.clear();
@@ -450,10 +436,8 @@ async fn still_there<C: Component>(service: Service, outcome: &Outcome, probatio
     match probation.witness.get(after(service, outcome)).await {
         Ok(None) => None,
         Ok(Some(_)) => {
-            let what = "the last good one still finds the load balancer that it says it deleted";
             // Not at once: the cloud may show it a while longer.
-            probation.differs(DELETE, what);
-            Some(Failure::new(Reaction::Retry, format!("{DELETE}: {what}")))
+            Some(probation.differs(DELETE, "the last good one still finds the load balancer that it says it deleted"))
         }
         // It never had to do with load balancers.
         Err(failure) if failure.reaction == Reaction::Unsupported => None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloud::{Failure, Reaction};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -71,23 +72,25 @@ impl<C: Component> Probation<C> {
         Self { settings, witness, calls_before: crashes.calls, crashes_before: crashes.count, counts: Mutex::default() }
     }
 
-    /// The new one failed, or said no, where the witness has an answer.
-    pub(super) fn differs(&self, function: &'static str, what: &str) {
+    /// The new one failed, or said no, where the witness has an answer. Returns what a call comes to that it must not answer then.
+    pub(super) fn differs(&self, function: &'static str, what: &str) -> Failure {
         let mut counts = self.counts.lock();
         counts.last_difference = format!("{function}: {what}");
         counts.differences = counts.differences.saturating_add(1);
         counts.begin_anew();
         drop(counts);
         tracing::warn!(function, what, "the new provider fails or finds less than the last good one");
+        Failure::new(Reaction::Retry, format!("{function}: {what}"))
     }
 
-    /// What the new one did in the cloud is not what it says, or what it would do there is not what the witness would.
-    pub(super) fn harms(&self, function: &'static str, what: &str) {
+    /// The same where what the new one would do in the cloud is not what the witness would.
+    pub(super) fn harms(&self, function: &'static str, what: &str) -> Failure {
         let mut counts = self.counts.lock();
         counts.harm = Some(format!("{function}: {what}"));
         counts.begin_anew();
         drop(counts);
         tracing::warn!(function, what, "the new provider does something else than the last good one");
+        Failure::new(Reaction::Retry, format!("{function}: {what}"))
     }
 
     /// It gave an answer that is no failure.
