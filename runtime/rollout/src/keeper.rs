@@ -218,13 +218,13 @@ impl Keeper {
                 Some(news) = next(self.place.as_mut()) => Some(news),
                 () = Share::next(self.share.as_mut()) => None,
             };
-            beside(work.as_mut(), async {
+            let told = Box::pin(async {
                 match news {
                     Some(news) => self.report(news).await,
                     None => self.listen().await,
                 }
-            })
-            .await;
+            });
+            beside(work.as_mut(), told).await;
         }
     }
 }

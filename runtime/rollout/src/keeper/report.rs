@@ -9,7 +9,7 @@ use super::share::judged_refused;
 use crate::gate::{Rejected, Step};
 use crate::ledger::Judgement;
 use crate::pipeline::Taken;
-use crate::release::short;
+use crate::release::{Version, short};
 use crate::slot::standing::Transition;
 use crate::slot::{News, View};
 use crate::status::{NotTaken, Times, milliseconds};
@@ -117,7 +117,7 @@ impl Keeper {
                 self.surroundings.listeners.statuses.took(&self.source, self.times);
             }
             News::Changed(transition, view) => {
-                self.audience.metrics.stands(&self.source, &view, transition.gone());
+                self.audience.metrics.stands(&self.source, &view, gone(&transition));
                 // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
                 let refused = self.slot().map(|slot| slot.refused()).unwrap_or_default();
                 if refused != self.remembered.refused {
@@ -255,6 +255,16 @@ impl Keeper {
 
     async fn event(&mut self, severity: Severity, reason: &str, text: String) {
         self.audience.events.tell(&self.config.source, self.uid.as_deref(), severity, reason, text).await;
+    }
+}
+
+/// Who serves no longer.
+fn gone(transition: &Transition) -> Option<&Version> {
+    match transition {
+        Transition::Exchanged { before: gone }
+        | Transition::Returned { failed: gone, .. }
+        | Transition::Withdrawn { trial: gone } => Some(gone),
+        Transition::Proven | Transition::Contested { .. } => None,
     }
 }
 

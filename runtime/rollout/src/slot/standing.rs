@@ -112,18 +112,6 @@ pub(crate) enum Transition {
     Contested { proven: Arc<Version>, why: String },
 }
 
-impl Transition {
-    /// Who serves no longer.
-    pub(crate) fn gone(&self) -> Option<&Version> {
-        match self {
-            Self::Exchanged { before: gone }
-            | Self::Returned { failed: gone, .. }
-            | Self::Withdrawn { trial: gone } => Some(gone),
-            Self::Proven | Self::Contested { .. } => None,
-        }
-    }
-}
-
 /// See the table of this module.
 #[derive(Debug)]
 pub(crate) struct SlotState<C> {
