@@ -13,7 +13,7 @@ use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::SharedContext;
 use ccm_rollout::status::ProviderStatuses;
-use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, host_pod};
+use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, Trials, host_pod};
 use ccm_sandbox::{Pool, Sandbox};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
@@ -30,7 +30,7 @@ use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::reviews::Reviews;
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
-use crate::tasks::{EVENT_WRITER, Tasks};
+use crate::tasks::{self, EVENT_WRITER, Tasks};
 
 /// Most worker threads; fewer on machines with fewer cores.
 const MAX_WORKERS: usize = 4;
@@ -52,7 +52,13 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
     let ended = runtime.block_on(async {
         let process = Box::pin(Process::build(setup)).await?;
-        Box::pin(process.run()).await
+        let trials = process.rollout.trials.clone();
+        let ended = Box::pin(process.run()).await;
+        // A panic may be the doing of a component on trial.
+        if !tasks::has_panicked(&ended) {
+            trials.end_in_order();
+        }
+        ended
     });
     // Does not wait for a compiler or for a read from a dead disk: neither can be stopped.
     runtime.shutdown_background();
@@ -197,6 +203,7 @@ impl Process {
             recorder: provider_recorder,
             pod,
             depends: depends(&stores),
+            trials: Trials::default(),
             inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone())),
         };
 
@@ -255,7 +262,6 @@ impl Process {
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
         let settings = self.args.swap.settings(self.args.leader.peers());
         let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
-        let _orderly_end = rollout.orderly_end();
         let answered = tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?;
         let Some(()) = answered else { return tasks.stop().await };
         self.reflectors.start(&mut tasks, &self.readiness);
@@ -281,9 +287,8 @@ impl Process {
             // It may have been elected at this very moment.
             return retire(tasks, campaign).await;
         }
-        if tasks.unless_stopped(followers.lead()).await?.is_none() {
-            return retire(tasks, campaign).await;
-        }
+        let told = tasks.unless_stopped(unless_lost(lost(&mut campaign), followers.lead())).await;
+        let Ok(Some(Ok(()))) = told else { return end(tasks, campaign, told).await };
 
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
             let what =
@@ -292,7 +297,8 @@ impl Process {
         }
         let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics);
         controllers::start(&mut tasks, &shared, &self.selection);
-        lead(tasks, campaign).await
+        let ended = tasks.unless_stopped(lost(&mut campaign)).await;
+        end(tasks, campaign, ended.map(|lost| lost.map(Err))).await
     }
 }
 
@@ -308,26 +314,38 @@ async fn bind_health(args: &RunArgs, pages: Pages) -> Result<Option<(TcpListener
     Ok(Some((listener, https::acceptor(files, args.tls_min_version)?, pages)))
 }
 
-/// Lets the controllers work until the process is stopped or loses the leadership.
-async fn lead(mut tasks: Tasks, mut campaign: Option<Campaign>) -> Result<()> {
-    let lost = async {
-        match &mut campaign {
-            Some(campaign) => campaign.lost().await,
-            None => std::future::pending().await,
+/// Waits until the leadership is lost, and says why.
+async fn lost(campaign: &mut Option<Campaign>) -> anyhow::Error {
+    match campaign {
+        Some(campaign) => campaign.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for `work`, which a leader does.
+///
+/// # Errors
+///
+/// The leadership was lost meanwhile.
+async fn unless_lost(lost: impl Future<Output = anyhow::Error>, work: impl Future<Output = ()>) -> Result<()> {
+    tokio::select! {
+        biased;
+        lost = lost => Err(lost),
+        () = work => Ok(()),
+    }
+}
+
+/// Ends the process of a leader: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why the
+/// leadership is lost.
+async fn end(tasks: Tasks, mut campaign: Option<Campaign>, ended: Result<Option<Result<()>>>) -> Result<()> {
+    if let Ok(Some(Err(lost))) = ended {
+        // Nothing more is written, nor waited for.
+        drop(tasks);
+        if let Some(campaign) = &mut campaign {
+            campaign.end().await;
         }
-    };
-    let ended = match tasks.unless_stopped(lost).await {
-        Ok(Some(lost)) => {
-            // Nothing more is written, nor waited for.
-            drop(tasks);
-            if let Some(campaign) = &mut campaign {
-                campaign.end().await;
-            }
-            return Err(lost);
-        }
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
-    };
+        return Err(lost);
+    }
     let retired = retire(tasks, campaign).await;
     ended.and(retired)
 }
@@ -337,5 +355,21 @@ async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
     match campaign {
         Some(campaign) => campaign.retire(tasks.stop()).await,
         None => tasks.stop().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While the API server did not take what the other replicas are told, a leader without its Lease went on until it was killed.
+    #[tokio::test]
+    async fn a_lost_lease_is_noticed_while_the_other_replicas_are_told() {
+        let lost = async { anyhow::anyhow!("leadership lost") };
+        let error = unless_lost(lost, std::future::pending()).await.unwrap_err();
+        assert_eq!(error.to_string(), "leadership lost");
+        let error = unless_lost(async { anyhow::anyhow!("leadership lost") }, async {}).await.unwrap_err();
+        assert_eq!(error.to_string(), "leadership lost", "nothing is begun that would have to end at once");
+        unless_lost(std::future::pending(), async {}).await.unwrap();
     }
 }

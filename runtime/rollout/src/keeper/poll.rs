@@ -119,8 +119,8 @@ impl Keeper {
         }
         // A new one stands in for the proven one, whoever serves now.
         let (before, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let taken = self.meanwhile(surroundings.admit(&config, unpacked, Some(&before), None)).await;
-        let taken = taken.map_err(crate::pipeline::Refusal::into_rejected)?;
+        let taken = self.meanwhile(Box::pin(surroundings.admit(&config, unpacked, Some(&before), None))).await;
+        let taken = taken.map_err(crate::pipeline::NotAdmitted::into_rejected)?;
         self.exchange(taken, read).await;
         Ok(())
     }

@@ -165,10 +165,10 @@ async fn confirmed<C: Component>(
             _ => {}
         }
     }
-    match differs {
-        Some(what) => probation.differs("instances.find", &what),
-        None if findings.iter().any(is_settled) => probation.answers_well(),
-        None => {}
+    if let Some(what) = differs {
+        probation.differs("instances.find", &what);
+    } else if findings.iter().any(is_settled) {
+        probation.answers_well();
     }
     findings
 }

@@ -10,9 +10,9 @@ use super::*;
 
 /// An API server with one ConfigMap, one Lease, and somebody else who writes at the same time.
 #[derive(Default)]
-struct Server {
+pub(crate) struct Server {
     /// None: there is no ConfigMap.
-    data: Option<BTreeMap<String, String>>,
+    pub(crate) data: Option<BTreeMap<String, String>>,
     version: u64,
     lease: Option<Value>,
     /// Writes of somebody else that come between a read and a write.
@@ -20,10 +20,10 @@ struct Server {
     writes: u32,
 }
 
-type Shared = Arc<Mutex<Server>>;
+pub(crate) type Shared = Arc<Mutex<Server>>;
 
 impl Server {
-    fn new(data: Option<BTreeMap<String, String>>) -> Shared {
+    pub(crate) fn new(data: Option<BTreeMap<String, String>>) -> Shared {
         Arc::new(Mutex::new(Self { data, ..Self::default() }))
     }
 
@@ -61,7 +61,7 @@ impl Server {
     }
 }
 
-fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
+pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&server);
@@ -102,7 +102,7 @@ async fn what_one_replica_finds_out_another_one_knows_and_nothing_is_written_twi
     assert_eq!(manager.read().await.unwrap(), Entry::of("/provider"), "and each manager");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_entry_that_others_write_at_the_same_time_loses_nothing() {
     let server = Server::new(Some(BTreeMap::new()));
     server.lock().others = 3;
@@ -157,4 +157,15 @@ async fn whoever_renews_the_lease_serves_and_whoever_does_not_is_not_waited_for(
     tokio::time::advance(Duration::from_secs(16)).await;
     assert_eq!(leads().await, None, "it was not renewed again");
     assert_eq!(peers(&server, "/provider", None).leader().await.unwrap(), None, "there is no election");
+}
+
+/// Of more than five providers that a new leader had, some gave up.
+#[tokio::test(start_paused = true)]
+async fn all_providers_of_a_process_can_write_at_the_same_time() {
+    let server = Server::new(Some(BTreeMap::new()));
+    let judgements = [refused("a")];
+    let all: Vec<_> = (0..30).map(|number| peers(&server, &format!("/provider-{number}"), None)).collect();
+    let told = futures::future::join_all(all.iter().map(|one| one.tell(&judgements))).await;
+    assert!(told.iter().all(Result::is_ok), "{told:?}");
+    assert_eq!(server.lock().data.as_ref().unwrap().len(), 30);
 }
