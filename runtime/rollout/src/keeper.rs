@@ -19,6 +19,8 @@ mod bootstrap;
 mod poll;
 mod report;
 mod share;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
