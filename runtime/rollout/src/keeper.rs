@@ -19,6 +19,8 @@ mod bootstrap;
 mod poll;
 mod report;
 mod share;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -252,22 +254,4 @@ async fn next(place: Option<&mut Place>) -> Option<News> {
 /// Name of what must be true of a provider before the process is ready.
 fn check(source: &str) -> String {
     format!("provider {source}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A component in the gate waited for as long as the API server did not say what other replicas knew.
-    #[tokio::test(start_paused = true)]
-    async fn the_gate_goes_on_while_peers_are_heard() {
-        let begun = Instant::now();
-        let mut gate = pin!(maybe_done(tokio::time::sleep(Duration::from_secs(7))));
-        beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
-        assert_eq!(begun.elapsed(), Duration::from_secs(5), "it waits for what is told, and for no more");
-        gate.as_mut().await;
-        assert_eq!(begun.elapsed(), Duration::from_secs(7));
-        beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
-        assert_eq!(begun.elapsed(), Duration::from_secs(12), "what is told is told to the end");
-    }
 }

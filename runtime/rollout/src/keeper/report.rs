@@ -224,7 +224,10 @@ impl Keeper {
         if is_serving {
             return self.tell(Severity::Warning, "ProviderRejected", text).await;
         }
-        tracing::error!(source = self.source, "provider not taken; the host writes nothing to the cluster for it: {text}");
+        tracing::error!(
+            source = self.source,
+            "provider not taken; the host writes nothing to the cluster for it: {text}"
+        );
         self.event(Severity::Warning, "ProviderRejected", text).await;
     }
 

@@ -1,3 +1,5 @@
+mod answers;
+
 use std::collections::BTreeMap;
 
 use http::{Method, Request, Response};
@@ -18,6 +20,18 @@ pub(crate) struct Server {
     /// Writes of somebody else that come between a read and a write.
     others: u32,
     writes: u32,
+    /// What becomes of requests with this method.
+    fault: Option<(Method, Fault)>,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    /// They are answered with this status and text, and have no effect.
+    Status(u16, &'static str),
+    /// They have their effect, and no answer.
+    Silence,
+    /// The ConfigMap is deleted before them.
+    Deleted,
 }
 
 pub(crate) type Shared = Arc<Mutex<Server>>;
@@ -27,10 +41,21 @@ impl Server {
         Arc::new(Mutex::new(Self { data, ..Self::default() }))
     }
 
-    fn answers(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        let status = |code: u16, reason: &str| {
-            (code, json!({ "kind": "Status", "status": "Failure", "message": reason, "reason": reason, "code": code }))
-        };
+    /// None: no answer.
+    fn answers(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+        match self.fault.as_ref().filter(|(of, _)| of == method).map(|(_, fault)| *fault) {
+            Some(Fault::Status(code, text)) => return Some(status(code, text)),
+            Some(Fault::Silence) => {
+                self.answered(method, path, body);
+                return None;
+            }
+            Some(Fault::Deleted) => self.data = None,
+            None => {}
+        }
+        Some(self.answered(method, path, body))
+    }
+
+    fn answered(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         if path.contains("/leases/") {
             return match &self.lease {
                 Some(spec) => (200, json!({ "metadata": { "name": "ccm" }, "spec": spec })),
@@ -61,6 +86,16 @@ impl Server {
     }
 }
 
+fn status(code: u16, text: &str) -> (u16, Value) {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "",
+    };
+    (code, json!({ "kind": "Status", "status": "Failure", "message": text, "reason": reason, "code": code }))
+}
+
 pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -68,7 +103,8 @@ pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<P
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let (code, answer) = server.lock().answers(&parts.method, parts.uri.path(), &body);
+            let answer = server.lock().answers(&parts.method, parts.uri.path(), &body);
+            let Some((code, answer)) = answer else { return std::future::pending().await };
             let answer = Body::from(answer.to_string().into_bytes());
             Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(answer).unwrap())
         }

@@ -193,9 +193,10 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     let silent = NodeFixture::new("silent").internal_ip("10.0.0.2").not_ready();
     silent.register(client).await.unwrap();
     await_untainted(client, "silent").await;
-    let before = host.lookups().await;
     replace(&path, &component(&[("version", "2"), ("behaviour", "absent"), ("when", "exists")]));
     await_version(&host, "2").await;
+    // From here on the new one is asked.
+    let before = host.lookups().await;
     delete(client, "web").await;
     host.await_count("ccm_provider_calls_total", &["function=\"instances.find\""], LIMIT, |calls| calls > before + 5.0)
         .await
