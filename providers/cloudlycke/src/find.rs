@@ -122,7 +122,7 @@ fn provider_id(machine: Option<&Machine>, node: &Node) -> String {
 }
 
 fn state(node: &Node, machine: Option<&Machine>) -> Result<State, Failure> {
-    match annotation(node, STATE) {
+    match node.annotation(STATE) {
         Some(text) => text.parse().map_err(|message: String| Failure::invalid(message).annotation(STATE)),
         None => Ok(machine.and_then(|machine| machine.state).unwrap_or(State::Running)),
     }
@@ -130,9 +130,5 @@ fn state(node: &Node, machine: Option<&Machine>) -> Result<State, Failure> {
 
 fn label(node: &Node, name: &str) -> Result<Option<LabelValue>, Failure> {
     let parse = |text: &str| text.parse().map_err(|message: String| Failure::invalid(message).annotation(name));
-    annotation(node, name).map(parse).transpose()
-}
-
-fn annotation<'n>(node: &'n Node, name: &str) -> Option<&'n str> {
-    node.annotations.iter().find_map(|(key, value)| (key == name).then_some(value.as_str()))
+    node.annotation(name).map(parse).transpose()
 }

@@ -57,17 +57,16 @@ use crate::words::nearest;
 /// to everything else the last one counts.
 pub struct Section<'p> {
     file: &'p str,
-    ini: bool,
-    /// Finds what a key that nobody asked for was meant to be, where such keys do no harm.
-    meant: Option<Nearest>,
+    /// Of an INI file, where all values are texts. What only some files need is linked where it is used.
+    ini: Option<fn(&str) -> Option<bool>>,
+    /// Says what is with a key that nobody asked for, where such keys do no harm.
+    forgives: Option<fn(&str, &[&'static str]) -> String>,
     /// Empty for the whole file.
     path: String,
     entries: Mapping,
     asked: Vec<&'static str>,
     problems: &'p mut Vec<Problem>,
 }
-
-type Nearest = for<'w> fn(&str, &[&'w str]) -> Option<&'w str>;
 
 impl<'p> Section<'p> {
     /// The whole file of YAML or JSON; empty where there is none. To be [finished](Self::finish) like any other.
@@ -83,7 +82,8 @@ impl<'p> Section<'p> {
         let mut whole = Self::new(file, problems);
         match whole.value(text) {
             Value::List(entries) if value::is_ini(&entries) => {
-                (whole.ini, whole.entries) = (true, value::sections(entries));
+                whole.ini = Some(flag);
+                whole.entries = value::sections(entries);
             }
             value => whole.take_mapping(value),
         }
@@ -91,7 +91,7 @@ impl<'p> Section<'p> {
     }
 
     fn new(file: &'p str, problems: &'p mut Vec<Problem>) -> Self {
-        Self { file, ini: false, meant: None, path: String::new(), entries: vec![], asked: vec![], problems }
+        Self { file, ini: None, forgives: None, path: String::new(), entries: vec![], asked: vec![], problems }
     }
 
     fn value(&mut self, text: Option<&str>) -> Value {
@@ -116,7 +116,7 @@ impl<'p> Section<'p> {
     /// Keys that nobody asks for are told and do no harm, for files that other programs read as well. Without it they are refused.
     #[must_use]
     pub fn tolerant(mut self) -> Self {
-        self.meant = Some(nearest);
+        self.forgives = Some(forgiven);
         self
     }
 
@@ -128,17 +128,10 @@ impl<'p> Section<'p> {
             message.push_str(key);
         }
         for (key, _) in std::mem::take(&mut self.entries) {
-            let Some(nearest) = self.meant else {
-                self.wrong(&key, message.clone());
-                continue;
-            };
-            let mut message = "is not known, and has no effect".to_owned();
-            if let Some(near) = nearest(&key, &self.asked) {
-                message.push_str("; is it meant to be ");
-                message.push_str(near);
-                message.push('?');
+            match self.forgives {
+                Some(forgiven) => self.unused(&key, &forgiven(&key, &self.asked)),
+                None => self.wrong(&key, message.clone()),
             }
-            self.unused(&key, &message);
         }
     }
 
@@ -178,15 +171,13 @@ impl<'p> Section<'p> {
     /// `true` or `false` under the key.
     #[inline(never)]
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
-        match self.take_last(key)? {
-            Value::Bool(flag) => Some(flag),
-            Value::Text(text) if self.ini => match text.to_ascii_lowercase().as_str() {
-                "true" | "yes" | "on" | "1" => Some(true),
-                "false" | "no" | "off" | "0" => Some(false),
-                _ => self.mistyped(key, "`true` or `false`", &Value::Text(text)),
-            },
-            other => self.mistyped(key, "`true` or `false`", &other),
-        }
+        let found = self.take_last(key)?;
+        let flag = match (&found, self.ini) {
+            (Value::Bool(flag), _) => Some(*flag),
+            (Value::Text(text), Some(read)) => read(text),
+            _ => None,
+        };
+        flag.or_else(|| self.mistyped(key, "`true` or `false`", &found))
     }
 
     /// A whole number under the key.
@@ -194,7 +185,7 @@ impl<'p> Section<'p> {
     pub fn number(&mut self, key: &'static str) -> Option<i64> {
         let number = match self.take_last(key)? {
             Value::Number(Some(number)) => Some(number),
-            Value::Text(text) if self.ini => match text.strip_prefix("0x") {
+            Value::Text(text) if self.ini.is_some() => match text.strip_prefix("0x") {
                 Some(digits) => i64::from_str_radix(digits, 16).ok(),
                 None => text.parse().ok(),
             },
@@ -292,8 +283,8 @@ impl<'p> Section<'p> {
 
     fn below(&mut self, key: &str, entries: Mapping) -> Section<'_> {
         let path = self.path_of(key);
-        let Section { file, ini, meant, .. } = *self;
-        Section { file, ini, meant, path, entries, asked: vec![], problems: self.problems }
+        let Section { file, ini, forgives, .. } = *self;
+        Section { file, ini, forgives, path, entries, asked: vec![], problems: self.problems }
     }
 
     /// What is under the key will be refused.
@@ -313,7 +304,7 @@ impl<'p> Section<'p> {
 
     fn take_last(&mut self, key: &'static str) -> Option<Value> {
         match self.take(key)? {
-            Value::List(mut values) if self.ini => values.pop(),
+            Value::List(mut values) if self.ini.is_some() => values.pop(),
             value => Some(value),
         }
     }
@@ -347,6 +338,20 @@ impl<'p> Section<'p> {
             (false, false) => format!("{}.{key}", self.path),
         }
     }
+}
+
+/// A flag in an INI file.
+fn flag(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn forgiven(key: &str, known: &[&'static str]) -> String {
+    let near = nearest(key, known).map(|near| format!("; is it meant to be {near}?")).unwrap_or_default();
+    format!("is not known, and has no effect{near}")
 }
 
 #[inline(never)]

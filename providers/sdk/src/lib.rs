@@ -11,18 +11,7 @@
 //!
 //! impl meta::Guest for Nowhere {
 //!     fn describe() -> Descriptor {
-//!         Descriptor {
-//!             name: "nowhere".to_owned(),
-//!             version: "0.1.0".to_owned(),
-//!             revision: "1".to_owned(),
-//!             provider_id_schemes: vec!["nowhere".to_owned()],
-//!             files: vec![],
-//!             endpoints: vec![],
-//!             credentials: vec![],
-//!             settings: vec![],
-//!             annotations: vec![],
-//!             more: vec![],
-//!         }
+//!         Descriptor::new("nowhere", "0.1.0")
 //!     }
 //!
 //!     fn offers() -> Result<Vec<Capability>, Failure> {
@@ -76,6 +65,7 @@ pub mod clock;
 mod cloud;
 pub mod config;
 mod decode_error;
+pub mod describe;
 mod done;
 pub mod duration;
 pub mod events;

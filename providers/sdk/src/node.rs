@@ -21,6 +21,13 @@ impl Node {
     }
 }
 
+impl Node {
+    /// The value of an annotation that `meta.describe` declares. Others are not here.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.annotations.iter().find_map(|(key, value)| (key == name).then_some(value.as_str()))
+    }
+}
+
 impl Service {
     /// One of type `LoadBalancer` in the namespace `default`, without ports. The rest is said after it, as of [`Node::named`].
     pub fn named(name: impl Into<String>) -> Self {
