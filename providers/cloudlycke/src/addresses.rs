@@ -43,7 +43,7 @@ fn existing(node: &Node, kind: AddressType) -> Vec<String> {
 
 /// More than one on a dual-stack Node.
 fn provided(node: &Node) -> Result<Vec<String>, Failure> {
-    let Some((_, list)) = node.annotations.iter().find(|(name, _)| name == PROVIDED_NODE_IP) else {
+    let Some(list) = node.annotation(PROVIDED_NODE_IP) else {
         return Ok(vec![]);
     };
     let mut addresses = vec![];

@@ -1,21 +1,26 @@
 //! Annotations that steer this provider.
 
-/// Selects what the cloud says about the machine.
-pub(crate) const STATE: &str = "cloudlycke.io/instance-state";
-/// Overrides the instance type.
-pub(crate) const INSTANCE_TYPE: &str = "cloudlycke.io/instance-type";
-/// Overrides the zone.
-pub(crate) const ZONE: &str = "cloudlycke.io/zone";
-/// Overrides the region.
-pub(crate) const REGION: &str = "cloudlycke.io/region";
+use crate::balancer::Mode;
+use crate::config::State;
 
-/// Makes every call fail.
-pub(crate) const LB_FAIL: &str = "cloudlycke.io/lb-fail";
-/// How long a load balancer is being made.
-pub(crate) const LB_DELAY: &str = "cloudlycke.io/lb-delay";
-/// Asks for an address.
-pub(crate) const LB_ADDRESS: &str = "cloudlycke.io/lb-address";
-/// Where addresses come from.
-pub(crate) const LB_MODE: &str = "cloudlycke.io/lb-mode";
-/// When the load balancer is made, written by the provider: milliseconds since 1970.
-pub(crate) const LB_READY_AT: &str = "cloudlycke.io/lb-ready-at";
+ccm_sdk::annotations! {
+    prefix "cloudlycke.io/";
+    /// On a Node: the state of its machine in the cloud.
+    pub(crate) STATE = "instance-state": Text = "running" in State::ALL;
+    /// On a Node: its instance type, a label value.
+    pub(crate) INSTANCE_TYPE = "instance-type": Text;
+    /// On a Node: its zone, a label value.
+    pub(crate) ZONE = "zone": Text;
+    /// On a Node: its region, a label value.
+    pub(crate) REGION = "region": Text;
+    /// On a Service: every change of its load balancer except deletion fails with this text.
+    pub(crate) LB_FAIL = "lb-fail": Text;
+    /// On a Service: time until a new load balancer is ready.
+    pub(crate) LB_DELAY = "lb-delay": Duration;
+    /// On a Service: an address of the pool; takes precedence over spec.loadBalancerIP.
+    pub(crate) LB_ADDRESS = "lb-address": Text;
+    /// On a Service: where its addresses come from.
+    pub(crate) LB_MODE = "lb-mode": Text in Mode::ALL;
+    /// On a Service: when its load balancer is ready, in milliseconds since 1970.
+    pub(crate) LB_READY_AT = "lb-ready-at": Integer, Written;
+}

@@ -22,20 +22,17 @@
 
 mod machine;
 mod network;
-mod reader;
 #[cfg(test)]
 mod tests;
-mod value;
 
 use std::time::Duration;
 
+use ccm_sdk::config::Section;
+use ccm_sdk::label::LabelValue;
 use ccm_sdk::types::{Failure, Node, Problem};
 
 pub(crate) use self::machine::{Machine, Machines, Mode, State};
 pub(crate) use self::network::{BalancerMode, LoadBalancers};
-use self::reader::Section;
-pub(crate) use self::reader::choice;
-use crate::label::LabelValue;
 
 /// The file's name in the contract; the operator gives it with `--cloud-config`.
 pub(crate) const FILE: &str = "cloud-config";
@@ -108,7 +105,7 @@ fn sections(root: &mut Section<'_>) -> Config {
     let place = |root: &mut Section<'_>, key| {
         root.parsed(key, str::parse).unwrap_or_else(|| LabelValue::literal(DEFAULT_PLACE))
     };
-    let mode = root.parsed("mode", mode).unwrap_or(Mode::Adaptive);
+    let mode = root.parsed("mode", str::parse).unwrap_or(Mode::Adaptive);
     let region = place(root, "region");
     let zone = place(root, "zone");
     let strict = root.flag("strict").unwrap_or(false);
@@ -124,8 +121,4 @@ fn sections(root: &mut Section<'_>) -> Config {
         );
     }
     Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers }
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    choice(text, &[Mode::Adaptive, Mode::Fixture])
 }

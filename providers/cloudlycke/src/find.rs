@@ -6,11 +6,11 @@
 mod tests;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need};
+use ccm_sdk::label::LabelValue;
 use ccm_sdk::types::{Failure, Node};
 
 use crate::annotations::{INSTANCE_TYPE, REGION, STATE, ZONE};
 use crate::config::{Config, Machine, State};
-use crate::label::LabelValue;
 use crate::{addresses, identity, size};
 
 /// Tells on the Node how it came to its labels.
@@ -67,7 +67,7 @@ pub(crate) fn find(config: &Config, node: &Node, need: Need) -> Answer {
         (Ok(instance), _) => Answer::new(Finding::Found(instance), reason),
         (Err(failure), Need::Metadata) => Answer::unknown(failure),
         (Err(_), Need::Existence | Need::Proof) => {
-            Answer::new(Finding::Found(bare(provider_id(machine, node), state)), reason)
+            Answer::new(Finding::Found(Instance::new(provider_id(machine, node), state)), reason)
         }
     }
 }
@@ -77,22 +77,9 @@ fn foreign(id: &str, need: Need) -> Answer {
     match need {
         Need::Metadata => Answer::unknown(Failure::elsewhere(format!("node is managed by another provider: {id}"))),
         Need::Existence | Need::Proof => Answer::new(
-            Finding::Found(bare(id.to_owned(), instances::State::Running)),
+            Finding::Found(Instance::new(id.to_owned(), instances::State::Running)),
             "managed by another provider, taken to exist",
         ),
-    }
-}
-
-fn bare(provider_id: String, state: instances::State) -> Instance {
-    Instance {
-        provider_id,
-        instance_type: String::new(),
-        addresses: vec![],
-        zone: String::new(),
-        region: String::new(),
-        labels: vec![],
-        state,
-        more: vec![],
     }
 }
 
@@ -121,7 +108,7 @@ fn instance(
         zone: zone.to_string(),
         region: region.to_string(),
         labels,
-        ..bare(provider_id(machine, node), state)
+        ..Instance::new(provider_id(machine, node), state)
     })
 }
 
@@ -135,17 +122,13 @@ fn provider_id(machine: Option<&Machine>, node: &Node) -> String {
 }
 
 fn state(node: &Node, machine: Option<&Machine>) -> Result<State, Failure> {
-    match annotation(node, STATE) {
-        Some(text) => State::parse(text).map_err(|message| Failure::invalid(message).annotation(STATE)),
+    match node.annotation(STATE) {
+        Some(text) => text.parse().map_err(|message: String| Failure::invalid(message).annotation(STATE)),
         None => Ok(machine.and_then(|machine| machine.state).unwrap_or(State::Running)),
     }
 }
 
 fn label(node: &Node, name: &str) -> Result<Option<LabelValue>, Failure> {
     let parse = |text: &str| text.parse().map_err(|message: String| Failure::invalid(message).annotation(name));
-    annotation(node, name).map(parse).transpose()
-}
-
-fn annotation<'n>(node: &'n Node, name: &str) -> Option<&'n str> {
-    node.annotations.iter().find_map(|(key, value)| (key == name).then_some(value.as_str()))
+    node.annotation(name).map(parse).transpose()
 }

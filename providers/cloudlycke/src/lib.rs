@@ -15,7 +15,6 @@ mod config;
 mod descriptor;
 mod find;
 mod identity;
-mod label;
 mod pool;
 mod quantity;
 mod services;

@@ -1,64 +1,20 @@
 //! Addresses that load balancers get.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use ccm_sdk::quoted;
+use ccm_sdk::cidr::{Cidr, address, bits};
 
-/// A network in CIDR notation, its address the first one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cidr {
-    /// IPv4 in the lower half, so that both families are compared alike.
-    first: u128,
-    last: u128,
-    /// Bits of an address: 32 or 128.
-    width: u8,
-    prefix: u8,
+/// First and last address that are given out.
+fn usable(network: &Cidr) -> (u128, u128) {
+    let (first, last) = network.range();
+    if network.width() == 32 { (first + 1, last.saturating_sub(1)) } else { (first, last) }
 }
 
-impl Cidr {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            let text = quoted(text);
-            format!("{text} is not a network in CIDR notation; `203.0.113.0/24` or `2001:db8::/120` would be")
-        };
-        let (ip, prefix) = text.split_once('/').ok_or_else(wrong)?;
-        let ip: IpAddr = ip.parse().map_err(|_no_ip| wrong())?;
-        let (bits, width) = bits(ip);
-        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix: u8 = prefix.parse().ok().filter(|prefix| is_number && *prefix <= width).ok_or_else(wrong)?;
-        let mask = 1_u128.checked_shl(u32::from(width - prefix)).map_or(u128::MAX, |size| size - 1);
-        if bits & mask != 0 {
-            let text = quoted(text);
-            return Err(format!("{text} has bits set behind its prefix of {prefix}: its first address is not {ip}"));
-        }
-        Ok(Self { first: bits, last: bits | mask, width, prefix })
-    }
-
-    /// Bits of an address: 32 or 128.
-    pub(crate) fn width(&self) -> u8 {
-        self.width
-    }
-
-    /// How many bits its addresses have in common.
-    pub(crate) fn prefix(&self) -> u8 {
-        self.prefix
-    }
-
-    /// First and last address that are given out.
-    fn usable(&self) -> (u128, u128) {
-        if self.width == 32 { (self.first + 1, self.last.saturating_sub(1)) } else { (self.first, self.last) }
-    }
-
-    /// How many addresses are given out. Of `::/0` one less than there are.
-    fn size(&self) -> u128 {
-        let (first, last) = self.usable();
-        last.saturating_sub(first).saturating_add(1)
-    }
-
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.width == other.width && self.first <= other.last && other.first <= self.last
-    }
+/// How many addresses are given out. Of `::/0` one less than there are.
+fn size(network: &Cidr) -> u128 {
+    let (first, last) = usable(network);
+    last.saturating_sub(first).saturating_add(1)
 }
 
 /// Networks of one family. Of IPv4 ones the first and the last address are not given out.
@@ -79,25 +35,25 @@ impl Pool {
 
     /// How many addresses are given out.
     pub(crate) fn size(&self) -> u128 {
-        self.0.iter().fold(0, |size: u128, network| size.saturating_add(network.size()))
+        self.0.iter().fold(0, |size: u128, network| size.saturating_add(self::size(network)))
     }
 
     /// Whether the address is one that is given out.
     pub(crate) fn contains(&self, ip: IpAddr) -> bool {
         let (bits, width) = bits(ip);
         self.0.iter().any(|network| {
-            let (first, last) = network.usable();
-            network.width == width && (first..=last).contains(&bits)
+            let (first, last) = usable(network);
+            network.width() == width && (first..=last).contains(&bits)
         })
     }
 
     /// The address at a place of all that are given out, in order.
     pub(crate) fn nth(&self, mut index: u128) -> Option<IpAddr> {
         for network in &self.0 {
-            if index < network.size() {
-                return address(network.usable().0.checked_add(index)?, network.width);
+            if index < size(network) {
+                return address(usable(network).0.checked_add(index)?, network.width());
             }
-            index -= network.size();
+            index -= size(network);
         }
         None
     }
@@ -111,29 +67,6 @@ impl Display for Pool {
         }
         Ok(())
     }
-}
-
-impl Display for Cidr {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match address(self.first, self.width) {
-            Some(ip) => write!(formatter, "{ip}/{}", self.prefix),
-            None => Ok(()),
-        }
-    }
-}
-
-fn bits(ip: IpAddr) -> (u128, u8) {
-    match ip {
-        IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32),
-        IpAddr::V6(ip) => (ip.to_bits(), 128),
-    }
-}
-
-fn address(bits: u128, width: u8) -> Option<IpAddr> {
-    if width == 32 {
-        return u32::try_from(bits).ok().map(|bits| Ipv4Addr::from_bits(bits).into());
-    }
-    Some(Ipv6Addr::from_bits(bits).into())
 }
 
 #[cfg(test)]

@@ -3,11 +3,10 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use ccm_sdk::events::{self, Severity};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Protocol, Service, ServicePort, Subject};
-use ccm_sdk::{cache, clock, log};
+use ccm_sdk::{cache, clock, events, log};
 
 use crate::balancer::{self, Balancers, Done, State, Store};
 use crate::config::{BalancerMode, Config};
@@ -77,7 +76,7 @@ fn change(
     );
     for warning in &done.warnings {
         log::warn("an address is given to another Service", &[("method", &method), ("why", warning)]);
-        events::emit(&Subject::Call, Severity::Warning, MOVED, warning);
+        events::warn(&Subject::Call, MOVED, warning);
     }
     done.outcome
 }
@@ -144,7 +143,7 @@ impl load_balancers::Guest for Cloudlycke {
 
     /// Also under a configuration that is wrong, or that has no load balancers any more: nothing of it is needed.
     fn ensure_deleted(service: Service) -> Outcome {
-        change("load-balancers.delete", &service, Ok(read_config().config), &|balancers| balancers.delete(&service))
+        change("load-balancers.ensure-deleted", &service, Ok(read_config().config), &|balancers| balancers.delete(&service))
     }
 
     fn validate(service: Service, _before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {

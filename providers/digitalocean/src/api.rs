@@ -16,8 +16,6 @@ use std::time::Duration;
 use ccm_sdk::paging::Paging;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Cloud, Request};
-use serde::Deserialize;
-use serde::de::Deserializer;
 
 use crate::annotations as names;
 
@@ -33,25 +31,23 @@ const PER_PAGE: usize = 200;
 /// A load balancer takes no other change until the last one is done.
 pub(crate) const BUSY: Duration = Duration::from_secs(15);
 
-const fn paging() -> Paging {
-    Paging::numbered("page", "per_page", PER_PAGE)
+/// Pages tell how much there is in all. One that does not may be cut, or of somebody on the way: it is not believed.
+const fn paging(items: &'static str, per_page: usize) -> Paging {
+    Paging::numbered("page", "per_page", per_page).items(items).total("/meta/total")
 }
 
 fn authorised(request: Request) -> Request {
     request.header_secret("authorization", "Bearer ", TOKEN)
 }
 
-#[derive(Deserialize)]
-struct Refused {
-    #[serde(default)]
-    id: String,
-    #[serde(default)]
-    message: String,
-    /// In answers to a firewall or a tag that cannot be, in place of the message.
-    #[serde(default)]
-    error: String,
-    #[serde(default, deserialize_with = "or_default")]
-    root_causes: Vec<String>,
+ccm_sdk::records! {
+    struct Refused {
+        id: String,
+        message: String,
+        /// In answers to a firewall or a tag that cannot be, in place of the message.
+        error: String,
+        root_causes: Vec<String>,
+    }
 }
 
 fn words(answer: &Answer) -> Option<String> {
@@ -102,19 +98,6 @@ fn is_name_taken(answer: &Answer) -> bool {
     answer.says("with that name") || answer.says("name is already")
 }
 
-/// For fields that may be missing, `null`, or of another type than the one that is known.
-pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-/// Pages tell how much there is in all. One that does not may be cut, or of somebody on the way: it is not believed.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Meta {
-    total: usize,
-}
-
 /// What was asked for by its ID, if the answer is about that. People write IDs in any case, and the cloud in its own.
 fn about<T>(item: T, id: impl Fn(&T) -> &str, asked: &str) -> Result<T, Failure> {
     if id(&item).eq_ignore_ascii_case(asked) {
@@ -122,35 +105,6 @@ fn about<T>(item: T, id: impl Fn(&T) -> &str, asked: &str) -> Result<T, Failure>
     }
     Err(Failure::retry(format!("asked for {asked}, the answer is about {}", id(&item))))
 }
-
-/// The body of one page of a list.
-macro_rules! list {
-    ($name:ident, $field:ident, $item:ty, $id:expr) => {
-        #[derive(serde::Deserialize)]
-        pub(in crate::api) struct $name {
-            pub(in crate::api) $field: Vec<$item>,
-            pub(in crate::api) meta: crate::api::Meta,
-        }
-
-        impl ccm_sdk::paging::Page for $name {
-            type Item = $item;
-
-            fn items(self) -> Vec<$item> {
-                self.$field
-            }
-
-            fn id(item: &$item) -> String {
-                let id: fn(&$item) -> String = $id;
-                id(item)
-            }
-
-            fn total(&self) -> Option<usize> {
-                Some(self.meta.total)
-            }
-        }
-    };
-}
-use list;
 
 #[cfg(test)]
 mod tests;

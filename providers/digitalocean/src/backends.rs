@@ -8,10 +8,12 @@
 
 use std::net::Ipv6Addr;
 
+use ccm_sdk::ordered;
 use ccm_sdk::types::{AddressType, Backend, Failure};
+use ccm_sdk::words::few;
 
 use crate::kind::{Kind, Network};
-use crate::{find, ordered, provider_id};
+use crate::{find, provider_id};
 
 /// Names in a message.
 const SHOWN: usize = 3;
@@ -139,15 +141,7 @@ pub(crate) fn choose<'a>(members: impl Iterator<Item = &'a Member>, kind: Kind, 
 
 /// A few names, in order, and how many more there are.
 pub(crate) fn names(names: Vec<String>) -> String {
-    first_names(names, SHOWN)
-}
-
-fn first_names(names: Vec<String>, most: usize) -> String {
-    let mut names = ordered::list(names);
-    let more = names.len().saturating_sub(most);
-    names.truncate(most);
-    let shown = names.join(", ");
-    if more > 0 { format!("{shown} [+{more} more]") } else { shown }
+    few(names, SHOWN)
 }
 
 #[cfg(test)]
@@ -224,22 +218,10 @@ pub(crate) mod tests {
         }
     }
 
+    /// The rest of it is the SDK's.
     #[test]
     fn do_168_names_are_few_and_in_order() {
-        let reversed = |count: u32| (1..=count).rev().map(|id| format!("n{id}")).collect::<Vec<_>>();
-        for (count, most, expected) in [
-            (0, 3, ""),
-            (1, 3, "n1"),
-            (3, 3, "n1, n2, n3"),
-            (4, 3, "n1, n2, n3 [+1 more]"),
-            // As text.
-            (10, 3, "n1, n10, n2 [+7 more]"),
-            (3, 1, "n1 [+2 more]"),
-            (2, 0, " [+2 more]"),
-        ] {
-            assert_eq!(first_names(reversed(count), most), expected);
-        }
-        assert_eq!(names(reversed(4)), "n1, n2, n3 [+1 more]");
+        assert_eq!(names(["n4", "n3", "n2", "n1"].map(str::to_owned).to_vec()), "n1, n2, n3 [+1 more]");
     }
 
     /// Droplets 3, 4 and 5 of the account, and the Nodes of these names and provider IDs: IDs, and who is missing.

@@ -10,7 +10,6 @@
 //! | its droplets follow the Nodes, also when the rest cannot be what the Service asks for | a mistake must not cost the Service its Nodes |
 //! | calls that wait for addresses, or follow the Nodes, share a listing of a second, unless they have just written | a hundred load balancers cost the reads of one |
 
-mod account;
 mod change;
 mod claim;
 mod done;
@@ -26,6 +25,8 @@ pub(crate) mod tests;
 mod without_tags;
 mod work;
 
+use ccm_sdk::Done;
+use ccm_sdk::find::sees_the_cluster;
 use ccm_sdk::load_balancers::Mark;
 use ccm_sdk::types::{Backend, Failure, Ingress, Reaction, Service};
 
@@ -35,17 +36,20 @@ use crate::backends;
 use crate::certificate;
 use crate::config::Config;
 use crate::desired::{self, Fixed, Parts};
+use crate::find::Droplets;
 use crate::region;
 use crate::service_spec::{self, Problems, ServiceSpec, id_of};
 
-use self::done::{CONFIG_ERROR, RECREATED};
+use self::done::{CONFIG_ERROR, RECREATED, told};
 use self::work::{Scope, Work, disowned, nobody, read, remark, settled, unreachable};
 
-pub(crate) use self::account::ProviderIds;
-pub(crate) use self::done::{Done, IGNORED};
+pub(crate) use self::done::IGNORED;
 pub(crate) use self::lookup::{among, find, of_services};
 pub(crate) use self::service_tag::tags_of_new;
 pub(crate) use self::survey::survey;
+
+/// Provider IDs of the cluster's Nodes, at most so many, the likeliest to be there first.
+pub(crate) type ProviderIds = fn(u32) -> Result<Vec<String>, String>;
 
 /// # Errors
 ///
@@ -57,7 +61,7 @@ pub(crate) fn get(config: &Config, service: &Service, nodes: ProviderIds) -> Res
     let (service_spec, _) = service_spec::read(service);
     let found = find(config, service, &service_spec, true)?;
     if found.is_none() && id_of(service).is_some() {
-        account::sees_the_cluster(nodes)?;
+        sees_the_cluster(&Droplets, nodes)?;
     }
     Ok(found.map(|balancer| desired::ingress(service, &balancer, service_spec.hostname.as_deref())))
 }
@@ -124,7 +128,7 @@ fn make(
         }
         // In place of one that is gone.
         if id_of(service).is_some() {
-            account::sees_the_cluster(nodes)?;
+            sees_the_cluster(&Droplets, nodes)?;
         }
         return create(config, service, &service_spec, backends, done);
     };
@@ -153,7 +157,7 @@ fn follow_nodes(
 /// All that can be said of a new one without the cloud.
 fn possible(config: &Config, service_spec: &ServiceSpec, problems: Problems, done: &mut Done) -> Result<(), Failure> {
     let kind = service_spec.kind.unwrap_or(config.default_type);
-    done.told(problems.of(Some(kind)))?;
+    told(done, problems.of(Some(kind)))?;
     desired::rules::rules(service_spec, kind, service_spec.certificate.text()).map(drop).map_err(desired::invalid)
 }
 
@@ -228,10 +232,7 @@ fn remove(config: &Config, service: &Service, nodes: ProviderIds, done: &mut Don
         done.warn(owner::SPARED, owner::spared(service, &balancer));
     }
     for Balancer { id, .. } in going.all {
-        let deleted = balancers::delete(&id).map_err(|failure| Failure {
-            message: format!("failed to delete load-balancer: {}", failure.message),
-            ..failure
-        })?;
+        let deleted = balancers::delete(&id).map_err(|failure| failure.context("failed to delete load-balancer"))?;
         if deleted {
             done.outcome.changes.push(format!("deleted {id}"));
         }

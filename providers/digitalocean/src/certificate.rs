@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use ccm_sdk::annotations::field;
 use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Problem};
 
@@ -128,7 +129,7 @@ fn gone(asked: &str, present: &certificates::Certificate, balancer: &Balancer) -
         names::CERTIFICATE_NAME,
         present.name
     );
-    Problem::harmless(format!("metadata.annotations[{}]", names::CERTIFICATE_ID), message)
+    Problem::harmless(field(names::CERTIFICATE_ID), message)
 }
 
 fn missing_key(id: &str) -> String {

@@ -1,10 +1,10 @@
 //! Settings: the environment variables of the Go manager under their own names.
 
-use ccm_sdk::meta::{Setting, Source, ValueKind};
+use ccm_sdk::meta::{Setting, Source};
 use ccm_sdk::types::Problem;
 
 use crate::kind::Kind;
-use crate::ordered;
+use ccm_sdk::ordered;
 
 const CLUSTER_ID: &str = "cluster-id";
 const VPC: &str = "cluster-vpc-id";
@@ -54,18 +54,10 @@ pub(crate) struct Firewall {
 
 pub(crate) fn settings() -> Vec<Setting> {
     let setting = |&(name, variable, purpose): &(&str, &str, &str)| Setting {
-        name: name.to_owned(),
-        purpose: purpose.to_owned(),
-        kind: ValueKind::Text,
         default_value: (name == DEFAULT_TYPE).then(|| Kind::Network.text().to_owned()),
-        allowed: vec![],
-        value: source(variable),
+        ..Setting::new(name, purpose, Source::variable(variable))
     };
     SETTINGS.iter().map(setting).collect()
-}
-
-pub(crate) fn source(variable: &str) -> Source {
-    Source { keys: vec![], environment_variables: vec![variable.to_owned()] }
 }
 
 /// Reads the settings, and tells all that is wrong with them. Where something is wrong, it is as if it were not set.

@@ -1,45 +1,25 @@
 //! Who this provider is, and what it asks the operator for.
 
-use ccm_sdk::meta::{Credential, CredentialUse, Descriptor, Endpoint, Place};
+use ccm_sdk::meta::{Credential, Descriptor, Endpoint, Source};
 
 use crate::api::balancers;
-use crate::{annotations, api, config, provider_id};
+use crate::{annotations, api, config};
 
 pub(crate) fn descriptor() -> Descriptor {
+    let url = Source::variable("DO_OVERRIDE_URL");
+    let purpose = "The API of DigitalOcean; a path in front of /v2 is kept for all requests.";
+    let api = Endpoint::new(api::ENDPOINT, purpose, url).or("https://api.digitalocean.com");
+    let value = Source::variable("DO_ACCESS_TOKEN");
+    let token = Credential::new(api::TOKEN, "Personal access token with read and write scope.", value);
+    // The limits are of each token.
+    let more = [("dry-run", balancers::VALIDATE_ONLY), ("requests-per-minute", "250"), ("requests-per-hour", "5000")];
     Descriptor {
-        name: "digitalocean".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision: "1".to_owned(),
-        provider_id_schemes: vec![provider_id::SCHEME.to_owned()],
-        files: vec![],
-        endpoints: vec![Endpoint {
-            name: api::ENDPOINT.to_owned(),
-            purpose: "The API of DigitalOcean; a path in front of /v2 is kept for all requests.".to_owned(),
-            base_url: config::source("DO_OVERRIDE_URL"),
-            default_base_url: Some("https://api.digitalocean.com".to_owned()),
-            tls: None,
-        }],
-        credentials: vec![Credential {
-            name: api::TOKEN.to_owned(),
-            purpose: "Personal access token with read and write scope.".to_owned(),
-            required: true,
-            value: config::source("DO_ACCESS_TOKEN"),
-            uses: vec![CredentialUse {
-                endpoint: api::ENDPOINT.to_owned(),
-                place: Place::Header("authorization".to_owned()),
-                path: None,
-            }],
-        }],
+        endpoints: vec![api],
+        credentials: vec![token.in_header(api::ENDPOINT, "authorization")],
         settings: config::settings(),
         annotations: annotations::all(),
-        more: [
-            ("dry-run", balancers::VALIDATE_ONLY),
-            // Of each token.
-            ("requests-per-minute", "250"),
-            ("requests-per-hour", "5000"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into(),
+        more: more.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        ..Descriptor::new("digitalocean", env!("CARGO_PKG_VERSION"))
     }
 }
 

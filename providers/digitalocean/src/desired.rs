@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use ccm_sdk::annotations::field;
 use ccm_sdk::types::{Failure, Ingress, Problem, Service};
 
 use crate::annotations as names;
@@ -13,8 +14,8 @@ use crate::api::balancers::{Balancer, HealthCheck, Rule, Spec, Sticky};
 use crate::backends::{self, Chosen};
 use crate::config::Config;
 use crate::kind::{self, HealthProtocol, Kind, Network, Stack};
-use crate::ordered;
 use crate::service_spec::{ServiceSpec, canonical, id_of};
+use ccm_sdk::ordered;
 
 /// What cannot be changed once it is made, but for what the load balancer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +160,7 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
 }
 
 pub(crate) fn invalid(problem: Problem) -> Failure {
-    Failure::invalid(format!("failed to build load-balancer request: {}", problem.message)).field(problem.field)
+    Failure::from(problem).context("failed to build load-balancer request")
 }
 
 /// Of a new load balancer.
@@ -327,7 +328,6 @@ pub(crate) fn is_internal(balancer: &Balancer) -> bool {
 
 /// What works, but not as whoever wrote it may think.
 pub(crate) fn remarks(service: &Service, service_spec: &ServiceSpec, kind: Kind) -> Vec<Problem> {
-    let field = |name: &str| format!("metadata.annotations[{name}]");
     if kind == Kind::Regional {
         let nobodys = |number: &i64| service_spec.ports.iter().all(|port| i64::from(port.port) != *number);
         let told = |number: i64| {

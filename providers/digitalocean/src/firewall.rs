@@ -12,6 +12,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ccm_sdk::cidr::SourceRanges;
 use ccm_sdk::types::{self, Failure, Problem, Reaction, Service, ServiceType, Subject};
 use ccm_sdk::{Answer, log};
 
@@ -22,8 +23,8 @@ use crate::balancer::among;
 use crate::config::{self, Config};
 use crate::desired::{self, Fixed};
 use crate::kind::{Kind, Network};
-use crate::ordered;
-use crate::service_spec::{self, ServiceSpec, SourceRanges, id_of, is_served};
+use crate::service_spec::{self, ServiceSpec, id_of, is_served};
+use ccm_sdk::ordered;
 
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -43,11 +44,11 @@ pub(crate) fn reconcile(
     let (desired, failures) = desired(config, firewall, services, &balancers);
     let done = match firewalls::named(&firewall.name)? {
         Some(has) if !differs(&has.spec, &desired) => return Ok(failures),
-        Some(has) if replace(&has.id, &desired).map_err(|failure| told("failed to update firewall", failure))? => {
+        Some(has) if replace(&has.id, &desired).map_err(|failure| failure.context("failed to update firewall"))? => {
             "firewall changed"
         }
         _ => {
-            create(&desired).map_err(|failure| told("failed to create firewall", failure))?;
+            create(&desired).map_err(|failure| failure.context("failed to create firewall"))?;
             "firewall made"
         }
     };
@@ -94,10 +95,6 @@ fn lacking(answer: &Answer, desired: &Spec) -> Option<Failure> {
     Some(Failure { message, ..failure }.after(LOOK_AGAIN))
 }
 
-fn told(what: &str, failure: Failure) -> Failure {
-    Failure { message: format!("{what}: {}", failure.message), ..failure }
-}
-
 /// With those that Services name and the listing lacks: one that was just made, or that another's deletion has moved to a page that
 /// was read already. Without it its checks would be shut out.
 ///
@@ -130,7 +127,7 @@ fn desired(
         match open(config, service, balancers) {
             Ok(open) => rules.extend(open),
             // The rules of the others do not depend on it.
-            Err(failure) => failures.push((subject(service), failure)),
+            Err(failure) => failures.push((service.subject(), failure)),
         }
     }
     let inbound =
@@ -148,10 +145,6 @@ fn desired(
         tags: firewall.tags.clone(),
     };
     (spec, failures)
-}
-
-fn subject(service: &Service) -> Subject {
-    Subject::Service((service.namespace.clone(), service.name.clone()))
 }
 
 /// Protocol, port and from where: in this order they are sorted.
@@ -191,7 +184,9 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
     }
     let sources = match service_spec.source_ranges.map_err(desired::invalid)? {
         SourceRanges::Everybody => everybody(),
-        SourceRanges::Only(networks) => Peers { addresses: networks.addresses(), ..Peers::default() },
+        SourceRanges::Only(networks) => {
+            Peers { addresses: networks.iter().map(ToString::to_string).collect(), ..Peers::default() }
+        }
     };
     let mut open: Vec<Open> = service_spec
         .ports
@@ -227,7 +222,7 @@ fn is_managed(service: &Service) -> bool {
 pub(crate) fn unclear(services: &[Service]) -> Vec<(Subject, String)> {
     let told = |service: &Service| {
         let problem = service_spec::managed(service).err()?;
-        Some((subject(service), format!("{}; the ports are open as if it were \"true\"", problem.message)))
+        Some((service.subject(), format!("{}; the ports are open as if it were \"true\"", problem.message)))
     };
     services.iter().filter(|service| !service.deleting).filter_map(told).collect()
 }

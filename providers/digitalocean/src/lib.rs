@@ -23,27 +23,21 @@ mod find;
 mod firewall;
 mod kind;
 mod moment;
-mod ordered;
 mod provider_id;
 mod region;
 mod service_spec;
 mod tag;
 mod validate;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
-
-use ccm_sdk::events::{self, Severity};
 use ccm_sdk::instances::{self, Finding, Need};
 use ccm_sdk::load_balancer_orphan;
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{self, Capability, Descriptor};
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
-use ccm_sdk::{Answer, cache, nodes, settings};
+use ccm_sdk::{Answer, events, nodes, settings};
 
 use crate::api::droplets;
-use crate::balancer::Done;
 use crate::config::Config;
 
 struct DigitalOcean;
@@ -75,46 +69,8 @@ fn of_account(config: &Config, nodes: impl FnOnce() -> Vec<String>) -> Result<Ve
     region::problems(config, &nodes())
 }
 
-/// How long what stays the same is not told again, where nobody has just changed it.
-const TOLD: Duration = Duration::from_secs(24 * 3_600);
-
 /// Most Events of one look at many Services. The rest comes with the next look.
 const MOST_TOLD: usize = 15;
-
-/// Writes the Events, which have no place in the answer.
-fn told(done: Done) -> Outcome {
-    told_of_nodes(&done.foreign);
-    for (reason, message) in done.warnings {
-        events::emit(&Subject::Call, Severity::Warning, reason, &message);
-    }
-    done.outcome
-}
-
-/// Once: it is the same for all Services.
-fn told_of_nodes(foreign: &[String]) {
-    if foreign.is_empty() {
-        return;
-    }
-    let message = format!(
-        "Nodes whose provider IDs are none of droplets are behind no load balancer of DigitalOcean: {}",
-        backends::names(foreign.to_vec())
-    );
-    if is_news(&format!("{foreign:?}")) {
-        events::emit(&Subject::Provider, Severity::Warning, "NodesOfAnotherCloud", &message);
-    }
-}
-
-/// Whether it was not told lately.
-fn is_news(what: &str) -> bool {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    let key = format!("told/{:x}", hasher.finish());
-    let is_news = cache::get(&key).is_none();
-    if is_news {
-        cache::put(&key, b"", TOLD);
-    }
-    is_news
-}
 
 impl meta::Guest for DigitalOcean {
     fn describe() -> Descriptor {
@@ -136,7 +92,7 @@ impl meta::Guest for DigitalOcean {
 
 impl instances::Guest for DigitalOcean {
     fn find(nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, Failure> {
-        find::find(&nodes, need, nodes::provider_ids)
+        ccm_sdk::find::find(&find::Droplets, &nodes, need, nodes::provider_ids)
     }
 }
 
@@ -160,15 +116,15 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
-        told(balancer::ensure(&configured(), &service, &backends, nodes::provider_ids))
+        balancer::ensure(&configured(), &service, &backends, nodes::provider_ids).tell()
     }
 
     fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
-        told(balancer::update_backends(&configured(), &service, &backends))
+        balancer::update_backends(&configured(), &service, &backends).tell()
     }
 
     fn ensure_deleted(service: Service) -> Outcome {
-        told(balancer::delete(&configured(), &service, nodes::provider_ids))
+        balancer::delete(&configured(), &service, nodes::provider_ids).tell()
     }
 
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
@@ -179,7 +135,7 @@ impl load_balancers::Guest for DigitalOcean {
 
 impl load_balancer_orphan::Guest for DigitalOcean {
     fn orphan(service: Service) -> Result<Vec<String>, Failure> {
-        let outcome = told(balancer::orphan(&configured(), &service));
+        let outcome = balancer::orphan(&configured(), &service).tell();
         outcome.failure.map_or(Ok(outcome.changes), Err)
     }
 }
@@ -189,15 +145,7 @@ impl load_balancer_survey::Guest for DigitalOcean {
         let surveyed = balancer::survey(&configured(), &backends, &wishes)?;
         let mut room = MOST_TOLD;
         for (wish, (_, done)) in wishes.iter().zip(&surveyed) {
-            told_of_nodes(&done.foreign);
-            let Some((reason, _)) = done.warnings.first().filter(|_| room > 0) else { continue };
-            let messages: Vec<&str> = done.warnings.iter().map(|(_, message)| message.as_str()).collect();
-            let message = messages.join("; ");
-            if is_news(&format!("{} {message}", wish.service.uid)) {
-                let about = Subject::Service((wish.service.namespace.clone(), wish.service.name.clone()));
-                events::emit(&about, Severity::Warning, reason, &message);
-                room -= 1;
-            }
+            done.tell_news(&wish.service, &mut room);
         }
         Ok(surveyed.into_iter().map(|(standing, _)| standing).collect())
     }
@@ -208,9 +156,7 @@ impl ccm_sdk::cluster::Guest for DigitalOcean {
         let config = configured();
         let unclear = config.firewall.as_ref().map(|_| firewall::unclear(&services)).unwrap_or_default();
         for (about, message) in unclear.into_iter().take(MOST_TOLD) {
-            if is_news(&format!("{about:?} {message}")) {
-                events::emit(&about, Severity::Warning, balancer::IGNORED, &message);
-            }
+            events::news(&about, balancer::IGNORED, &message);
         }
         cluster::reconcile(&config, &services)
     }

@@ -1,6 +1,5 @@
 //! Provider IDs: `digitalocean://` and the droplet's ID.
 
-pub(crate) const SCHEME: &str = "digitalocean";
 const PREFIX: &str = "digitalocean://";
 
 pub(crate) fn format(droplet: u64) -> String {

@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use ccm_sdk::cache;
 use ccm_sdk::types::{Failure, Problem};
+use ccm_sdk::{cache, ordered};
 
 use crate::api::regions;
 use crate::config::Config;
-use crate::{find, ordered};
+use crate::find;
 
 /// How long the regions of the same droplets are known: one never moves.
 const KNOWN: Duration = Duration::from_secs(3_600);

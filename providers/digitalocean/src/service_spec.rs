@@ -2,21 +2,18 @@
 //!
 //! Nothing is asked of the cloud. What depends on the type that an existing load balancer has is in [`crate::desired`].
 
-mod problems;
-mod reader;
-mod source_ranges;
+mod access;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use ccm_sdk::annotations::{Invalid, Reader, field};
+use ccm_sdk::cidr::SourceRanges;
 use ccm_sdk::types::{self, Failure, Problem, Service, TrafficPolicy};
 
 use crate::annotations as names;
 use crate::api::balancers::Firewall;
-use crate::kind::{HealthProtocol, Kind, Network, Protocol, Size, Stack, Sticky};
-pub(crate) use crate::service_spec::problems::Problems;
-use crate::service_spec::reader::Reader;
-pub(crate) use crate::service_spec::reader::canonical;
-pub(crate) use crate::service_spec::source_ranges::SourceRanges;
+use crate::kind::{Algorithm, HealthProtocol, Kind, Network, Protocol, Size, Stack, Sticky};
+pub(crate) use crate::service_spec::access::canonical;
 
 /// Ports that DigitalOcean keeps for itself.
 const RESERVED: [u16; 3] = [50_053, 50_054, 50_055];
@@ -65,7 +62,7 @@ impl ServiceSpec {
     pub(crate) fn firewall(&self) -> Result<Firewall, Problem> {
         let allow = match self.source_ranges.clone()? {
             SourceRanges::Everybody => self.allow.clone()?,
-            SourceRanges::Only(networks) => networks.rules(),
+            SourceRanges::Only(networks) => networks.iter().map(|network| format!("cidr:{network}")).collect(),
         };
         Ok(Firewall { allow, deny: self.deny.clone()? })
     }
@@ -127,35 +124,53 @@ pub(crate) enum HealthTarget {
     },
 }
 
+/// What is wrong with a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Problems {
+    /// Whatever the type of the load balancer is.
+    all: Vec<Problem>,
+    /// What stops REGIONAL ones, and has no effect on others.
+    regional: Vec<Problem>,
+}
+
+impl Problems {
+    fn new(problems: Vec<Problem>) -> Self {
+        let regional = names::REGIONAL_ONLY.map(field);
+        let (regional, all) =
+            problems.into_iter().partition(|problem| problem.fatal && regional.contains(&problem.field));
+        Self { all, regional }
+    }
+
+    /// Those of a load balancer of that type. `None`: it is not known, and nothing is refused on a guess.
+    pub(crate) fn of(self, kind: Option<Kind>) -> Vec<Problem> {
+        let Self { mut all, regional } = self;
+        match kind {
+            Some(Kind::Regional) => all.extend(regional),
+            // One remark names all of them.
+            Some(Kind::Network) => {}
+            None => all.extend(regional.into_iter().map(|problem| Problem { fatal: false, ..problem })),
+        }
+        all
+    }
+}
+
 /// Where kube-proxy tells its health.
 const KUBE_PROXY: u16 = 10_256;
 const HEALTH_PATH: &str = "/healthz";
 
 /// One failure for all that is fatal.
 pub(crate) fn refusal(problems: Vec<Problem>) -> Option<Failure> {
-    let mut fatal = problems.into_iter().filter(|problem| problem.fatal);
-    let first = fatal.next()?;
-    let mut message = first.message;
-    for problem in fatal {
-        message.push_str("; ");
-        message.push_str(&problem.message);
-    }
-    Some(Failure::invalid(format!("failed to build load-balancer request: {message}")).field(first.field))
+    Problem::refusal(problems).map(|failure| failure.context("failed to build load-balancer request"))
 }
 
 /// # Errors
 ///
 /// The annotation says neither yes nor no.
 pub(crate) fn is_disowned(service: &Service) -> Result<bool, Failure> {
-    let mut reader = Reader::of(service);
-    let disowned = reader.flag(names::DISOWN);
-    match reader.problems.all.pop() {
-        Some(problem) => {
-            let message = format!("failed to get disown LB configuration setting: {}", problem.message);
-            Err(Failure::invalid(message).field(problem.field))
-        }
-        None => Ok(disowned),
-    }
+    let disowned = flag_of(service, names::DISOWN).map_err(Failure::from);
+    disowned
+        .map(|disowned| disowned.unwrap_or(false))
+        .map_err(|failure| failure.context("failed to get disown LB configuration setting"))
 }
 
 /// Whether the public access firewall opens its ports.
@@ -164,48 +179,52 @@ pub(crate) fn is_disowned(service: &Service) -> Result<bool, Failure> {
 ///
 /// The annotation says neither yes nor no.
 pub(crate) fn managed(service: &Service) -> Result<bool, Problem> {
-    let mut reader = Reader::of(service);
-    let managed = reader.raw(names::FIREWALL_MANAGED).is_none() || reader.flag(names::FIREWALL_MANAGED);
-    reader.problems.all.pop().map_or(Ok(managed), Err)
+    flag_of(service, names::FIREWALL_MANAGED).map(|managed| managed.unwrap_or(true))
+}
+
+fn flag_of(service: &Service, name: &str) -> Result<Option<bool>, Problem> {
+    let mut reader = Reader::of(&service.annotations);
+    let flag = reader.flag(name, Invalid::Refuse);
+    reader.problems.pop().map_or(Ok(flag), Err)
 }
 
 /// Also when something is wrong: then it is as if it were not there, and a problem says so.
 pub(crate) fn read(service: &Service) -> (ServiceSpec, Problems) {
-    let mut reader = Reader::of(service);
+    let mut reader = Reader::of(&service.annotations);
     for name in service.annotations.iter().map(|(name, _)| name).filter(|name| names::is_unknown(name)) {
-        reader.harmless(name, format!("annotation {name} is unknown and has no effect; is it misspelt?"));
+        reader.warn(name, format!("annotation {name} is unknown and has no effect; is it misspelt?"));
     }
     let default_name = default_name(service);
-    let ports = ports(&mut reader);
+    let ports = ports(service, &mut reader);
     let service_spec = ServiceSpec {
         name: name(&mut reader).unwrap_or_else(|| default_name.clone()),
         default_name,
-        kind: reader.word(names::TYPE, Kind::parse, Kind::ALL),
-        network: reader.word(names::NETWORK, Network::parse, Network::ALL),
-        stack: reader.word(names::NETWORK_STACK, Stack::parse, Stack::ALL),
-        ip: reader.text(names::IP),
-        subnet: reader.text(names::SUBNET),
-        hostname: reader.text(names::HOSTNAME).map(|name| name.to_ascii_lowercase()),
-        protocol: reader.word(names::PROTOCOL, Protocol::parse, Protocol::ALL).unwrap_or(Protocol::Tcp),
-        http_ports: reader.ports(names::HTTP_PORTS),
-        tls_ports: reader.ports(names::TLS_PORTS),
-        http2_ports: reader.ports(names::HTTP2_PORTS),
-        http3_port: reader.port(names::HTTP3_PORT),
-        passthrough: reader.lenient_flag(names::TLS_PASSTHROUGH),
+        kind: reader.word(names::TYPE, Invalid::Refuse),
+        network: reader.word(names::NETWORK, Invalid::Refuse),
+        stack: reader.word(names::NETWORK_STACK, Invalid::Refuse),
+        ip: reader.text(names::IP).map(str::to_owned),
+        subnet: reader.text(names::SUBNET).map(str::to_owned),
+        hostname: reader.text(names::HOSTNAME).map(str::to_ascii_lowercase),
+        protocol: reader.word(names::PROTOCOL, Invalid::Refuse).unwrap_or(Protocol::Tcp),
+        http_ports: numbers(&mut reader, names::HTTP_PORTS),
+        tls_ports: numbers(&mut reader, names::TLS_PORTS),
+        http2_ports: numbers(&mut reader, names::HTTP2_PORTS),
+        http3_port: port_number(&mut reader, names::HTTP3_PORT),
+        passthrough: reader.flag(names::TLS_PASSTHROUGH, Invalid::Warn("false")).unwrap_or(false),
         certificate: certificate(&reader),
-        redirect: reader.flag(names::REDIRECT),
-        no_dns_records: reader.flag(names::NO_DNS_RECORDS),
-        health: health(&mut reader, &ports),
+        redirect: yes(&mut reader, names::REDIRECT),
+        no_dns_records: yes(&mut reader, names::NO_DNS_RECORDS),
+        health: health(service, &mut reader, &ports),
         algorithm: algorithm(&mut reader),
-        size: reader.word(names::SIZE_SLUG, Size::parse, Size::ALL),
+        size: reader.word(names::SIZE_SLUG, Invalid::Refuse),
         size_unit: size_unit(&mut reader),
         cookie: cookie(&mut reader),
-        proxy_protocol: reader.flag(names::PROXY_PROTOCOL),
-        keepalive: reader.flag(names::KEEPALIVE),
-        idle_timeout: reader.number_within(names::IDLE_TIMEOUT, 30, 600),
+        proxy_protocol: yes(&mut reader, names::PROXY_PROTOCOL),
+        keepalive: yes(&mut reader, names::KEEPALIVE),
+        idle_timeout: reader.number(names::IDLE_TIMEOUT, 30..=600, Invalid::Refuse),
         source_ranges: SourceRanges::of(service),
-        allow: reader.rules(names::ALLOW_RULES),
-        deny: reader.rules(names::DENY_RULES),
+        allow: access::rules(service, names::ALLOW_RULES),
+        deny: access::rules(service, names::DENY_RULES),
         ports,
     };
     access(&mut reader, &service_spec);
@@ -215,7 +234,7 @@ pub(crate) fn read(service: &Service) -> (ServiceSpec, Problems) {
             names::SIZE_SLUG,
             names::SIZE_UNIT
         );
-        reader.wrong(names::SIZE_UNIT, message);
+        reader.refuse(names::SIZE_UNIT, message);
     }
     if service_spec.network == Some(Network::Internal) && service_spec.stack == Some(Stack::Dual) {
         let message = format!(
@@ -223,9 +242,9 @@ pub(crate) fn read(service: &Service) -> (ServiceSpec, Problems) {
             names::NETWORK_STACK,
             names::NETWORK
         );
-        reader.wrong(names::NETWORK_STACK, message);
+        reader.refuse(names::NETWORK_STACK, message);
     }
-    (service_spec, reader.problems)
+    (service_spec, Problems::new(reader.problems))
 }
 
 /// What may be an ID. Anything else is as if it were not there: no load balancer has it.
@@ -254,13 +273,12 @@ fn name(reader: &mut Reader<'_>) -> Option<String> {
     if !good {
         let allowed =
             "at most 255 letters, digits, `.` and `-`, beginning with a letter or digit and not ending with `-`";
-        reader.wrong_value(names::NAME, allowed);
+        reader.unfit::<()>(names::NAME, allowed, Invalid::Refuse);
     }
-    good.then_some(name)
+    good.then(|| name.to_owned())
 }
 
-fn ports(reader: &mut Reader<'_>) -> Vec<Port> {
-    let service = reader.service;
+fn ports(service: &Service, reader: &mut Reader<'_>) -> Vec<Port> {
     let mut ports = vec![];
     for port in &service.ports {
         let udp = match port.protocol {
@@ -268,14 +286,14 @@ fn ports(reader: &mut Reader<'_>) -> Vec<Port> {
             types::Protocol::Udp => true,
             types::Protocol::Sctp => {
                 let message = format!("only TCP or UDP protocol is supported, got: \"SCTP\" at port {}", port.port);
-                reader.problems.all.push(Problem::fatal("spec.ports", message));
+                reader.problems.push(Problem::fatal("spec.ports", message));
                 continue;
             }
         };
         if RESERVED.contains(&port.port) {
             let message =
                 format!("port {} is reserved by DigitalOcean, as are 50053 to 50055; take another", port.port);
-            reader.problems.all.push(Problem::fatal("spec.ports", message));
+            reader.problems.push(Problem::fatal("spec.ports", message));
         }
         ports.push(Port { port: port.port, node_port: port.node_port, udp });
     }
@@ -284,79 +302,67 @@ fn ports(reader: &mut Reader<'_>) -> Vec<Port> {
 
 fn certificate(reader: &Reader<'_>) -> Certificate {
     match (reader.text(names::CERTIFICATE_ID), reader.text(names::CERTIFICATE_NAME)) {
-        (Some(id), _) => Certificate::Id(id),
-        (None, Some(name)) => Certificate::Name(name),
+        (Some(id), _) => Certificate::Id(id.to_owned()),
+        (None, Some(name)) => Certificate::Name(name.to_owned()),
         (None, None) => Certificate::None,
     }
 }
 
 /// It has no effect anyway, so that a wrong one stops nothing.
 fn algorithm(reader: &mut Reader<'_>) -> &'static str {
-    match reader.text(names::ALGORITHM).as_deref() {
-        Some("least_connections") => "least_connections",
-        None | Some("round_robin") => "round_robin",
-        Some(_) => {
-            reader.ignored(names::ALGORITHM, "round_robin", "round_robin, least_connections");
-            "round_robin"
-        }
-    }
+    let algorithm = reader.word(names::ALGORITHM, Invalid::Warn(Algorithm::RoundRobin.text()));
+    algorithm.unwrap_or(Algorithm::RoundRobin).text()
 }
 
 /// 0 is as if it were not there.
 fn size_unit(reader: &mut Reader<'_>) -> Option<i64> {
-    reader.number_within(names::SIZE_UNIT, 0, 100).filter(|unit| *unit > 0)
+    reader.number(names::SIZE_UNIT, 0..=100, Invalid::Refuse).filter(|unit| *unit > 0)
 }
 
 fn cookie(reader: &mut Reader<'_>) -> Option<Cookie> {
-    let service_spec = reader.text(names::STICKY_TYPE)?;
-    let kind = Sticky::parse(&service_spec);
-    if kind.is_none() {
-        reader.ignored(names::STICKY_TYPE, Sticky::None.text(), &Sticky::ALL.join(", "));
-    }
-    if kind != Some(Sticky::Cookies) {
+    if reader.word(names::STICKY_TYPE, Invalid::Warn(Sticky::None.text())) != Some(Sticky::Cookies) {
         return None;
     }
     let name = reader.text(names::STICKY_NAME);
     if name.is_none() {
         let message = format!("sticky session cookie name not specified, but required: {}", names::STICKY_NAME);
-        reader.wrong(names::STICKY_NAME, message);
+        reader.refuse(names::STICKY_NAME, message);
     }
     if reader.text(names::STICKY_TTL).is_none() {
         let message = format!("sticky session cookie ttl not specified, but required: {}", names::STICKY_TTL);
-        reader.wrong(names::STICKY_TTL, message);
+        reader.refuse(names::STICKY_TTL, message);
     }
-    let ttl_seconds = reader.number_within(names::STICKY_TTL, 1, i64::from(i32::MAX));
-    Some(Cookie { name: name?, ttl_seconds: ttl_seconds? })
+    let ttl_seconds = reader.number(names::STICKY_TTL, 1..=i64::from(i32::MAX), Invalid::Refuse);
+    Some(Cookie { name: name?.to_owned(), ttl_seconds: ttl_seconds? })
 }
 
-fn health(reader: &mut Reader<'_>, ports: &[Port]) -> Health {
-    let target = if reader.has(names::OVERRIDE_HEALTH_CHECK) {
-        override_target(reader, ports)
+fn health(service: &Service, reader: &mut Reader<'_>, ports: &[Port]) -> Health {
+    let target = if reader.raw(names::OVERRIDE_HEALTH_CHECK).is_some() {
+        override_target(service, reader, ports)
     } else {
         for name in [names::HEALTH_PORT, names::HEALTH_PATH, names::HEALTH_PROTOCOL] {
-            if reader.has(name) {
+            if reader.raw(name).is_some() {
                 let message = format!("annotation {name} has no effect without {}", names::OVERRIDE_HEALTH_CHECK);
-                reader.harmless(name, message);
+                reader.warn(name, message);
             }
         }
-        Ok(HealthTarget::Automatic(automatic_port(reader.service)))
+        Ok(HealthTarget::Automatic(automatic_port(service)))
     };
     if let Err(wrong) = &target {
-        reader.problems.all.push(wrong.clone());
+        reader.problems.push(wrong.clone());
     }
     // 0 is not sent by the Go manager either, and the cloud has a default of its own.
     let mut number = |name, default, of_cloud: i64, least: i64, most: i64| {
-        let number = reader.number_within(name, 0, i64::from(i32::MAX)).unwrap_or(default);
+        let number = reader.number(name, 0..=i64::from(i32::MAX), Invalid::Refuse).unwrap_or(default);
         if number == 0 {
-            reader.harmless(
+            reader.warn(
                 name,
                 format!("annotation {name} has the value 0, and {of_cloud} is taken; documented are {least} to {most}"),
             );
             return of_cloud;
         }
         if !(least..=most).contains(&number) {
-            reader
-                .harmless(name, format!("annotation {name} has the value {number}; documented are {least} to {most}"));
+            reader.warn(name, format!("annotation {name} has the value {number}; documented are {least} to {most}"));
         }
         number
     };
@@ -375,19 +381,18 @@ pub(crate) fn automatic_port(service: &Service) -> u16 {
     service.health_check_node_port.filter(|port| local && *port > 0).unwrap_or(KUBE_PROXY)
 }
 
-fn override_target(reader: &mut Reader<'_>, ports: &[Port]) -> Result<HealthTarget, Problem> {
-    let path = reader.text(names::HEALTH_PATH).unwrap_or_default();
+fn override_target(service: &Service, reader: &mut Reader<'_>, ports: &[Port]) -> Result<HealthTarget, Problem> {
+    let path = reader.text(names::HEALTH_PATH).unwrap_or_default().to_owned();
     let default = if path.is_empty() { HealthProtocol::Tcp } else { HealthProtocol::Http };
-    let protocol = reader.word(names::HEALTH_PROTOCOL, HealthProtocol::parse, HealthProtocol::ALL).unwrap_or(default);
-    let port = health_port(reader, ports).map_err(|message| {
-        let field = format!("metadata.annotations[{}]", names::HEALTH_PORT);
-        Problem::fatal(field, format!("failed to get health check port: {message}"))
+    let protocol = reader.word(names::HEALTH_PROTOCOL, Invalid::Refuse).unwrap_or(default);
+    let port = health_port(service, ports).map_err(|message| {
+        Problem::fatal(field(names::HEALTH_PORT), format!("failed to get health check port: {message}"))
     })?;
     Ok(HealthTarget::Override { protocol, port, path })
 }
 
-fn health_port(reader: &Reader<'_>, ports: &[Port]) -> Result<u16, String> {
-    let found = match reader.raw(names::HEALTH_PORT) {
+fn health_port(service: &Service, ports: &[Port]) -> Result<u16, String> {
+    let found = match service.annotation(names::HEALTH_PORT) {
         None => ports.iter().find(|port| !port.udp).ok_or_else(|| {
             format!(
                 "no health check port of protocol TCP found; a Service with UDP ports alone has only the automatic check, without {}",
@@ -404,7 +409,7 @@ fn health_port(reader: &Reader<'_>, ports: &[Port]) -> Result<u16, String> {
             };
             let mut same = ports.iter().filter(|port| port.port == number).peekable();
             if same.peek().is_none() {
-                let service = reader.service.full_name();
+                let service = service.full_name();
                 return Err(format!(
                     "specified health check port {number} does not exist on service {service}; annotation {name} names one of its ports"
                 ));
@@ -420,12 +425,35 @@ fn health_port(reader: &Reader<'_>, ports: &[Port]) -> Result<u16, String> {
     })
 }
 
+/// Missing is false.
+fn yes(reader: &mut Reader<'_>, name: &str) -> bool {
+    reader.flag(name, Invalid::Refuse).unwrap_or(false)
+}
+
+/// A number that is no port is none of the Service's, and means nothing.
+fn port_number(reader: &mut Reader<'_>, name: &str) -> Option<i64> {
+    let number = reader.text(name)?.parse().ok();
+    number.or_else(|| reader.unfit(name, "whole numbers from 1 to 65535", Invalid::Refuse))
+}
+
+/// Likewise, joined by commas; blanks around them do not count.
+fn numbers(reader: &mut Reader<'_>, name: &str) -> Vec<i64> {
+    let Some(text) = reader.text(name) else { return vec![] };
+    let allowed = "numbers of Service ports joined by commas, such as \"443,8443\"";
+    let ports: Option<Vec<i64>> = text.split(',').map(|port| port.trim().parse().ok()).collect();
+    let ports = ports.or_else(|| reader.unfit(name, allowed, Invalid::Refuse)).unwrap_or_default();
+    if let Some(port) = ports.iter().find(|port| !(1..=i64::from(u16::MAX)).contains(*port)) {
+        reader.warn(name, format!("annotation {name} has {port}, which is no port; allowed are {allowed}"));
+    }
+    ports
+}
+
 /// What cannot be read of who is let in. Rules that the ranges of the spec replace have no effect.
 fn access(reader: &mut Reader<'_>, service_spec: &ServiceSpec) {
     let replaced = matches!(service_spec.source_ranges, Ok(SourceRanges::Only(_)));
     let allow = service_spec.allow.as_ref().err().map(|wrong| Problem { fatal: !replaced, ..wrong.clone() });
     let sources = service_spec.source_ranges.as_ref().err().cloned();
-    reader.problems.all.extend(service_spec.deny.as_ref().err().cloned().into_iter().chain(allow).chain(sources));
+    reader.problems.extend(service_spec.deny.as_ref().err().cloned().into_iter().chain(allow).chain(sources));
 }
 
 impl HealthTarget {

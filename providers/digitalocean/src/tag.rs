@@ -51,11 +51,11 @@ pub(crate) fn reconcile(
         Some(_) if ids.len() > 1 => {
             let mut failures = vec![];
             for (service, id) in lacking {
-                failures.extend(assign(tag, &[id])?.map(|failure| (subject(service), failure)));
+                failures.extend(assign(tag, &[id])?.map(|failure| (service.subject(), failure)));
             }
             Ok(failures)
         }
-        Some(failure) => Ok(lacking.iter().take(1).map(|(service, _)| (subject(service), failure.clone())).collect()),
+        Some(failure) => Ok(lacking.iter().take(1).map(|(service, _)| (service.subject(), failure.clone())).collect()),
     }
 }
 
@@ -84,10 +84,6 @@ fn give(tag: &str, ids: &[&str]) -> Result<bool, Failure> {
 
 fn given_key(tag: &str, id: &str) -> String {
     format!("tag {tag} of {id}")
-}
-
-fn subject(service: &Service) -> Subject {
-    Subject::Service((service.namespace.clone(), service.name.clone()))
 }
 
 fn is_ours(service: &Service) -> bool {

@@ -12,6 +12,7 @@
 mod tests;
 
 use ccm_sdk::Answer;
+use ccm_sdk::annotations::field;
 use ccm_sdk::types::{Failure, Problem, Reaction, Service, ServiceType};
 
 use crate::annotations as names;
@@ -148,7 +149,7 @@ fn immutable(old: &ServiceSpec, new: &ServiceSpec) -> Vec<Problem> {
     let changed = changed.into_iter().filter(|(_, changed)| *changed);
     let problem = |(name, _): (&str, bool)| {
         let message = format!("annotation {name} cannot be changed once the load balancer is made; make a new Service");
-        Problem::harmless(format!("metadata.annotations[{name}]"), message)
+        Problem::harmless(field(name), message)
     };
     changed.map(problem).collect()
 }

@@ -3,6 +3,7 @@
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::http::{self, Effect, Response, TransportError};
+use crate::record::{self, Places, Value};
 use crate::types::{Failure, Reaction};
 use crate::{decode_error, status};
 
@@ -100,15 +101,63 @@ impl Answer {
         self.ok()?.parse()
     }
 
+    /// What a good answer has at a place, which is written like `/droplet` or `/meta/total`: the objects around it need no types.
+    ///
+    /// ```
+    /// # use ccm_sdk::Answer;
+    /// # use ccm_sdk::types::Failure;
+    /// ccm_sdk::records! {
+    ///     pub struct Machine { pub id: String [id] }
+    /// }
+    ///
+    /// fn machine(answer: Answer) -> Result<Machine, Failure> {
+    ///     answer.json_at("/machine") // of {"machine": {"id": "m-7"}}
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`json`](Self::json); `retry` when there is nothing at that place.
+    pub fn json_at<T: Value + Default>(self, place: &'static str) -> Result<T, Failure> {
+        let answer = self.ok()?;
+        let mut value: Option<T> = None;
+        answer.read(&mut [(place, &mut value)])?;
+        value.ok_or_else(|| answer.lacks(place))
+    }
+
+    /// A text at a place, whatever the status: the words of a cloud in an answer that is not good.
+    pub fn text_at(&self, place: &'static str) -> Option<String> {
+        let mut text: Option<String> = None;
+        self.read(&mut [(place, &mut text)]).ok()?;
+        text
+    }
+
+    /// Reads what is at these places; an empty place is the whole body.
+    pub(crate) fn read(&self, places: &mut [(&'static str, &mut dyn Value)]) -> Result<(), Failure> {
+        let mut deserializer = serde_json::Deserializer::from_slice(self.body());
+        let read = match places {
+            [("", whole), ..] => record::fill(&mut deserializer, whole.slot()),
+            places => record::read(&mut deserializer, &mut Places { places, path: String::new() }),
+        };
+        read.and_then(|()| deserializer.end()).map_err(|error| self.unreadable(&error))
+    }
+
+    pub(crate) fn lacks(&self, place: &str) -> Failure {
+        Failure::retry(format!("{}: the answer has no {place}", self.summary()))
+    }
+
     /// What the body says, whatever the status: for the bodies of errors, and for clouds that answer a read with 300.
     ///
     /// # Errors
     ///
     /// `retry` for a body that does not fit `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(self.body()).map_err(|error| {
-            Failure::retry(format!("{}: {}", self.summary(), decode_error::describe(self.body(), &error)))
-        })
+        serde_json::from_slice(self.body()).map_err(|error| self.unreadable(&error))
+    }
+
+    #[inline(never)]
+    fn unreadable(&self, error: &serde_json::Error) -> Failure {
+        Failure::retry(format!("{}: {}", self.summary(), decode_error::describe(self.body(), error)))
     }
 
     /// The cloud's own words, as its [extractor](crate::Cloud::message) finds them, on one short line.

@@ -71,6 +71,21 @@ impl Failure {
         self
     }
 
+    /// What was being done, in front of what went wrong: `failed to update firewall: PUT /v2/firewalls/{id}: 500`.
+    ///
+    /// ```
+    /// use ccm_sdk::types::Failure;
+    ///
+    /// let failure = Failure::retry("GET /servers: 500").context("server 7 of node a");
+    /// assert_eq!(failure, Failure::retry("server 7 of node a: GET /servers: 500"));
+    /// ```
+    #[must_use]
+    #[inline(never)]
+    pub fn context(mut self, what: impl Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// The annotation of the Kubernetes object that is wrong.
     #[must_use]
     pub fn annotation(self, name: &str) -> Self {

@@ -11,18 +11,7 @@
 //!
 //! impl meta::Guest for Nowhere {
 //!     fn describe() -> Descriptor {
-//!         Descriptor {
-//!             name: "nowhere".to_owned(),
-//!             version: "0.1.0".to_owned(),
-//!             revision: "1".to_owned(),
-//!             provider_id_schemes: vec!["nowhere".to_owned()],
-//!             files: vec![],
-//!             endpoints: vec![],
-//!             credentials: vec![],
-//!             settings: vec![],
-//!             annotations: vec![],
-//!             more: vec![],
-//!         }
+//!         Descriptor::new("nowhere", "0.1.0")
 //!     }
 //!
 //!     fn offers() -> Result<Vec<Capability>, Failure> {
@@ -66,25 +55,35 @@
 
 #[cfg(target_family = "wasm")]
 mod allocator;
+pub mod annotations;
 mod answer;
 #[doc(hidden)]
 pub mod bindings;
 pub mod cache;
+pub mod cidr;
 pub mod clock;
 mod cloud;
+pub mod config;
 mod decode_error;
+pub mod describe;
+mod done;
 pub mod duration;
+pub mod events;
 mod export;
 mod failure;
+pub mod find;
 mod guard;
+pub mod label;
 pub mod log;
 mod node;
+pub mod ordered;
 mod outcome;
 pub mod paging;
 mod panic;
 mod part;
 pub mod percent;
 mod quoted;
+pub mod record;
 mod request;
 mod route;
 mod session;
@@ -93,21 +92,26 @@ mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transport;
+pub mod words;
 
 pub use answer::{Answer, Unanswered};
 pub use cloud::Cloud;
+pub use done::{Done, Warning};
 #[doc(hidden)]
 pub use guard::Guarded;
 pub use quoted::quoted;
 pub use request::{Request, Session};
 pub use session::send_all;
 
-// The contract, under its own names. `cache`, `clock`, `log` and `settings` have wrappers of the same name above.
+#[doc(hidden)]
+pub use serde;
+
+// The contract, under its own names. `cache`, `clock`, `events`, `log` and `settings` have wrappers of the same name above.
 pub use bindings::cluster::exports::ccm::cloud::cluster;
 pub use bindings::load_balancer_orphan::exports::ccm::cloud::load_balancer_orphan;
 pub use bindings::load_balancer_survey::exports::ccm::cloud::load_balancer_survey;
 pub use bindings::load_balancers::exports::ccm::cloud::load_balancers;
-pub use bindings::provider::ccm::cloud::{credentials, events, http, nodes, types};
+pub use bindings::provider::ccm::cloud::{credentials, http, nodes, types};
 pub use bindings::provider::exports::ccm::cloud::{instances, meta};
 pub use bindings::routes::exports::ccm::cloud::routes;
 

@@ -6,41 +6,48 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde::de::DeserializeOwned;
-
 use crate::answer::Answer;
 use crate::percent;
+use crate::record::{Item, Value};
 use crate::request::Request;
 use crate::session::send_all;
 use crate::types::Failure;
 
-/// The body of one page.
-pub trait Page: DeserializeOwned {
-    /// What is listed.
-    type Item;
-
-    /// What is on this page.
-    fn items(self) -> Vec<Self::Item>;
-
-    /// What tells an item from all others of the list. It shows pages that come twice, drops what moved from one page to the
-    /// next meanwhile, and is the marker of [`Paging::marker`].
-    fn id(item: &Self::Item) -> String;
-
-    /// The link to the next page, for [`Paging::links`].
-    fn next(&self) -> Option<&str> {
-        None
-    }
-
-    /// How many items the whole list has, for [`Paging::numbered`] and [`Paging::counted`].
-    fn total(&self) -> Option<usize> {
-        None
-    }
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// How many items the whole list has, if the page says so.
+    pub total: Option<usize>,
+    next: Option<String>,
 }
 
-/// How a cloud cuts lists.
+/// How a cloud cuts lists, and where the answer has what of them.
+///
+/// ```
+/// use ccm_sdk::paging::Paging;
+/// use ccm_sdk::types::Failure;
+/// use ccm_sdk::{Cloud, Request};
+///
+/// ccm_sdk::records! {
+///     pub struct Machine { pub id: String [id], pub name: String }
+/// }
+///
+/// const CLOUD: Cloud = Cloud::new("api");
+/// // {"machines": [{"id": "m-1", "name": "a"}, ...], "meta": {"total": 431}}
+/// const MACHINES: Paging = Paging::numbered("page", "per_page", 200).items("/machines").total("/meta/total");
+///
+/// fn machines() -> Result<Vec<Machine>, Failure> {
+///     CLOUD.get("/v2/machines").list(MACHINES)
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Paging {
     shape: Shape,
+    items: &'static str,
+    total: &'static str,
+    sparse: bool,
     max_pages: usize,
     max_bytes: usize,
 }
@@ -48,7 +55,7 @@ pub struct Paging {
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Numbered { page: &'static str, size: &'static str, per_page: Option<usize> },
-    Links,
+    Links { next: &'static str },
     Offset { offset: &'static str, limit: &'static str, size: usize },
     Marker { marker: &'static str, limit: &'static str, size: usize },
 }
@@ -74,8 +81,10 @@ impl Paging {
 
     /// Every page links to the next. Only the query of the link is used, on the path of the request, which must be the link's:
     /// behind a proxy links name hosts that nobody can reach from here.
-    pub const fn links() -> Self {
-        Self::new(Shape::Links)
+    ///
+    /// `next` is where the answer has it: `/links/pages/next`.
+    pub const fn links(next: &'static str) -> Self {
+        Self::new(Shape::Links { next })
     }
 
     /// Parameters for how many items to leave out and how many to give. A page with fewer than `size` is the last, so `size`
@@ -88,6 +97,29 @@ impl Paging {
     /// may give fewer than asked for.
     pub const fn marker(marker: &'static str, limit: &'static str, size: usize) -> Self {
         Self::new(Shape::Marker { marker, limit, size })
+    }
+
+    /// Where the answer has the items: `/machines`. Without it: the answer is an array.
+    #[must_use]
+    pub const fn items(mut self, place: &'static str) -> Self {
+        self.items = place;
+        self
+    }
+
+    /// Where the answer says how many items the whole list has: `/meta/total`. For [`numbered`](Self::numbered) and
+    /// [`counted`](Self::counted).
+    #[must_use]
+    pub const fn total(mut self, place: &'static str) -> Self {
+        self.total = place;
+        self
+    }
+
+    /// A page without items at their place is empty, and without a total it tells none. Otherwise such a page may be cut, or of
+    /// somebody on the way, and is an error.
+    #[must_use]
+    pub const fn sparse(mut self) -> Self {
+        self.sparse = true;
+        self
     }
 
     /// A longer list is an error. Without it: 1,000 pages.
@@ -107,7 +139,7 @@ impl Paging {
     }
 
     const fn new(shape: Shape) -> Self {
-        Self { shape, max_pages: MAX_PAGES, max_bytes: usize::MAX }
+        Self { shape, items: "", total: "", sparse: false, max_pages: MAX_PAGES, max_bytes: usize::MAX }
     }
 }
 
@@ -117,8 +149,8 @@ impl Request {
     /// # Errors
     ///
     /// A page failed; the list has too many pages or bytes (`quota`), does not end, or contradicts itself (`retry`).
-    pub fn list<P: Page>(self, paging: Paging) -> Result<Vec<P::Item>, Failure> {
-        self.list_dated::<P>(paging).map(|(items, _)| items)
+    pub fn list<T: Item>(self, paging: Paging) -> Result<Vec<T>, Failure> {
+        self.list_dated(paging).map(|(items, _)| items)
     }
 
     /// The same with the header `Date` of the first page: the cloud's own time, before which nothing of the list can have changed
@@ -127,25 +159,56 @@ impl Request {
     /// # Errors
     ///
     /// As [`list`](Self::list).
-    pub fn list_dated<P: Page>(self, paging: Paging) -> Result<(Vec<P::Item>, Option<String>), Failure> {
-        let (mut items, mut ids, mut date) = (vec![], BTreeSet::new(), None);
-        let mut take = |answer: Answer| {
-            if ids.is_empty() && date.is_none() {
-                date = answer.header("date").map(str::to_owned);
-            }
+    pub fn list_dated<T: Item>(self, paging: Paging) -> Result<(Vec<T>, Option<String>), Failure> {
+        let mut items = vec![];
+        let mut take = |answer: Answer, ids: &mut BTreeSet<String>| {
             let bytes = answer.body().len();
-            let page: P = answer.json()?;
-            let mut sheet =
-                Sheet { next: page.next().map(str::to_owned), total: page.total(), bytes, ..Sheet::default() };
-            for item in page.items() {
-                if sheet.note(P::id(&item), &mut ids) {
+            let Page { items: found, total, next } = answer.page::<T>(paging)?;
+            let mut sheet = Sheet { next, total, bytes, ..Sheet::default() };
+            for item in found {
+                if sheet.note(item.id(), ids) {
                     items.push(item);
                 }
             }
             Ok(sheet)
         };
-        Walk { request: self, paging, pages: 0, seen: BTreeSet::new(), take: &mut take }.all()?;
+        let (ids, seen) = (BTreeSet::new(), BTreeSet::new());
+        let date = Walk { request: self, paging, pages: 0, date: None, ids, seen, take: &mut take }.all()?;
         Ok((items, date))
+    }
+}
+
+impl Answer {
+    /// What a page has, for whoever reads a list in steps of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`json`](Self::json); the page lacks what `paging` says that it has.
+    pub fn page<T: Item>(self, paging: Paging) -> Result<Page<T>, Failure> {
+        let (answer, mut items) = (self.ok()?, None);
+        let (total, next) = answer.around(paging, &mut items)?;
+        match items {
+            None if !paging.sparse => Err(answer.lacks(paging.items)),
+            items => Ok(Page { items: items.unwrap_or_default(), total, next }),
+        }
+    }
+
+    /// Reads the items, and what stands around them.
+    #[inline(never)]
+    fn around(&self, paging: Paging, items: &mut dyn Value) -> Result<(Option<usize>, Option<String>), Failure> {
+        let (mut total, mut next): (Option<usize>, Option<String>) = (None, None);
+        let mut places: Vec<(&'static str, &mut dyn Value)> = vec![(paging.items, items)];
+        if !paging.total.is_empty() {
+            places.push((paging.total, &mut total));
+        }
+        if let Shape::Links { next: place } = paging.shape {
+            places.push((place, &mut next));
+        }
+        self.read(&mut places)?;
+        if total.is_none() && !paging.total.is_empty() && !paging.sparse {
+            return Err(self.lacks(paging.total));
+        }
+        Ok((total, next))
     }
 }
 
@@ -179,14 +242,22 @@ struct Walk<'a> {
     paging: Paging,
     pages: usize,
     seen: BTreeSet<u64>,
-    take: &'a mut dyn FnMut(Answer) -> Result<Sheet, Failure>,
+    date: Option<String>,
+    ids: BTreeSet<String>,
+    take: &'a mut dyn FnMut(Answer, &mut BTreeSet<String>) -> Result<Sheet, Failure>,
 }
 
 impl Walk<'_> {
-    fn all(&mut self) -> Result<(), Failure> {
+    /// The header `Date` of the first page.
+    fn all(mut self) -> Result<Option<String>, Failure> {
+        self.walk()?;
+        Ok(self.date)
+    }
+
+    fn walk(&mut self) -> Result<(), Failure> {
         match self.paging.shape {
             Shape::Numbered { page, size, per_page } => self.numbered(page, size, per_page),
-            Shape::Links => {
+            Shape::Links { .. } => {
                 let mut sheet = self.page(vec![])?;
                 while let Some(link) = sheet.next.filter(|link| !link.is_empty()) {
                     if sheet.len == 0 {
@@ -260,7 +331,11 @@ impl Walk<'_> {
         });
         let mut sheets = vec![];
         for answer in send_all(requests.collect()) {
-            let sheet = (self.take)(answer?)?;
+            let answer = answer?;
+            if self.seen.is_empty() && self.date.is_none() {
+                self.date = answer.header("date").map(str::to_owned);
+            }
+            let sheet = (self.take)(answer, &mut self.ids)?;
             if sheet.len > 0 && !self.seen.insert(sheet.ids.finish()) {
                 return Err(self.wrong("a page came twice"));
             }

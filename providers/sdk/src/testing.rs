@@ -13,6 +13,7 @@ use std::rc::Rc;
 use crate::credentials::Part;
 use crate::http::{Method, Request, Response, TransportError, TransportReason};
 use crate::percent;
+use crate::types::Subject;
 
 thread_local! {
     static INSTALLED: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
@@ -22,7 +23,7 @@ pub(crate) fn installed() -> Option<Rc<State>> {
     INSTALLED.with_borrow(Clone::clone)
 }
 
-/// Stands behind the imports `http`, `credentials`, `cache`, `log` and the time of `clock` of this thread until it is dropped. What is in the cache stays
+/// Stands behind the imports `http`, `credentials`, `cache`, `log`, `events` and the time of `clock` of this thread until it is dropped. What is in the cache stays
 /// there for as long; [`cache::forget`](crate::cache::forget) is the end of its time.
 ///
 /// Requests are named by a line: endpoint, method, path and query, `api GET /v2/droplets?page=2`. What is not scripted gets no
@@ -90,6 +91,11 @@ impl FakeCloud {
     /// What was written to the log: message, then ` name=value` for each field.
     pub fn logged(&self) -> Vec<String> {
         self.0.logged.borrow().clone()
+    }
+
+    /// The Events so far: `default/web Reason: message`, `node a …`, `call …`, `provider …`.
+    pub fn events(&self) -> Vec<String> {
+        self.0.events.borrow().clone()
     }
 
     /// Lines of answers that nobody has asked for.
@@ -172,6 +178,7 @@ pub(crate) struct State {
     cache: RefCell<BTreeMap<String, Vec<u8>>>,
     base_paths: RefCell<BTreeMap<String, String>>,
     logged: RefCell<Vec<String>>,
+    events: RefCell<Vec<String>>,
     now: Cell<u64>,
 }
 
@@ -247,6 +254,16 @@ impl State {
     pub(crate) fn log(&self, message: &str, fields: &[(String, String)]) {
         let fields: String = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
         self.logged.borrow_mut().push(format!("{message}{fields}"));
+    }
+
+    pub(crate) fn emit(&self, subject: &Subject, reason: &str, message: &str) {
+        let about = match subject {
+            Subject::Call => "call".to_owned(),
+            Subject::Provider => "provider".to_owned(),
+            Subject::Node(name) => format!("node {name}"),
+            Subject::Service((namespace, name)) => format!("{namespace}/{name}"),
+        };
+        self.events.borrow_mut().push(format!("{about} {reason}: {message}"));
     }
 
     pub(crate) fn available(&self, credential: &str) -> bool {

@@ -1,8 +1,9 @@
 //! The imports that requests go through, what outlives a call, the time, and the log. Tests put a [fake](crate::testing) in their place.
 
-use crate::bindings::provider::ccm::cloud::{cache, clock, log};
+use crate::bindings::provider::ccm::cloud::{cache, clock, events, log};
 use crate::credentials;
 use crate::http::{self, Request, Response, TransportError};
+use crate::types::Subject;
 
 #[cfg(any(test, feature = "testing"))]
 use crate::testing::installed;
@@ -69,4 +70,9 @@ pub(crate) fn now_ms() -> u64 {
 pub(crate) fn log(level: log::Level, message: &str, fields: &[(String, String)]) {
     or_fake!(fake => fake.log(message, fields));
     log::write(level, message, fields);
+}
+
+pub(crate) fn emit(subject: &Subject, severity: events::Severity, reason: &str, message: &str) {
+    or_fake!(fake => fake.emit(subject, reason, message));
+    events::emit(subject, severity, reason, message);
 }

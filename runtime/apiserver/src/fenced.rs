@@ -184,7 +184,7 @@ mod tests {
         let client = fenced_client(&config, PINGS, Arc::clone(&fence) as Arc<dyn Leadership>).unwrap();
         let ask = async || client.request_text(http::Request::get("/version").body(vec![]).unwrap()).await;
         for _ in 0..2 {
-            let error = ccm_controllers::causes(&ask().await.unwrap_err());
+            let error = crate::error_text::causes(&ask().await.unwrap_err());
             assert!(error.contains("another one may be the leader"), "{error}");
             let before = *read.lock();
             fence.open(true);

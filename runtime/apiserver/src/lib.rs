@@ -1,15 +1,31 @@
-//! The way to the API server.
+//! The way to the API server, for all who talk to it.
 //!
 //! | module | does |
 //! |---|---|
 //! | `config` | where the API server is, and who asks: `--kubeconfig`, `--master`, the pod's service account |
 //! | `connection` | connections for watches and reads, which are given up when the API server falls silent |
 //! | `fenced` | connections for writes, from which no byte leaves after the leadership ended |
+//! | `api_gate` | requests with a time limit, counted; writes only while this process leads, and no more at once than are good for the API server |
+//! | `api_status`, `error_text` | what an answer means, and how it is told |
+//! | `events` | Kubernetes Events |
+//! | `metrics` | requests and Events |
 
+mod api_gate;
+mod api_status;
 mod config;
 mod connection;
+mod error_text;
+mod events;
 mod fenced;
+mod metrics;
 
+pub use api_gate::{ApiError, ApiGate, ApiGateSettings, Purpose};
+pub use api_status::{is_namespace_ending, lacks_right};
 pub use config::config;
 pub use connection::{Pings, client};
+pub use error_text::{api_error_text, causes};
+pub use events::{
+    EventRecorder, EventRequest, EventSettings, EventWriter, NODE_EVENTS, cut, node_reference, service_reference,
+};
 pub use fenced::fenced_client;
+pub use metrics::{ApiMetrics, EventMetrics};

@@ -1,9 +1,10 @@
 //! The metrics of the whole crate, registered at once. Each part knows its own: this is the one place that knows them all.
 
+use ccm_apiserver::{ApiMetrics, EventMetrics};
 use prometheus_client::registry::Registry;
 
 use crate::cluster::ClusterMetrics;
-use crate::metrics::{ApiMetrics, EventMetrics, QueueMetrics, StoreMetrics};
+use crate::metrics::{QueueMetrics, StoreMetrics};
 use crate::node::NodeMetrics;
 use crate::node_lifecycle::NodeLifecycleMetrics;
 use crate::service::ServiceMetrics;

@@ -6,16 +6,13 @@
 //!      └────────────── ApiGate ◀── patches, Events ─────┘
 //! ```
 //!
-//! The owner (the binary) makes each part, runs its future, and stops them in this order: controllers, reflectors, the
-//! [`EventWriter`].
+//! [`ApiGate`](ccm_apiserver::ApiGate) and Events are those of `ccm-apiserver`. The owner (the binary) makes each part, runs its
+//! future, and stops them in this order: controllers, reflectors, the [`EventWriter`](ccm_apiserver::EventWriter).
 
 mod admission;
 mod all_metrics;
-mod api_gate;
-mod api_status;
 mod backoff;
 mod cluster;
-mod events;
 mod metrics;
 mod node;
 mod node_lifecycle;
@@ -33,13 +30,10 @@ mod testing;
 
 pub use admission::{AdmissionMetrics, AdmissionOutcome, Ruling, ServiceAdmission};
 pub use all_metrics::Metrics;
-pub use api_gate::{ApiError, ApiGate, ApiGateSettings};
-pub use api_status::{is_namespace_ending, lacks_right};
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };
-pub use events::{EventRecorder, EventRequest, EventSettings, EventWriter, node_reference, service_reference};
-pub use metrics::{ApiMetrics, EventMetrics, FloatGauge, QueueMetrics, StoreMetrics};
+pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
 pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError};
 pub use node_lifecycle::{
     DeletionBudget, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts, NodeLifecycleSettings,
@@ -48,7 +42,10 @@ pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::balanced_service;
-pub use service::{LoadBalancerMember, ServiceController, ServiceControllerParts, ServiceMetrics, ServiceSettings};
-pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored, api_error_text, causes};
+pub use service::{
+    LoadBalancerMember, LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory, ServiceMetrics,
+    ServiceSettings,
+};
+pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
 pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;

@@ -3,8 +3,6 @@
 //! Names of upstream are kept, so that dashboards go on working; ours begin with `ccm_`. The registry appends `_total` to
 //! counters. No label ever holds the name of an object.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,9 +10,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-
-/// Upstream's buckets of `rest_client_request_duration_seconds`, in seconds.
-const REQUEST_BUCKETS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// A gauge that holds a point in time or another fraction.
 pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
@@ -131,7 +126,7 @@ impl QueueMetrics {
         };
         registry.register("workqueue_depth", "Objects that wait for their turn", this.depth.clone());
         registry.register("workqueue_adds", "Objects that were added to the queue", this.adds.clone());
-        registry.register("workqueue_retries", "Objects that are to be tried again later", this.retries.clone());
+        registry.register("workqueue_retries", "Objects that the controller retries later", this.retries.clone());
         let help = "Time that an object waited for its turn";
         registry.register("workqueue_queue_duration_seconds", help, this.queue_duration.clone());
         let help = "Time that the work on an object took";
@@ -162,70 +157,5 @@ impl QueueMetrics {
             longest: self.longest.get_or_create_owned(&label),
             panics: self.panics.get_or_create_owned(&label),
         }
-    }
-}
-
-// === Requests to the API server ===
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct RequestLabels {
-    verb: &'static str,
-    resource: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct OutcomeLabels {
-    verb: &'static str,
-    resource: &'static str,
-    outcome: &'static str,
-}
-
-/// Requests that go through the API gate.
-#[derive(Debug, Clone)]
-pub struct ApiMetrics {
-    requests: Family<OutcomeLabels, Counter>,
-    duration: Family<RequestLabels, Histogram, fn() -> Histogram>,
-    pub(crate) width: Gauge,
-}
-
-impl ApiMetrics {
-    /// Registers the metrics of the API gate.
-    pub fn register(registry: &mut Registry) -> Self {
-        let duration: fn() -> Histogram = || Histogram::new(REQUEST_BUCKETS);
-        let duration = Family::new_with_constructor(duration);
-        let this = Self { requests: Family::default(), duration, width: Gauge::default() };
-        registry.register("ccm_api_requests", "Requests to the API server, by outcome", this.requests.clone());
-        let help = "Time until the API server answered";
-        registry.register("ccm_api_request_duration_seconds", help, this.duration.clone());
-        let help = "Writes to the API server that are allowed at the same time; the number follows how fast it answers";
-        registry.register("ccm_api_write_width", help, this.width.clone());
-        this
-    }
-
-    pub(crate) fn ended(&self, verb: &'static str, resource: &'static str, outcome: &'static str, took: Duration) {
-        self.requests.get_or_create(&OutcomeLabels { verb, resource, outcome }).inc();
-        self.duration.get_or_create(&RequestLabels { verb, resource }).observe(took.as_secs_f64());
-    }
-}
-
-// === Events ===
-
-/// What became of Events.
-#[derive(Debug, Clone, Default)]
-pub struct EventMetrics {
-    pub(crate) written: Counter,
-    pub(crate) dropped: Counter,
-    pub(crate) waiting: Gauge,
-}
-
-impl EventMetrics {
-    /// Registers the metrics of the recorder.
-    pub fn register(registry: &mut Registry) -> Self {
-        let this = Self::default();
-        registry.register("ccm_events_written", "Events that were written", this.written.clone());
-        let help = "Events that were dropped: refused, not accepted in time, or too many at once";
-        registry.register("ccm_events_dropped", help, this.dropped.clone());
-        registry.register("ccm_events_waiting", "Events that wait to be written", this.waiting.clone());
-        this
     }
 }

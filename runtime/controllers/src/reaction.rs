@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Reaction};
 
-use crate::api_gate::ApiError;
 use crate::queue::Verdict;
 
 /// Shortest wait that a provider or the API server can ask for: a provider that says "now" for ever must not keep the host busy.
@@ -68,8 +68,8 @@ pub(crate) const fn leaves_open(reaction: Reaction) -> bool {
 pub(crate) fn describe(verdict: Verdict) -> String {
     match verdict {
         Verdict::Done => "nothing more is done".into(),
-        Verdict::Backoff => "tried again with back-off".into(),
-        Verdict::After(delay) => format!("tried again in {delay:?}"),
-        Verdict::Change => "not tried again before the object changes".into(),
+        Verdict::Backoff => "retried with back-off".into(),
+        Verdict::After(delay) => format!("retried in {delay:?}"),
+        Verdict::Change => "not retried before the object changes".into(),
     }
 }

@@ -334,7 +334,11 @@ impl Egress {
         let provider = self.provider.as_str();
         let mut open = self.open.lock();
         if is_open && open.insert(endpoint.to_owned()) {
-            tracing::warn!(provider, endpoint, "endpoint does not answer: it is asked only now and then until it does");
+            tracing::warn!(
+                provider,
+                endpoint,
+                "endpoint does not answer: the host sends only test requests until it does"
+            );
         } else if !is_open && open.remove(endpoint) {
             tracing::info!(provider, endpoint, "endpoint answers again");
         }

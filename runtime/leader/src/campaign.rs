@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use ccm_apiserver::{ApiGate, ApiGateSettings, ApiMetrics, EventMetrics, EventRecorder, EventRequest, EventSettings};
 use ccm_cloud::Severity;
-use ccm_controllers::{ApiGate, ApiGateSettings, ApiMetrics, EventMetrics, EventRecorder, EventRequest, EventSettings};
 use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_controllers::{causes, lacks_right};
+use ccm_apiserver::{causes, lacks_right};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;

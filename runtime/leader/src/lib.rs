@@ -27,8 +27,8 @@ mod tests;
 use std::sync::Arc;
 
 use anyhow::Result;
+use ccm_apiserver::{ApiMetrics, EventMetrics};
 use ccm_cloud::{Alone, Leadership};
-use ccm_controllers::Metrics;
 use kube::Config;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -106,10 +106,14 @@ impl Leader {
     /// # Errors
     ///
     /// There is no thread to be had.
-    pub fn campaign(self, config: Config, metrics: &Metrics) -> Result<Option<Campaign>> {
+    pub fn campaign(
+        self,
+        config: Config,
+        api_metrics: ApiMetrics,
+        event_metrics: EventMetrics,
+    ) -> Result<Option<Campaign>> {
         let Self::Candidate(candidate) = self else { return Ok(None) };
         let Candidate { settings, fence, metrics: own, standing } = *candidate;
-        let (api_metrics, event_metrics) = (metrics.api.clone(), metrics.events.clone());
         Campaign::start(Means { config, settings, fence, metrics: own, api_metrics, event_metrics, standing }).map(Some)
     }
 }

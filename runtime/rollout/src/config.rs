@@ -43,11 +43,11 @@ pub struct ProviderRecord {
     /// Sources of credentials that the provider declares: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<String, String>,
-    /// Which components are taken; all by default.
+    /// Which components the host accepts; all by default.
     #[serde(default)]
     pub trust: Trust,
-    /// Take a new component with another name or other provider IDs than the one that serves, without an interface that
-    /// objects depend on, or that finds less than there was; and a first one that finds nothing of what the cluster has.
+    /// Accept a new component with another name or other provider IDs than the one that serves, without an interface that
+    /// objects depend on, or that finds less than the old one; and a first component that finds no existing object.
     #[serde(default)]
     pub allow_provider_change: bool,
     /// What a component that imports WASI gets.

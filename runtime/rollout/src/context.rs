@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use ccm_cloud::{Descriptor, Leadership, NodeSelector, Source};
+use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
 pub use ccm_egress::Carryover;
 use ccm_egress::config::{
     ClientSettings, Configuration, CredentialSource, Environment, Files, NetworkSettings, OperatorGrants, Proxy,
@@ -20,7 +20,6 @@ use kube::Client;
 
 use crate::config::ProviderConfig;
 use crate::config::grants::{CredentialPlace, variable_value};
-use crate::pipeline::problem_text;
 
 /// Where the environment names a proxy.
 const PROXY_VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
@@ -164,4 +163,10 @@ async fn by_hand(place: &CredentialPlace, client: Option<&Client>) -> Result<Cre
             secret::watched(client, namespace, name, key).await?
         }
     })
+}
+
+/// Problems in one line.
+pub(crate) fn problem_text(problems: &[Problem]) -> String {
+    let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
+    told.join("; ")
 }

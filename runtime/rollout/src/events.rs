@@ -1,7 +1,7 @@
 //! Events about providers being loaded, refused and rolled back: at the ConfigMap that they come from, else at the host's pod.
 
+use ccm_apiserver::{EventRecorder, EventRequest};
 use ccm_cloud::Severity;
-use ccm_controllers::{EventRecorder, EventRequest};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::source::Source;

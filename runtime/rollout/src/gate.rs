@@ -251,7 +251,7 @@ pub fn identity(
     ensure!(
         new.provider_id_schemes.first() == old.provider_id_schemes.first()
             && old.provider_id_schemes.iter().all(|scheme| new.provider_id_schemes.contains(scheme)),
-        "its provider IDs begin with {}, those of the one that serves with {}: Nodes would be nobody's; {WAY_OUT}",
+        "its provider IDs begin with {}, those of the one that serves with {}: no provider would manage the existing Nodes; {WAY_OUT}",
         new.provider_id_schemes.join(", "),
         old.provider_id_schemes.join(", "),
     );

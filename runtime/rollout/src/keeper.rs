@@ -19,12 +19,17 @@ mod bootstrap;
 mod poll;
 mod report;
 mod share;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_controllers::FirstList;
 use ccm_sandbox::Provider;
+use futures::future::{OptionFuture, maybe_done};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -165,34 +170,34 @@ impl Keeper {
         }
     }
 
-    /// What is still to be asked of the first provider.
-    pub(crate) const fn look_again(&mut self) -> Option<LookAgain> {
-        self.look.take()
-    }
-
-    /// What is still to be done for the code of the first provider.
-    pub(crate) const fn optimise(&mut self) -> Option<Optimise> {
-        self.optimise.take()
-    }
-
     /// Where the components serve; none before there is a first one.
     pub(super) fn slot(&self) -> Option<&Slot<Provider>> {
         self.place.as_ref().map(|place| &place.slot)
     }
 
-    /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`].
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    /// Follows the source until `stop`, or until this process is to end; only after [`Self::bootstrap`]. `nodes`: what the configuration of
+    /// the provider may hang on.
+    pub(crate) async fn run(mut self, nodes: FirstList, stop: CancellationToken) {
+        let look = self.look.take().zip(self.slot().cloned()).map(|(look, slot)| look.run(slot, nodes));
+        let (look, optimise) = (OptionFuture::from(look), OptionFuture::from(self.optimise.take().map(Optimise::run)));
+        let aside = async {
+            tokio::join!(look, optimise);
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = self.follow(stop) => {}
+            () = aside => {}
+        }
+    }
+
+    /// What becomes of components is told to the end, also when the process stops meanwhile.
+    async fn follow(&mut self, stop: CancellationToken) {
         Box::pin(stop.run_until_cancelled(self.begun())).await;
-        loop {
+        while !self.gives_way {
             let retry = self.retry;
-            if self.gives_way {
-                return;
-            }
-            let Some(place) = &mut self.place else { return };
             tokio::select! {
                 () = stop.cancelled() => return,
-                // The slot lives as long as this.
-                Some(news) = place.news.recv() => self.report(news).await,
+                Some(news) = next(self.place.as_mut()) => self.report(news).await,
                 () = self.changes.next() => self.look().await,
                 () = Share::next(self.share.as_mut()) => self.listen().await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
@@ -205,16 +210,44 @@ impl Keeper {
 
     /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
+        let mut work = pin!(maybe_done(work));
         loop {
-            let Some(place) = &mut self.place else { return work.await };
-            tokio::select! {
-                done = &mut work => return done,
-                // The slot lives as long as this.
-                Some(news) = place.news.recv() => self.report(news).await,
-                () = Share::next(self.share.as_mut()) => self.listen().await,
+            if let Some(done) = work.as_mut().take_output() {
+                return done;
             }
+            let news = tokio::select! {
+                () = &mut work => continue,
+                Some(news) = next(self.place.as_mut()) => Some(news),
+                () = Share::next(self.share.as_mut()) => None,
+            };
+            let told = Box::pin(async {
+                match news {
+                    Some(news) => self.report(news).await,
+                    None => self.listen().await,
+                }
+            });
+            beside(work.as_mut(), told).await;
         }
+    }
+}
+
+/// Waits for `told`, while `work` goes on.
+async fn beside(work: impl Future<Output = ()>, told: impl Future<Output = ()>) {
+    let work = async {
+        work.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = work => {}
+        () = told => {}
+    }
+}
+
+/// The next thing that becomes of components; none when it can come no more. Nothing comes before there is a first one.
+async fn next(place: Option<&mut Place>) -> Option<News> {
+    match place {
+        Some(place) => place.news.recv().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,9 +15,9 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::slot::Refusals;
 use crate::source::{Packed, SIGNATURE, Source};
-pub use trial::OrderlyEnd;
+pub(crate) use trial::DIED;
 use trial::Trial;
-pub(crate) use trial::{DIED, Trials};
+pub use trial::Trials;
 
 /// Ending of the file with the component.
 const COMPONENT: &str = "wasm";
@@ -72,7 +72,7 @@ impl LastGood {
             self.write(TRIAL, &serde_json::to_vec(&trial)?).await?;
             if !self.trials.begin(&file) {
                 // The process has ended meanwhile.
-                fs::remove_file(&file).await.ok();
+                self.trials.end(&file, fs::remove_file(&file).await);
             }
         }
         Ok(())
@@ -81,14 +81,15 @@ impl LastGood {
     /// No component is on trial any more.
     pub(crate) async fn end_trial(&self) {
         let file = self.file(TRIAL);
-        if fs::remove_file(&file).await.is_ok()
+        let removed = fs::remove_file(&file).await;
+        if removed.is_ok()
             && let Some(folder) = file.parent()
             && let Ok(folder) = fs::File::open(folder).await
         {
             // Otherwise a machine that loses its power may bring the file back, and whoever was proven seems to be to blame.
             folder.sync_all().await.ok();
         }
-        self.trials.end(&file);
+        self.trials.end(&file, removed);
     }
 
     /// Digest of the component that was on trial when the process before this one died.

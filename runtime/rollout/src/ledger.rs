@@ -8,7 +8,7 @@
 //! What follows from an entry is for the [`standing`](crate::slot::standing) of a slot to say, and before there is a slot for the
 //! bootstrap of the keeper.
 
-mod peers;
+pub(crate) mod peers;
 
 use std::collections::VecDeque;
 

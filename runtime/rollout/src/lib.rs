@@ -49,13 +49,13 @@ mod unpack;
 pub use component::Component;
 pub use events::host_pod;
 pub use keeper::KeeperSettings;
-pub use last_good::OrderlyEnd;
+pub use last_good::Trials;
 pub use ledger::PeerSettings;
 pub use metrics::{CallMetrics, ExchangeMetrics, ProviderMetrics};
-pub use pipeline::problem_text;
 pub use retry::backoff;
-pub use rollout::{Followers, Readiness, Rollout, RolloutParts};
+pub use rollout::{Followers, Rollout, RolloutParts};
 pub use slot::{Handle, ProbationSettings, Slot};
+pub use status::Readiness;
 pub use trust::Trust;
 pub use unpack::{UnpackError, unpack};
 

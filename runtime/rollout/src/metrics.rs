@@ -17,6 +17,7 @@ pub use requests::ExchangeMetrics;
 
 use crate::gate::Step;
 use crate::release::Version;
+use crate::slot::View;
 
 /// Where a component can be refused.
 const STEPS: [Step; 14] = [
@@ -132,25 +133,21 @@ impl ProviderMetrics {
         self.loads.get_or_create(&LoadLabels { source: source.to_owned(), result, step }).inc();
     }
 
-    /// Another component serves.
-    pub fn serves(&self, source: &str, now: &Version, before: Option<&Version>, generation: u64) {
+    /// The components stand so; `gone` serves no longer.
+    pub(crate) fn stands(&self, source: &str, view: &View, gone: Option<&Version>) {
         let labels = |Version { name, version, digest }: &Version| InfoLabels {
             source: source.to_owned(),
             name: name.clone(),
             version: version.clone(),
             digest: digest.clone(),
         };
-        if let Some(before) = before {
-            self.info.remove(&labels(before));
+        if let Some(gone) = gone {
+            self.info.remove(&labels(gone));
         }
-        self.info.get_or_create(&labels(now)).set(1);
+        self.info.get_or_create(&labels(&view.serving)).set(1);
         let of = SourceLabels { source: source.to_owned() };
-        self.generation.get_or_create(&of).set(i64::try_from(generation).unwrap_or(i64::MAX));
-    }
-
-    /// Whether it has yet to prove itself.
-    pub fn on_probation(&self, source: &str, is: bool) {
-        self.on_probation.get_or_create(&SourceLabels { source: source.to_owned() }).set(is.into());
+        self.generation.get_or_create(&of).set(i64::try_from(view.generation).unwrap_or(i64::MAX));
+        self.on_probation.get_or_create(&of).set(view.is_on_trial.into());
     }
 
     /// How long the gate took; the component was `taken` or `rejected`.

@@ -1,7 +1,8 @@
 //! Controllers that work only with providers that have an optional interface. A component that comes may bring the interface, or take
-//! it along: then the controller ends as it does with the process, and begins anew with the providers of that moment. What it knew
-//! stands in the objects.
+//! it along: then the controller ends as it does with the process, and begins anew with the providers of that moment. What must not be
+//! forgotten with it is for whoever starts it to hand on.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -47,16 +48,19 @@ impl Offering for (ProviderSlot, Vec<String>) {
     }
 }
 
+/// Providers by their places among all that are configured: a place is the same whoever else has the interface.
+pub type Places<P> = BTreeMap<usize, P>;
+
 /// Calls `change` with the providers that have the interface, at once and whenever these are others. Never ends.
-pub async fn follow<P: Offering + Clone>(providers: &[P], capability: Capability, mut change: impl FnMut(Vec<P>)) {
+pub async fn follow<P: Offering + Clone>(providers: &[P], capability: Capability, mut change: impl FnMut(Places<P>)) {
     let mut generations: Vec<_> = providers.iter().map(Offering::generations).collect();
     let mut told = None;
     loop {
         generations.iter_mut().for_each(|one| drop(one.borrow_and_update()));
         let able: Vec<bool> = providers.iter().map(|provider| provider.has(capability)).collect();
         if told.as_ref() != Some(&able) {
-            let chosen = providers.iter().zip(&able).filter(|(_, able)| **able);
-            change(chosen.map(|(provider, _)| provider.clone()).collect());
+            let chosen = providers.iter().enumerate().zip(&able).filter(|(_, able)| **able);
+            change(chosen.map(|((place, provider), _)| (place, provider.clone())).collect());
             told = Some(able);
         }
         if generations.is_empty() {
@@ -76,7 +80,7 @@ pub async fn run<P, W>(
     providers: Vec<P>,
     capability: Capability,
     stop: CancellationToken,
-    start: impl Fn(Vec<P>, CancellationToken) -> W,
+    start: impl Fn(Places<P>, CancellationToken) -> W,
 ) -> Result<(), GivenUp>
 where
     P: Offering + Clone,
@@ -91,9 +95,9 @@ where
                 drop(next.changed().await);
                 continue;
             };
-            let names: Vec<_> = able.iter().map(Offering::name).collect();
+            let names: Vec<_> = able.values().map(Offering::name).collect();
             tracing::info!(interface = capability.as_str(), providers = names.join(","), "controller begins");
-            let call_time = able.iter().map(Offering::call_time).max().unwrap_or_default();
+            let call_time = able.values().map(Offering::call_time).max().unwrap_or_default();
             let ending = stop.child_token();
             let mut work = pin!(start(able, ending.clone()));
             tokio::select! {
@@ -200,11 +204,11 @@ mod tests {
         fn controllers(
             &self,
             runs: usize,
-        ) -> impl Fn(Vec<Fake>, CancellationToken) -> BoxFuture<'static, Result<(), GivenUp>> + use<> {
+        ) -> impl Fn(Places<Fake>, CancellationToken) -> BoxFuture<'static, Result<(), GivenUp>> + use<> {
             let notes = self.clone();
             move |able, stop| {
                 let notes = notes.clone();
-                let names = able.iter().map(|provider| provider.name).collect::<Vec<_>>().join("+");
+                let names = able.values().map(|provider| provider.name).collect::<Vec<_>>().join("+");
                 Box::pin(async move {
                     notes.add(&names, "begins");
                     stop.cancelled().await;
@@ -283,8 +287,8 @@ mod tests {
     async fn only_an_exchange_that_brings_the_interface_or_takes_it_along_begins_anew() {
         let providers = [Fake::new("one", true), Fake::new("two", false)];
         let seen = Mutex::new(vec![]);
-        let note = |able: Vec<Fake>| {
-            let names: Vec<_> = able.iter().map(|provider| provider.name).collect();
+        let note = |able: Places<Fake>| {
+            let names: Vec<_> = able.iter().map(|(place, provider)| format!("{place} {}", provider.name)).collect();
             seen.lock().push(names.join("+"));
         };
         let mut following = pin!(follow(&providers, Capability::LoadBalancers, note));
@@ -293,10 +297,10 @@ mod tests {
             assert!(following.as_mut().now_or_never().is_none());
             std::mem::take(&mut *seen.lock())
         };
-        assert_eq!(after(&|| {}), ["one"]);
+        assert_eq!(after(&|| {}), ["0 one"]);
         assert_eq!(after(&|| providers[0].exchange(true)), [""; 0]);
-        assert_eq!(after(&|| providers[1].exchange(true)), ["one+two"]);
-        assert_eq!(after(&|| providers[0].exchange(false)), ["two"]);
+        assert_eq!(after(&|| providers[1].exchange(true)), ["0 one+1 two"]);
+        assert_eq!(after(&|| providers[0].exchange(false)), ["1 two"]);
         assert_eq!(after(&|| providers[1].exchange(false)), [""]);
     }
 

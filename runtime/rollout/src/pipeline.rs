@@ -15,14 +15,13 @@ use tokio::time::Instant;
 use crate::compare::naming;
 use crate::compare::{Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
-use crate::context::{self, Carryover, SharedContext};
+use crate::context::{self, Carryover, SharedContext, problem_text};
 use crate::gate::{self, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
 use crate::last_good::Trials;
 use crate::release::{Release, Version};
 use crate::retry::backoff;
-use crate::rollout::Readiness;
 use crate::slot::Slot;
-use crate::status::ProviderStatuses;
+use crate::status::{ProviderStatuses, Readiness};
 
 /// Longest wait between two tries.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -72,20 +71,20 @@ pub(crate) struct Taken {
 }
 
 /// Why there is no provider.
-pub(crate) enum Refusal {
+pub(crate) enum NotAdmitted {
     /// A local file that nobody can read: that is for whoever starts the process.
     LocalFile(anyhow::Error),
     /// The source, the component, or what it thinks of its configuration: that can be mended while the process runs.
     Rejected(Rejected),
 }
 
-impl From<Rejected> for Refusal {
+impl From<Rejected> for NotAdmitted {
     fn from(rejected: Rejected) -> Self {
         Self::Rejected(rejected)
     }
 }
 
-impl Refusal {
+impl NotAdmitted {
     /// As a step of the gate.
     pub(crate) fn into_rejected(self) -> Rejected {
         match self {
@@ -104,8 +103,9 @@ impl Surroundings {
         listeners: Listeners,
         depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
         inventory: Option<Box<dyn Inventory>>,
+        trials: Trials,
     ) -> Self {
-        let (carryovers, trials, slots) = (Mutex::default(), Trials::default(), Mutex::default());
+        let (carryovers, slots) = (Mutex::default(), Mutex::default());
         Self { sandbox, client, shared, listeners, depends, inventory, carryovers, trials, slots }
     }
 
@@ -125,7 +125,7 @@ impl Surroundings {
         unpacked: Unpacked,
         before: Option<&Provider>,
         named: Option<&str>,
-    ) -> Result<Taken, Refusal> {
+    ) -> Result<Taken, NotAdmitted> {
         let start = Instant::now();
         let haste = if before.is_some() { Haste::None } else { Haste::Waiting };
         let component = gate::load(&self.sandbox, config, &unpacked, haste).await?;
@@ -140,7 +140,7 @@ impl Surroundings {
         gate::identity(config, &descriptor, exports, before.map(Into::into), &self.depends)
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor.provider_id_schemes) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
-        let files = config.files(&descriptor).map_err(Refusal::LocalFile)?;
+        let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         let carryover = self.carryover_of(config);
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
         let context = opened.map_err(rejected(Step::Grants))?;
@@ -286,7 +286,7 @@ pub(crate) struct LookAgain {
 }
 
 impl LookAgain {
-    /// Asks it once more when they are, until it has an answer. Never ends, as tasks of the process do not.
+    /// Asks it once more when they are, until it has an answer.
     pub(crate) async fn run(self, slot: Slot<Provider>, nodes: FirstList) {
         let mut delays = backoff(Duration::from_secs(1), MAX_DELAY);
         if nodes.complete().await {
@@ -295,7 +295,6 @@ impl LookAgain {
                 tokio::time::sleep(delays.next().unwrap_or(MAX_DELAY)).await;
             }
         }
-        std::future::pending().await
     }
 }
 
@@ -323,7 +322,7 @@ impl Optimise {
         })
     }
 
-    /// Does it, if the provider is still there then. Never ends, as tasks of the process do not.
+    /// Does it, if the provider is still there then.
     pub(crate) async fn run(self) {
         tokio::time::sleep(OPTIMISE_AFTER).await;
         let Self { sandbox, provider, bytes, wasi } = self;
@@ -336,15 +335,7 @@ impl Optimise {
                 Err(error) => tracing::warn!(name, %error, "provider not compiled with all optimisations"),
             }
         }
-        drop(sandbox);
-        std::future::pending().await
     }
-}
-
-/// Problems in one line.
-pub fn problem_text(problems: &[Problem]) -> String {
-    let told: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
-    told.join("; ")
 }
 
 /// Optional interfaces, for the log.

@@ -8,9 +8,8 @@ use ccm_egress::Egress;
 use ccm_sandbox::{Component, Pool, Sandbox};
 
 use crate::config::ProviderConfig;
-use crate::context::{self, Carryover, SharedContext};
+use crate::context::{self, Carryover, SharedContext, problem_text};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
-use crate::pipeline::problem_text;
 
 /// A component of a file that passed the gate as far as it depends on nothing but itself.
 pub struct Checked {

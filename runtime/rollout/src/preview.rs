@@ -12,7 +12,8 @@ use crate::compare::{Inventory, Report, compare};
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::gate::{self, Rejected};
-use crate::pipeline::{Listeners, Refusal, Surroundings};
+use crate::last_good::Trials;
+use crate::pipeline::{Listeners, NotAdmitted, Surroundings};
 use crate::preflight;
 use crate::release::{Release, Version};
 use crate::source::Source;
@@ -70,7 +71,7 @@ pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewPa
         statuses: ProviderStatuses::default(),
     };
     // Compared below, where more is told of it than whether it may pass.
-    let surroundings = Surroundings::new(sandbox, client, context, listeners, depends, None);
+    let surroundings = Surroundings::new(sandbox, client, context, listeners, depends, None, Trials::default());
     let before = admitted(&surroundings, config, against, None).await;
     let (before, before_version) = before.with_context(|| format!("the component of {against}"))?;
     let (new, new_version) = admitted(&surroundings, config, &config.source, Some(&before)).await?;
@@ -92,7 +93,7 @@ async fn admitted(
         let unpacked = gate::unpacked(config, packed.map_err(Rejected::from)?).await?;
         Box::pin(surroundings.admit(config, unpacked, before, None)).await
     };
-    let taken = admitted.await.map_err(|refusal: Refusal| refusal.into_rejected().named("it"))?;
+    let taken = admitted.await.map_err(|error: NotAdmitted| error.into_rejected().named("it"))?;
     let Release { component, version } = taken.release;
     Ok((component, Version::clone(&version)))
 }

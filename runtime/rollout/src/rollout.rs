@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use ccm_apiserver::EventRecorder;
 use ccm_cloud::{Capability, EventSink};
-use ccm_controllers::{EventRecorder, FirstList};
+use ccm_controllers::FirstList;
 use ccm_sandbox::{CallObserver, Provider, Sandbox};
 use futures::future::{join_all, select_all, try_join_all};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -12,20 +13,16 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::compare::Inventory;
-use crate::compare::naming;
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::events::ProviderEvents;
 use crate::keeper::{Audience, Keeper, KeeperSettings};
-use crate::last_good::{OrderlyEnd, Trials};
-use crate::ledger::{Judgement, Peers};
+use crate::last_good::Trials;
+use crate::ledger::Peers;
 use crate::metrics::ProviderMetrics;
 use crate::pipeline::{Listeners, Surroundings, check_together};
 use crate::slot::Slot;
-use crate::status::ProviderStatuses;
-
-/// Takes what must be true of a provider before the process is ready: the name of the check, and why it does not hold.
-pub type Readiness = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
+use crate::status::{ProviderStatuses, Readiness};
 
 /// What a [`Rollout`] works with.
 pub struct RolloutParts {
@@ -51,14 +48,15 @@ pub struct RolloutParts {
     pub pod: Option<ObjectReference>,
     /// Names an object that needs an optional interface, if there is one.
     pub depends: Box<dyn Fn(Capability) -> Option<String> + Send + Sync>,
+    /// Which components are on trial, in the state folder; to be told when the process [ends in order](Trials::end_in_order).
+    pub trials: Trials,
     /// What exists in the cluster, about which a new component and the one before are asked.
     pub inventory: Box<dyn Inventory>,
 }
 
 /// Loads the first component of each provider, and exchanges it whenever its source has another one.
 pub struct Rollout {
-    trials: Trials,
-    keepers: Vec<(Keeper, Option<Slot<Provider>>)>,
+    keepers: Vec<Keeper>,
 }
 
 impl Rollout {
@@ -75,28 +73,24 @@ impl Rollout {
             statuses: parts.statuses,
         };
         let inventory = Some(parts.inventory);
-        let surroundings =
-            Surroundings::new(parts.sandbox, parts.client, parts.context, listeners, parts.depends, inventory);
+        let surroundings = Surroundings::new(
+            parts.sandbox,
+            parts.client,
+            parts.context,
+            listeners,
+            parts.depends,
+            inventory,
+            parts.trials,
+        );
         let surroundings = Arc::new(surroundings);
         let keeper = |provider| Keeper::new(&surroundings, provider, settings.clone(), audience.clone());
-        let keepers = join_all(providers.into_iter().map(keeper)).await;
-        Self {
-            trials: surroundings.trials.clone(),
-            keepers: keepers.into_iter().map(|keeper| (keeper, None)).collect(),
-        }
+        Self { keepers: join_all(providers.into_iter().map(keeper)).await }
     }
 
-    /// To be dropped when the process ends in order, in whatever way: a component that is on trial then is not to blame. One that is on
-    /// trial when the process dies is refused at the next start, where there is a state folder.
-    pub fn orderly_end(&self) -> OrderlyEnd {
-        self.trials.orderly_end()
-    }
-
-    /// Those who are to be told that this process leads; after [`Self::bootstrap`].
+    /// Those who are to be told that this process leads, once [`Self::run`] is under way.
     #[must_use]
     pub fn followers(&self) -> Followers {
-        let follower = |(keeper, slot): &(Keeper, Option<Slot<Provider>>)| Some((keeper.peers()?, slot.clone()?));
-        Followers(self.keepers.iter().filter_map(follower).collect())
+        Followers(self.keepers.iter().filter_map(Keeper::peers).collect())
     }
 
     /// Waits until each provider has a component that serves, in the order of the configuration.
@@ -105,75 +99,31 @@ impl Rollout {
     ///
     /// A cloud-config cannot be read when it is first looked at, or two providers cannot live together.
     pub async fn bootstrap(&mut self) -> Result<Vec<Slot<Provider>>> {
-        let slots = try_join_all(self.keepers.iter_mut().map(|(keeper, _)| keeper.bootstrap())).await?;
+        let slots = try_join_all(self.keepers.iter_mut().map(Keeper::bootstrap)).await?;
         check_together(&slots.iter().map(|slot| slot.component()).collect::<Vec<_>>())?;
-        for ((_, place), slot) in self.keepers.iter_mut().zip(&slots) {
-            *place = Some(slot.clone());
-        }
         Ok(slots)
     }
 
-    /// Follows the sources until `stop`, or until a keeper says that the process is to end; for those that were bootstrapped. `nodes`: what the configuration of a provider may hang
-    /// on, see [`Self::bootstrap`].
+    /// Follows the sources until `stop`, or until a keeper says that the process is to end; after [`Self::bootstrap`]. `nodes`: what the
+    /// configuration of a provider may hang on.
     pub async fn run(self, nodes: FirstList, stop: CancellationToken) {
-        let mut rest = vec![];
-        let mut keepers = vec![];
-        for (mut keeper, slot) in self.keepers {
-            let Some(slot) = slot else { continue };
-            let (look, optimise) = (keeper.look_again(), keeper.optimise());
-            let nodes = nodes.clone();
-            rest.push(async move {
-                let look = async {
-                    if let Some(look) = look {
-                        look.run(slot, nodes).await;
-                    }
-                };
-                let optimise = async {
-                    if let Some(optimise) = optimise {
-                        optimise.run().await;
-                    }
-                };
-                futures::join!(look, optimise)
-            });
-            keepers.push(keeper.run(stop.clone()));
-        }
-        let rest = async {
-            join_all(rest).await;
-            std::future::pending::<()>().await;
-        };
+        let run = |keeper: Keeper| Box::pin(keeper.run(nodes.clone(), stop.clone()));
+        let keepers: Vec<_> = self.keepers.into_iter().map(run).collect();
         if keepers.is_empty() {
             return stop.cancelled().await;
         }
-        tokio::select! {
-            // All end with `stop`, and one that ends before ends the process.
-            _ = select_all(keepers.into_iter().map(Box::pin)) => {}
-            () = rest => {}
-        }
+        // All end with `stop`, and one that ends before ends the process.
+        select_all(keepers).await;
     }
 }
 
 /// The other replicas, for a process that begins to lead.
-pub struct Followers(Vec<(Arc<Peers>, Slot<Provider>)>);
+pub struct Followers(Vec<Arc<Peers>>);
 
 impl Followers {
     /// Tells them which components this process works with, and how they name load balancers, before any is made: a new pod takes none that names
-    /// them in another way. Where that fails, everything works without.
+    /// them in another way. Where that fails, everything works without, and the keepers try again.
     pub async fn lead(self) {
-        join_all(self.0.into_iter().map(|(peers, slot)| async move {
-            peers.lead();
-            let (component, view) = (slot.proven(), slot.view());
-            // A standby that has it on trial asks it too little to judge.
-            let mut judgements = vec![Judgement::Proven(view.proven.digest.clone())];
-            if component.has(Capability::LoadBalancers) {
-                judgements.extend(naming::naming(&*component).await.map(Judgement::Named));
-            }
-            // What only the operator can mend is told by the keeper.
-            let told = peers.tell(&judgements).await;
-            if let Some(error) = told.err().filter(|error| !error.is_for_the_operator()) {
-                let error = error.to_string();
-                tracing::warn!(error, "new pods do not know how the leader names load balancers");
-            }
-        }))
-        .await;
+        join_all(self.0.iter().map(|peers| peers.lead())).await;
     }
 }

@@ -13,7 +13,7 @@ mod handle;
 mod probation;
 pub(crate) mod standing;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -35,8 +35,8 @@ pub(crate) use standing::{Refusals, RefusedComponent};
 
 use crate::component::Component;
 use crate::release::{Release, Version};
-use probation::{Probation, Verdict};
-use standing::{Event, Standing, Transition};
+use probation::{Probation, Progress};
+use standing::{Event, SlotState, Transition};
 
 /// How the components of a slot stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ struct Serving<C> {
 }
 
 struct State<C> {
-    standing: Standing<C>,
+    standing: SlotState<C>,
     since: Timestamp,
     serving: Arc<Serving<C>>,
 }
@@ -119,14 +119,14 @@ impl<C: Component> Slot<C> {
         settings: ProbationSettings,
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
         let (news, told) = mpsc::unbounded_channel();
-        let standing = Standing::new(first, refused);
+        let standing = SlotState::new(first, refused);
         let serving = Self::serving_of(&standing, settings);
         let state = Mutex::new(State { standing, since: Timestamp::now(), serving });
         let (generation, doubts, recovered) = (watch::Sender::new(1), watch::Sender::new(0), watch::Sender::new(0));
         (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, news })), told)
     }
 
-    fn serving_of(standing: &Standing<C>, settings: ProbationSettings) -> Arc<Serving<C>> {
+    fn serving_of(standing: &SlotState<C>, settings: ProbationSettings) -> Arc<Serving<C>> {
         let release = standing.serving().clone();
         let witness = standing.is_on_trial().then(|| Arc::clone(&standing.proven().component));
         let probation = witness.map(|witness| Probation::begin(settings, witness, &*release.component));
@@ -156,7 +156,12 @@ impl<C: Component> Slot<C> {
     /// The proven one: whoever serves, or returns when that fails.
     #[must_use]
     pub fn proven(&self) -> Arc<C> {
-        Arc::clone(&self.0.state.lock().standing.proven().component)
+        self.last_good().component
+    }
+
+    /// The same, with its version.
+    pub(crate) fn last_good(&self) -> Release<C> {
+        self.0.state.lock().standing.proven().clone()
     }
 
     /// How the components stand.
@@ -249,8 +254,7 @@ impl<C: Component> Slot<C> {
 
     /// Puts the proven one back, when another one is on trial. Returns whether that is so still.
     pub(crate) fn put_back(&self) -> bool {
-        let proven = self.0.state.lock().standing.proven().clone();
-        self.apply(Event::Taken(proven)).is_some()
+        self.apply(Event::Taken(self.last_good())).is_some()
     }
 
     /// Another replica refused this one.
@@ -326,9 +330,9 @@ impl<C: Component> Slot<C> {
     fn decide(&self, serving: &Serving<C>) {
         let Some(probation) = &serving.probation else { return };
         let event = match probation.verdict(&*serving.release.component) {
-            Verdict::Open => return,
-            Verdict::Passed => Event::Passed(serving.generation),
-            Verdict::Failed(why) => Event::Failed(serving.generation, why),
+            Progress::Open => return,
+            Progress::Passed => Event::Passed(serving.generation),
+            Progress::Failed(why) => Event::Failed(serving.generation, why),
         };
         self.apply(event);
     }

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use ccm_controllers::lacks_right;
+use ccm_apiserver::{api_error_text, lacks_right};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-use ccm_controllers::api_error_text;
 pub(crate) use changes::Changes;
 
 /// How long a ConfigMap is waited for.

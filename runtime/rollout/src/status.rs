@@ -13,10 +13,13 @@ use crate::gate::Step;
 use crate::release::Version;
 use crate::slot::View;
 
+/// Takes what must be true of a provider before the process is ready: the name of the check, and why it does not hold.
+pub type Readiness = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
+
 /// A component that was not, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Refused {
+pub struct NotTaken {
     /// None when it did not come so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -50,7 +53,7 @@ pub struct Times {
 struct Known {
     /// How its components stand; none before the first one was taken.
     view: Option<Box<dyn Fn() -> View + Send>>,
-    refused: Option<Refused>,
+    refused: Option<NotTaken>,
     times: Option<Times>,
 }
 
@@ -74,7 +77,7 @@ struct ProviderStatus {
     generation: u64,
     /// What the source holds and does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<Refused>,
+    refused: Option<NotTaken>,
     /// How long the last exchange took; none before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<Times>,
@@ -127,7 +130,7 @@ impl ProviderStatus {
         if let Some(last_good) = &self.last_good {
             line("last good", &last_good.to_string());
         }
-        if let Some(Refused { digest, step, reason, since }) = &self.refused {
+        if let Some(NotTaken { digest, step, reason, since }) = &self.refused {
             let digest = digest.as_deref().map(|digest| format!("{digest} ")).unwrap_or_default();
             line("refused", &format!("{digest}at {step}, {since:.0}: {reason}"));
         }
@@ -162,7 +165,7 @@ impl ProviderStatuses {
     }
 
     /// What its source holds and does not serve.
-    pub(crate) fn refused(&self, source: &str, refused: Option<Refused>) {
+    pub(crate) fn refused(&self, source: &str, refused: Option<NotTaken>) {
         self.change(source, |known| known.refused = refused);
     }
 
@@ -197,7 +200,7 @@ impl ProviderStatuses {
     }
 }
 
-impl Refused {
+impl NotTaken {
     /// From now on.
     pub fn now(step: Step, digest: Option<String>, reason: String) -> Self {
         Self { digest, step: step.as_str(), reason, since: Timestamp::now() }

@@ -11,22 +11,13 @@ use crate::bindings::ccm::cloud;
 use crate::call::CallState;
 use crate::pool::Pool;
 use crate::probe::Probe;
-use crate::provider::Linked;
+use crate::provider::{Effort, Linked};
 use crate::{Component, ComponentSummary, EngineError, Limits, LoadError, Provider, epoch, wasi};
 
 /// Stack of guest code, in bytes. Rust's default for a thread is four times as much, for deeper work than a provider does.
 const WASM_STACK: usize = 512 << 10;
 /// Stack of a call, guest and host functions together, in bytes.
 const CALL_STACK: usize = 1 << 20;
-
-/// How much the compiler thinks about a component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// As little as it can, on all cores: somebody waits for it.
-    Quick,
-    /// Fast code, on one core: others work meanwhile.
-    Full,
-}
 
 /// An engine, and what it offers to components.
 struct Machine {

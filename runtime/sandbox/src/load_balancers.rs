@@ -15,12 +15,12 @@ use crate::bindings::exports::ccm::cloud::load_balancers;
 use crate::call::{CallState, ChangeFlag, Selected, ServiceId, Subject, Work, call};
 use crate::outcome::{self, Place};
 use crate::provider::Code;
+use crate::tally::VALIDATE;
 use crate::{CallError, Provider, convert};
 
 /// Most locks of one Service.
 const MAX_LOCKS: usize = 100;
 const DELETE: &str = "load-balancers.ensure-deleted";
-pub(crate) const VALIDATE: &str = "load-balancers.validate";
 
 /// A call that may change the cloud.
 fn writing(service: &Service) -> Subject {

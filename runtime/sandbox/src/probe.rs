@@ -2,8 +2,6 @@
 
 use wasmtime::{Config, Store};
 
-use crate::call::CallState;
-
 /// Is given the function and the content of one linear memory, once for each of them.
 #[cfg(feature = "memory-probe")]
 pub type MemoryProbe = std::sync::Arc<dyn Fn(&'static str, &[u8]) + Send + Sync>;
@@ -28,7 +26,7 @@ impl Probe {
         }
     }
 
-    pub(crate) fn look(&self, function: &'static str, store: &mut Store<CallState>) {
+    pub(crate) fn look<T: 'static>(&self, function: &'static str, store: &mut Store<T>) {
         let Some(look) = &self.look else { return };
         let mut seen = std::collections::BTreeSet::new();
         for instance in store.debug_all_instances() {
@@ -47,5 +45,5 @@ impl Probe {
 impl Probe {
     pub(crate) const fn prepare(&self, _: &mut Config) {}
 
-    pub(crate) const fn look(&self, _: &'static str, _: &mut Store<CallState>) {}
+    pub(crate) const fn look<T: 'static>(&self, _: &'static str, _: &mut Store<T>) {}
 }

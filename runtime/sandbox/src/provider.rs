@@ -16,7 +16,6 @@ use crate::bindings::exports::ccm::cloud::{
 use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
 use crate::component_summary::full_name;
 use crate::descriptor::check_descriptor;
-use crate::engine::Effort;
 use crate::probe::Probe;
 use crate::{CallError, ComponentSummary, Limits, LoadError, convert};
 
@@ -27,6 +26,15 @@ pub struct Component {
     limits: Limits,
     compiling: Duration,
     code: Code,
+}
+
+/// How much the compiler thinks about a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// As little as it can, on all cores: somebody waits for it.
+    Quick,
+    /// Fast code, on one core: others work meanwhile.
+    Full,
 }
 
 /// The linked code and where its exports are.

@@ -152,7 +152,7 @@ fn text(Preview { new, before, report }: &Preview) -> String {
     let Report { differences, .. } = report;
     let mut lines = vec![format!("new     {new}"), format!("before  {before}"), format!("asked   {}", report.extent())];
     if differences.is_empty() {
-        lines.push("nothing differs: a host would take it, on probation".to_owned());
+        lines.push("nothing differs: a host would accept it, on probation".to_owned());
     }
     lines.extend(differences.iter().map(|difference| format!("differs {difference}")));
     lines.join("\n")

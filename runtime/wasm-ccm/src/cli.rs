@@ -18,8 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ccm_apiserver::Pings;
-use ccm_controllers::EventSettings;
+use ccm_apiserver::{EventSettings, Pings};
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_sandbox::Pool;
 use ccm_serving::https::MinTls;
@@ -53,9 +52,9 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Show what a component is, what it offers, and what it needs.
     Inspect(InspectArgs),
-    /// Check whether `run` would take a component. If not, the exit code is 1, and the reason is printed.
+    /// Check whether `run` would accept a component. If not, print the reason and exit with code 1.
     Check(Box<CheckArgs>),
-    /// Write a component to a ConfigMap, if `run` would take it.
+    /// Write a component to a ConfigMap, if `run` would accept it.
     Push(Box<PushArgs>),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
@@ -80,7 +79,7 @@ pub(crate) struct RunArgs {
     /// URL of the API server; replaces the address in the kubeconfig.
     #[arg(long, value_name = "URL", help_heading = "Cluster")]
     pub(crate) master: Option<String>,
-    /// Time for one write to the API server. A write that takes longer is tried again.
+    /// Time for one write to the API server. The host retries a write that takes longer.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period, help_heading = "Cluster")]
     pub(crate) kube_api_write_timeout: Duration,
     /// Time of silence after which a connection that watches use is checked with an HTTP/2 PING.
@@ -119,7 +118,7 @@ pub(crate) struct RunArgs {
     /// Lookups in the provider at the same time, at most.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(3), help_heading = "Controllers")]
     pub(crate) lookup_batch_calls: NonZeroUsize,
-    /// Time that the first lookup waits for others, which go into the same call.
+    /// Time that the first lookup waits for others that can share its call.
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse, help_heading = "Controllers")]
     pub(crate) lookup_batch_linger: Duration,
     /// Calls of all providers at the same time, at most. Further calls wait.

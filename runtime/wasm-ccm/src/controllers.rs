@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
-    ApiGate, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, EventRecorder, LoadBalancerMember,
+    ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember, LoadBalancerMembers,
     Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
-    NodeSettings, ReflectorHandle, ServiceController, ServiceControllerParts,
+    NodeSettings, ReflectorHandle, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
 };
-use ccm_rollout::{ProviderSlot, offering};
-use ccm_serving::webhook::Webhook;
+use ccm_rollout::ProviderSlot;
+use ccm_rollout::offering::{self, Places};
 use k8s_openapi::api::core::v1::Service;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -24,22 +25,25 @@ use crate::tasks::Tasks;
 const LOOKUP_CALLS: u32 = 5;
 
 /// Providers that make load balancers, with the classes that they serve, as controllers take them.
-fn members(providers: &[(ProviderSlot, Vec<String>)]) -> Vec<LoadBalancerMember> {
+fn members(providers: &Able) -> LoadBalancerMembers {
     let member = |(provider, classes): &(ProviderSlot, Vec<String>)| LoadBalancerMember {
         provider: Arc::new(provider.clone()),
         classes: classes.clone(),
     };
-    providers.iter().map(member).collect()
+    providers.iter().map(|(place, provider)| (*place, member(provider))).collect()
 }
 
 /// Tells the webhook which providers make load balancers, at once and whenever these are others. Never ends.
-pub(crate) async fn judging(webhook: Arc<Webhook>, providers: Providers) {
-    let tell = |able: Providers| webhook.admission().serve(members(&able));
+pub(crate) async fn judging(admission: Arc<ServiceAdmission>, providers: Providers) {
+    let tell = |able: Able| admission.serve(members(&able));
     offering::follow(&providers, Capability::LoadBalancers, tell).await;
 }
 
 /// Providers with the load balancer classes that they serve.
 pub(crate) type Providers = Vec<(ProviderSlot, Vec<String>)>;
+
+/// Those of them that have an optional interface now.
+type Able = Places<(ProviderSlot, Vec<String>)>;
 
 /// Counters that grow when a cloud answers again, or when a provider was exchanged: then nothing waits for its back-off to end.
 fn recoveries(slot: &ProviderSlot) -> Vec<watch::Receiver<u64>> {
@@ -166,7 +170,9 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
     let (gate, recorder, metrics) = (shared.gate.clone(), shared.recorder.clone(), shared.metrics.clone());
     let settings = shared.args.service.settings();
-    let begin = move |able: Providers, stop| {
+    // For all service controllers of this process, one after the other.
+    let memory = ServiceMemory::new(&metrics.service, &services.first_list());
+    let begin = move |able: Able, stop| {
         if able.is_empty() {
             tracing::info!("no provider offers load balancers with its configuration: Services are left alone");
         }
@@ -179,8 +185,9 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
             nodes_listed: nodes.first_list(),
             node_keys: nodes.subscribe(),
             members: members(&able),
-            recoveries: able.iter().map(|(slot, _)| slot.recoveries()).collect(),
-            exchanges: able.iter().flat_map(|(slot, _)| [slot.generations(), slot.doubts()]).collect(),
+            memory: memory.clone(),
+            recoveries: able.values().map(|(slot, _)| slot.recoveries()).collect(),
+            exchanges: able.values().flat_map(|(slot, _)| [slot.generations(), slot.doubts()]).collect(),
             recorder: recorder.clone(),
             metrics: metrics.service.clone(),
             queue_metrics: metrics.queue.clone(),
@@ -192,13 +199,14 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     tasks.spawn_controller("service controller", work);
 }
 
-/// Starts the cluster controller, which works while a provider looks after the cluster as a whole.
+/// Starts the cluster controller, which works while a provider looks after the cluster as a whole. One that begins anew forgets what
+/// it has warned of, no more: the same Event is counted up, and each call is told everything.
 fn start_cluster(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
     let nodes_told = if shared.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own };
     let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
     let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
     let settings = shared.args.cluster.settings();
-    let begin = move |able: Providers, stop: CancellationToken| {
+    let begin = move |able: Able, stop: CancellationToken| {
         let member = |(provider, _): &(ProviderSlot, Vec<String>)| ClusterMember {
             cluster: Arc::new(provider.clone()) as Arc<dyn Cluster>,
             nodes: nodes_told,
@@ -211,7 +219,7 @@ fn start_cluster(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
                 first_lists: [nodes.first_list(), services.first_list()],
                 node_keys: nodes.subscribe(),
                 service_keys: services.subscribe(),
-                members: able.iter().map(member).collect(),
+                members: able.values().map(member).collect(),
                 recorder: recorder.clone(),
                 metrics: metrics.cluster.clone(),
                 queue_metrics: metrics.queue.clone(),

@@ -5,15 +5,15 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use ccm_apiserver::fenced_client;
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
 use ccm_cloud::NodeSelector;
-use ccm_controllers::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, Metrics, NodeLabels};
+use ccm_controllers::{AdmissionMetrics, Metrics, NodeLabels, ServiceAdmission};
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::SharedContext;
 use ccm_rollout::status::ProviderStatuses;
-use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, host_pod};
+use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, Trials, host_pod};
 use ccm_sandbox::{Pool, Sandbox};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
@@ -28,8 +28,9 @@ use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Shared};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
+use crate::reviews::Reviews;
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
-use crate::tasks::{EVENT_WRITER, Tasks};
+use crate::tasks::{self, EVENT_WRITER, Tasks};
 
 /// Most worker threads; fewer on machines with fewer cores.
 const MAX_WORKERS: usize = 4;
@@ -51,7 +52,13 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores.min(MAX_WORKERS)).enable_all().build()?;
     let ended = runtime.block_on(async {
         let process = Box::pin(Process::build(setup)).await?;
-        Box::pin(process.run()).await
+        let trials = process.rollout.trials.clone();
+        let ended = Box::pin(process.run()).await;
+        // A panic may be the doing of a component on trial.
+        if !tasks::has_panicked(&ended) {
+            trials.end_in_order();
+        }
+        ended
     });
     // Does not wait for a compiler or for a read from a dead disk: neither can be stopped.
     runtime.shutdown_background();
@@ -111,7 +118,9 @@ struct Process {
     readiness: Readiness,
     metrics: Metrics,
     health: Option<(TcpListener, TlsAcceptor, Pages)>,
-    webhook: Option<(Arc<Webhook>, TcpListener)>,
+    webhook: Option<(Arc<Webhook<Reviews>>, TcpListener)>,
+    /// What the webhook asks.
+    admission: Option<Arc<ServiceAdmission>>,
     /// Writes of the controllers, which end with the leadership.
     gate: ApiGate,
     recorder: EventRecorder,
@@ -137,7 +146,11 @@ impl Process {
         let unusable = "the API server's address or credentials cannot be used";
         let client = ccm_apiserver::client(&config, pings).context(unusable)?;
         let leader = Leader::new(election, &mut registry);
-        let webhook = webhook.map(|settings| Webhook::new(settings, &mut registry));
+        let admission = webhook.as_ref().map(|settings| {
+            Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(&mut registry)))
+        });
+        let webhook = webhook.zip(admission.clone());
+        let webhook = webhook.map(|(settings, admission)| Webhook::new(settings, Reviews(admission), &mut registry));
         let provider_metrics = ProviderMetrics::register(&mut registry);
 
         let writes = ApiGateSettings {
@@ -190,6 +203,7 @@ impl Process {
             recorder: provider_recorder,
             pod,
             depends: depends(&stores),
+            trials: Trials::default(),
             inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone())),
         };
 
@@ -219,6 +233,7 @@ impl Process {
             metrics,
             health,
             webhook,
+            admission,
             gate,
             recorder,
             event_writer,
@@ -236,10 +251,9 @@ impl Process {
         if let Some((listener, tls, pages)) = self.health {
             tasks.spawn_background("health server", pages::serve(listener, tls, pages));
         }
-        let admission = self.webhook.map(|(webhook, listener)| {
-            tasks.spawn_reader("webhook", Arc::clone(&webhook).serve(listener, tasks.stop.clone()));
-            webhook
-        });
+        if let Some((webhook, listener)) = self.webhook {
+            tasks.spawn_reader("webhook", webhook.serve(listener, tasks.stop.clone()));
+        }
         let drain = tasks.drain.clone();
         tasks.spawn_background("event writer of providers", self.provider_event_writer.run(drain.clone()));
         tasks.spawn_background(EVENT_WRITER, self.event_writer.run(drain.clone()));
@@ -248,7 +262,6 @@ impl Process {
         let classes: Vec<_> = self.providers.iter().map(|provider| provider.load_balancer_classes.clone()).collect();
         let settings = self.args.swap.settings(self.args.leader.peers());
         let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
-        let _orderly_end = rollout.orderly_end();
         let answered = tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?;
         let Some(()) = answered else { return tasks.stop().await };
         self.reflectors.start(&mut tasks, &self.readiness);
@@ -258,8 +271,8 @@ impl Process {
         tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), drain));
         let providers: Providers = slots.into_iter().zip(classes).collect();
         // Leader or not.
-        if let Some(webhook) = admission {
-            tasks.spawn_background("providers of the webhook", controllers::judging(webhook, providers.clone()));
+        if let Some(admission) = self.admission {
+            tasks.spawn_background("providers of the webhook", controllers::judging(admission, providers.clone()));
         }
 
         // Not earlier: a process that cannot work must not keep others from leading.
@@ -267,16 +280,15 @@ impl Process {
         if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
             return tasks.stop().await;
         }
-        let mut campaign = self.leader.campaign(self.config, &self.metrics)?;
+        let mut campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
         if let Some(candidate) = &mut campaign
             && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
         {
             // It may have been elected at this very moment.
             return retire(tasks, campaign).await;
         }
-        if tasks.unless_stopped(followers.lead()).await?.is_none() {
-            return retire(tasks, campaign).await;
-        }
+        let told = tasks.unless_stopped(unless_lost(lost(&mut campaign), followers.lead())).await;
+        let Ok(Some(Ok(()))) = told else { return end(tasks, campaign, told).await };
 
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
             let what =
@@ -285,7 +297,8 @@ impl Process {
         }
         let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics);
         controllers::start(&mut tasks, &shared, &self.selection);
-        lead(tasks, campaign).await
+        let ended = tasks.unless_stopped(lost(&mut campaign)).await;
+        end(tasks, campaign, ended.map(|lost| lost.map(Err))).await
     }
 }
 
@@ -301,26 +314,38 @@ async fn bind_health(args: &RunArgs, pages: Pages) -> Result<Option<(TcpListener
     Ok(Some((listener, https::acceptor(files, args.tls_min_version)?, pages)))
 }
 
-/// Lets the controllers work until the process is stopped or loses the leadership.
-async fn lead(mut tasks: Tasks, mut campaign: Option<Campaign>) -> Result<()> {
-    let lost = async {
-        match &mut campaign {
-            Some(campaign) => campaign.lost().await,
-            None => std::future::pending().await,
+/// Waits until the leadership is lost, and says why.
+async fn lost(campaign: &mut Option<Campaign>) -> anyhow::Error {
+    match campaign {
+        Some(campaign) => campaign.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for `work`, which a leader does.
+///
+/// # Errors
+///
+/// The leadership was lost meanwhile.
+async fn unless_lost(lost: impl Future<Output = anyhow::Error>, work: impl Future<Output = ()>) -> Result<()> {
+    tokio::select! {
+        biased;
+        lost = lost => Err(lost),
+        () = work => Ok(()),
+    }
+}
+
+/// Ends the process of a leader: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why the
+/// leadership is lost.
+async fn end(tasks: Tasks, mut campaign: Option<Campaign>, ended: Result<Option<Result<()>>>) -> Result<()> {
+    if let Ok(Some(Err(lost))) = ended {
+        // Nothing more is written, nor waited for.
+        drop(tasks);
+        if let Some(campaign) = &mut campaign {
+            campaign.end().await;
         }
-    };
-    let ended = match tasks.unless_stopped(lost).await {
-        Ok(Some(lost)) => {
-            // Nothing more is written, nor waited for.
-            drop(tasks);
-            if let Some(campaign) = &mut campaign {
-                campaign.end().await;
-            }
-            return Err(lost);
-        }
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
-    };
+        return Err(lost);
+    }
     let retired = retire(tasks, campaign).await;
     ended.and(retired)
 }
@@ -330,5 +355,21 @@ async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
     match campaign {
         Some(campaign) => campaign.retire(tasks.stop()).await,
         None => tasks.stop().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While the API server did not take what the other replicas are told, a leader without its Lease went on until it was killed.
+    #[tokio::test]
+    async fn a_lost_lease_is_noticed_while_the_other_replicas_are_told() {
+        let lost = async { anyhow::anyhow!("leadership lost") };
+        let error = unless_lost(lost, std::future::pending()).await.unwrap_err();
+        assert_eq!(error.to_string(), "leadership lost");
+        let error = unless_lost(async { anyhow::anyhow!("leadership lost") }, async {}).await.unwrap_err();
+        assert_eq!(error.to_string(), "leadership lost", "nothing is begun that would have to end at once");
+        unless_lost(std::future::pending(), async {}).await.unwrap();
     }
 }

@@ -124,7 +124,7 @@ pub(crate) async fn wait_for_api_server(client: &Client, readiness: &Readiness) 
                 readiness.set(API_SERVER, Ok(()));
                 return;
             }
-            Ok(Err(error)) => ccm_controllers::api_error_text(&error),
+            Ok(Err(error)) => ccm_apiserver::api_error_text(&error),
             Err(_) => "no answer within 10 s".to_owned(),
         };
         let delay = delays.next().unwrap_or_default();

@@ -25,6 +25,8 @@ pub(crate) struct Tasks {
     background: JoinSet<&'static str>,
     /// Controllers that ended before all of their work had.
     unfinished: Vec<String>,
+    /// The first panic after the process was told to end.
+    panic: Option<JoinError>,
     /// The signal came, or a task ended: no more work is begun.
     pub(crate) stop: CancellationToken,
     /// The controllers have ended: what they left to write is written.
@@ -93,21 +95,27 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// Something did not end in time, or a controller gave work up, also before: what that sent may still take effect.
+    /// Something did not end in time or panicked, or a controller gave work up, also before: what that sent may still take effect.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         let orderly = async {
             while let Some(ended) = self.controllers.join_next().await {
-                drop(self.ended(ended));
+                self.panic = self.ended(ended).err().or(self.panic.take());
             }
             self.drain.cancel();
             while let Some(ended) = self.background.join_next().await {
-                if matches!(ended, Ok(EVENT_WRITER)) {
-                    break;
+                match ended {
+                    Ok(EVENT_WRITER) => break,
+                    Ok(_) => {}
+                    Err(panic) => self.panic = self.panic.take().or(Some(panic)),
                 }
             }
         };
-        if tokio::time::timeout(STOP_TIMEOUT, orderly).await.is_err() {
+        let in_time = tokio::time::timeout(STOP_TIMEOUT, orderly).await;
+        if let Some(panic) = self.panic {
+            return Err(panic).context("stopped before all work had ended");
+        }
+        if in_time.is_err() {
             bail!("not everything ended within {STOP_TIMEOUT:?}");
         }
         if !self.unfinished.is_empty() {
@@ -130,4 +138,9 @@ impl Tasks {
         }
         ended.map(|(name, _)| name)
     }
+}
+
+/// Whether the process ended so because a task of it panicked.
+pub(crate) fn has_panicked(ended: &Result<()>) -> bool {
+    ended.as_ref().is_err_and(|error| error.is::<JoinError>())
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ccm_sdk::paging::{Page, Paging};
+use ccm_sdk::paging::Paging;
 use ccm_sdk::types::Failure;
 use ccm_sdk::{Answer, Cloud, Request};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub(crate) const ENDPOINT: &str = "api";
 pub(crate) const TOKEN: &str = "token";
@@ -28,66 +28,45 @@ fn authorised(request: Request) -> Request {
 
 /// `{"message": "…"}`
 fn words(answer: &Answer) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Refused {
-        message: String,
-    }
-    answer.parse().ok().map(|refused: Refused| refused.message)
+    answer.text_at("/message")
 }
 
-/// What a balancer is asked to be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    pub(crate) name: String,
-    /// The Service's UID: names are not unique.
-    pub(crate) owner: String,
-    pub(crate) ports: Vec<Port>,
-    pub(crate) idle_seconds: u32,
-    /// In order.
-    pub(crate) members: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Port {
-    pub(crate) port: u16,
-    pub(crate) protocol: String,
-    pub(crate) node_port: u16,
-}
-
-/// A balancer as the cloud has it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Balancer {
-    pub(crate) id: String,
-    /// Empty while it is being built.
-    pub(crate) address: Option<String>,
-    #[serde(flatten)]
-    pub(crate) spec: Spec,
-}
-
-#[derive(Deserialize)]
-struct One {
-    load_balancer: Balancer,
-}
-
-#[derive(Deserialize)]
-struct Many {
-    load_balancers: Vec<Balancer>,
-    total: usize,
-}
-
-impl Page for Many {
-    type Item = Balancer;
-
-    fn items(self) -> Vec<Balancer> {
-        self.load_balancers
+ccm_sdk::records! {
+    /// What a balancer is asked to be.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct Spec {
+        pub(crate) name: String,
+        /// The Service's UID: names are not unique.
+        pub(crate) owner: String,
+        pub(crate) ports: Vec<Port>,
+        pub(crate) idle_seconds: u32,
+        /// In order.
+        pub(crate) members: Vec<String>,
     }
 
-    fn id(item: &Balancer) -> String {
-        item.id.clone()
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct Port {
+        pub(crate) port: u16,
+        pub(crate) protocol: String,
+        pub(crate) node_port: u16,
     }
 
-    fn total(&self) -> Option<usize> {
-        Some(self.total)
+    /// A balancer as the cloud has it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Balancer {
+        pub(crate) id: String [id],
+        /// Empty while it is being built.
+        pub(crate) address: Option<String>,
+        pub(crate) spec: Spec [flatten],
+    }
+
+    /// What the cloud's firewall lets in.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct Firewall {
+        /// In order, each once.
+        pub(crate) ports: Vec<u16>,
+        /// In order.
+        pub(crate) machines: Vec<String>,
     }
 }
 
@@ -98,28 +77,26 @@ pub(crate) fn look() -> Result<(), Failure> {
 
 pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
     let answer = CLOUD.get(BALANCER).arg("id", id).send()?.optional()?;
-    answer.map(|answer| answer.json::<One>().map(|one| one.load_balancer)).transpose()
+    answer.map(|answer| answer.json_at("/load_balancer")).transpose()
 }
 
 /// All that belong to a Service, the oldest first. Asks now: a balancer is made when there is none.
 pub(crate) fn owned_by(uid: &str) -> Result<Vec<Balancer>, Failure> {
-    CLOUD.get(BALANCERS).query("owner", uid).list::<Many>(paging())
+    CLOUD.get(BALANCERS).query("owner", uid).list(PAGING)
 }
 
 pub(crate) fn all() -> Result<Vec<Balancer>, Failure> {
-    CLOUD.get(BALANCERS).share(SHARE).list::<Many>(paging())
+    CLOUD.get(BALANCERS).share(SHARE).list(PAGING)
 }
 
-const fn paging() -> Paging {
-    Paging::numbered("page", "per_page", PER_PAGE)
-}
+const PAGING: Paging = Paging::numbered("page", "per_page", PER_PAGE).items("/load_balancers").total("/total");
 
 pub(crate) fn create(spec: &Spec) -> Result<Balancer, Failure> {
-    CLOUD.post(BALANCERS).json(spec).send()?.json::<One>().map(|one| one.load_balancer)
+    CLOUD.post(BALANCERS).json(spec).send()?.json_at("/load_balancer")
 }
 
 pub(crate) fn replace(id: &str, spec: &Spec) -> Result<Balancer, Failure> {
-    CLOUD.put(BALANCER).arg("id", id).json(spec).send()?.json::<One>().map(|one| one.load_balancer)
+    CLOUD.put(BALANCER).arg("id", id).json(spec).send()?.json_at("/load_balancer")
 }
 
 pub(crate) fn replace_members(id: &str, members: &[String]) -> Result<Balancer, Failure> {
@@ -128,21 +105,12 @@ pub(crate) fn replace_members(id: &str, members: &[String]) -> Result<Balancer, 
         members: &'a [String],
     }
     let request = CLOUD.put(MEMBERS).arg("id", id).json(&Body { members });
-    request.send()?.json::<One>().map(|one| one.load_balancer)
+    request.send()?.json_at("/load_balancer")
 }
 
 /// False when it was gone already.
 pub(crate) fn delete(id: &str) -> Result<bool, Failure> {
     CLOUD.delete(BALANCER).arg("id", id).send()?.optional().map(|answer| answer.is_some())
-}
-
-/// What the cloud's firewall lets in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Firewall {
-    /// In order, each once.
-    pub(crate) ports: Vec<u16>,
-    /// In order.
-    pub(crate) machines: Vec<String>,
 }
 
 pub(crate) fn firewall() -> Result<Firewall, Failure> {

@@ -1,47 +1,36 @@
 //! What a Service asks for.
 
-use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ccm_sdk::annotations::{Invalid, Reader, field};
 use ccm_sdk::types::{Failure, IpFamily, Problem, Service};
 use ccm_sdk::{duration, quoted};
 
 use super::name;
 use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_MODE};
-use crate::config::{self, BalancerMode, LoadBalancers};
+use crate::config::{BalancerMode, LoadBalancers};
 use crate::pool::Pool;
 
-/// Where the addresses of one load balancer come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Out of the pool.
-    Pool,
-    /// They are the Nodes' own.
-    Nodes,
-    /// There is a host name, and no address.
-    Hostname,
-}
-
-impl Mode {
-    pub(crate) const ALL: [Self; 3] = [Self::Pool, Self::Nodes, Self::Hostname];
-
-    /// What the Service says, or else the configuration. What nobody understands counts as nothing: [`read`] complains.
-    pub(crate) fn of(config: &LoadBalancers, service: &Service) -> Self {
-        let own = service.annotation(LB_MODE).and_then(|text| config::choice(text, &Self::ALL).ok());
-        own.unwrap_or(match config.mode {
-            BalancerMode::Pool | BalancerMode::None => Self::Pool,
-            BalancerMode::Nodes => Self::Nodes,
-        })
+ccm_sdk::words! {
+    /// Where the addresses of one load balancer come from.
+    pub(crate) enum Mode {
+        /// Out of the pool.
+        Pool = "pool",
+        /// They are the Nodes' own.
+        Nodes = "nodes",
+        /// There is a host name, and no address.
+        Hostname = "hostname",
     }
 }
 
-impl Display for Mode {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Pool => "pool",
-            Self::Nodes => "nodes",
-            Self::Hostname => "hostname",
+impl Mode {
+    /// What the Service says, or else the configuration. What nobody understands counts as nothing: [`read`] complains.
+    pub(crate) fn of(config: &LoadBalancers, service: &Service) -> Self {
+        let own = service.annotation(LB_MODE).and_then(Self::parse);
+        own.unwrap_or(match config.mode {
+            BalancerMode::Pool | BalancerMode::None => Self::Pool,
+            BalancerMode::Nodes => Self::Nodes,
         })
     }
 }
@@ -73,7 +62,7 @@ impl ServiceSpec {
     pub(crate) fn of(config: &LoadBalancers, service: &Service) -> Result<Self, Failure> {
         let (service_spec, problems) = read(config, service);
         match problems.into_iter().find(|problem| problem.fatal) {
-            Some(problem) => Err(Failure::invalid(problem.message).field(problem.field)),
+            Some(problem) => Err(problem.into()),
             None => Ok(service_spec),
         }
     }
@@ -95,42 +84,30 @@ pub(crate) fn pool_of(config: &LoadBalancers, family: IpFamily) -> &Pool {
     }
 }
 
-fn annotation(name: &str) -> String {
-    format!("metadata.annotations[{name}]")
-}
-
 /// What the Service asks for, and everything that is wrong with it; defaults stand where something is wrong.
 pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, Vec<Problem>) {
-    let mut problems = vec![];
-    let mode = Mode::of(config, service);
+    let mut reader = Reader::of(&service.annotations);
     if service.ports.is_empty() {
-        problems.push(Problem::fatal("spec.ports", "a load balancer needs at least one port"));
+        reader.problems.push(Problem::fatal("spec.ports", "a load balancer needs at least one port"));
     }
-    if let Some(Err(message)) = service.annotation(LB_MODE).map(|text| config::choice(text, &Mode::ALL)) {
-        problems.push(Problem::fatal(annotation(LB_MODE), message));
-    }
-    let delay = match service.annotation(LB_DELAY).map(duration::parse) {
-        None => config.provision_delay,
-        Some(Ok(delay)) => delay,
-        Some(Err(message)) => {
-            problems.push(Problem::fatal(annotation(LB_DELAY), message));
-            config.provision_delay
-        }
-    };
+    reader.parsed::<Mode>(LB_MODE, str::parse, Invalid::Refuse);
+    let mode = Mode::of(config, service);
+    let delay = reader.parsed(LB_DELAY, duration::parse, Invalid::Refuse).unwrap_or(config.provision_delay);
     let hostname = config.hostname_suffix.as_ref().map(|suffix| format!("{}.{suffix}", name(service)));
     if mode == Mode::Hostname && hostname.is_none() {
         let message = "`hostname` needs a domain: the operator gives loadBalancer.hostnameSuffix in the cloud-config";
-        problems.push(Problem::fatal(annotation(LB_MODE), message));
+        reader.refuse(LB_MODE, message);
     }
     let families = if service.ip_families.is_empty() { vec![IpFamily::Ipv4] } else { service.ip_families.clone() };
     if mode == Mode::Pool {
         for (family, word, key) in [(IpFamily::Ipv4, "IPv4", "pool4"), (IpFamily::Ipv6, "IPv6", "pool6")] {
             if families.contains(&family) && pool_of(config, family).size() == 0 {
                 let message = format!("{word} is asked for, and loadBalancer.{key} in the cloud-config is empty");
-                problems.push(Problem::fatal("spec.ipFamilies", message));
+                reader.problems.push(Problem::fatal("spec.ipFamilies", message));
             }
         }
     }
+    let mut problems = reader.problems;
     let requested = requested(service, &mut problems);
     if let Some(Requested { ip, field }) = &requested {
         problems.extend(
@@ -144,7 +121,7 @@ pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, V
 /// The annotation, or else the field of the Service's own.
 fn requested(service: &Service, problems: &mut Vec<Problem>) -> Option<Requested> {
     let (text, field) = match (service.annotation(LB_ADDRESS), &service.requested_ip) {
-        (Some(text), _) => (text, annotation(LB_ADDRESS)),
+        (Some(text), _) => (text, field(LB_ADDRESS)),
         (None, Some(text)) => (text.as_str(), "spec.loadBalancerIP".to_owned()),
         (None, None) => return None,
     };

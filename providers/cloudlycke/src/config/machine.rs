@@ -1,61 +1,27 @@
 //! Machines that the operator lists, and those of the original demonstration.
 
-use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
+use ccm_sdk::config::Section;
+use ccm_sdk::label::LabelValue;
 use ccm_sdk::quoted;
 use ccm_sdk::types::{Address, AddressType};
+use ccm_sdk::words::none_of;
 
-use super::reader::{self, Section};
 use crate::identity;
-use crate::label::LabelValue;
 
-/// Whether Nodes are described by what they are, or as the machines of the original demonstration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Adaptive,
-    Fixture,
-}
+ccm_sdk::words! {
+    /// Whether Nodes are described by what they are, or as the machines of the original demonstration.
+    pub(crate) enum Mode { Adaptive = "adaptive", Fixture = "fixture" }
 
-impl Display for Mode {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Adaptive => "adaptive",
-            Self::Fixture => "fixture",
-        })
-    }
-}
-
-/// What the cloud says about a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Running,
-    Stopped,
-    /// It says that the machine does not exist.
-    Deleted,
-    /// It does not answer.
-    Error,
-}
-
-impl State {
-    pub(crate) const ALL: [Self; 4] = [Self::Running, Self::Stopped, Self::Deleted, Self::Error];
-
-    /// # Errors
-    ///
-    /// A message that lists what would be right.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        reader::choice(text, &Self::ALL)
-    }
-}
-
-impl Display for State {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Running => "running",
-            Self::Stopped => "stopped",
-            Self::Deleted => "deleted",
-            Self::Error => "error",
-        })
+    /// What the cloud says about a machine.
+    pub(crate) enum State {
+        Running = "running",
+        Stopped = "stopped",
+        /// It says that the machine does not exist.
+        Deleted = "deleted",
+        /// It does not answer.
+        Error = "error",
     }
 }
 
@@ -174,7 +140,7 @@ fn machine(section: &mut Section<'_>) -> Option<Machine> {
     let instance_type = section.parsed("instanceType", str::parse);
     let zone = section.parsed("zone", str::parse);
     let region = section.parsed("region", str::parse);
-    let state = section.parsed("state", State::parse);
+    let state = section.parsed("state", str::parse);
     let name = name?;
     Some(Machine {
         provider_id: identity::provider_id(&id.unwrap_or_else(|| identity::machine_id(&name))),
@@ -225,9 +191,6 @@ fn address_type(text: &str) -> Result<AddressType, String> {
         "Hostname" => Ok(AddressType::Hostname),
         "InternalDNS" => Ok(AddressType::InternalDns),
         "ExternalDNS" => Ok(AddressType::ExternalDns),
-        _ => Err(format!(
-            "must be one of `InternalIP`, `ExternalIP`, `Hostname`, `InternalDNS`, `ExternalDNS`, not {}",
-            quoted(text)
-        )),
+        _ => Err(none_of(text, &["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"])),
     }
 }

@@ -1,12 +1,12 @@
 //! Load balancers, and routes: those are judged, told to have no effect yet, and not kept.
 
-use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
+use ccm_sdk::cidr::Cidr;
+use ccm_sdk::config::Section;
 use ccm_sdk::{duration, quoted};
 
-use super::reader::{self, Section};
-use crate::pool::{Cidr, Pool};
+use crate::pool::Pool;
 
 /// An IPv4 pool needs two addresses beside the first and the last, which are not given out.
 const LONGEST_PREFIX_V4: u8 = 30;
@@ -15,28 +15,15 @@ const LONGEST_PREFIX_V4: u8 = 30;
 const DEFAULT_POOL4: &str = "203.0.113.0/24";
 const DEFAULT_POOL6: &str = "2001:db8:c10d::/120";
 
-/// Where the addresses of load balancers come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BalancerMode {
-    /// Out of a pool.
-    Pool,
-    /// They are the Nodes' own.
-    Nodes,
-    /// There are no load balancers.
-    None,
-}
-
-impl BalancerMode {
-    const ALL: [Self; 3] = [Self::Pool, Self::Nodes, Self::None];
-}
-
-impl Display for BalancerMode {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Pool => "pool",
-            Self::Nodes => "nodes",
-            Self::None => "none",
-        })
+ccm_sdk::words! {
+    /// Where the addresses of load balancers come from.
+    pub(crate) enum BalancerMode {
+        /// Out of a pool.
+        Pool = "pool",
+        /// They are the Nodes' own.
+        Nodes = "nodes",
+        /// There are no load balancers.
+        None = "none",
     }
 }
 
@@ -54,7 +41,7 @@ pub(crate) struct LoadBalancers {
 
 pub(super) fn load_balancers(root: &mut Section<'_>) -> LoadBalancers {
     root.section("loadBalancer", |section| {
-        let mode = section.parsed("mode", |text| reader::choice(text, &BalancerMode::ALL));
+        let mode = section.parsed("mode", str::parse);
         let pool4 = section.one_or_many("pool4", |text| pool(text, 32));
         let pool6 = section.one_or_many("pool6", |text| pool(text, 128));
         overlaps(section, pool4.iter().chain(pool6.iter()).flatten());

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ccm_sdk::cidr::Cidr;
+use ccm_sdk::label::LabelValue;
 use ccm_sdk::types::{Address, AddressType, Failure, Problem, Reaction};
 use serde_json::json;
 
 use super::machine::{Machine, Machines, State};
 use super::{BalancerMode, Config, LoadBalancers, Mode, Reading, read};
-use crate::label::LabelValue;
-use crate::pool::{Cidr, Pool};
+use crate::pool::Pool;
 
 fn read_json(file: &serde_json::Value) -> Reading {
     read(Some(&file.to_string()))

@@ -4,11 +4,11 @@ mod listing;
 
 use ccm_sdk::Answer;
 use ccm_sdk::types::{Failure, Reaction};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub(crate) use self::listing::{MOST_BY_ID, all, by_id, dated, is_about_the_list, named};
 use crate::api::droplets::Region;
-use crate::api::{CLOUD, about, exceptions, is_absent, is_name_taken, list, or_default};
+use crate::api::{CLOUD, about, exceptions, is_absent, is_name_taken};
 use crate::kind::Size;
 
 const BALANCERS: &str = "/v2/load_balancers";
@@ -76,119 +76,87 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// From a port of the load balancer to one of the nodes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Rule {
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) entry_protocol: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) entry_port: i64,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) target_protocol: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) target_port: i64,
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
-    pub(crate) certificate_id: String,
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "is_false")]
-    pub(crate) tls_passthrough: bool,
-}
+ccm_sdk::records! {
+    /// From a port of the load balancer to one of the nodes.
+    #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub(crate) struct Rule {
+        pub(crate) entry_protocol: String,
+        pub(crate) entry_port: i64,
+        pub(crate) target_protocol: String,
+        pub(crate) target_port: i64,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub(crate) certificate_id: String,
+        #[serde(skip_serializing_if = "is_false")]
+        pub(crate) tls_passthrough: bool,
+    }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HealthCheck {
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) protocol: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) port: i64,
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
-    pub(crate) path: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) check_interval_seconds: i64,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) response_timeout_seconds: i64,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) unhealthy_threshold: i64,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) healthy_threshold: i64,
-    /// None lets the load balancer decide.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) proxy_protocol: Option<bool>,
-}
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct HealthCheck {
+        pub(crate) protocol: String,
+        pub(crate) port: i64,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub(crate) path: String,
+        pub(crate) check_interval_seconds: i64,
+        pub(crate) response_timeout_seconds: i64,
+        pub(crate) unhealthy_threshold: i64,
+        pub(crate) healthy_threshold: i64,
+        /// None lets the load balancer decide.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) proxy_protocol: Option<bool>,
+    }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sticky {
-    #[serde(default, deserialize_with = "or_default", rename = "type")]
-    pub(crate) kind: String,
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
-    pub(crate) cookie_name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cookie_ttl_seconds: Option<i64>,
-}
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct Sticky {
+        #[serde(rename = "type")]
+        pub(crate) kind: String = "type",
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub(crate) cookie_name: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) cookie_ttl_seconds: Option<i64>,
+    }
 
-/// Who is let in and who is kept out: `ip:ADDRESS` or `cidr:NETWORK`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Firewall {
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allow: Vec<String>,
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
-    pub(crate) deny: Vec<String>,
-}
+    /// Who is let in and who is kept out: `ip:ADDRESS` or `cidr:NETWORK`.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct Firewall {
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub(crate) allow: Vec<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub(crate) deny: Vec<String>,
+    }
 
-/// A load balancer as the cloud has it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Balancer {
-    pub(crate) id: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) name: String,
-    /// `new`, `active`, `errored`.
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) status: String,
-    #[serde(default, deserialize_with = "or_default", rename = "type")]
-    pub(crate) kind: String,
-    /// Empty while it is being made.
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) ip: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) ipv6: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) region: Region,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) size: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) size_unit: i64,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) forwarding_rules: Vec<Rule>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) health_check: HealthCheck,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) sticky_sessions: Sticky,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) droplet_ids: Vec<u64>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) redirect_http_to_https: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) enable_proxy_protocol: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) enable_backend_keepalive: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) vpc_uuid: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) disable_lets_encrypt_dns_records: bool,
-    #[serde(default)]
-    pub(crate) http_idle_timeout_seconds: Option<i64>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) project_id: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) firewall: Firewall,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) network: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) network_stack: String,
-    /// `None` where the cloud does not tell.
-    #[serde(default)]
-    pub(crate) tags: Option<Vec<String>>,
-    /// `2026-11-22T18:20:05Z`.
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) created_at: String,
+    /// A load balancer as the cloud has it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Balancer {
+        pub(crate) id: String [id],
+        pub(crate) name: String,
+        /// `new`, `active`, `errored`.
+        pub(crate) status: String,
+        pub(crate) kind: String = "type",
+        /// Empty while it is being made.
+        pub(crate) ip: String,
+        pub(crate) ipv6: String,
+        pub(crate) region: Region,
+        pub(crate) size: String,
+        pub(crate) size_unit: i64,
+        pub(crate) forwarding_rules: Vec<Rule>,
+        pub(crate) health_check: HealthCheck,
+        pub(crate) sticky_sessions: Sticky,
+        pub(crate) droplet_ids: Vec<u64>,
+        pub(crate) redirect_http_to_https: bool,
+        pub(crate) enable_proxy_protocol: bool,
+        pub(crate) enable_backend_keepalive: bool,
+        pub(crate) vpc_uuid: String,
+        pub(crate) disable_lets_encrypt_dns_records: bool,
+        pub(crate) http_idle_timeout_seconds: Option<i64>,
+        pub(crate) project_id: String,
+        pub(crate) firewall: Firewall,
+        pub(crate) network: String,
+        pub(crate) network_stack: String,
+        /// `None` where the cloud does not tell.
+        pub(crate) tags: Option<Vec<String>>,
+        /// `2026-11-22T18:20:05Z`.
+        pub(crate) created_at: String,
+    }
 }
 
 impl Balancer {
@@ -202,13 +170,6 @@ impl Balancer {
         self.size_unit > 0 || Size::parse(&self.size).is_some()
     }
 }
-
-#[derive(Deserialize)]
-struct One {
-    load_balancer: Balancer,
-}
-
-list!(Many, load_balancers, Balancer, |balancer| balancer.id.clone());
 
 pub(crate) fn get(id: &str) -> Result<Option<Balancer>, Failure> {
     let answer = CLOUD.get(BALANCER).arg("id", id).send()?.optional()?;
@@ -279,7 +240,7 @@ pub(crate) fn remove_droplets(id: &str, droplets: &[u64]) -> Result<(), Failure>
 }
 
 fn one(answer: Answer) -> Result<Balancer, Failure> {
-    answer.json::<One>().map(|one| one.load_balancer)
+    answer.json_at("/load_balancer")
 }
 
 /// The one that was asked for or changed.

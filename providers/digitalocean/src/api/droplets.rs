@@ -5,30 +5,25 @@ mod large;
 
 use std::time::Duration;
 
+use ccm_sdk::paging::Paging;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 
-use self::droplet::{DROPLETS, Many};
+use self::droplet::DROPLETS;
 pub(crate) use self::droplet::{Droplet, Listed, Named, Region};
 use crate::api::{CLOUD, PER_PAGE, paging};
 
 const DROPLET: &str = "/v2/droplets/{id}";
-
-#[derive(Deserialize)]
-struct One {
-    droplet: Droplet,
-}
+const LIST: Paging = paging("/droplets", PER_PAGE);
 
 /// Asks for one droplet.
-pub(crate) fn get(id: u64) -> Request {
+pub(crate) fn get(id: &str) -> Request {
     CLOUD.get(DROPLET).arg("id", id)
 }
 
 /// The answer to [`get`]; `None` when the cloud says that there is no such droplet.
 pub(crate) fn one(answer: Answer) -> Result<Option<Droplet>, Failure> {
-    answer.optional()?.map(|answer| answer.json::<One>().map(|one| one.droplet)).transpose()
+    answer.optional()?.map(|answer| answer.json_at("/droplet")).transpose()
 }
 
 /// All but those with GPUs, which a listing leaves out.
@@ -70,7 +65,7 @@ impl Account {
             return large::Pages::read(share).map(Self::Large);
         }
         // The first page says how many there are, and then no other is asked for.
-        match CLOUD.get(DROPLETS).share(share).list::<Many>(paging().at_most(large::PAGES)) {
+        match CLOUD.get(DROPLETS).share(share).list(LIST.at_most(large::PAGES)) {
             Err(failure) if failure.reaction == Reaction::Quota => large::Pages::read(share).map(Self::Large),
             listed => listed.map(Self::Small),
         }
@@ -80,19 +75,19 @@ impl Account {
 /// The first page of [`all`], and how many pages there are besides.
 pub(crate) fn first_page(share: Duration) -> Result<(Vec<Droplet>, usize), Failure> {
     let request = CLOUD.get(DROPLETS).query("page", 1).query("per_page", PER_PAGE);
-    let page: Many = request.share(share).send()?.json()?;
-    let pages = page.meta.total.div_ceil(PER_PAGE);
-    Ok((page.droplets, pages.saturating_sub(1)))
+    let page = request.share(share).send()?.page(LIST)?;
+    let pages = page.total.unwrap_or(0).div_ceil(PER_PAGE);
+    Ok((page.items, pages.saturating_sub(1)))
 }
 
 /// Those with GPUs.
 pub(crate) fn with_gpus(share: Duration) -> Result<Vec<Droplet>, Failure> {
-    CLOUD.get(DROPLETS).query("type", "gpus").share(share).list::<Many>(paging())
+    CLOUD.get(DROPLETS).query("type", "gpus").share(share).list(LIST)
 }
 
 /// By exact name, in capitals or not; none with GPUs.
 pub(crate) fn named(name: &str, share: Duration) -> Result<Vec<Droplet>, Failure> {
-    CLOUD.get(DROPLETS).query("name", name).share(share).list::<Many>(paging())
+    CLOUD.get(DROPLETS).query("name", name).share(share).list(LIST)
 }
 
 /// The harmless read that says whether the token still sees the account's droplets.
@@ -102,9 +97,5 @@ pub(crate) fn look() -> Request {
 
 /// The answer to [`look`]: whether there is one, GPU droplets apart.
 pub(crate) fn any(answer: Answer) -> Result<bool, Failure> {
-    #[derive(Deserialize)]
-    struct Page {
-        droplets: Vec<IgnoredAny>,
-    }
-    answer.json::<Page>().map(|page| !page.droplets.is_empty())
+    answer.json_at::<Vec<Droplet>>("/droplets").map(|droplets| !droplets.is_empty())
 }

@@ -1,20 +1,18 @@
 //! Places of the cloud.
 
 use ccm_sdk::types::Failure;
-use serde::Deserialize;
 
-use crate::api::{CLOUD, list, paging};
+use crate::api::{CLOUD, PER_PAGE, paging};
 
-#[derive(Deserialize)]
-pub(in crate::api) struct Region {
-    slug: String,
+ccm_sdk::records! {
+    pub(in crate::api) struct Region {
+        slug: String [id],
+    }
 }
-
-list!(Many, regions, Region, |region| region.slug.clone());
 
 /// Slugs of all regions.
 pub(crate) fn slugs() -> Result<Vec<String>, Failure> {
-    let regions = CLOUD.get("/v2/regions").list::<Many>(paging())?;
+    let regions = CLOUD.get("/v2/regions").list::<Region>(paging("/regions", PER_PAGE))?;
     if regions.is_empty() {
         return Err(Failure::retry("the list of regions is empty"));
     }

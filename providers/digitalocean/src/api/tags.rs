@@ -2,7 +2,7 @@
 
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::api::{CLOUD, exceptions};
 
@@ -56,17 +56,9 @@ pub(crate) fn create(tag: &str) -> Result<(), Failure> {
 }
 
 pub(crate) fn exists(tag: &str) -> Result<bool, Failure> {
-    #[derive(Deserialize)]
-    struct One {
-        tag: Tag,
-    }
-    #[derive(Deserialize)]
-    struct Tag {
-        name: String,
-    }
     let Some(answer) = CLOUD.get(TAG).arg("tag", tag).send()?.optional()? else { return Ok(false) };
     // The account keeps the case of whoever made it first.
-    answer.json::<One>().map(|one| one.tag.name.eq_ignore_ascii_case(tag))
+    answer.json_at::<String>("/tag/name").map(|name| name.eq_ignore_ascii_case(tag))
 }
 
 /// False when it was gone already. What has it loses it.
@@ -89,7 +81,7 @@ pub(crate) fn put(tag: &str, balancer: &str) -> Result<(), Failure> {
 }
 
 pub(crate) fn make(tag: &str) -> Result<(), Failure> {
-    create(tag).map_err(|failure| Failure { message: format!("failed to create tag: {}", failure.message), ..failure })
+    create(tag).map_err(|failure| failure.context("failed to create tag"))
 }
 
 pub(crate) fn gone(tag: &str, ids: &[&str]) -> Failure {

@@ -1,8 +1,9 @@
 //! Changes an existing load balancer to what its Service asks for, as far as the cloud allows.
 
+use ccm_sdk::Done;
 use ccm_sdk::types::{Backend, Failure, Ingress};
 
-use super::done::{CONFIG_ERROR, Done, IGNORED, IMMUTABLE};
+use super::done::{CONFIG_ERROR, IGNORED, IMMUTABLE, told};
 use super::lookup;
 use super::size::{self, Written};
 use super::work::{Scope, Work, nobody, remark, settled};
@@ -43,7 +44,7 @@ impl Work<'_> {
         let fixed = Fixed::of(balancer, self.service_spec, self.config)?;
         let members = backends::members(backends)?;
         let chosen = self.choose(balancer, &fixed, &members, done);
-        let plan = done.told(problems.of(Some(fixed.kind))).and_then(|()| self.plan(balancer, &fixed, &chosen, done));
+        let plan = told(done, problems.of(Some(fixed.kind))).and_then(|()| self.plan(balancer, &fixed, &chosen, done));
         let refused = match plan.map(|plan| self.change(balancer, &plan, scope, done)) {
             Ok(Ok(ingress)) => return Ok(ingress),
             Ok(Err(Unchanged::Failed(failure))) => return Err(failure),

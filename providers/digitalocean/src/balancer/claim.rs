@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use ccm_sdk::Done;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, cache};
 
-use super::done::Done;
 use super::owner::{another, goes_by, refused};
 use super::service_tag::{is_own, of_other_services, tag_of, words};
 use super::work::Work;
@@ -88,15 +88,13 @@ impl Work<'_> {
         if is_own(service, balancer) {
             return Ok(());
         }
-        put(&tag, balancer, done).map_err(|failure| Failure {
-            message: format!(
-                "load balancer {} has the name {:?} and cannot be marked as that of the Service, without which it is not taken over; annotation {} takes it over without: {}",
+        put(&tag, balancer, done).map_err(|failure| {
+            failure.context(format_args!(
+                "load balancer {} has the name {:?} and cannot be marked as that of the Service, without which it is not taken over; annotation {} takes it over without",
                 balancer.id,
                 balancer.name,
-                names::ID,
-                failure.message
-            ),
-            ..failure
+                names::ID
+            ))
         })
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use ccm_sdk::Done;
 use ccm_sdk::types::Service;
 use ccm_sdk::{cache, log};
 
-use super::done::Done;
 use crate::api::tags;
 
 /// How long it is known which tag a load balancer had that was deleted, should nobody have heard of that.

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::cache;
+use ccm_sdk::find::sees_the_cluster;
 use ccm_sdk::load_balancer_survey::Wish;
 use ccm_sdk::types::{Failure, Service};
 
-use super::account::{self, ProviderIds};
+use super::ProviderIds;
 use super::last_tag::LastTag;
 use super::{owner, service_tag, without_tags};
 use crate::api::balancers::{self, Balancer};
 use crate::config::Config;
+use crate::find::Droplets;
 use crate::service_spec::{ServiceSpec, id_of};
 
 /// Calls for many Services that come together share one listing.
@@ -36,10 +38,7 @@ pub(super) fn has_id_of(service: &Service) -> impl Fn(&Balancer) -> bool {
 }
 
 fn by_id(id: &str) -> Result<Option<Balancer>, Failure> {
-    balancers::get(id).map_err(|failure| Failure {
-        message: format!("failed to get load-balancer by ID {id}: {}", failure.message),
-        ..failure
-    })
+    balancers::get(id).map_err(|failure| failure.context(format_args!("failed to get load-balancer by ID {id}")))
 }
 
 /// `glance`: a listing of a second ago will do for what is in it, and was not written meanwhile.
@@ -315,7 +314,7 @@ pub(crate) fn all_of(
         }
     }
     if id.is_some() && !has_known && going.all.is_empty() {
-        account::sees_the_cluster(nodes)?;
+        sees_the_cluster(&Droplets, nodes)?;
     }
     let tag = going.all.iter().find_map(|balancer| service_tag::own(service, balancer)).map(str::to_owned);
     let tag = tag.or_else(|| without_tags::last_tag(service, service_spec, &going.all));

@@ -3,10 +3,10 @@
 //! What leads there is the name and the tag of the Service, and for Services of other clusters the tag of this one is in the way of
 //! taking it over. The ID on the Service is for the host to take off.
 
+use ccm_sdk::Done;
 use ccm_sdk::log;
 use ccm_sdk::types::{Failure, Service};
 
-use super::done::Done;
 use super::owner::goes_by;
 use super::work::disowned;
 use super::{lookup, size, without_tags};

@@ -1,9 +1,10 @@
 //! Compares many load balancers at once with what their Services ask for.
 
+use ccm_sdk::Done;
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 use ccm_sdk::types::{Backend, Failure};
 
-use super::done::Done;
+use super::done::told;
 use super::lookup::{self, among};
 use super::work::{Work, read};
 use crate::api::balancers::Balancer;
@@ -43,7 +44,7 @@ fn standing(
     let work = Work { config, service: &wish.service, service_spec: &service_spec };
     let fixed = Fixed::of(balancer, &service_spec, config)?;
     let chosen = work.choose(balancer, &fixed, &members, done);
-    done.told(problems.of(Some(fixed.kind)))?;
+    told(done, problems.of(Some(fixed.kind)))?;
     let plan = work.plan(balancer, &fixed, &chosen, done)?;
     let mut differences = desired::differences(balancer, &plan);
     let ingress = desired::ingress(&wish.service, balancer, service_spec.hostname.as_deref());

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use ccm_sdk::Done;
 use ccm_sdk::types::{Failure, Ingress, Service};
 
-use super::done::{Done, ERRORED_REASON, IGNORED, WITHOUT_DROPLET};
+use super::done::{ERRORED_REASON, FOREIGN, IGNORED, WITHOUT_DROPLET};
 use crate::annotations as names;
 use crate::api::balancers::{Balancer, Spec};
 use crate::backends::{self, Chosen};
@@ -93,7 +94,13 @@ pub(super) fn settled(
 
 pub(super) fn remark(service: &Service, service_spec: &ServiceSpec, kind: Kind, chosen: &Chosen, done: &mut Done) {
     desired::remarks(service, service_spec, kind).into_iter().for_each(|problem| done.warn(IGNORED, problem.message));
-    done.foreign.clone_from(&chosen.foreign);
+    if !chosen.foreign.is_empty() {
+        let message = format!(
+            "Nodes whose provider IDs are none of droplets are behind no load balancer of DigitalOcean: {}",
+            backends::names(chosen.foreign.clone())
+        );
+        done.for_all.push((FOREIGN, message));
+    }
     if !chosen.missing.is_empty() {
         let message = format!("Failed to find droplets for nodes: {}", backends::names(chosen.missing.clone()));
         done.warn(WITHOUT_DROPLET, message);

@@ -1,12 +1,13 @@
 //! From ports of a Service to ports of the nodes.
 
+use ccm_sdk::annotations::field;
 use ccm_sdk::types::Problem;
 
 use crate::annotations as names;
 use crate::api::balancers::Rule;
 use crate::kind::{Kind, Protocol};
-use crate::ordered;
 use crate::service_spec::{Port, ServiceSpec};
+use ccm_sdk::ordered;
 
 const HTTPS_PORT: i64 = 443;
 
@@ -134,7 +135,7 @@ fn node_port(port: &Port) -> Result<u16, Problem> {
 }
 
 fn problem(name: &str, message: String) -> Problem {
-    Problem::fatal(format!("metadata.annotations[{name}]"), message)
+    Problem::fatal(field(name), message)
 }
 
 fn rule(entry_protocol: &str, entry_port: u16, target_protocol: &str, target_port: u16) -> Rule {

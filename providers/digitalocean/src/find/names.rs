@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use ccm_sdk::find::Machines;
 use ccm_sdk::types::Failure;
 
-use super::{SHARE, later};
+use super::{Droplets, later};
 use crate::api::droplets::{self, Named, Shown};
 
 /// Most Nodes that are asked for one by one where the pages of a large account do not show them.
@@ -36,17 +37,17 @@ pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
         lower: String::new(),
         service_spec: 0,
     };
-    let shown = droplets::each(SHARE, |droplet| desired.see(droplet))?;
+    let shown = droplets::each(Droplets::SHARE, |droplet| desired.see(droplet))?;
     if shown == Shown::None {
         return Err(later());
     }
-    droplets::with_gpus(SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
+    droplets::with_gpus(Droplets::SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
     if shown == Shown::Pages {
         // Else a load balancer would lose a Node for minutes while droplets of others go.
         for name in names.iter().filter(|name| !is_address(name)) {
             if desired.service_spec < ASKED && desired.holders.get(name.as_str()) == Some(&Holder::None) {
                 desired.service_spec += 1;
-                droplets::named(name, SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
+                droplets::named(name, Droplets::SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
             }
         }
     }

@@ -38,7 +38,7 @@ fn node(name: &str, provider_id: Option<&str>) -> Node {
 
 /// In a cluster without other Nodes.
 fn find(nodes: &[Node], need: Need) -> Result<Vec<Finding>, Failure> {
-    super::find(nodes, need, |_| Ok(nodes.iter().filter_map(|node| node.provider_id.clone()).collect()))
+    find::find(&Droplets, nodes, need, |_| Ok(nodes.iter().filter_map(|node| node.provider_id.clone()).collect()))
 }
 
 fn with_id() -> Node {
@@ -304,7 +304,7 @@ fn most_that_a_listing_does_not_show_waits_so_that_a_short_one_does_not_cost_the
     let cloud = FakeCloud::new().always("api GET /v2/droplets", list(&[]));
     let findings = find(&nodes, Need::Existence).expect("findings");
     assert!(findings.iter().all(|finding| matches!(finding, Finding::Unknown(_))));
-    assert_eq!(cloud.lines().len(), 2 + MOST_SINGLE);
+    assert_eq!(cloud.lines().len(), 2 + find::MOST_SINGLE);
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn do_279_fifty_nodes_in_trouble_cost_one_request_for_all_and_its_answer_is_shar
 /// What a proof says of droplet 123 in a cluster with these others.
 fn proof_beside(others: &[&str]) -> Finding {
     let others = || others.iter().map(|&id| id.to_owned()).collect();
-    super::find(&[with_id()], Need::Proof, |_| Ok(others())).expect("findings").remove(0)
+    find::find(&Droplets, &[with_id()], Need::Proof, |_| Ok(others())).expect("findings").remove(0)
 }
 
 fn get(id: u64) -> String {
@@ -383,7 +383,8 @@ fn a_missing_droplet_is_gone_to_a_token_that_sees_another_of_the_cluster_and_tha
     let nodes = [with_id(), node("m", Some("digitalocean://124"))];
     let _cloud =
         FakeCloud::new().on(ONE, not_found()).on(&get(124), one(&droplet(124, "m"))).on(&get(7), Reply::status(500));
-    let findings = super::find(&nodes, Need::Proof, |_| Ok(vec!["digitalocean://7".to_owned()])).expect("findings");
+    let findings =
+        find::find(&Droplets, &nodes, Need::Proof, |_| Ok(vec!["digitalocean://7".to_owned()])).expect("findings");
     assert!(matches!(findings.as_slice(), [Finding::Absent, Finding::Found(_)]), "{findings:?}");
 }
 
@@ -393,13 +394,13 @@ fn to_the_token_of_another_account_nothing_is_gone_whatever_droplets_that_has() 
     let all: Vec<&str> = ids.iter().map(String::as_str).collect();
     let cloud = (7..=11).fold(FakeCloud::new().on(ONE, not_found()), |cloud, id| cloud.on(&get(id), not_found()));
     let failure = unknown(proof_beside(&all));
-    assert!(failure.message.contains("proves nothing: the token sees no other droplet"), "{}", failure.message);
+    assert!(failure.message.contains("proves nothing: the credentials see no other droplet"), "{}", failure.message);
     assert_eq!((failure.reaction, cloud.lines().len()), (Reaction::Retry, 1 + 5), "some are enough");
     let cloud = FakeCloud::new().on(ONE, not_found()).on(&get(7), Reply::json(401, "{}")).on(&get(8), not_found());
     assert_eq!(unknown(proof_beside(&all[..2])).reaction, Reaction::Unauthorized);
     assert_eq!(cloud.unused(), Vec::<String>::new());
     let _cloud = FakeCloud::new().on(ONE, not_found()).on(LOOK, list(&[droplet(1, "other")]));
-    let blind = super::find(&[with_id()], Need::Proof, |_| Err("the Nodes are not known yet".to_owned()));
+    let blind = find::find(&Droplets, &[with_id()], Need::Proof, |_| Err("the Nodes are not known yet".to_owned()));
     let failure = unknown(blind.expect("findings").remove(0));
     assert!(failure.message.contains("proves nothing: the Nodes are not known yet"), "{}", failure.message);
 }
@@ -409,7 +410,8 @@ fn to_the_token_of_another_account_nothing_is_gone_whatever_droplets_that_has() 
 fn all_nodes_of_a_cluster_at_once_are_not_gone_because_the_token_sees_droplets_of_somebody() {
     let ids: Vec<String> = (1..=3).map(provider_id::format).collect();
     let nodes: Vec<Node> = ids.iter().map(|id| node("n", Some(id))).collect();
-    let proof = |known: &[String]| super::find(&nodes, Need::Proof, |_| Ok(known.to_vec())).expect("findings");
+    let proof =
+        |known: &[String]| find::find(&Droplets, &nodes, Need::Proof, |_| Ok(known.to_vec())).expect("findings");
     // The Nodes that the host knows may be fewer by now.
     for known in [&ids[..], &ids[..1], &[]] {
         let cloud = (1..=3).fold(FakeCloud::new(), |cloud, id| cloud.on(&get(id), not_found()));

@@ -129,6 +129,6 @@ fn one_that_is_refused_does_not_keep_the_tag_from_the_others() {
         .on(TAG, Reply::json(422, r#"{"message": "lb-1"}"#))
         .on(TAG, Reply::status(204));
     let failures = reconciled(&[service(&[]), second()]);
-    assert_eq!(failures.iter().map(|(subject, _)| subject.clone()).collect::<Vec<_>>(), [subject(&service(&[]))]);
+    assert_eq!(failures.iter().map(|(subject, _)| subject.clone()).collect::<Vec<_>>(), [service(&[]).subject()]);
     assert_eq!(routes(&cloud).len(), 4);
 }

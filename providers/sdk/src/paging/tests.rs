@@ -1,7 +1,5 @@
 use std::ops::Range;
 
-use serde::Deserialize;
-
 use super::*;
 use crate::cloud::Cloud;
 use crate::http::TransportReason;
@@ -11,32 +9,18 @@ use crate::types::Reaction;
 const CLOUD: Cloud = Cloud::new("api");
 const LIST: &str = "api GET /v2/things";
 
-#[derive(Debug, Deserialize)]
-struct Things {
-    #[serde(default)]
-    things: Vec<usize>,
-    next: Option<String>,
-    count: Option<usize>,
+impl Item for usize {
+    fn id(&self) -> String {
+        self.to_string()
+    }
 }
 
-impl Page for Things {
-    type Item = usize;
+const fn of(paging: Paging) -> Paging {
+    paging.items("/things").total("/count").sparse()
+}
 
-    fn items(self) -> Vec<usize> {
-        self.things
-    }
-
-    fn id(item: &usize) -> String {
-        item.to_string()
-    }
-
-    fn next(&self) -> Option<&str> {
-        self.next.as_deref()
-    }
-
-    fn total(&self) -> Option<usize> {
-        self.count
-    }
+const fn links() -> Paging {
+    of(Paging::links("/next"))
 }
 
 fn things(items: Range<usize>) -> Reply {
@@ -52,7 +36,7 @@ fn linked(items: Range<usize>, next: &str) -> Reply {
 }
 
 fn list(paging: Paging) -> Result<Vec<usize>, Failure> {
-    CLOUD.get("/v2/things").list::<Things>(paging)
+    CLOUD.get("/v2/things").list(paging)
 }
 
 fn all(items: Range<usize>) -> Result<Vec<usize>, Failure> {
@@ -63,10 +47,10 @@ fn queries(fake: &FakeCloud) -> Vec<String> {
     fake.lines().iter().map(|line| line.trim_start_matches(LIST).to_owned()).collect()
 }
 
-const NUMBERED: Paging = Paging::numbered("page", "per_page", 2);
-const COUNTED: Paging = Paging::counted("page", "pagesize");
-const OFFSET: Paging = Paging::offset("offset", "limit", 2);
-const MARKER: Paging = Paging::marker("marker", "limit", 2);
+const NUMBERED: Paging = of(Paging::numbered("page", "per_page", 2));
+const COUNTED: Paging = of(Paging::counted("page", "pagesize"));
+const OFFSET: Paging = of(Paging::offset("offset", "limit", 2));
+const MARKER: Paging = of(Paging::marker("marker", "limit", 2));
 
 #[test]
 fn the_first_page_tells_how_many_more_there_are() {
@@ -95,7 +79,7 @@ fn without_a_total_a_page_that_is_not_full_is_the_last() {
 #[test]
 fn a_cloud_that_gives_smaller_pages_than_asked_for_is_followed() {
     let fake = FakeCloud::new().on(LIST, counted(0..2, 5)).on(LIST, counted(2..4, 5)).on(LIST, counted(4..5, 5));
-    assert_eq!(list(Paging::numbered("page", "per_page", 200)), all(0..5));
+    assert_eq!(list(of(Paging::numbered("page", "per_page", 200))), all(0..5));
     assert_eq!(queries(&fake), ["?page=1&per_page=200", "?page=2&per_page=200", "?page=3&per_page=200"]);
 }
 
@@ -142,7 +126,7 @@ fn links_are_followed_by_their_query_only() {
         .on(LIST, linked(2..4, "http://10.0.0.1:8774/inner/v2/things/?marker=a%2Fb+c#top"))
         .on(LIST, linked(4..6, "/v2/things?limit=1&limit=2"))
         .on(LIST, linked(6..7, ""));
-    let items = CLOUD.get("/v2/things").query("tag", "k8s").query("page", 1).list::<Things>(Paging::links());
+    let items = CLOUD.get("/v2/things").query("tag", "k8s").query("page", 1).list(links());
     assert_eq!(items, all(0..7));
     assert_eq!(
         queries(&fake),
@@ -167,7 +151,7 @@ fn links_that_lead_elsewhere_are_refused() {
         "2",
     ] {
         let fake = FakeCloud::new().on(LIST, linked(0..2, link));
-        let failure = list(Paging::links()).expect_err(link);
+        let failure = list(links()).expect_err(link);
         let expected = "GET /v2/things: page 1: the link to the next page leads to another place or is no link";
         assert_eq!(failure, Failure::retry(expected), "{link}");
         assert_eq!(fake.lines().len(), 1, "{link}");
@@ -178,10 +162,10 @@ fn links_that_lead_elsewhere_are_refused() {
 fn an_empty_page_that_links_on_is_not_followed_for_ever() {
     let _fake =
         FakeCloud::new().on(LIST, linked(0..2, "/v2/things?page=2")).always(LIST, linked(2..2, "/v2/things?page=3"));
-    let failure = list(Paging::links()).expect_err("empty");
+    let failure = list(links()).expect_err("empty");
     assert_eq!(failure.message, "GET /v2/things: page 2: an empty page links to another one");
     let _fake = FakeCloud::new().on(LIST, linked(0..2, "/v2/things?page=2")).on(LIST, things(2..2));
-    assert_eq!(list(Paging::links()), all(0..2), "Octavia links from a full last page");
+    assert_eq!(list(links()), all(0..2), "Octavia links from a full last page");
 }
 
 #[test]
@@ -202,7 +186,7 @@ fn markers_end_with_an_empty_page() {
 
 #[test]
 fn a_page_that_fails_fails_the_list() {
-    for paging in [NUMBERED, COUNTED, Paging::links(), OFFSET, MARKER] {
+    for paging in [NUMBERED, COUNTED, links(), OFFSET, MARKER] {
         let page = Reply::json(200, r#"{"things": [0, 1], "count": 6, "next": "/v2/things?page=2"}"#);
         for (reply, reaction) in [
             (Reply::status(500), Reaction::Retry),
@@ -219,7 +203,7 @@ fn a_page_that_fails_fails_the_list() {
 
 #[test]
 fn a_page_that_comes_twice_fails_the_list() {
-    for paging in [NUMBERED, COUNTED, Paging::links(), OFFSET, MARKER] {
+    for paging in [NUMBERED, COUNTED, links(), OFFSET, MARKER] {
         let page = Reply::json(200, r#"{"things": [0, 1], "count": 6, "next": "/v2/things?page=2"}"#);
         let fake = FakeCloud::new().always(LIST, page);
         let failure = list(paging).expect_err("for ever");
@@ -249,7 +233,7 @@ fn a_list_longer_than_allowed_is_an_error_and_never_cut() {
         }
         fake
     };
-    for paging in [NUMBERED, COUNTED, Paging::links(), OFFSET, MARKER] {
+    for paging in [NUMBERED, COUNTED, links(), OFFSET, MARKER] {
         let fake = full();
         let failure = list(paging.at_most(3)).expect_err("too long");
         assert_eq!(failure, Failure::quota("GET /v2/things: the list has more than 3 pages"), "{paging:?}");
@@ -264,7 +248,7 @@ fn a_thousand_pages_are_enough_and_one_more_is_too_many() {
         for page in 1..=count {
             fake = fake.on(&format!("{LIST}?page={page}&per_page=1"), counted(page..page + 1, count));
         }
-        assert_eq!(list(Paging::numbered("page", "per_page", 1)).is_ok(), good, "{count}");
+        assert_eq!(list(of(Paging::numbered("page", "per_page", 1))).is_ok(), good, "{count}");
         assert_eq!(fake.lines().len(), if good { count } else { 1 }, "a total that is too much is seen at once");
     }
 }
@@ -275,14 +259,14 @@ fn bodies_that_are_in_memory_together_are_few() {
     for page in 1..=40 {
         fake = fake.on(&format!("{LIST}?page={page}&per_page=1"), counted(page..page + 1, 40));
     }
-    assert_eq!(list(Paging::numbered("page", "per_page", 1)), all(1..41));
+    assert_eq!(list(of(Paging::numbered("page", "per_page", 1))), all(1..41));
     assert_eq!(fake.batches(), [1, 16, 16, 7]);
 }
 
 #[test]
 fn a_list_of_more_bytes_than_may_be_is_an_error_after_its_first_page() {
     let line = |page: usize| format!("{LIST}?page={page}&size=4");
-    let paging = |bytes| Paging::numbered("page", "size", 4).within(bytes);
+    let paging = |bytes| of(Paging::numbered("page", "size", 4)).within(bytes);
     let page = |items: Range<usize>| counted(items, 100);
     let cloud = FakeCloud::new().on(&line(1), page(0..4));
     let told = list(paging(800)).expect_err("it has some 850 bytes");
@@ -295,4 +279,23 @@ fn a_list_of_more_bytes_than_may_be_is_an_error_after_its_first_page() {
     let cloud = pages.fold(FakeCloud::new(), |cloud, (line, page)| cloud.on(&line, page));
     assert_eq!(list(paging(450)).map(|all| all.len()), Ok(40));
     assert_eq!(cloud.batches().iter().max(), Some(&9));
+}
+
+#[test]
+fn a_page_that_lacks_what_it_should_have_is_no_page_unless_the_cloud_is_known_for_that() {
+    let paging = Paging::offset("offset", "limit", 2).items("/inner/things").total("/meta/total");
+    for (body, lacks) in [
+        (r#"{"meta": {"total": 0}}"#, "/inner/things"),
+        (r#"{"inner": null, "meta": {"total": 0}}"#, "/inner/things"),
+        (r#"{"inner": {"things": null}, "meta": {"total": 0}}"#, "/inner/things"),
+        (r#"{"inner": {"things": []}}"#, "/meta/total"),
+        (r#"{"inner": {"things": []}, "meta": {"total": null}}"#, "/meta/total"),
+    ] {
+        let fake = FakeCloud::new().always(LIST, Reply::json(200, body));
+        let failure = list(paging).expect_err(body);
+        assert_eq!(failure, Failure::retry(format!("GET /v2/things: 200: the answer has no {lacks}")), "{body}");
+        assert_eq!((list(paging.sparse()), fake.lines().len()), (all(0..0), 2), "{body}");
+    }
+    let _fake = FakeCloud::new().on(LIST, Reply::json(200, "[0, 1, 2]")).on(LIST, Reply::json(200, "[]"));
+    assert_eq!(list(Paging::offset("offset", "limit", 3)), all(0..3), "an array is a page");
 }

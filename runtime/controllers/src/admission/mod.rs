@@ -11,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::cut;
 use ccm_cloud::{Descriptor, Failure, Problem, Reaction};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::ObjectRef;
@@ -20,9 +21,8 @@ use tokio::time::timeout;
 pub use metrics::AdmissionMetrics;
 pub use outcome::AdmissionOutcome;
 
-use crate::events::cut;
 use crate::object_name::ObjectName as _;
-use crate::service::{LoadBalancerMember, ownership, predicates, view};
+use crate::service::{LoadBalancerMembers, ownership, predicates, view};
 
 /// Most problems that are told of one Service.
 const MAX_PROBLEMS: usize = 16;
@@ -79,7 +79,7 @@ fn readable(text: &str, most: usize) -> String {
 /// Judges Services. Every replica can: nothing is changed, neither here nor in the cloud.
 pub struct ServiceAdmission {
     /// None before there is a provider.
-    members: RwLock<Option<Arc<[LoadBalancerMember]>>>,
+    members: RwLock<Option<Arc<LoadBalancerMembers>>>,
     online: bool,
     metrics: AdmissionMetrics,
 }
@@ -92,8 +92,8 @@ impl ServiceAdmission {
     }
 
     /// The providers are there, all at once: before, whose a Service is cannot be told. The last call counts.
-    pub fn serve(&self, members: Vec<LoadBalancerMember>) {
-        *self.members.write() = Some(members.into());
+    pub fn serve(&self, members: LoadBalancerMembers) {
+        *self.members.write() = Some(Arc::new(members));
     }
 
     /// Judges a Service; `before` is the Service as it was. Takes no longer than `limit`.
@@ -121,7 +121,7 @@ impl ServiceAdmission {
         // What it was before it wanted a load balancer is no wish.
         let before = before.filter(|before| wants(before));
         let owner = ownership::owner(&members, service, before);
-        let Some(provider) = owner.and_then(|owner| members.get(owner).map(|member| member.take(owner))) else {
+        let Some(provider) = owner.and_then(|owner| members.get(&owner).map(|member| member.take(owner))) else {
             return Ruling::silent(AdmissionOutcome::Foreign);
         };
         let descriptor = &provider.descriptor;

@@ -6,6 +6,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::service::LoadBalancerMember;
 use crate::service::digest::Digest;
 use crate::service::record::Record;
 use crate::testing::{Draft, FakeBalancers, service};
@@ -23,7 +24,7 @@ fn member(cloud: &Arc<FakeBalancers>, classes: &[&str]) -> LoadBalancerMember {
 
 fn serving(members: Vec<LoadBalancerMember>, online: bool) -> ServiceAdmission {
     let admission = ServiceAdmission::new(online, AdmissionMetrics::register(&mut Registry::default()));
-    admission.serve(members);
+    admission.serve(members.into_iter().enumerate().collect());
     admission
 }
 

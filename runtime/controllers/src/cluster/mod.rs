@@ -21,6 +21,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ccm_apiserver::EventRecorder;
 use ccm_cloud::Cluster;
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -30,7 +31,6 @@ use tokio_util::sync::CancellationToken;
 pub use metrics::ClusterMetrics;
 pub use settings::{ClusterNodes, ClusterSettings};
 
-use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp};
 use crate::store::{FirstList, Node};

@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{EventRecorder, EventRequest, cut, node_reference, service_reference};
 use ccm_cloud::{Cluster, ClusterSubject, Failure, Reaction, Severity};
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -23,7 +24,6 @@ use tokio::time::Instant;
 use super::memory::{About, Memory};
 use super::metrics::ClusterMeters;
 use super::settings::{ClusterNodes, ClusterSettings};
-use crate::events::{EventRecorder, EventRequest, cut, node_reference, service_reference};
 use crate::metrics::now_seconds;
 use crate::queue::Verdict;
 use crate::reaction;
@@ -243,7 +243,7 @@ impl Syncer {
     fn next_try(&self, verdict: Verdict) -> String {
         match verdict {
             Verdict::Change => {
-                format!("tried again when something changes, at the latest after {:?}", self.settings.period)
+                format!("retried when something changes, at the latest after {:?}", self.settings.period)
             }
             verdict => reaction::describe(verdict),
         }

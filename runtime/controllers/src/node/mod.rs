@@ -26,6 +26,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::Lookups;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -35,8 +36,6 @@ pub use addresses::ProvidedIpError;
 pub use metrics::NodeMetrics;
 pub use settings::NodeSettings;
 
-use crate::api_gate::ApiGate;
-use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp};
 use crate::store::{FirstList, Node};

@@ -12,7 +12,7 @@ use crate::queue::QueueSettings;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeSettings {
     /// `--concurrent-node-syncs`: most Nodes that are written at the same time. Default 128: how many of these writes are under way
-    /// follows the API server ([`ApiGateSettings`](crate::ApiGateSettings)), and Events take turns with the others. Upstream's
+    /// follows the API server ([`ApiGateSettings`](ccm_apiserver::ApiGateSettings)), and Events take turns with the others. Upstream's
     /// default of 1 makes each Node wait for all before it.
     pub concurrent_syncs: NonZeroUsize,
     /// `--concurrent-node-status-updates`: the same for the refresh. Default 0: as `concurrent_syncs`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiError, EventRecorder, EventRequest, cut, node_reference};
 use ccm_cloud::{Failure, Instance, Lookups, Need, Reaction, Severity};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -14,8 +15,6 @@ use super::memory::Memory;
 use super::metrics::NodeMetrics;
 use super::settings::NodeSettings;
 use super::write::{NodeWriter, Order, WriteError, Written};
-use crate::api_gate::ApiError;
-use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;

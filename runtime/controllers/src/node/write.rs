@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBackoff, ConstantBuilder};
+use ccm_apiserver::{ApiError, ApiGate, Purpose};
 use ccm_cloud::{Address, Instance};
 use http::HeaderValue;
 use http::header::ACCEPT;
@@ -18,7 +19,6 @@ use serde_json::{Map, Value, json};
 
 use super::addresses::{self, ProvidedIpError};
 use super::labels::{self, Labels};
-use crate::api_gate::{ApiError, ApiGate, Purpose};
 use crate::store::Node;
 use crate::view::node::{UNINITIALIZED, is_uninitialized, provider_id};
 

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
+use ccm_apiserver::Purpose;
 use kube::api::{DeleteParams, Preconditions};
 use tokio::time::Instant;
 
 use super::node_state::{Identity, NodeState, node_state};
-use crate::api_gate::Purpose;
 use crate::node::write::{Live, NodeWriter, WriteError};
 use crate::store::Node;
 

@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
+use ccm_apiserver::{ApiError, ApiGate, NODE_EVENTS, Purpose};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use tokio::time::Instant;
-
-use crate::api_gate::{ApiError, ApiGate, Purpose};
-use crate::events::NODE_EVENTS;
 
 /// Upstream's name of this controller, in Events and in `metadata.managedFields`.
 pub(crate) const REPORTER: &str = "cloud-node-lifecycle-controller";

@@ -36,6 +36,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::Lookups;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -46,8 +47,6 @@ pub use budget::DeletionBudget;
 pub use metrics::NodeLifecycleMetrics;
 pub use settings::NodeLifecycleSettings;
 
-use crate::api_gate::ApiGate;
-use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::node::wake;
 use crate::node::write::NodeWriter;

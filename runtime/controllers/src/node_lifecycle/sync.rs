@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiError, EventRecorder, EventRequest, cut, node_reference};
 use ccm_cloud::{Failure, Instance, InstanceState, Keeper, Lookups, Need, Reaction, Severity};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
@@ -16,8 +17,6 @@ use super::memory::{Memory, NextLook, Topic};
 use super::metrics::NodeLifecycleMetrics;
 use super::node_state::{Identity, NodeState, ShutdownTaint, age, corrected_taints, node_state};
 use super::settings::NodeLifecycleSettings;
-use crate::api_gate::ApiError;
-use crate::events::{EventRecorder, EventRequest, cut, node_reference};
 use crate::node::write::{NodeWriter, WriteError};
 use crate::queue::Verdict;
 use crate::reaction;
@@ -364,7 +363,7 @@ impl Syncer {
                 self.metrics.tainted("failed");
                 let outcome = error.api().map_or("invalid", ApiError::outcome);
                 if self.memory.is_taint_news(&name, outcome, Instant::now()) {
-                    tracing::warn!(node = name, %error, "shutdown taint not written, tried again");
+                    tracing::warn!(node = name, %error, "shutdown taint not written; the host retries");
                 }
                 Err(error)
             }

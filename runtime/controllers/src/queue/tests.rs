@@ -167,7 +167,7 @@ async fn a_panic_is_the_failure_of_one_key_and_the_queue_goes_on() {
     let desk = Desk::new(Duration::ZERO, []);
     let registry = run_keys(&desk, &[(0, "panic"), (1, "b")], 2).await;
     assert!(desk.keys().contains(&"b".to_owned()));
-    assert!(desk.keys().iter().filter(|key| *key == "panic").count() > 3, "tried again with back-off");
+    assert!(desk.keys().iter().filter(|key| *key == "panic").count() > 3, "retried with back-off");
     assert!(scraped(&registry, "ccm_reconcile_panics_total{name=\"Nodes\"}") > 3.0);
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Ingress, Outcome, Reaction};
 use tokio::time::{Duration, Instant};
 
@@ -21,7 +22,6 @@ use super::record::Record;
 use super::syncer::Syncer;
 use super::write::{Changes, Written};
 use super::writers::Writers;
-use crate::api_gate::ApiError;
 use crate::queue::Verdict;
 
 impl Syncer {

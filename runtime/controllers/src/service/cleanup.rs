@@ -210,7 +210,16 @@ impl Syncer {
 
     /// Deletes the load balancer of a Service that does not exist any more, and forgets it.
     pub(crate) async fn delete_gone(&self, key: &Key, service: &Arc<Service>, member: usize) -> Verdict {
-        let Some(provider) = self.provider(member) else { return Verdict::Backoff };
+        let Some(provider) = self.provider(member) else {
+            let message = "the Service is gone, and the provider that has its load balancer makes no load balancers any more: \
+                           it is deleted when that does again";
+            let reporter = self.reporter(key, service);
+            if reporter.is_news(message) {
+                tracing::warn!("{message}");
+                reporter.event(Severity::Warning, "LoadBalancerStranded", message.to_owned()).await;
+            }
+            return Verdict::Backoff;
+        };
         if annotation(service, ORPHAN) == Some(provider.descriptor.name.as_str()) {
             // Its owner gave the load balancer up, and did not wait for that.
             self.memory.forget(key);

@@ -2,6 +2,7 @@
 //!
 //! `kubectl wait --for=condition=LoadBalancerReady service/NAME`
 
+use ccm_apiserver::cut;
 use ccm_cloud::Reaction;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
@@ -9,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
 use super::error::SyncError;
-use crate::events::cut;
 
 /// Its type.
 pub(crate) const READY: &str = "LoadBalancerReady";

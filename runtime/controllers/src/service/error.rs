@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Reaction};
 
-use crate::api_gate::ApiError;
 use crate::queue::Verdict;
 use crate::reaction;
 
@@ -29,8 +29,8 @@ impl Task {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read the Service",
-            Self::Lock => "learn what must not be changed at the same time",
-            Self::Adopt => "learn whose the load balancer is to which its annotations lead",
+            Self::Lock => "get the locks of the load balancer",
+            Self::Adopt => "find the owner of the load balancer that its annotations lead to",
             Self::Ensure | Self::EnsureHosts => "ensure load balancer",
             Self::Update => "update the hosts of the load balancer",
             Self::Delete => "delete load balancer",
@@ -68,7 +68,7 @@ impl SyncError {
             }
             // Other hosts are something else to try.
             Self::Cloud { task: Task::EnsureHosts, failure: Failure { reaction: Reaction::Invalid, .. } } => {
-                Some("not tried again before the Service or its hosts change")
+                Some("not retried before the Service or its hosts change")
             }
             Self::Cloud { failure, .. } => Some(next_try(failure.reaction)),
             Self::Api { .. } => None,
@@ -116,17 +116,17 @@ pub(crate) const fn may_need_ensure(reaction: Reaction) -> bool {
     }
 }
 
-/// What is tried again slowly.
-pub(crate) const SLOWLY: &str = "tried again slowly";
+/// What is retried slowly.
+pub(crate) const SLOWLY: &str = "retried slowly";
 
 const fn next_try(reaction: Reaction) -> &'static str {
     match reaction {
-        Reaction::Retry | Reaction::Conflict => "tried again with back-off",
-        Reaction::Throttled => "tried again when the cloud takes calls again",
-        Reaction::Pending => "looked at again until the cloud is done",
-        Reaction::Unauthorized => "tried again slowly, and at once with other credentials",
+        Reaction::Retry | Reaction::Conflict => "retried with back-off",
+        Reaction::Throttled => "retried when the cloud allows it",
+        Reaction::Pending => "checked again until the cloud is done",
+        Reaction::Unauthorized => "retried slowly, and at once with other credentials",
         Reaction::Quota | Reaction::Unsupported => SLOWLY,
-        Reaction::Invalid => "not tried again before the Service changes",
+        Reaction::Invalid => "not retried before the Service changes",
         Reaction::Elsewhere => "nothing more is done",
     }
 }

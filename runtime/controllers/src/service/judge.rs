@@ -264,7 +264,7 @@ impl Syncer {
     /// What any provider writes.
     fn written(&self) -> Vec<Annotation> {
         let mut written = vec![];
-        for member in &self.members {
+        for member in self.members.values() {
             let descriptor = member.provider.load_balancers().descriptor();
             written.extend(descriptor.annotations.iter().filter(|annotation| annotation.is_written()).cloned());
         }

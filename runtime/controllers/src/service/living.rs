@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Annotation, Mark};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::Store;
@@ -17,7 +18,6 @@ use super::error::{SyncError, Task};
 use super::key::{Key, key};
 use super::predicates::{has_finalizer, is_load_balancer};
 use super::write::ServiceWriter;
-use crate::api_gate::ApiError;
 
 /// So old a list of the API server may be. Whoever had a load balancer made since then had it made by this process, whose store
 /// has that Service.

@@ -1,5 +1,6 @@
 //! What the service controller remembers of its Services. It forgets a Service when nothing is left of it in the cloud, so memory
-//! is bounded by the Services that exist. What must outlive the process is in the Service itself.
+//! is bounded by the Services that exist. What must outlive the process is in the Service itself. All else must outlive the
+//! controller, which begins anew when other providers make load balancers: a Service that went by force is nowhere but here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +10,28 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::claims::Claims;
 use super::entry::Entry;
 use super::key::Key;
 use super::metrics::{ReasonLabel, ServiceMetrics};
 use super::record::Record;
 use crate::metrics::now_seconds;
-use crate::store::Lists;
+use crate::store::{FirstList, Lists};
+
+/// What service controllers of one process know that stands in no Service. Each hands it on to the next. Cheap to clone.
+#[derive(Clone)]
+pub struct ServiceMemory {
+    pub(super) services: Arc<Memory>,
+    pub(super) claims: Arc<Claims>,
+}
+
+impl ServiceMemory {
+    /// Nothing is known yet. `listed` is that of the store of Services.
+    #[must_use]
+    pub fn new(metrics: &ServiceMetrics, listed: &FirstList) -> Self {
+        Self { services: Arc::new(Memory::new(metrics, listed.lists())), claims: Arc::default() }
+    }
+}
 
 /// All Services that are taken care of.
 pub(crate) struct Memory {
@@ -47,8 +64,6 @@ impl Memory {
     /// `lists` are those of the store.
     pub(crate) fn new(metrics: &ServiceMetrics, lists: Lists) -> Self {
         let (waiting, not_ready) = (metrics.pending.clone(), metrics.not_ready.clone());
-        // Another one may have counted before.
-        metrics.forget_services();
         let (services, theirs, compared) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (denied, due) = (Mutex::default(), Mutex::default());
         Self { services, theirs, denied, waiting, not_ready, compared, due, lists }
@@ -172,10 +187,10 @@ impl Memory {
 
     /// All load balancers of a member were compared with the cloud now. Returns when that was for the one of `members` that is
     /// furthest behind: one that answers must not hide one that does not. 0 is never.
-    pub(crate) fn compared(&self, member: usize, members: usize) -> f64 {
+    pub(crate) fn compared<'m>(&self, member: usize, members: impl Iterator<Item = &'m usize>) -> f64 {
         let mut compared = self.compared.lock();
         compared.insert(member, now_seconds());
-        let times = (0..members).map(|member| compared.get(&member).copied().unwrap_or(0.0));
+        let times = members.map(|member| compared.get(member).copied().unwrap_or(0.0));
         times.fold(f64::INFINITY, f64::min)
     }
 
@@ -209,6 +224,11 @@ impl Memory {
         for entry in self.services.lock().values_mut() {
             entry.attempt = None;
         }
+    }
+
+    /// All that are taken care of.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.services.lock().keys().cloned().collect()
     }
 
     /// Nothing is left of it.

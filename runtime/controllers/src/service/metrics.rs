@@ -86,7 +86,10 @@ impl ServiceMetrics {
         registry.register("ccm_load_balancer_operation_duration_seconds", help, this.duration.clone());
         let help = "Services that wait for their first address";
         registry.register("ccm_services_pending", help, this.pending.clone());
-        this.forget_services();
+        // A gauge that is not there until it is above zero is a trap for alerts.
+        for reason in REASONS {
+            this.not_ready.get_or_create(&ReasonLabel { reason }).set(0);
+        }
         let help = "Services whose load balancer does not match them, also those with an old address, by the reason of their condition; `Stranded` are those that no configuration serves";
         registry.register("ccm_services_not_ready", help, this.not_ready.clone());
         let help = "Time from when this process first saw that a Service needs an address until it had one";
@@ -98,15 +101,6 @@ impl ServiceMetrics {
         let help = "Time of the last comparison of all load balancers with the cloud, in seconds since the epoch; 0 for never. A comparison in which the cloud had no answer, even about a single one, does not count";
         registry.register("ccm_load_balancer_verification_timestamp_seconds", help, this.last_verification.clone());
         this
-    }
-
-    /// Nobody is known to wait, or not to be as it should be.
-    pub(crate) fn forget_services(&self) {
-        self.pending.set(0);
-        self.outdated.set(0);
-        for reason in REASONS {
-            self.not_ready.get_or_create(&ReasonLabel { reason }).set(0);
-        }
     }
 
     /// A call has ended.
@@ -150,24 +144,5 @@ impl Drop for PassTimer {
         if services > 0 {
             tracing::info!(hosts = self.hosts, services, ?took, "the hosts of load balancers have changed: all tried");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a controller counted that has ended would otherwise stand there until another one counts.
-    #[test]
-    fn whoever_begins_anew_knows_of_no_services() {
-        let metrics = ServiceMetrics::register(&mut Registry::default());
-        let not_ready = |reason| metrics.not_ready.get_or_create(&ReasonLabel { reason }).clone();
-        let gauges: Vec<Gauge> =
-            REASONS.into_iter().map(not_ready).chain([metrics.pending.clone(), metrics.outdated.clone()]).collect();
-        for gauge in &gauges {
-            gauge.set(3);
-        }
-        metrics.forget_services();
-        assert_eq!(gauges.iter().map(Gauge::get).collect::<Vec<i64>>(), vec![0; gauges.len()]);
     }
 }

@@ -73,26 +73,24 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiGate, EventRecorder};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use memory::ServiceMemory;
 pub use metrics::ServiceMetrics;
-pub use provider::LoadBalancerMember;
+pub use provider::{LoadBalancerMember, LoadBalancerMembers};
 pub use settings::ServiceSettings;
 
-use crate::api_gate::ApiGate;
-use crate::events::EventRecorder;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::{FirstList, Node};
 use backends::{Backends, Current};
-use claims::Claims;
 use key::Key;
 use living::Living;
 use locks::Locks;
-use memory::Memory;
 use refresh::rounds::Refresh;
 use syncer::Syncer;
 use wake::Sources;
@@ -120,7 +118,9 @@ pub struct ServiceControllerParts {
     /// The providers in the operator's order. Services without a class go to the first one, others to the first that serves
     /// their class; a class that nobody serves belongs to another controller. Whoever has a load balancer keeps it as long as
     /// it serves the class.
-    pub members: Vec<LoadBalancerMember>,
+    pub members: LoadBalancerMembers,
+    /// What the controller before this one knew, in this process.
+    pub memory: ServiceMemory,
     /// Grow when a cloud answers again that did not: then no Service waits out its back-off.
     pub recoveries: Vec<watch::Receiver<u64>>,
     /// Each grows when a provider or its configuration was exchanged, or when a component was refused. Then every Service is looked
@@ -150,7 +150,7 @@ impl ServiceController {
     pub fn new(parts: ServiceControllerParts) -> Self {
         let ServiceControllerParts { gate, services, services_listed, service_keys, nodes, nodes_listed, .. } = parts;
         let ServiceControllerParts { node_keys, members, recoveries, exchanges, recorder, metrics, .. } = parts;
-        let ServiceControllerParts { queue_metrics, settings, .. } = parts;
+        let ServiceControllerParts { queue_metrics, settings, memory, .. } = parts;
         let syncer = Syncer {
             store: services,
             members,
@@ -159,9 +159,9 @@ impl ServiceController {
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
             recorder,
-            memory: Memory::new(&metrics, services_listed.lists()),
+            memory: memory.services,
             living: Living::default(),
-            claims: Claims::default(),
+            claims: memory.claims,
             refresh: Refresh::new(settings.revision_first, metrics.outdated.clone()),
             metrics,
             settings,

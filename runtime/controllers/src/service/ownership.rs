@@ -14,7 +14,7 @@ use super::entry::Purpose;
 use super::key::Key;
 use super::plan::{Action, Plan, Reason};
 use super::predicates::{class, has_finalizer, is_deleting, is_load_balancer, needs_cleanup};
-use super::provider::LoadBalancerMember;
+use super::provider::{LoadBalancerMember, LoadBalancerMembers};
 use super::record::{Record, provider_of_before};
 use super::report::{NOT_SYNCED, Tried};
 use super::syncer::Syncer;
@@ -129,12 +129,13 @@ impl Syncer {
     }
 
     fn name_of(&self, member: usize) -> Option<String> {
-        self.members.get(member).map(LoadBalancerMember::name)
+        self.members.get(&member).map(LoadBalancerMember::name)
     }
 
     fn holder(&self, key: &Key, service: &Service, by_class: Option<usize>) -> Holder {
         if let Some(member) = self.memory.holder(key, service) {
-            return Holder::Member(member);
+            // An earlier controller of this process may have served with others.
+            return if self.members.contains_key(&member) { Holder::Member(member) } else { Holder::Absent };
         }
         if let Some(record) = Record::of(service) {
             return self.by_name(&record.provider).map_or(Holder::Absent, Holder::Member);
@@ -235,7 +236,7 @@ fn provider_of(service: &Service) -> Option<String> {
 
 /// Who would make the load balancer of a Service that wants one, as [`Syncer::work`] decides it, without what a process
 /// remembers. Nobody while a provider that is not configured has it.
-pub(crate) fn owner(members: &[LoadBalancerMember], service: &Service, before: Option<&Service>) -> Option<usize> {
+pub(crate) fn owner(members: &LoadBalancerMembers, service: &Service, before: Option<&Service>) -> Option<usize> {
     let class = class(service);
     let orphan = annotation(service, ORPHAN);
     let owner = match Record::of(service).or_else(|| before.and_then(Record::of)) {
@@ -245,21 +246,21 @@ pub(crate) fn owner(members: &[LoadBalancerMember], service: &Service, before: O
             if serves(members, holder, class) { Some(holder) } else { by_class(members, class) }
         }
     };
-    let is_orphan = |owner: &usize| members.get(*owner).is_some_and(|member| Some(member.name().as_str()) == orphan);
+    let is_orphan = |owner: &usize| members.get(owner).is_some_and(|member| Some(member.name().as_str()) == orphan);
     owner.filter(|owner| !is_orphan(owner))
 }
 
-fn by_class(members: &[LoadBalancerMember], class: Option<&str>) -> Option<usize> {
-    (0..members.len()).find(|member| serves(members, *member, class))
+fn by_class(members: &LoadBalancerMembers, class: Option<&str>) -> Option<usize> {
+    members.keys().copied().find(|member| serves(members, *member, class))
 }
 
-fn serves(members: &[LoadBalancerMember], member: usize, class: Option<&str>) -> bool {
-    members.get(member).is_some_and(|member| match class {
+fn serves(members: &LoadBalancerMembers, member: usize, class: Option<&str>) -> bool {
+    members.get(&member).is_some_and(|member| match class {
         Some(class) => member.classes.iter().any(|served| served == class),
         None => true,
     })
 }
 
-fn by_name(members: &[LoadBalancerMember], provider: &str) -> Option<usize> {
-    members.iter().position(|member| member.name() == provider)
+fn by_name(members: &LoadBalancerMembers, provider: &str) -> Option<usize> {
+    members.iter().find(|(_, member)| member.name() == provider).map(|(place, _)| *place)
 }

@@ -3,12 +3,17 @@
 //! Another component may take its place at any moment. What one said is never used with another: neither its locks, nor its
 //! description, nor what it found in the cloud.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloud::{Descriptor, Failure, LoadBalancerSource, LoadBalancers};
 
 use super::digest::Digest;
 use super::fingerprint::{self, ViewDigest};
+
+/// The providers that make load balancers, by their places among all that are configured, which is the operator's order. A place is
+/// the same for the whole process, whoever else makes load balancers at a time.
+pub type LoadBalancerMembers = BTreeMap<usize, LoadBalancerMember>;
 
 /// A provider that makes load balancers.
 #[derive(Clone)]

@@ -54,7 +54,7 @@ impl Syncer {
     /// Services that waited and need not any longer.
     pub(crate) fn released(&self) -> Vec<Key> {
         let mut keys = vec![];
-        for (member, known) in self.members.iter().enumerate() {
+        for (&member, known) in &self.members {
             let is_proven = !known.provider.is_on_trial();
             let provider = Arc::new(known.take(member));
             let under_way: Vec<Key> = {

@@ -1,5 +1,6 @@
 //! What the Service and people are told: the condition, Events, and the log; and when a try that failed is made again.
 
+use ccm_apiserver::{EventRequest, service_reference};
 use ccm_cloud::{Reaction, Severity};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -17,7 +18,6 @@ use super::record::{Record, is_foreign};
 use super::syncer::Syncer;
 use super::write::{Changes, Written};
 use super::writers::Writers;
-use crate::events::{EventRequest, service_reference};
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::view::service::ingress;
@@ -91,7 +91,7 @@ impl Reporter<'_> {
         let verdict = syncer.later(key, tried, error);
         // The condition does not stand in what `kubectl describe` shows of a Service.
         if is_noted && error.is_pending() && self.is_news(&condition::told(error, "")) {
-            let message = condition::told(error, &format!("looked at again{}", after(verdict)));
+            let message = condition::told(error, &format!("checked again{}", after(verdict)));
             self.event(Severity::Normal, "LoadBalancerPending", message).await;
         }
         self.warn(warning, error.next_try(), error, verdict).await;
@@ -182,7 +182,7 @@ impl Reporter<'_> {
         }
         let next = match (next, verdict) {
             (Some(next), Verdict::After(_)) => format!("{next}, next{}", after(verdict)),
-            (None, Verdict::After(_)) => format!("tried again{}", after(verdict)),
+            (None, Verdict::After(_)) => format!("retried{}", after(verdict)),
             (next, _) => next.map_or_else(usual, ToOwned::to_owned),
         };
         let message = format!("{what}: {}", condition::told(error, &next));

@@ -61,18 +61,20 @@ impl Syncer {
 
     /// Remembers a Service as far as there is work for it, and whether it waits for an address.
     fn take_care(&self, key: &Key, service: &Arc<Service>, work: Work) {
+        // Whoever has it is not there, and may come again.
+        let kept = || self.memory.holder(key, service).unwrap_or_default();
         let (holder, waits) = match work {
             Work::Serve(member) => {
                 let owned = has_finalizer(service) || Record::of(service).is_some();
                 (Some((member, owned)), Some(ingress(service).is_empty()))
             }
             Work::Cleanup(member) => (Some((member, true)), Some(false)),
-            Work::Orphan(member) => (Some((member.unwrap_or_default(), false)), Some(false)),
+            Work::Orphan(member) => (Some((member.unwrap_or_else(kept), false)), Some(false)),
             Work::Ask(member) => (Some((member, false)), None),
             Work::Stranded(why) => {
                 let holder = match why {
                     Stranded::Class(holder) => (holder, true),
-                    Stranded::Provider => (0, false),
+                    Stranded::Provider => (kept(), false),
                 };
                 (Some(holder), Some(is_load_balancer(service) && ingress(service).is_empty()))
             }

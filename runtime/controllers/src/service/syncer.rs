@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_apiserver::EventRecorder;
 use ccm_cloud::{Failure, Reaction};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::Store;
@@ -15,26 +16,25 @@ use super::living::Living;
 use super::locks::Locks;
 use super::memory::Memory;
 use super::metrics::ServiceMetrics;
-use super::provider::{LoadBalancerMember, Provider};
+use super::provider::{LoadBalancerMembers, Provider};
 use super::refresh::rounds::Refresh;
 use super::settings::ServiceSettings;
 use super::write::ServiceWriter;
 use super::writers::Writers;
-use crate::events::EventRecorder;
 
 /// What all runs share.
 pub(crate) struct Syncer {
     pub(crate) store: Store<Service>,
-    pub(crate) members: Vec<LoadBalancerMember>,
+    pub(crate) members: LoadBalancerMembers,
     pub(crate) backends: Current,
     pub(crate) locks: Locks,
     /// One permit per Service that is being worked on.
     pub(crate) width: Semaphore,
     pub(crate) writer: ServiceWriter,
     pub(crate) recorder: EventRecorder,
-    pub(crate) memory: Memory,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) living: Living,
-    pub(crate) claims: Claims,
+    pub(crate) claims: Arc<Claims>,
     pub(crate) refresh: Refresh,
     pub(crate) metrics: ServiceMetrics,
     pub(crate) settings: ServiceSettings,
@@ -78,7 +78,7 @@ impl Syncer {
 
     /// The provider of the moment, for one piece of work; none where there is no such member.
     pub(crate) fn provider(&self, member: usize) -> Option<Arc<Provider>> {
-        self.members.get(member).map(|known| Arc::new(known.take(member)))
+        self.members.get(&member).map(|known| Arc::new(known.take(member)))
     }
 
     /// The provider of the moment, where it is still the same component with the same configuration.
@@ -88,7 +88,7 @@ impl Syncer {
 
     /// Whether a component that was refused wrote part of the load balancer, so that this provider must ensure it again.
     pub(crate) fn is_refused(&self, writers: &Writers, provider: &Provider) -> bool {
-        let source = self.members.get(provider.member).map(|member| &member.provider);
+        let source = self.members.get(&provider.member).map(|member| &member.provider);
         source.is_some_and(|source| {
             let mut others = writers.iter().filter(|writer| **writer != provider.component);
             others.any(|writer| source.is_refused(writer))
@@ -97,7 +97,7 @@ impl Syncer {
 
     /// Whether this provider was refused and replaced. If so, it must not change anything any more.
     pub(crate) fn is_withdrawn(&self, provider: &Provider) -> bool {
-        let source = self.members.get(provider.member).map(|member| &member.provider);
+        let source = self.members.get(&provider.member).map(|member| &member.provider);
         source.is_some_and(|source| source.is_refused(&provider.component)) && self.still(provider).is_none()
     }
 }

@@ -69,8 +69,7 @@ pub(super) async fn run(syncer: &Syncer, queue: mpsc::Sender<Key>, mut ready: wa
     if ready.wait_for(|ready| *ready).await.is_err() {
         return;
     }
-    let members = 0..syncer.members.len();
-    join_all(members.map(|member| verify(syncer, member, &queue))).await;
+    join_all(syncer.members.keys().map(|member| verify(syncer, *member, &queue))).await;
 }
 
 async fn verify(syncer: &Syncer, member: usize, queue: &mpsc::Sender<Key>) {
@@ -168,7 +167,7 @@ impl Compared {
 }
 
 fn note(syncer: &Syncer, member: usize) {
-    syncer.metrics.last_verification.set(syncer.memory.compared(member, syncer.members.len()));
+    syncer.metrics.last_verification.set(syncer.memory.compared(member, syncer.members.keys()));
 }
 
 /// Asks about one load balancer, and notes when there is none or its address is another one: no more can be seen without a
@@ -267,7 +266,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
 }
 
 fn surveying(syncer: &Syncer) -> impl Iterator<Item = usize> {
-    (0..syncer.members.len()).filter(|member| surveys(syncer, *member))
+    syncer.members.keys().copied().filter(|member| surveys(syncer, *member))
 }
 
 fn surveys(syncer: &Syncer, member: usize) -> bool {

@@ -63,7 +63,10 @@ impl Sources {
         }
         let mut watched = Watched::new(&self.nodes.state());
         syncer.backends.replace(Backends::select(&self.nodes.state()));
+        // What an earlier controller could not do may be possible with these providers.
+        syncer.memory.wake_all();
         let mut keys = all(syncer);
+        changed.extend(syncer.memory.keys());
         changed.retain(|key| syncer.store.get(key).is_none() && is_concerned(syncer, key));
         keys.extend(changed);
         if !send(&queue, keys).await {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ConstantBuilder};
+use ccm_apiserver::{ApiError, ApiGate, Purpose};
 use ccm_cloud::{Ingress, Mark};
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Service;
@@ -27,7 +28,6 @@ use super::condition::{self, Readiness};
 use super::key::Key;
 use super::predicates::FINALIZER;
 use super::record::{RECORDED, Record};
-use crate::api_gate::{ApiError, ApiGate, Purpose};
 use crate::store::Stored as _;
 use crate::view::service::{as_stored, ingress};
 

@@ -97,7 +97,7 @@ impl Draft {
 
     /// As another writer would change it.
     pub(crate) fn patched(mut self, patch: &Value) -> Self {
-        super::api::merge(&mut self.0, patch);
+        ccm_fake_api::merge(&mut self.0, patch);
         self
     }
 

@@ -263,7 +263,7 @@ async fn trust_is_in_the_given_authorities_alone() {
     let skip_despite_ca = TlsOptions { skip_verification: true, ..other.trusted() };
     let cases = [
         ("own authority", pki.trusted(), "api.test", Ok(200)),
-        ("another authority", other.trusted(), "api.test", Err("nobody trusts the authority")),
+        ("another authority", other.trusted(), "api.test", Err("unknown authority")),
         ("another name", pki.trusted(), "other.test", Err("for another name")),
         ("authorities of the system", TlsOptions::default(), "api.test", Err("")),
         ("anybody", skip, "other.test", Ok(200)),

@@ -47,7 +47,7 @@ fn advice(error: &rustls::Error) -> Option<&'static str> {
     Some(match error {
         Error::InvalidMessage(_) => "it does not speak TLS there: is the URL http, or the port another?",
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "nobody trusts the authority of its certificate: give that authority's as the CA file of the endpoint"
+            "its certificate is from an unknown authority: set the CA file of the endpoint to the certificate of this authority"
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "its certificate is for another name: check the URL"

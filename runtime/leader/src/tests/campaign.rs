@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiMetrics, EventMetrics};
 use ccm_cloud::Leadership as _;
-use ccm_controllers::Metrics;
 use kube::Config;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -104,15 +104,14 @@ fn start(config: Config, timing: Timing) -> (Campaign, Arc<Fence>) {
         timing,
     };
     let mut registry = Registry::default();
-    let all = Metrics::register(&mut registry);
     let fence = Arc::new(Fence::new(timing));
     let campaign = Campaign::start(Means {
         config,
         metrics: LeaderMetrics::register(&mut registry, &settings.name),
         settings,
         fence: Arc::clone(&fence),
-        api_metrics: all.api.clone(),
-        event_metrics: all.events.clone(),
+        api_metrics: ApiMetrics::register(&mut registry),
+        event_metrics: EventMetrics::default(),
         standing: watch::Sender::new(Standing::Standby { holder: String::new(), trouble: None }),
     });
     (campaign.unwrap(), fence)

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use ccm_cloud::{Finding, Ingress, Instances, LoadBalancers, Need, Node, Service, Standing, Wish};
 use futures::StreamExt as _;
 use futures::stream::iter;
+use tokio::time::{Instant, timeout_at};
 
 use super::look::{MAX_NODES, WIDTH, find, kind, standings, wishes_at_once};
 use super::report::{Compared, Difference, Report};
@@ -66,19 +67,17 @@ pub async fn confirm<N>(
 where
     N: Instances + LoadBalancers,
 {
-    let asked = async {
-        inventory.complete().await;
-        tokio::join!(nodes(new, inventory, limits), async {
-            if has_balancers { services(new, inventory, limits).await } else { (vec![], 0) }
-        })
-    };
-    let Ok((nodes, services)) = tokio::time::timeout(limits.time, asked).await else {
-        return match inventory.missing() {
-            Some(why) => Err(Unanswered(format!("{why} within {:?} (limit compare-time)", limits.time)).into()),
-            // It may be slow, and there is no other.
-            None => Ok(Report::default()),
-        };
-    };
+    let until = Instant::now() + limits.time;
+    if timeout_at(until, inventory.complete()).await.is_err()
+        && let Some(why) = inventory.missing()
+    {
+        return Err(Unanswered(format!("{why} within {:?} (limit compare-time)", limits.time)).into());
+    }
+    let balancers = async { if has_balancers { services(new, inventory, limits).await } else { Default::default() } };
+    let asked = (timeout_at(until, nodes(new, inventory, limits)), timeout_at(until, balancers));
+    let (nodes, services) = tokio::join!(asked.0, asked.1);
+    // Whoever gives no answer may be slow, and there is no other. What it says of the other kind counts.
+    let (nodes, services) = (nodes.unwrap_or_default(), services.unwrap_or_default());
     let (nodes, services) = (Told::new("Node", nodes), Told::new("Service", services));
     nodes.something_found("machines", "Nodes whose kubelets report")?;
     services.something_found("load balancers", "Services whose records name them")?;

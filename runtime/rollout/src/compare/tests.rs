@@ -29,6 +29,8 @@ struct Fake {
     standing: Option<Says<Standing>>,
     places: Says<Result<Option<Vec<Ingress>>, Failure>>,
     mark: Says<Result<Option<Mark>, Failure>>,
+    /// A function that never answers.
+    hangs: Option<&'static str>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -46,6 +48,7 @@ fn good() -> Fake {
         standing: None,
         places: says(|_, _| Ok(Some(vec![ingress("192.0.2.1")]))),
         mark: says(|name, _| Ok(Some(Mark { load_balancer: format!("id-{name}"), uid: None }))),
+        hangs: None,
         asked: Arc::default(),
     }
 }
@@ -90,6 +93,12 @@ impl Fake {
         times
     }
 
+    async fn may_hang(&self, function: &str) {
+        if self.hangs == Some(function) {
+            std::future::pending().await
+        }
+    }
+
     fn count(&self, function: &str) -> usize {
         self.asked.lock().iter().filter(|one| one.split(' ').next() == Some(function)).count()
     }
@@ -101,6 +110,7 @@ impl Instances for Fake {
         if self.crashes {
             return Err(FindError::Crashed(failure(Reaction::Retry)));
         }
+        self.may_hang("find").await;
         Ok(nodes.iter().map(|node| (self.machine)(&node.name, self.ask("find", &node.name))).collect())
     }
 }
@@ -171,10 +181,11 @@ impl LoadBalancers for Fake {
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
         assert!(wishes.iter().all(|wish| wish.backends.len() == backends.len()));
         let standing = self.standing.clone().unwrap();
-        ready(Ok(wishes
-            .iter()
-            .map(|wish| standing(&wish.service.name, self.ask("survey", &wish.service.name)))
-            .collect()))
+        let stands = move |wish: &Wish| standing(&wish.service.name, self.ask("survey", &wish.service.name));
+        Box::pin(async move {
+            self.may_hang("survey").await;
+            Ok(wishes.iter().map(stands).collect())
+        })
     }
 }
 

@@ -21,7 +21,8 @@ pub struct GrantSettings {
     /// Base URLs of endpoints, by name; they take precedence over the cloud-config.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, String>,
-    /// Hosts that only the provider names: `api.example.org`, `*.example.org`, with or without a port.
+    /// Hosts of the provider's default URLs and of the cloud's service catalogue: `api.example.org`, `*.example.org`, with or
+    /// without a port.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
     /// Endpoints without TLS.
@@ -37,7 +38,7 @@ pub struct GrantSettings {
     /// Files that the provider may read besides its cloud-config, if that names them or the provider expects them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_files: Vec<PathBuf>,
-    /// Take a component that uses credentials in more places than the one that was loaded first.
+    /// Accept a component that uses credentials in more places than the first component.
     pub allow_grant_change: bool,
 }
 

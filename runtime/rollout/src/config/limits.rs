@@ -124,7 +124,7 @@ pub struct LimitSettings {
     pub request_wait: Option<String>,
     /// Percentage of the cloud's limit that refreshes of addresses leave to more urgent requests. Refreshes wait. Default 10.
     pub reserve_percent: Option<u8>,
-    /// Longest pause that a cloud can ask for. After that it is asked again. Default 5m.
+    /// Longest pause that a cloud can ask for. After that the host sends a test request. Default 5m.
     pub max_pause: Option<String>,
     /// Failures in a row after which an endpoint is considered down. Default 5.
     pub breaker_failures: Option<u32>,
@@ -134,13 +134,13 @@ pub struct LimitSettings {
     /// Longest time between two requests to an endpoint that is considered down. Default 1m.
     pub breaker_pause: Option<String>,
 
-    /// Nodes about which a new component and the one before are asked. Of more, a sample with every kind. Default 500.
+    /// Nodes in the comparison of a new component with the old one. Of more, the host takes a sample with every kind. Default 500.
     pub compare_nodes: Option<usize>,
-    /// Services about which a new component and the one before are asked. Of more, a sample with every kind. Default 500.
+    /// Services in this comparison. Of more, the host takes a sample with every kind. Default 500.
     pub compare_services: Option<usize>,
-    /// Services about which the cloud is asked one by one. Others are compared by survey and name only. Default 20.
+    /// Services that the host compares one by one. It compares others by survey and name only. Default 20.
     pub compare_single_services: Option<usize>,
-    /// Time of the whole comparison. After that the component is refused and tried again. Default 60s.
+    /// Time of the whole comparison. After that the host refuses the component and retries. Default 60s.
     pub compare_time: Option<String>,
     /// Time before the second look at what differs. A shorter time than a provider shares listings sees the same twice. Default 5s.
     pub compare_pause: Option<String>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use ccm_controllers::lacks_right;
+use ccm_apiserver::lacks_right;
 use ccm_egress::config::{CredentialSource, Secret};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1;
@@ -36,7 +36,7 @@ pub(crate) async fn watched(client: &Client, namespace: &str, name: &str, key: &
                     kube::Error::Api(status) if lacks_right(status) => format!("; {RIGHTS}"),
                     _ => String::new(),
                 };
-                anyhow!("the API server did not give it: {}{way_out}", ccm_controllers::api_error_text(&error))
+                anyhow!("the API server did not give it: {}{way_out}", ccm_apiserver::api_error_text(&error))
             })
         });
     let first = first.with_context(|| shown.clone())?;
@@ -63,7 +63,7 @@ async fn follow(api: Api<v1::Secret>, shown: String, name: String, key: String, 
                 value.send_replace(secret.as_ref().and_then(|secret| value_of(secret, &key)));
             }
             Err(error) => {
-                let error = ccm_controllers::causes(&error);
+                let error = ccm_apiserver::causes(&error);
                 tracing::warn!(source = shown, error, "cannot watch the Secret, a change of it is not seen; {RIGHTS}");
             }
         }

@@ -147,8 +147,18 @@ fn a_component_takes_over_only_when_it_is_the_same_provider() {
             &whole,
             Some("begin with older, cloud"),
         ),
-        ("a scheme less", descriptor("cloud", &["cloud"], &["token"]), &whole, Some("Nodes would be nobody's")),
-        ("no schemes", descriptor("cloud", &[], &["token"]), &whole, Some("Nodes would be nobody's")),
+        (
+            "a scheme less",
+            descriptor("cloud", &["cloud"], &["token"]),
+            &whole,
+            Some("no provider would manage the existing Nodes"),
+        ),
+        (
+            "no schemes",
+            descriptor("cloud", &[], &["token"]),
+            &whole,
+            Some("no provider would manage the existing Nodes"),
+        ),
         (
             "a secret less",
             descriptor("cloud", &["cloud", "older"], &[]),

@@ -1,6 +1,5 @@
 //! The first provider: until there is one, nothing is written to the cluster for it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -12,10 +11,9 @@ use super::poll::failed_before;
 use super::report::without_request_ids;
 use super::share::Share;
 use super::{Keeper, MAX_DELAY, Place, check};
-use crate::gate::{self, Rejected, Step};
-use crate::pipeline::{Optimise, Refusal, Taken};
+use crate::gate::{self, Rejected, Step, Unpacked};
+use crate::pipeline::{NotAdmitted, Optimise, Taken};
 use crate::slot::Slot;
-use crate::status::{Times, milliseconds};
 
 /// Longest wait between two looks at whether another replica serves.
 const PEER_DELAY: Duration = Duration::from_secs(5);
@@ -30,38 +28,21 @@ impl Keeper {
     /// At the first look the cloud-config cannot be read, or is not written in the format that the provider declares.
     pub(crate) async fn bootstrap(&mut self) -> anyhow::Result<Slot<Provider>> {
         let mut was_readable = false;
-        // For the last good one, which is there and may yet be taken.
-        let mut waits = true;
-        let mut why = None;
-        let mut last = None;
+        // The last good one is there and may yet be taken: why it was not.
+        let mut waits = Some(String::new());
         loop {
             // Changes from here on are seen.
             let _seen = self.changes.next().now_or_never();
-            let rejected = match self.try_once(&mut waits, &mut why).await {
+            let rejected = match self.try_once(&mut waits).await {
                 Ok(taken) => return Ok(self.begin(taken)),
                 // At start it is for whoever starts the process; later, somebody is mending the file.
-                Err(Refusal::LocalFile(error)) if !was_readable => return Err(error),
-                Err(refusal) => refusal.into_rejected(),
+                Err(NotAdmitted::LocalFile(error)) if !was_readable => return Err(error),
+                Err(error) => error.into_rejected(),
             };
             was_readable |= matches!(rejected.step, Step::Grants | Step::Check);
             // Whether somebody serves takes two looks to tell.
             let delay = self.next_delay().min(if rejected.step == Step::Probation { PEER_DELAY } else { MAX_DELAY });
-            let (source, step) = (self.source.as_str(), rejected.step.as_str());
-            let error = format!("{:#}", rejected.error);
-            let told = without_request_ids(&error);
-            if last.as_ref() == Some(&told) {
-                tracing::debug!(source, step, error, retry_in = ?delay, "provider still not taken");
-            } else {
-                tracing::error!(
-                    source,
-                    step,
-                    error,
-                    retry_in = ?delay,
-                    "provider not taken, nothing is written to the cluster for it"
-                );
-            }
-            (self.surroundings.listeners.readiness)(&check(source), Err(error));
-            last = Some(told);
+            (self.surroundings.listeners.readiness)(&check(&self.source), Err(format!("{:#}", rejected.error)));
             self.reject(rejected).await;
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
@@ -71,67 +52,68 @@ impl Keeper {
         }
     }
 
-    /// The last good one while it `waits`, else the one of the source. `why`: what kept the last good one from being taken, as it was told
-    /// last.
-    async fn try_once(&mut self, waits: &mut bool, why: &mut Option<String>) -> Result<Taken, Refusal> {
-        let named = self.heard().await?;
+    /// The last good one while it `waits`, else the one of the source.
+    async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
+        let named = self.hear_first().await?;
         self.blame_the_dead().await;
-        if *waits {
-            let error = match self.stored().await {
+        if let Some(before) = waits.take() {
+            match self.stored().await {
                 Ok(Some(taken)) => {
-                    self.is_refused_still_by_nobody(&taken).await?;
                     let version = &taken.release.version.version;
                     tracing::info!(source = self.source, version, "the last good component serves");
                     // What the source holds is looked at next, whether or not that has changed.
                     self.retry = Some(Instant::now());
                     return Ok(taken);
                 }
-                Ok(None) => {
-                    *waits = false;
-                    None
-                }
+                Ok(None) => {}
                 Err((error, may_pass)) => {
-                    *waits = may_pass;
-                    Some(error)
+                    if error != before {
+                        tracing::warn!(source = self.source, error, "the last good component cannot be used");
+                    }
+                    *waits = may_pass.then_some(error);
                 }
-            };
-            if let Some(error) = error.filter(|error| why.as_ref() != Some(error)) {
-                tracing::warn!(source = self.source, error, "the last good component is not taken");
-                *why = Some(error);
             }
         }
-        let taken = self.try_first(*waits, named).await?;
-        self.is_refused_still_by_nobody(&taken).await?;
-        Ok(taken)
-    }
-
-    /// It was in the gate for as long as a minute: others may have refused it meanwhile.
-    async fn is_refused_still_by_nobody(&mut self, taken: &Taken) -> Result<(), Rejected> {
-        self.heard().await?;
-        self.unless_served(&taken.release.version.digest).await
-    }
-
-    async fn heard(&mut self) -> Result<Option<String>, Rejected> {
-        self.hear_first().await.map_err(|error| Rejected {
-            step: Step::Probation,
-            digest: None,
-            error: anyhow!("whether other replicas refused it is not known: {error}; this is tried again"),
-        })
-    }
-
-    /// `waits`: for the last good one, which is there and may yet be taken. `named`: how whoever led names load balancers.
-    async fn try_first(&mut self, waits: bool, named: Option<String>) -> Result<Taken, Refusal> {
         let packed = self.fetch().await?;
         self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
         let unpacked =
             gate::unpacked(&self.config, packed).await.inspect_err(|rejected| self.tell_apart(rejected, mark))?;
-        if waits && self.remembered.refused.why(&unpacked.digest).is_some() {
+        if waits.is_some() && self.remembered.refused.why(&unpacked.digest).is_some() {
             return Err(failed_before(&self.remembered.refused, unpacked.digest).into());
         }
-        self.unless_served(&unpacked.digest).await?;
-        let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;
+        let taken = self.admit_first(unpacked, named).await?;
         self.judged = Some(mark);
+        Ok(taken)
+    }
+
+    /// The last good one, when there is one. Else why it is not taken, and whether it may be later.
+    async fn stored(&mut self) -> Result<Option<Taken>, (String, bool)> {
+        let Some(last_good) = &self.last_good else { return Ok(None) };
+        let packed = last_good.component().await.map_err(|error| (format!("{error:#}"), false))?;
+        let Some(packed) = packed else { return Ok(None) };
+        let admitted = async {
+            let unpacked = gate::unpacked(&self.config, packed).await?;
+            self.admit_first(unpacked, None).await
+        };
+        admitted.await.map(Some).map_err(|error| match error {
+            // The cloud-config may be written for the one of the source.
+            NotAdmitted::LocalFile(error) => (format!("{error:#}"), false),
+            NotAdmitted::Rejected(rejected) => {
+                let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
+                (without_request_ids(&format!("{:#}", rejected.error)), may_pass)
+            }
+        })
+    }
+
+    /// Takes a component through the gate that has none before it. `named`: how whoever led names load balancers.
+    async fn admit_first(&mut self, unpacked: Unpacked, named: Option<String>) -> Result<Taken, NotAdmitted> {
+        let digest = unpacked.digest.clone();
+        self.unless_served(&digest).await?;
+        let taken = self.surroundings.admit(&self.config, unpacked, None, named.as_deref()).await?;
+        // It was in the gate for as long as a minute: others may have refused it meanwhile.
+        self.hear_first().await?;
+        self.unless_served(&digest).await?;
         Ok(taken)
     }
 
@@ -144,37 +126,13 @@ impl Keeper {
         let Some(why) = self.remembered.refused.why(digest) else { return Ok(()) };
         if let Some(leader) = self.served_by().await {
             let error = anyhow!(
-                "this component failed its probation before ({why}), and another replica serves ({leader} leads); put back the one that serves there, or one that was mended and built anew"
+                "this component failed its probation before ({why}), and another replica serves ({leader} leads); put the component that serves there, or a fixed one, into the source"
             );
             return Err(Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error });
         }
-        tracing::warn!(
-            source = self.source,
-            digest,
-            why,
-            "nobody serves: a component is taken that was refused before"
-        );
+        let source = self.source.as_str();
+        tracing::warn!(source, digest, why, "no replica leads: this process loads a component that was refused before");
         Ok(())
-    }
-
-    /// The last good one, when there is one. Else why it is not taken, and whether it may be later.
-    async fn stored(&mut self) -> Result<Option<Taken>, (String, bool)> {
-        let Some(last_good) = &self.last_good else { return Ok(None) };
-        let packed = last_good.component().await.map_err(|error| (format!("{error:#}"), false))?;
-        let Some(packed) = packed else { return Ok(None) };
-        let admitted = async {
-            let unpacked = gate::unpacked(&self.config, packed).await?;
-            self.unless_served(&unpacked.digest).await?;
-            self.surroundings.admit(&self.config, unpacked, None, None).await
-        };
-        admitted.await.map(Some).map_err(|refusal| match refusal {
-            // The cloud-config may be written for the one of the source.
-            Refusal::LocalFile(error) => (format!("{error:#}"), false),
-            Refusal::Rejected(rejected) => {
-                let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                (without_request_ids(&format!("{:#}", rejected.error)), may_pass)
-            }
-        })
     }
 
     /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
@@ -182,27 +140,15 @@ impl Keeper {
         let Taken { release, bytes, signature, look, missed, took, compiling } = taken;
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release.component, &bytes, &self.config);
-        let version = Arc::clone(&release.version);
-        self.candidate = self.candidate(&version.digest, bytes, signature);
+        self.candidate = self.candidate(&release.version.digest, bytes, signature);
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });
         (self.surroundings.listeners.readiness)(&check(&self.source), Ok(()));
-        self.times = Times {
-            compile_ms: milliseconds(compiling),
-            takeover_ms: milliseconds(took.saturating_sub(compiling)),
-            ..Times::default()
-        };
-        let statuses = &self.surroundings.listeners.statuses;
         let shown = slot.clone();
-        statuses.serves(&self.source, Box::new(move || shown.view()));
-        statuses.refused(&self.source, None);
-        statuses.took(&self.source, self.times);
-        self.audience.metrics.took(&self.source, "taken", took);
-        self.audience.metrics.serves(&self.source, &version, None, 1);
-        self.audience.metrics.on_probation(&self.source, false);
-        self.audience.metrics.load(&self.source, "taken", "");
-        self.tries = 0;
+        self.surroundings.listeners.statuses.serves(&self.source, Box::new(move || shown.view()));
+        self.audience.metrics.stands(&self.source, &slot.view(), None);
+        self.took(Duration::ZERO, took, compiling, None);
         slot
     }
 }

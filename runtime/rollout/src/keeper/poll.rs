@@ -119,8 +119,8 @@ impl Keeper {
         }
         // A new one stands in for the proven one, whoever serves now.
         let (before, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let taken = self.meanwhile(surroundings.admit(&config, unpacked, Some(&before), None)).await;
-        let taken = taken.map_err(crate::pipeline::Refusal::into_rejected)?;
+        let taken = self.meanwhile(Box::pin(surroundings.admit(&config, unpacked, Some(&before), None))).await;
+        let taken = taken.map_err(crate::pipeline::NotAdmitted::into_rejected)?;
         self.exchange(taken, read).await;
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Keeper {
 pub(super) fn failed_before(refused: &crate::slot::Refusals, digest: String) -> Rejected {
     let why = refused.why(&digest).map(|why| format!(" ({why})")).unwrap_or_default();
     let error = anyhow::anyhow!(
-        "this component failed its probation before{why}; put back the one that serves, or one that was mended and built anew"
+        "this component failed its probation before{why}; put the component that serves, or a fixed one, into the source"
     );
     Rejected { step: Step::Probation, digest: Some(digest), error }
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use ccm_cloud::Severity;
 
 use super::Keeper;
+use super::share::judged_refused;
 use crate::gate::{Rejected, Step};
+use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
 use crate::slot::standing::Transition;
 use crate::slot::{News, View};
-use crate::status::{Refused, Times, milliseconds};
+use crate::status::{NotTaken, Times, milliseconds};
 
 /// What was told of the source last.
 pub(super) struct Told {
@@ -36,24 +38,22 @@ impl Told {
 impl Keeper {
     /// Tells of the first one, which is proven.
     pub(super) async fn begun(&mut self) {
-        let Some(view) = self.slot().map(|slot| slot.view()) else { return };
+        let Some(View { serving, .. }) = self.slot().map(|slot| slot.view()) else { return };
         if self.uid.is_none() {
             // It came from the state folder, and without a UID people do not see its Event at the ConfigMap.
             let fetch = self.fetch();
             self.uid = self.meanwhile(fetch).await.ok().and_then(|packed| packed.uid);
         }
-        self.tell(Severity::Normal, "ProviderLoaded", format!("{} serves", view.serving)).await;
+        self.tell(Severity::Normal, "ProviderLoaded", format!("{serving} serves")).await;
         if let Some(missed) = self.missed.take() {
             let (many, all) = (missed.differences.len(), missed.summary());
             let text = format!(
-                "{} serves, and does not find what {many} of the cluster's objects have ({} were asked about): {all}",
-                view.serving,
+                "{serving} serves, but does not find the machine or load balancer of {many} of the cluster's objects ({} were compared): {all}",
                 missed.extent()
             );
-            tracing::warn!(source = self.source, "provider compared with the cluster's objects: {text}");
             self.tell(Severity::Warning, "ProviderFindsLess", text).await;
         }
-        self.keep(&view.serving.digest).await;
+        self.keep(&serving.digest).await;
     }
 
     /// Puts what passed the gate into the slot.
@@ -64,7 +64,7 @@ impl Keeper {
         let candidate = self.candidate(&release.version.digest, bytes, signature);
         let Some(slot) = self.slot().cloned() else { return };
         // Before the exchange: its first call may be the last one of the process.
-        self.note_trial(Some(&release.version.digest)).await;
+        self.note_trial(Some(release.version.digest.clone())).await;
         // The one before may have been proven while the file was written.
         self.catch_up().await;
         let Some(exchange) = slot.put(release) else {
@@ -72,22 +72,34 @@ impl Keeper {
             return self.note_trial_of_now().await;
         };
         self.candidate = candidate;
+        self.took(read, took, compiling, Some(exchange));
+        self.retry = None;
+        // Others may have judged it already.
+        if let Some(share) = &self.share {
+            share.entry.tell(&slot);
+        }
+        self.catch_up().await;
+    }
+
+    /// Something was taken: how long that took. The first one takes nobody's place.
+    pub(super) fn took(&mut self, read: Duration, gate: Duration, compiling: Duration, exchange: Option<Duration>) {
+        let (metrics, statuses) = (&self.audience.metrics, &self.surroundings.listeners.statuses);
+        metrics.load(&self.source, "taken", "");
+        metrics.took(&self.source, "taken", gate);
+        if let Some(exchange) = exchange {
+            metrics.exchanged(&self.source, exchange);
+        }
+        let exchange = exchange.unwrap_or_default();
         self.times = Times {
             read_ms: milliseconds(read),
             compile_ms: milliseconds(compiling),
-            takeover_ms: milliseconds(took.saturating_sub(compiling).saturating_add(exchange)),
+            takeover_ms: milliseconds(gate.saturating_sub(compiling).saturating_add(exchange)),
             exchange_ms: milliseconds(exchange),
             first_call_ms: None,
         };
-        self.audience.metrics.took(&self.source, "taken", took);
-        self.audience.metrics.exchanged(&self.source, exchange);
-        self.audience.metrics.load(&self.source, "taken", "");
-        (self.told, self.tries, self.retry) = (None, 0, None);
-        self.surroundings.listeners.statuses.refused(&self.source, None);
-        self.surroundings.listeners.statuses.took(&self.source, self.times);
-        // Others may have judged it already.
-        self.hear();
-        self.catch_up().await;
+        statuses.took(&self.source, self.times);
+        statuses.refused(&self.source, None);
+        (self.told, self.tries) = (None, 0);
     }
 
     /// Tells of all that has become of the components so far.
@@ -105,65 +117,64 @@ impl Keeper {
                 self.surroundings.listeners.statuses.took(&self.source, self.times);
             }
             News::Changed(transition, view) => {
-                self.audience.metrics.on_probation(&self.source, view.is_on_trial);
-                match transition {
-                    Transition::Exchanged { before } => self.exchanged(&before, &view).await,
-                    Transition::Proven => self.proven(&view).await,
-                    Transition::Returned { failed, why } => self.rolled_back(&failed, &view, &why).await,
-                    Transition::Withdrawn { trial } => self.withdrawn(&trial, &view).await,
-                    Transition::Contested { proven, why } => {
-                        self.contested(&proven, &why).await;
-                        if view.generation == 1 {
-                            self.give_way(&proven).await;
-                        }
-                    }
+                self.audience.metrics.stands(&self.source, &view, gone(&transition));
+                // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
+                let refused = self.slot().map(|slot| slot.refused()).unwrap_or_default();
+                if refused != self.remembered.refused {
+                    self.remembered.refused = refused;
+                    self.remember().await;
                 }
+                self.note_trial_of_now().await;
+                self.changed(transition, &view).await;
             }
         }
     }
 
-    async fn exchanged(&mut self, before: &Version, view: &View) {
-        self.audience.metrics.serves(&self.source, &view.serving, Some(before), view.generation);
-        let text = format!(
-            "{} serves in place of {before}; on probation for {:?}",
-            view.serving, self.settings.probation.time
-        );
-        let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = self.times;
-        let source = self.source.as_str();
-        tracing::info!(source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged: {text}");
-        self.tell(Severity::Normal, "ProviderLoaded", text).await;
-    }
-
-    async fn proven(&mut self, view: &View) {
-        tracing::info!(source = self.source, "{} is proven", view.serving);
-        // First: whoever is killed while megabytes are written must not blame it.
-        self.note_trial_of_now().await;
-        self.keep(&view.serving.digest).await;
-        self.share_proven(&view.serving).await;
-    }
-
-    /// The proven one is back, and the one on trial was refused.
-    async fn rolled_back(&mut self, failed: &Version, view: &View, why: &str) {
-        self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
-        self.audience.metrics.serves(&self.source, &view.serving, Some(failed), view.generation);
-        self.remember().await;
-        self.note_trial_of_now().await;
-        let refused = Refused::now(Step::Probation, Some(failed.digest.clone()), why.to_owned());
-        self.surroundings.listeners.statuses.refused(&self.source, Some(refused));
-        let text = format!("{failed} failed its probation, {} serves again: {why}", view.serving);
-        self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: Some(failed.digest.clone()) });
-        tracing::error!(source = self.source, "provider rolled back: {text}");
-        self.tell(Severity::Warning, "ProviderRolledBack", text).await;
-        self.share_refused(failed, why).await;
-    }
-
-    /// The source holds the proven one again.
-    async fn withdrawn(&mut self, trial: &Version, view: &View) {
-        self.audience.metrics.serves(&self.source, &view.serving, Some(trial), view.generation);
-        self.note_trial_of_now().await;
-        let text = format!("{} serves again in place of {trial}, which was on probation", view.serving);
-        tracing::info!(source = self.source, "provider exchanged: {text}");
-        self.tell(Severity::Normal, "ProviderLoaded", text).await;
+    async fn changed(&mut self, transition: Transition, view: &View) {
+        let serving = &view.serving;
+        match transition {
+            Transition::Exchanged { before } => {
+                let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = self.times;
+                tracing::info!(
+                    source = self.source,
+                    read_ms,
+                    compile_ms,
+                    takeover_ms,
+                    exchange_ms,
+                    "provider exchanged"
+                );
+                let time = self.settings.probation.time;
+                let text = format!("{serving} serves in place of {before}; on probation for {time:?}");
+                self.tell(Severity::Normal, "ProviderLoaded", text).await;
+            }
+            Transition::Proven => {
+                tracing::info!(source = self.source, "{serving} is proven");
+                self.keep(&serving.digest).await;
+                self.share(Judgement::Proven(serving.digest.clone())).await;
+            }
+            Transition::Returned { failed, why } => {
+                self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
+                let digest = Some(failed.digest.clone());
+                let text = format!("{failed} failed its probation, {serving} serves again: {why}");
+                self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: digest.clone() });
+                let refused = NotTaken::now(Step::Probation, digest, why.clone());
+                self.surroundings.listeners.statuses.refused(&self.source, Some(refused));
+                self.tell(Severity::Warning, "ProviderRolledBack", text).await;
+                self.share(judged_refused(failed.digest.clone(), why)).await;
+            }
+            // The source holds the proven one again.
+            Transition::Withdrawn { trial } => {
+                let text = format!("{serving} serves again in place of {trial}, which was on probation");
+                self.tell(Severity::Normal, "ProviderLoaded", text).await;
+            }
+            Transition::Contested { proven, why } => {
+                let text = format!("{proven} serves here, but {why}; put a fixed component into the source");
+                self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
+                if view.generation == 1 {
+                    self.give_way(&proven).await;
+                }
+            }
+        }
     }
 
     pub(super) fn candidate(&self, digest: &str, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Option<Candidate> {
@@ -180,25 +191,26 @@ impl Keeper {
         }
     }
 
-    async fn remember(&mut self) {
-        let Some(refused) = self.slot().map(|slot| slot.refused()) else { return };
-        self.remembered.refused = refused;
-        let Some(last_good) = &self.last_good else { return };
-        if let Err(error) = last_good.remember(&self.remembered).await {
+    /// Writes down what was refused. Returns whether that worked.
+    pub(super) async fn remember(&mut self) -> bool {
+        let Some(last_good) = &self.last_good else { return true };
+        let written = last_good.remember(&self.remembered).await;
+        if let Err(error) = &written {
             let error = format!("{error:#}");
             tracing::warn!(source = self.source, error, "what was refused is not remembered; check --state-dir");
         }
+        written.is_ok()
     }
 
     /// Says that a component is not taken, once; the page always has the last reason.
     pub(super) async fn reject(&mut self, rejected: Rejected) {
         let serving = self.slot().map(|slot| slot.view().serving);
-        let instead =
-            serving.as_ref().map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} goes on serving"));
+        let is_serving = serving.is_some();
+        let instead = serving.map_or_else(|| "nothing serves".to_owned(), |one| format!("{one} continues to serve"));
         let reason = format!("{:#}", rejected.error);
         let step = rejected.step;
         let text = match &rejected.digest {
-            Some(digest) => format!("{} is not taken (step {step} of the gate): {reason}; {instead}", short(digest)),
+            Some(digest) => format!("{} is rejected (step {step} of the gate): {reason}; {instead}", short(digest)),
             None => format!("step {step} of the gate: {reason}; {instead}"),
         };
         let told = Told::of(&rejected, &text);
@@ -208,11 +220,15 @@ impl Keeper {
         }
         self.told = Some(told);
         self.audience.metrics.load(&self.source, "rejected", step.as_str());
-        self.surroundings.listeners.statuses.refused(&self.source, Some(Refused::now(step, rejected.digest, reason)));
-        if serving.is_some() {
-            tracing::error!(source = self.source, "provider rejected: {text}");
+        self.surroundings.listeners.statuses.refused(&self.source, Some(NotTaken::now(step, rejected.digest, reason)));
+        if is_serving {
+            return self.tell(Severity::Warning, "ProviderRejected", text).await;
         }
-        self.tell(Severity::Warning, "ProviderRejected", text).await;
+        tracing::error!(
+            source = self.source,
+            "provider not taken; the host writes nothing to the cluster for it: {text}"
+        );
+        self.event(Severity::Warning, "ProviderRejected", text).await;
     }
 
     /// Whether it was told of this component that it failed its probation, and of nothing else since.
@@ -230,9 +246,28 @@ impl Keeper {
         self.surroundings.listeners.statuses.refused(&self.source, None);
     }
 
-    /// An Event, at the ConfigMap or the host's pod.
+    /// A line in the log, and an Event at the ConfigMap or the host's pod.
     pub(super) async fn tell(&mut self, severity: Severity, reason: &str, text: String) {
+        let source = self.source.as_str();
+        match severity {
+            Severity::Normal => tracing::info!(source, reason, "{text}"),
+            Severity::Warning => tracing::error!(source, reason, "{text}"),
+        }
+        self.event(severity, reason, text).await;
+    }
+
+    async fn event(&mut self, severity: Severity, reason: &str, text: String) {
         self.audience.events.tell(&self.config.source, self.uid.as_deref(), severity, reason, text).await;
+    }
+}
+
+/// Who serves no longer.
+fn gone(transition: &Transition) -> Option<&Version> {
+    match transition {
+        Transition::Exchanged { before: gone }
+        | Transition::Returned { failed: gone, .. }
+        | Transition::Withdrawn { trial: gone } => Some(gone),
+        Transition::Proven | Transition::Contested { .. } => None,
     }
 }
 

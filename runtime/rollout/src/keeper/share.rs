@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::Severity;
+use anyhow::anyhow;
+use ccm_cloud::{Capability, Severity};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{Keeper, MAX_DELAY};
 use crate::compare::naming;
+use crate::component::Component;
+use crate::gate::{Rejected, Step};
 use crate::last_good::DIED;
 use crate::ledger::{Entry, Judgement, Peers, PeersError, Refusal, elsewhere};
-use crate::release::Version;
-use crate::slot::{Refusals, RefusedComponent};
+use crate::release::{Release, Version};
+use crate::slot::{Refusals, RefusedComponent, Slot};
 use crate::source::Changes;
 
 /// Before the others are asked or told again, when the API server did not answer.
@@ -22,15 +25,17 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct Share {
     peers: Arc<Peers>,
     /// Notices what they write.
-    pub(super) changes: Changes,
+    changes: Changes,
     /// What they knew last.
-    entry: Entry,
+    pub(super) entry: Entry,
     /// What they have not been told yet.
     untold: Vec<Judgement>,
-    /// When they are told again what they could not be told.
-    pub(super) retry: Option<Instant>,
+    /// Digest of the component of which the leader has told, or tells, how it names load balancers.
+    named: Option<String>,
+    /// When they are asked and told again.
+    retry: Option<Instant>,
     /// Why nothing can be shared, as it was told last.
-    trouble: Option<String>,
+    trouble: Option<PeersError>,
 }
 
 impl Share {
@@ -38,22 +43,71 @@ impl Share {
     pub(super) fn new(peers: Arc<Peers>, source: &str, refused: &Refusals) -> Self {
         let (changes, entry) = (peers.changes(), Entry::of(source));
         let untold = refused.iter().map(|one| judged_refused(one.digest.clone(), one.why.clone())).collect();
-        Self { peers, changes, entry, untold, retry: None, trouble: None }
+        Self { peers, changes, entry, untold, named: None, retry: None, trouble: None }
     }
 
     /// Waits until there is something to hear or to tell.
     pub(super) async fn next(share: Option<&mut Self>) {
-        let Some(Self { changes, retry, .. }) = share else { return std::future::pending().await };
-        let again = async {
-            match retry {
-                Some(at) => tokio::time::sleep_until(*at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let Some(Self { peers, changes, retry, .. }) = share else { return std::future::pending().await };
         tokio::select! {
             () = changes.next() => {}
-            () = again => {}
+            () = peers.elected() => {}
+            () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {}
         }
+    }
+
+    fn tell(&mut self, judgement: Judgement) {
+        if !self.untold.contains(&judgement) {
+            self.untold.push(judgement);
+        }
+    }
+
+    /// Tells the others what they do not know yet, and hears what they have found out. What fails is tried again later.
+    ///
+    /// # Errors
+    ///
+    /// See [`PeersError`].
+    async fn listen<C: Component>(&mut self, slot: Option<&Slot<C>>) -> Result<(), PeersError> {
+        let leads = self.peers.leads();
+        let is_named = match slot {
+            Some(slot) if leads => self.name(slot).await,
+            _ => true,
+        };
+        let heard = if self.untold.is_empty() { self.peers.read().await } else { self.peers.tell(&self.untold).await };
+        if leads {
+            self.peers.told();
+        }
+        let delay = match &heard {
+            Err(error) if error.is_for_the_operator() => Some(MAX_DELAY),
+            Err(_) => Some(AGAIN),
+            Ok(_) => (!is_named).then_some(AGAIN),
+        };
+        self.retry = delay.map(|delay| Instant::now() + delay);
+        self.entry = heard?;
+        self.untold.clear();
+        if let Some(slot) = slot {
+            self.entry.tell(slot);
+        }
+        Ok(())
+    }
+
+    /// The proven component leads: a new pod takes none that names load balancers in another way, and a standby that has this one on trial asks
+    /// it too little to judge. Returns whether it could say how it names them.
+    async fn name<C: Component>(&mut self, slot: &Slot<C>) -> bool {
+        let Release { component, version } = slot.last_good();
+        if self.named.as_ref() == Some(&version.digest) {
+            return true;
+        }
+        self.tell(Judgement::Proven(version.digest.clone()));
+        if component.has(Capability::LoadBalancers) {
+            let Some(name) = naming::naming(&*component).await else {
+                tracing::warn!(%version, retry_in = ?AGAIN, "new pods do not know how the leader names load balancers: it cannot tell");
+                return false;
+            };
+            self.tell(Judgement::Named(name));
+        }
+        self.named = Some(version.digest.clone());
+        true
     }
 }
 
@@ -78,97 +132,63 @@ impl Keeper {
         }
         tracing::warn!(source = self.source, digest, "a component is refused: {DIED}");
         self.remembered.refused.add(RefusedComponent { digest: digest.clone(), why: DIED.to_owned() });
-        match last_good.remember(&self.remembered).await {
-            Ok(()) => last_good.end_trial().await,
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::warn!(source = self.source, error, "what was refused is not remembered; check --state-dir");
-            }
+        if self.remember().await {
+            last_good.end_trial().await;
         }
-        self.untold(judged_refused(digest, DIED.to_owned()));
-    }
-
-    fn untold(&mut self, judgement: Judgement) {
         if let Some(share) = &mut self.share {
-            share.untold.push(judgement);
+            share.tell(judged_refused(digest, DIED.to_owned()));
         }
     }
 
-    /// A component failed its trial: the others do not take it.
-    pub(super) async fn share_refused(&mut self, failed: &Version, why: &str) {
-        self.untold(judged_refused(failed.digest.clone(), why.to_owned()));
-        self.listen().await;
-    }
-
-    /// A component passed its trial: it passes those of the others, too.
-    pub(super) async fn share_proven(&mut self, proven: &Version) {
-        let Some(slot) = self.slot().cloned() else { return };
+    /// What this replica found out: the others take its word.
+    pub(super) async fn share(&mut self, judgement: Judgement) {
         let Some(share) = &mut self.share else { return };
-        share.untold.push(Judgement::Proven(proven.digest.clone()));
-        if share.peers.leads()
-            && let Some(name) = naming::naming(&*slot.proven()).await
-        {
-            share.untold.push(Judgement::Named(name));
-        }
+        share.tell(judgement);
         self.listen().await;
     }
 
-    /// Tells the others what they do not know yet, and hears what they have found out. What cannot be told is told later.
+    /// Tells the others what they do not know yet, and hears what they have found out. What fails is told once, and tried again later.
     pub(super) async fn listen(&mut self) {
-        // It is in the log, and is tried again.
-        drop(self.try_listen().await);
-    }
-
-    async fn try_listen(&mut self) -> Result<(), PeersError> {
-        let Some(share) = &mut self.share else { return Ok(()) };
-        let heard = async {
-            if share.untold.is_empty() { share.peers.read().await } else { share.peers.tell(&share.untold).await }
+        let Some(share) = &mut self.share else { return };
+        let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
+        let before = std::mem::replace(&mut share.trouble, trouble);
+        let (text, is_for_the_operator) = match &share.trouble {
+            None if before.is_some() => {
+                return tracing::info!(source = self.source, "this replica shares verdicts about components again");
+            }
+            None => return,
+            Some(error) => (error.to_string(), error.is_for_the_operator()),
         };
-        // It is part of many futures, and rarely runs.
-        let heard = Box::pin(heard).await;
-        match heard {
-            Ok(entry) => {
-                share.untold.clear();
-                share.retry = None;
-                if share.trouble.take().is_some() {
-                    tracing::info!(source = self.source, "what other replicas find out is known again");
-                }
-                share.entry = entry;
-                self.hear();
-                Ok(())
-            }
-            Err(error) => {
-                self.nothing_is_shared(&error).await;
-                Err(error)
-            }
+        if before.is_some_and(|before| before.to_string() == text) {
+            return;
+        }
+        let text = format!("this replica cannot share verdicts about components with the others: {text}");
+        if is_for_the_operator {
+            self.tell(Severity::Warning, "ProviderNotShared", text).await;
+        } else {
+            tracing::warn!(source = self.source, "{text}");
         }
     }
 
-    /// Takes the word of the others.
-    pub(super) fn hear(&self) {
-        let (Some(share), Some(slot)) = (&self.share, self.slot()) else { return };
-        share.entry.tell(slot);
-    }
-
-    /// Takes their word before there is a slot. Returns how the one that leads names load balancers.
+    /// Takes the word of the others before there is a slot. Returns how the one that leads names load balancers.
     ///
     /// # Errors
     ///
     /// They could not be asked this time: a component that they refused is not to be taken for want of an answer. Where only the operator
     /// can mend that, the process works without.
-    pub(super) async fn hear_first(&mut self) -> Result<Option<String>, PeersError> {
-        if let Err(error) = self.try_listen().await
-            && !error.is_for_the_operator()
-        {
-            return Err(error);
+    pub(super) async fn hear_first(&mut self) -> Result<Option<String>, Rejected> {
+        self.listen().await;
+        let Some(Share { entry, trouble, .. }) = &self.share else { return Ok(None) };
+        if let Some(error) = trouble.as_ref().filter(|error| !error.is_for_the_operator()) {
+            let error = anyhow!("whether other replicas refused it is not known: {error}; the host retries");
+            return Err(Rejected { step: Step::Probation, digest: None, error });
         }
-        let Some(entry) = self.share.as_ref().map(|share| share.entry.clone()) else { return Ok(None) };
         for Refusal { digest, reason, .. } in &entry.refused {
             if self.remembered.refused.why(digest).is_none() {
                 self.remembered.refused.add(RefusedComponent { digest: digest.clone(), why: elsewhere(reason) });
             }
         }
-        Ok(entry.naming)
+        Ok(entry.naming.clone())
     }
 
     /// Who serves while this process has no component yet: whoever leads.
@@ -180,29 +200,6 @@ impl Keeper {
         }
     }
 
-    async fn nothing_is_shared(&mut self, error: &PeersError) {
-        let Some(share) = &mut self.share else { return };
-        let delay = if error.is_for_the_operator() { MAX_DELAY } else { AGAIN };
-        share.retry = Some(Instant::now() + delay);
-        let text = error.to_string();
-        if share.trouble.as_ref() == Some(&text) {
-            return;
-        }
-        share.trouble = Some(text.clone());
-        let text = format!("what other replicas find out about components is not known here, nor the reverse: {text}");
-        tracing::warn!(source = self.source, "{text}");
-        if error.is_for_the_operator() {
-            self.tell(Severity::Warning, "ProviderNotShared", text).await;
-        }
-    }
-
-    /// The proven one was refused by another replica.
-    pub(super) async fn contested(&mut self, proven: &Version, why: &str) {
-        let text = format!("{proven} serves here, but {why}; put a mended component into the source");
-        tracing::warn!(source = self.source, "{text}");
-        self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
-    }
-
     /// The first component was refused elsewhere. It never had a trial: it was taken while another replica had it on trial. While that one
     /// leads, nothing is lost when this process begins anew, and then it waits for a better one.
     pub(super) async fn give_way(&mut self, first: &Version) {
@@ -211,7 +208,7 @@ impl Keeper {
             tracing::error!(
                 source = self.source,
                 leader,
-                "{first} was this process's first component, and another replica refused it: this process ends, and does not take it again while another one leads"
+                "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
             );
             self.gives_way = true;
         }
@@ -220,17 +217,17 @@ impl Keeper {
     /// Notes in the state folder who is on trial now.
     pub(super) async fn note_trial_of_now(&mut self) {
         let view = self.slot().map(|slot| slot.view()).filter(|view| view.is_on_trial);
-        self.note_trial(view.map(|view| view.serving.digest.clone()).as_deref()).await;
+        self.note_trial(view.map(|view| view.serving.digest.clone())).await;
     }
 
     /// Notes in the state folder that the component with this digest is on trial; none is where there is no digest.
-    pub(super) async fn note_trial(&mut self, digest: Option<&str>) {
+    pub(super) async fn note_trial(&mut self, digest: Option<String>) {
         let Some(last_good) = &self.last_good else { return };
         let Some(digest) = digest else { return last_good.end_trial().await };
-        if let Err(error) = last_good.begin_trial(digest).await {
-            let error = format!("{error:#}");
+        if let Err(error) = last_good.begin_trial(&digest).await {
+            let (source, error) = (self.source.as_str(), format!("{error:#}"));
             tracing::warn!(
-                source = self.source,
+                source,
                 error,
                 "a death of the process will not count against the component on probation; check --state-dir"
             );
@@ -238,6 +235,9 @@ impl Keeper {
     }
 }
 
-fn judged_refused(digest: String, reason: String) -> Judgement {
+pub(super) fn judged_refused(digest: String, reason: String) -> Judgement {
     Judgement::Refused(Refusal { digest, reason, at: Timestamp::now() })
 }
+
+#[cfg(test)]
+mod tests;

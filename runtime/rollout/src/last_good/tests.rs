@@ -133,15 +133,40 @@ async fn a_component_on_trial_is_known_after_the_death_of_the_process() {
 async fn an_orderly_end_blames_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let trials = Trials::default();
-    let end = trials.orderly_end();
     let last_good = LastGood::new(folder.path(), &source("/providers/cloud.wasm"), &trials);
     last_good.begin_trial("sha256:a").await.unwrap();
     assert_eq!(last_good.died_on_trial().await.as_deref(), Some("sha256:a"));
-    drop(end);
+    trials.end_in_order();
     assert_eq!(last_good.died_on_trial().await, None);
     // Of a task that has not noticed yet.
     last_good.begin_trial("sha256:b").await.unwrap();
     assert_eq!(last_good.died_on_trial().await, None);
+}
+
+/// Any end that let values go counted as orderly, also after the panic of another task.
+#[tokio::test]
+async fn a_process_that_only_lets_everything_go_did_not_end_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = Trials::default();
+    LastGood::new(folder.path(), &source("/providers/cloud.wasm"), &trials).begin_trial("sha256:a").await.unwrap();
+    drop(trials);
+    assert_eq!(kept_in(folder.path()).died_on_trial().await.as_deref(), Some("sha256:a"));
+}
+
+/// Nobody learned why a good component was refused after a restart; and a file that was gone already was told of.
+#[tokio::test]
+async fn a_trial_that_cannot_be_removed_is_told_once_and_one_that_is_gone_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = Trials::default();
+    let file = folder.path().join("a.trial");
+    let ends = || trials.end(&file, std::fs::remove_file(&file));
+    assert!(!ends(), "it is gone");
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!([ends(), ends()], [true, false]);
+    std::fs::remove_dir(&file).unwrap();
+    assert!(!ends(), "it is gone");
+    std::fs::create_dir(&file).unwrap();
+    assert!(ends(), "another time");
 }
 
 #[tokio::test]

@@ -4,10 +4,9 @@
 //! out by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ccm_controllers::{api_error_text, lacks_right};
+use ccm_apiserver::{api_error_text, lacks_right};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -15,17 +14,21 @@ use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Entry, Judgement};
+use crate::retry::backoff;
 use crate::source::{Changes, Source};
 
 /// Name of the ConfigMap.
 const CONFIG_MAP: &str = "wasm-ccm-components";
 /// How long one request may take: a verdict waits for it, and so does a new pod.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often an entry is written anew that others wrote at the same time.
-const ATTEMPTS: usize = 5;
+/// How often an entry is written anew when others write the ConfigMap at the same time: all providers of a process that begins to lead do.
+const ATTEMPTS: usize = 10;
+/// Longest wait between two attempts.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 /// How long a holder is waited for that does not say how long: upstream's default.
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -45,7 +48,7 @@ pub struct PeerSettings {
 pub(crate) enum PeersError {
     /// The manifests of this version were not applied.
     #[error(
-        "the ConfigMap {0}/{CONFIG_MAP} does not exist; apply your overlay again (manifests/base/components.yaml brings it)"
+        "the ConfigMap {0}/{CONFIG_MAP} does not exist; apply your overlay again (the ConfigMap is in manifests/base/components.yaml)"
     )]
     Missing(String),
     /// The API server refused a request, or there was none to be had.
@@ -91,6 +94,16 @@ impl PeersError {
     }
 }
 
+/// What this process is among the replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Standby,
+    /// It leads, and the others are to be told how it names load balancers.
+    Elected,
+    /// It leads, and they were told, or cannot be.
+    Leader,
+}
+
 /// The other replicas, as far as one source is concerned.
 pub(crate) struct Peers {
     settings: PeerSettings,
@@ -100,7 +113,7 @@ pub(crate) struct Peers {
     key: String,
     /// The record of the Lease that was seen last, and since when it is the same.
     seen: Mutex<Option<(LeaseSpec, Instant)>>,
-    leads: AtomicBool,
+    role: watch::Sender<Role>,
 }
 
 impl Peers {
@@ -110,17 +123,41 @@ impl Peers {
         // Sources are paths, and paths are no keys.
         let key = format!("{:x}", Sha256::digest(format!("{} {source}", settings.lease)));
         let key = key.get(..16).unwrap_or(&key).to_owned();
-        Arc::new(Self { settings, client, source, key, seen: Mutex::default(), leads: AtomicBool::new(false) })
+        Arc::new(Self {
+            settings,
+            client,
+            source,
+            key,
+            seen: Mutex::default(),
+            role: watch::Sender::new(Role::Standby),
+        })
     }
 
-    /// This process leads from now on, until it ends.
-    pub(crate) fn lead(&self) {
-        self.leads.store(true, Ordering::Relaxed);
+    /// This process leads from now on, until it ends. Waits until the keeper has told the others how it names load balancers, or has failed
+    /// to.
+    pub(crate) async fn lead(&self) {
+        self.role.send_replace(Role::Elected);
+        self.has_role(Role::Leader).await;
     }
 
-    /// Whether it does.
+    /// Waits until this process leads and the others are to be told.
+    pub(crate) async fn elected(&self) {
+        self.has_role(Role::Elected).await;
+    }
+
+    /// The others were told, or cannot be: the work may begin.
+    pub(crate) fn told(&self) {
+        self.role.send_if_modified(|role| std::mem::replace(role, Role::Leader) != Role::Leader);
+    }
+
+    /// Whether this process leads.
     pub(crate) fn leads(&self) -> bool {
-        self.leads.load(Ordering::Relaxed)
+        *self.role.borrow() != Role::Standby
+    }
+
+    async fn has_role(&self, role: Role) {
+        // `self` keeps the channel open.
+        drop(self.role.subscribe().wait_for(|now| *now == role).await);
     }
 
     /// Notices when somebody writes the ConfigMap.
@@ -147,7 +184,7 @@ impl Peers {
     ///
     /// See [`PeersError`].
     pub(crate) async fn tell(&self, judgements: &[Judgement]) -> Result<Entry, PeersError> {
-        for _ in 0..ATTEMPTS {
+        for delay in backoff(Duration::from_millis(20), MAX_DELAY).take(ATTEMPTS) {
             let (mut entry, version) = self.fetch().await?;
             let news = judgements.iter().filter(|one| entry.note(one)).count();
             if news == 0 {
@@ -160,7 +197,9 @@ impl Peers {
             let patch = Patch::Merge(patch);
             match self.asked("to write", &self.place(), maps.patch_metadata(CONFIG_MAP, &params, &patch)).await {
                 Ok(_) => return Ok(entry),
-                Err(PeersError::Api { error: kube::Error::Api(status), .. }) if status.is_conflict() => {}
+                Err(PeersError::Api { error: kube::Error::Api(status), .. }) if status.is_conflict() => {
+                    tokio::time::sleep(delay).await;
+                }
                 Err(PeersError::Api { error: kube::Error::Api(status), .. }) if status.is_not_found() => {
                     return Err(PeersError::Missing(self.settings.namespace.clone()));
                 }
@@ -244,4 +283,4 @@ impl Peers {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

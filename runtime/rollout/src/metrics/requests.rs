@@ -98,7 +98,7 @@ impl ExchangeMetrics {
         );
         registry.register(
             "ccm_cloud_circuit_open",
-            "1 while the endpoint is considered down and is asked only from time to time",
+            "1 while the host considers the endpoint down and sends only test requests",
             metrics.open.clone(),
         );
         metrics

@@ -1,16 +1,14 @@
 //! Errors of the API server during `push`, and what you can do about them.
 
-use ccm_controllers::{is_namespace_ending, lacks_right};
+use ccm_apiserver::{api_error_text, is_namespace_ending, lacks_right};
 use http::Uri;
 use kube::core::Status;
-
-use ccm_controllers::api_error_text;
 
 /// The error, and the way out where there is one that helps.
 pub(super) fn tell(error: &kube::Error, server: &Uri, namespace: &str) -> String {
     match error {
         kube::Error::Service(_) | kube::Error::HyperError(_) => {
-            let told = ccm_controllers::causes(error);
+            let told = ccm_apiserver::causes(error);
             let told = told.split_once("Error: ").map_or(&*told, |(_, rest)| rest);
             format!("the API server at {} does not answer: {told}; check --kubeconfig and --master", address(server))
         }

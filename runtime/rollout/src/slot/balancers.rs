@@ -55,10 +55,30 @@ impl<C: Component> Handle<C> {
         question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Result<T, Failure> {
         let Some(probation) = self.probation() else { return question(self.provider()).await };
-        let (answer, by) = self.answered(function, proof, question, probation).await;
-        if answer.is_ok() && by == By::New && proof == Proof::Counts {
-            probation.answers_well();
-        }
+        let (answer, _) = self.answered(function, proof, question, probation).await;
+        self.judge();
+        answer
+    }
+
+    /// The same for what there is. `confirm`: what comes of an answer of the new component when the witness is asked as well, and whether that
+    /// was a good answer.
+    async fn look<'a, T: Send + 'a>(
+        &'a self,
+        function: &'static str,
+        question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
+        confirm: impl FnOnce(T, &'a Probation<C>) -> Answer<'a, (Result<T, Failure>, bool)> + Send + 'a,
+    ) -> Result<T, Failure> {
+        let Some(probation) = self.probation() else { return question(self.provider()).await };
+        let answer = match self.answered(function, Proof::Counts, question, probation).await {
+            (Ok(answer), By::New) => {
+                let (answer, is_good) = confirm(answer, probation).await;
+                if is_good {
+                    probation.answers_well();
+                }
+                answer
+            }
+            (answer, _) => answer,
+        };
         self.judge();
         answer
     }
@@ -107,12 +127,10 @@ impl<C: Component> Handle<C> {
         match (new.name(service.clone()).await, witness.name(service.clone()).await) {
             (Ok(name), Ok(known)) if name != known => {
                 let what = format!("it calls the load balancer {name:?}, the last good one calls it {known:?}");
-                probation.harms(function, &what);
-                return Err(Failure::new(Reaction::Retry, format!("{function}: {what}")));
+                return Err(probation.harms(function, &what));
             }
             (Err(failure), Ok(_)) if is_suspect(&failure) => {
-                probation.differs("load-balancers.name", &failure.to_string());
-                return Err(again(failure));
+                return Err(probation.differs("load-balancers.name", &failure.to_string()));
             }
             _ => {}
         }
@@ -127,15 +145,10 @@ impl<C: Component> Handle<C> {
             // It may be gone since the witness saw it.
             (Ok(None), Ok(_)) if matches!(fresh(probation, service).await, Ok(None)) => Ok(()),
             (Ok(None), Ok(_)) => {
-                let what = "it does not find the load balancer, which the last good one finds";
-                probation.differs(GET, what);
-                Err(Failure::new(Reaction::Retry, format!("{function}: {what}")))
+                Err(probation.differs(GET, "it does not find the load balancer, which the last good one finds"))
             }
             (Ok(None), Err(failure)) => Err(undecided(failure)),
-            (Err(failure), Ok(_)) if is_suspect(&failure) => {
-                probation.differs(GET, &failure.to_string());
-                Err(again(failure))
-            }
+            (Err(failure), Ok(_)) if is_suspect(&failure) => Err(probation.differs(GET, &failure.to_string())),
             (Err(failure), _) => Err(failure),
         }
     }
@@ -154,8 +167,7 @@ impl<C: Component> Handle<C> {
             // The cloud does not show it yet; or the witness cannot tell, and both had agreed before it was made.
             Ok(None) | Err(_) => return None,
         };
-        probation.differs(ENSURE, what);
-        Some(Failure::new(Reaction::Retry, format!("{ENSURE}: {what}")))
+        Some(probation.differs(ENSURE, what))
     }
 
     /// A call that changes a load balancer. It is not given up when its component fails its trial: what it has sent cannot be taken back,
@@ -244,61 +256,51 @@ impl<C: Component> LoadBalancers for Handle<C> {
     }
 
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
-        Box::pin(async move {
-            let Some(probation) = self.probation() else { return self.provider().get(service).await };
-            let (answer, by) = self.answered(GET, Proof::Counts, |one| one.get(service.clone()), probation).await;
-            let answer = match answer {
-                Ok(None) if by == By::New => match fresh(probation, &service).await {
-                    Ok(Some(known)) => {
-                        probation.differs(GET, "it does not find the load balancer");
-                        Ok(Some(known))
+        let asked = service.clone();
+        Box::pin(self.look(
+            GET,
+            move |one| one.get(asked.clone()),
+            |found, probation| {
+                Box::pin(async move {
+                    if found.is_some() {
+                        return (Ok(found), true);
                     }
-                    Err(failure) if failure.reaction != Reaction::Unsupported => Err(undecided(failure)),
-                    // It never had to do with load balancers.
-                    Ok(None) | Err(_) => {
-                        probation.answers_well();
-                        Ok(None)
+                    match fresh(probation, &service).await {
+                        Ok(Some(known)) => {
+                            probation.differs(GET, "it does not find the load balancer");
+                            (Ok(Some(known)), false)
+                        }
+                        Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
+                        // It never had to do with load balancers.
+                        Ok(None) | Err(_) => (Ok(None), true),
                     }
-                },
-                answer => {
-                    if answer.is_ok() && by == By::New {
-                        probation.answers_well();
-                    }
-                    answer
-                }
-            };
-            self.judge();
-            answer
-        })
+                })
+            },
+        ))
     }
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
         const GET_MARK: &str = "load-balancers.get-mark";
-        Box::pin(async move {
-            let Some(probation) = self.probation() else { return self.provider().get_mark(service).await };
-            let (answer, by) =
-                self.answered(GET_MARK, Proof::Counts, |one| one.get_mark(service.clone()), probation).await;
-            let uid = |mark: &Option<Mark>| mark.as_ref().and_then(|mark| mark.uid.clone());
-            let answer = match (answer, by) {
-                (Ok(mark), By::New) => match probation.witness.get_mark(service.clone()).await {
-                    // Whoever believed it would take the load balancer of another Service, or delete it.
-                    Ok(known) if (known.is_none(), uid(&known)) != (mark.is_none(), uid(&mark)) => {
-                        let what =
-                            "it says of a load balancer that it is another Service's than the last good one says";
-                        probation.differs(GET_MARK, what);
-                        Err(Failure::new(Reaction::Retry, format!("{GET_MARK}: {what}")))
+        let asked = service.clone();
+        Box::pin(self.look(
+            GET_MARK,
+            move |one| one.get_mark(asked.clone()),
+            |mark, probation| {
+                Box::pin(async move {
+                    let whose = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.uid.clone());
+                    match probation.witness.get_mark(service).await {
+                        // Whoever believed it would take the load balancer of another Service, or delete it.
+                        Ok(known) if whose(&known) != whose(&mark) => {
+                            let what =
+                                "it says of a load balancer that it is another Service's than the last good one says";
+                            (Err(probation.differs(GET_MARK, what)), false)
+                        }
+                        Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
+                        Ok(_) | Err(_) => (Ok(mark), true),
                     }
-                    Err(failure) if failure.reaction != Reaction::Unsupported => Err(undecided(failure)),
-                    Ok(_) | Err(_) => {
-                        probation.answers_well();
-                        Ok(mark)
-                    }
-                },
-                (answer, _) => answer,
-            };
-            self.judge();
-            answer
-        })
+                })
+            },
+        ))
     }
 
     fn ensure(&self, service: Service, backends: Arc<[Backend]>) -> Answer<'_, Outcome> {
@@ -348,54 +350,43 @@ impl<C: Component> LoadBalancers for Handle<C> {
     }
 
     fn survey(&self, backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
-        Box::pin(async move {
-            let Some(probation) = self.probation() else { return self.provider().survey(backends, wishes).await };
-            let (mut answer, by) = self
-                .answered(SURVEY, Proof::Counts, |one| one.survey(Arc::clone(&backends), wishes.clone()), probation)
-                .await;
-            if let (Ok(standings), By::New) = (&mut answer, by) {
-                looked_for(standings, wishes, backends, probation).await;
-            }
-            self.judge();
-            answer
-        })
+        let (asked, among) = (wishes.clone(), Arc::clone(&backends));
+        Box::pin(self.look(
+            SURVEY,
+            move |one| one.survey(Arc::clone(&among), asked.clone()),
+            |standings, probation| Box::pin(looked_for(standings, wishes, backends, probation)),
+        ))
     }
 }
 
-/// Standings of a new component, with the word of the witness for load balancers that the new one does not find.
+/// Standings of a new component, with the word of the witness for load balancers that the new one does not find; and whether they were good.
 async fn looked_for<C: Component>(
-    standings: &mut [Standing],
+    mut standings: Vec<Standing>,
     wishes: Vec<Wish>,
     backends: Arc<[Backend]>,
     probation: &Probation<C>,
-) {
+) -> (Result<Vec<Standing>, Failure>, bool) {
     let missing = standings.iter().enumerate().filter(|(_, standing)| **standing == Standing::Missing);
     let places: Vec<usize> = missing.map(|(at, _)| at).collect();
-    if places.is_empty() {
-        if standings.iter().any(is_known) {
-            probation.answers_well();
-        }
-        return;
-    }
-    let wishes = places.iter().filter_map(|at| wishes.get(*at).cloned()).collect();
-    let known = probation.witness.survey(backends, wishes).await;
-    let known = known.unwrap_or_else(|failure| vec![Standing::Unknown(failure); places.len()]);
     let mut differs = false;
-    for (at, known) in places.into_iter().zip(known) {
-        let Some(standing) = standings.get_mut(at) else { continue };
-        *standing = match known {
-            Standing::Unknown(failure) => Standing::Unknown(undecided(failure)),
-            known => {
-                differs |= known != Standing::Missing;
-                known
-            }
-        };
+    if !places.is_empty() {
+        let wishes = places.iter().filter_map(|at| wishes.get(*at).cloned()).collect();
+        let known = probation.witness.survey(backends, wishes).await;
+        let known = known.unwrap_or_else(|failure| vec![Standing::Unknown(failure); places.len()]);
+        for (at, known) in places.into_iter().zip(known) {
+            let Some(standing) = standings.get_mut(at) else { continue };
+            differs |= is_known(&known) && known != Standing::Missing;
+            *standing = match known {
+                Standing::Unknown(failure) => Standing::Unknown(undecided(failure)),
+                known => known,
+            };
+        }
     }
     if differs {
         probation.differs(SURVEY, "it does not find a load balancer");
-    } else if standings.iter().any(is_known) {
-        probation.answers_well();
     }
+    let is_good = !differs && standings.iter().any(is_known);
+    (Ok(standings), is_good)
 }
 
 const fn is_known(standing: &Standing) -> bool {
@@ -425,11 +416,6 @@ async fn fresh<C: Component>(probation: &Probation<C>, service: &Service) -> Res
     probation.witness.get(service.clone()).await
 }
 
-/// The same, to be tried again whatever the component says.
-fn again(failure: Failure) -> Failure {
-    Failure { reaction: Reaction::Retry, ..failure }
-}
-
 /// The Service as it is when the annotations of the call are written. Without its addresses, which say where a load balancer was.
 fn after(mut service: Service, outcome: &Outcome) -> Service {
     service.ingress.clear();
@@ -450,10 +436,8 @@ async fn still_there<C: Component>(service: Service, outcome: &Outcome, probatio
     match probation.witness.get(after(service, outcome)).await {
         Ok(None) => None,
         Ok(Some(_)) => {
-            let what = "the last good one still finds the load balancer that it says it deleted";
             // Not at once: the cloud may show it a while longer.
-            probation.differs(DELETE, what);
-            Some(Failure::new(Reaction::Retry, format!("{DELETE}: {what}")))
+            Some(probation.differs(DELETE, "the last good one still finds the load balancer that it says it deleted"))
         }
         // It never had to do with load balancers.
         Err(failure) if failure.reaction == Reaction::Unsupported => None,

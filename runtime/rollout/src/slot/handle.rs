@@ -44,10 +44,7 @@ impl<C: Component> Handle<C> {
 
     pub(super) fn taken_back(&self) -> Failure {
         let version = &self.serving.release.version;
-        Failure::new(
-            Reaction::Retry,
-            format!("{version} was taken back while it was at work; the one before takes over"),
-        )
+        Failure::new(Reaction::Retry, format!("{version} was rolled back during this work; the one before takes over"))
     }
 
     /// The answer to `work`, which changes nothing; none when the component fails its trial meanwhile: questions that hang on it would
@@ -168,10 +165,10 @@ async fn confirmed<C: Component>(
             _ => {}
         }
     }
-    match differs {
-        Some(what) => probation.differs("instances.find", &what),
-        None if findings.iter().any(is_settled) => probation.answers_well(),
-        None => {}
+    if let Some(what) = differs {
+        probation.differs("instances.find", &what);
+    } else if findings.iter().any(is_settled) {
+        probation.answers_well();
     }
     findings
 }

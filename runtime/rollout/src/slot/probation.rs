@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloud::{Failure, Reaction};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -59,7 +60,7 @@ impl Counts {
 }
 
 /// What a look at a trial comes to.
-pub(super) enum Verdict {
+pub(super) enum Progress {
     Open,
     Passed,
     Failed(String),
@@ -71,23 +72,25 @@ impl<C: Component> Probation<C> {
         Self { settings, witness, calls_before: crashes.calls, crashes_before: crashes.count, counts: Mutex::default() }
     }
 
-    /// The new one failed, or said no, where the witness has an answer.
-    pub(super) fn differs(&self, function: &'static str, what: &str) {
+    /// The new one failed, or said no, where the witness has an answer. Returns what a call comes to that it must not answer then.
+    pub(super) fn differs(&self, function: &'static str, what: &str) -> Failure {
         let mut counts = self.counts.lock();
         counts.last_difference = format!("{function}: {what}");
         counts.differences = counts.differences.saturating_add(1);
         counts.begin_anew();
         drop(counts);
         tracing::warn!(function, what, "the new provider fails or finds less than the last good one");
+        Failure::new(Reaction::Retry, format!("{function}: {what}"))
     }
 
-    /// What the new one did in the cloud is not what it says, or what it would do there is not what the witness would.
-    pub(super) fn harms(&self, function: &'static str, what: &str) {
+    /// The same where what the new one would do in the cloud is not what the witness would.
+    pub(super) fn harms(&self, function: &'static str, what: &str) -> Failure {
         let mut counts = self.counts.lock();
         counts.harm = Some(format!("{function}: {what}"));
         counts.begin_anew();
         drop(counts);
         tracing::warn!(function, what, "the new provider does something else than the last good one");
+        Failure::new(Reaction::Retry, format!("{function}: {what}"))
     }
 
     /// It gave an answer that is no failure.
@@ -103,7 +106,7 @@ impl<C: Component> Probation<C> {
         self.settings.time.saturating_sub(elapsed)
     }
 
-    pub(super) fn verdict(&self, component: &C) -> Verdict {
+    pub(super) fn verdict(&self, component: &C) -> Progress {
         let now = component.crashes();
         let calls = now.calls.wrapping_sub(self.calls_before);
         let crashes = now.count.wrapping_sub(self.crashes_before);
@@ -114,16 +117,16 @@ impl<C: Component> Probation<C> {
             counts.begin_anew();
         }
         if let Some(why) = &counts.harm {
-            return Verdict::Failed(why.clone());
+            return Progress::Failed(why.clone());
         }
         if crashes >= limit {
-            return Verdict::Failed(format!(
+            return Progress::Failed(format!(
                 "{crashes} of its first {calls} calls gave no answer, the last: {}",
                 component.last_crash()
             ));
         }
         if counts.differences >= limit {
-            return Verdict::Failed(format!(
+            return Progress::Failed(format!(
                 "{} of its first {calls} calls failed or found less than the one before, the last: {}",
                 counts.differences, counts.last_difference
             ));
@@ -131,6 +134,6 @@ impl<C: Component> Probation<C> {
         let is_over = counts.since.is_some_and(|since| since.elapsed() >= self.settings.time);
         // Where nothing has to be proven, no answer is waited for.
         let is_enough = counts.good >= self.settings.calls && (is_over || self.settings.time.is_zero());
-        if is_enough { Verdict::Passed } else { Verdict::Open }
+        if is_enough { Progress::Passed } else { Progress::Open }
     }
 }

@@ -20,7 +20,7 @@
 //! | any | a peer proved: another one | as before | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
 //!
-//! What a refused or withdrawn component wrote is in doubt, and is written again: [`Standing::doubts`].
+//! What a refused or withdrawn component wrote is in doubt, and is written again: [`SlotState::doubts`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub(crate) enum Transition {
 
 /// See the table of this module.
 #[derive(Debug)]
-pub(crate) struct Standing<C> {
+pub(crate) struct SlotState<C> {
     proven: Release<C>,
     trial: Option<Release<C>>,
     refused: Refusals,
@@ -126,7 +126,7 @@ pub(crate) struct Standing<C> {
     doubts: u64,
 }
 
-impl<C> Standing<C> {
+impl<C> SlotState<C> {
     /// With the first component. Should it be among the refused ones, it is there for want of a better one, and counts as proven.
     pub(crate) fn new(first: Release<C>, mut refused: Refusals) -> Self {
         let contested = refused.take(&first.version.digest);
@@ -193,7 +193,7 @@ impl<C> Standing<C> {
             Event::Taken(release) => self.take(release),
             Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
             Event::Passed(_) => self.pass(),
-            Event::Failed(_, why) => self.fail(why),
+            Event::Failed(_, why) => self.rollback(why),
             Event::PeerRefused(refused) => self.refused_by_a_peer(refused),
             Event::PeerProved(digest) => {
                 let is_on_trial = self.trial.as_ref().is_some_and(|trial| trial.is(&digest));
@@ -210,7 +210,7 @@ impl<C> Standing<C> {
         Some(Transition::Proven)
     }
 
-    fn fail(&mut self, why: String) -> Option<Transition> {
+    fn rollback(&mut self, why: String) -> Option<Transition> {
         let failed = self.trial.take()?.version;
         self.refuse(RefusedComponent { digest: failed.digest.clone(), why: why.clone() });
         self.generation += 1;
@@ -220,7 +220,7 @@ impl<C> Standing<C> {
     fn refused_by_a_peer(&mut self, refused: RefusedComponent) -> Option<Transition> {
         let digest = &refused.digest;
         if self.trial.as_ref().is_some_and(|trial| trial.is(digest)) {
-            return self.fail(refused.why);
+            return self.rollback(refused.why);
         }
         if self.proven.is(digest) {
             if self.contested.is_some() {
@@ -280,12 +280,12 @@ mod tests {
     }
 
     /// Who serves, who is proven, and the generation.
-    fn shows(standing: &Standing<()>) -> (&str, &str, u64) {
+    fn shows(standing: &SlotState<()>) -> (&str, &str, u64) {
         (&standing.serving().version.version, &standing.proven().version.version, standing.generation())
     }
 
-    fn after(events: impl IntoIterator<Item = Event<()>>) -> Standing<()> {
-        let mut standing = Standing::new(release("p"), Refusals::default());
+    fn after(events: impl IntoIterator<Item = Event<()>>) -> SlotState<()> {
+        let mut standing = SlotState::new(release("p"), Refusals::default());
         for event in events {
             standing.apply(event);
         }
@@ -474,7 +474,7 @@ mod tests {
     fn a_first_component_that_was_refused_counts_as_proven() {
         let mut refused = Refusals::default();
         refused.add(RefusedComponent { digest: release("p").version.digest.clone(), why: "it lied".into() });
-        let mut standing = Standing::new(release("p"), refused);
+        let mut standing = SlotState::new(release("p"), refused);
         assert!(!standing.is_taken_back(&"p".repeat(12)), "what it writes would be ensured again for ever");
         assert!(standing.apply(peer_refused("p")).is_none(), "that was told when it was taken");
         assert_eq!(shows(&standing), ("p", "p", 1));

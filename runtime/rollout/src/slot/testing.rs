@@ -36,6 +36,8 @@ pub(crate) enum Does {
     Throttle,
     /// Calls load balancers by another name.
     Rename,
+    /// The same with [some](is_of_a_kind) Services.
+    RenameSome,
     /// Makes a second load balancer, and finds that one.
     Double,
     /// Says that it deleted, and does not.
@@ -141,6 +143,7 @@ impl Fake {
     fn own_name(&self, service: &Service) -> String {
         match *self.does.lock() {
             Does::Rename => format!("{}-{}", self.version, service.uid),
+            Does::RenameSome if is_of_a_kind(&service.uid) => format!("{}-{}", self.version, service.uid),
             Does::Double => format!("second-{}", service.uid),
             _ => service.uid.clone(),
         }
@@ -223,7 +226,7 @@ impl LoadBalancers for Fake {
         Box::pin(async move {
             match self.acts("name") {
                 Does::Crash => Err(self.crashed("name")),
-                Does::Rename => Ok(self.own_name(&service)),
+                Does::Rename | Does::RenameSome => Ok(self.own_name(&service)),
                 _ => Ok(service.uid),
             }
         })
@@ -352,6 +355,11 @@ impl Component for Fake {
             }
         })
     }
+}
+
+/// Whether the Service with this UID is of the kind that [`Does::RenameSome`] is about.
+pub(crate) fn is_of_a_kind(uid: &str) -> bool {
+    matches!(uid, "y" | "z")
 }
 
 fn descriptor() -> Descriptor {

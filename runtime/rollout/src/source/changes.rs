@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
-use ccm_controllers::lacks_right;
+use ccm_apiserver::{api_error_text, lacks_right};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
@@ -14,7 +14,6 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 
 use super::{SIGNATURE, Source, is_component};
-use ccm_controllers::api_error_text;
 
 /// A look at a path that costs no reading: what is there, and when it was changed.
 #[derive(Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ fn full() -> ProviderStatuses {
         since: at("2026-01-02T03:04:05.678Z"),
     };
     shown(&statuses, SOURCE, view);
-    let refused = Refused {
+    let refused = NotTaken {
         digest: Some("sha256:cc".into()),
         step: Step::Trust.as_str(),
         reason: "it is not signed".into(),
@@ -75,7 +75,7 @@ fn a_program_reads_the_same() {
 fn before_the_first_provider_it_says_what_that_means_and_why() {
     let statuses = ProviderStatuses::default();
     assert_eq!((statuses.text().as_str(), statuses.json().as_str()), ("", "{}\n"));
-    let refused = Refused::now(Step::Source, None, "it holds no component".into());
+    let refused = NotTaken::now(Step::Source, None, "it holds no component".into());
     let since = format!("{:.0}", refused.since);
     statuses.refused("/providers", Some(refused));
     let expected = format!(
@@ -91,7 +91,7 @@ fn before_the_first_provider_it_says_what_that_means_and_why() {
 
 #[test]
 fn a_rollback_is_told_as_a_refusal_by_the_probation() {
-    assert_eq!(Refused::now(Step::Probation, Some("sha256:dd".into()), "it crashed".into()).step, "probation");
+    assert_eq!(NotTaken::now(Step::Probation, Some("sha256:dd".into()), "it crashed".into()).step, "probation");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | `review` | what is asked, and how it is answered |
 //! | `metrics` | requests and certificates |
 //!
-//! `ccm_controllers::ServiceAdmission` judges the Service. If a review cannot be read, the answer is an HTTP error, so that the
+//! A [`Reviewer`] judges the Service. If a review cannot be read, the answer is an HTTP error, so that the
 //! `failurePolicy` of the configuration decides. If a Service cannot be judged, the answer is yes, with a warning.
 
 mod certificate;
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use ccm_controllers::{AdmissionMetrics, ServiceAdmission};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Service;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -66,29 +66,43 @@ pub struct Settings {
     pub request_bytes: usize,
     /// At the same time.
     pub reviews: NonZeroUsize,
-    /// Whether providers may ask their clouds.
+    /// Whether providers may ask their clouds. The webhook only says so in the log.
     pub online: bool,
 }
 
+/// Judges the Services of reviews.
+pub trait Reviewer: Send + Sync + 'static {
+    /// Judges a Service; `before` is the Service as it was. Takes no longer than `limit`.
+    fn review(
+        &self,
+        service: &Service,
+        before: Option<&Service>,
+        limit: Duration,
+    ) -> impl Future<Output = Decision> + Send;
+}
+
+/// What the API server is told about a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Why it is denied, if it is.
+    pub denial: Option<String>,
+    /// For whoever changes the Service.
+    pub warnings: Vec<String>,
+}
+
 /// The webhook, before anybody asks.
-pub struct Webhook {
+pub struct Webhook<R> {
     settings: Settings,
-    admission: Arc<ServiceAdmission>,
+    reviewer: R,
     places: Semaphore,
     metrics: WebhookMetrics,
 }
 
-impl Webhook {
+impl<R: Reviewer> Webhook<R> {
     /// Opens nothing yet.
-    pub fn new(settings: Settings, registry: &mut Registry) -> Arc<Self> {
-        let admission = Arc::new(ServiceAdmission::new(settings.online, AdmissionMetrics::register(registry)));
+    pub fn new(settings: Settings, reviewer: R, registry: &mut Registry) -> Arc<Self> {
         let places = Semaphore::new(settings.reviews.get().min(Semaphore::MAX_PERMITS));
-        Arc::new(Self { admission, places, metrics: WebhookMetrics::register(registry), settings })
-    }
-
-    /// Who judges.
-    pub fn admission(&self) -> &ServiceAdmission {
-        &self.admission
+        Arc::new(Self { reviewer, places, metrics: WebhookMetrics::register(registry), settings })
     }
 
     /// Binds its port, for [`Self::serve`].
@@ -165,14 +179,14 @@ impl Webhook {
         };
         let question = review::Question::read(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         drop(body);
-        let ruling = match &question.service {
+        let decision = match &question.service {
             Some(service) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                Some(self.admission.review(service, question.before.as_deref(), left).await)
+                Some(self.reviewer.review(service, question.before.as_deref(), left).await)
             }
             None => None,
         };
-        Ok(page(StatusCode::OK, JSON, review::answer(&question.uid, ruling.as_ref())))
+        Ok(page(StatusCode::OK, JSON, review::answer(&question.uid, decision.as_ref())))
     }
 
     /// The API server says how long it waits. The answer must arrive before that, whatever the operator set.

@@ -3,10 +3,11 @@
 //! Not the types of kube: those want all members of a request, copy it twice, and cannot tell an object that does not decode from a review that
 //! does not.
 
-use ccm_controllers::Ruling;
 use k8s_openapi::api::core::v1::Service;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::Decision;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -99,14 +100,14 @@ struct Status<'a> {
     message: &'a str,
 }
 
-/// The answer to the question with this UID; without a ruling it is yes.
-pub(crate) fn answer(uid: &str, ruling: Option<&Ruling>) -> Vec<u8> {
-    let denial = ruling.and_then(|ruling| ruling.denial.as_deref());
+/// The answer to the question with this UID; without a decision it is yes.
+pub(crate) fn answer(uid: &str, decision: Option<&Decision>) -> Vec<u8> {
+    let denial = decision.and_then(|decision| decision.denial.as_deref());
     let response = Response {
         uid,
         allowed: denial.is_none(),
         status: denial.map(|message| Status { code: 403, reason: "Forbidden", message }),
-        warnings: ruling.map(|ruling| ruling.warnings.as_slice()).unwrap_or_default(),
+        warnings: decision.map(|decision| decision.warnings.as_slice()).unwrap_or_default(),
     };
     // Texts alone, which can always be written.
     serde_json::to_vec(&ReviewResponse { api_version: API_VERSION, kind: KIND, response }).unwrap_or_default()
@@ -114,7 +115,6 @@ pub(crate) fn answer(uid: &str, ruling: Option<&Ruling>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use ccm_controllers::AdmissionOutcome;
     use serde_json::json;
 
     use super::*;
@@ -164,11 +164,11 @@ mod tests {
         let read = |answer: Vec<u8>| serde_json::from_slice::<Value>(&answer).unwrap();
         let frame = |response: Value| json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response });
         assert_eq!(read(answer("7", None)), frame(json!({ "uid": "7", "allowed": true })));
-        let mut ruling = Ruling { outcome: AdmissionOutcome::Valid, denial: None, warnings: vec!["x".into()] };
+        let warning = Decision { warnings: vec!["x".into()], ..Decision::default() };
         let warned = frame(json!({ "uid": "7", "allowed": true, "warnings": ["x"] }));
-        assert_eq!(read(answer("7", Some(&ruling))), warned);
-        ruling = Ruling { outcome: AdmissionOutcome::Denied, denial: Some("no".into()), warnings: vec![] };
+        assert_eq!(read(answer("7", Some(&warning))), warned);
+        let denial = Decision { denial: Some("no".into()), ..Decision::default() };
         let status = json!({ "code": 403, "reason": "Forbidden", "message": "no" });
-        assert_eq!(read(answer("7", Some(&ruling))), frame(json!({ "uid": "7", "allowed": false, "status": status })));
+        assert_eq!(read(answer("7", Some(&denial))), frame(json!({ "uid": "7", "allowed": false, "status": status })));
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Deletion of Nodes")]
 pub(crate) struct NodeLifecycleArgs {
-    /// Time after which the cloud is asked again about a Node that is not Ready; it doubles while the answer stays the same.
+    /// Time after which the host asks the cloud again about a Node that is not Ready; it doubles while the answer stays the same.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_period)]
     pub(crate) node_monitor_period: Duration,
     /// Longest such time.
@@ -75,7 +75,7 @@ fn node_name(text: &str) -> Result<String, String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load balancers")]
 pub(crate) struct ServiceArgs {
-    /// Services for which the cloud is asked at the same time, at most. A Service whose cloud is still at work does not count.
+    /// Services that the host works on at the same time, at most. A Service that waits for the cloud to finish does not count.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(31))]
     pub(crate) concurrent_service_syncs: NonZeroUsize,
     /// Time that a change of Nodes waits for further changes.
@@ -84,7 +84,7 @@ pub(crate) struct ServiceArgs {
     /// Interval between comparisons of all load balancers with the cloud, plus or minus a third; 0s never compares.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse)]
     pub(crate) service_verify_period: Duration,
-    /// Time that Services wait at start for a look at all load balancers; 0s skips it. A look that takes longer continues in the
+    /// Time that Services wait at start for a survey of all load balancers; 0s skips it. A survey that takes longer continues in the
     /// background.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse)]
     pub(crate) service_survey_timeout: Duration,
@@ -120,10 +120,10 @@ impl ServiceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster as a whole")]
 pub(crate) struct ClusterArgs {
-    /// Time without further changes of Nodes and Services after which a change counts.
+    /// Time without further changes of Nodes and Services after which the host calls providers.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse)]
     pub(crate) cluster_debounce: Duration,
-    /// Longest time that a change waits when changes do not end.
+    /// Longest time that a change waits while further changes arrive.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
     pub(crate) cluster_max_wait: Duration,
     /// Interval between calls without a change.

@@ -19,7 +19,7 @@ pub(crate) enum ResourceLock {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderArgs {
-    /// Elect one of several replicas that may write; false: this is the only one.
+    /// Elect the replica that may write; false if there is only one replica.
     #[arg(
         long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, default_missing_value = "true",
         num_args = 0..=1, require_equals = true

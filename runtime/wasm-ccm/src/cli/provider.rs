@@ -51,11 +51,11 @@ pub(crate) struct ComponentArgs {
     /// What a component that imports WASI gets; deny-all by default.
     #[arg(long, value_name = "WASI", value_parser = wasi())]
     pub(crate) wasi: Option<Wasi>,
-    /// A public key (Ed25519, PEM). Only components that one of the keys signed are taken, and those of --provider-digest. May be
-    /// given several times.
+    /// A public key (Ed25519, PEM). The host accepts only components that one of the keys signed, and those of --provider-digest.
+    /// May be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) provider_key: Vec<PathBuf>,
-    /// The digest (sha256:...) of an unpacked component that is taken; may be given several times.
+    /// The digest (sha256:...) of an unpacked component that the host accepts; may be given several times.
     #[arg(long, value_name = "DIGEST")]
     pub(crate) provider_digest: Vec<String>,
 }
@@ -87,8 +87,8 @@ pub(crate) struct RecordArgs {
     /// A load balancer class that the provider serves in addition to Services without a class; may be given several times.
     #[arg(long, value_name = "CLASS", value_parser = load_balancer_class, help_heading = "Provider")]
     pub(crate) load_balancer_class: Vec<String>,
-    /// Take a new component with another name or other provider IDs than the one that serves, without an interface that
-    /// objects depend on, or that finds less than there was; and a first one that finds nothing of what the cluster has.
+    /// Accept a new component with another name or other provider IDs than the one that serves, without an interface that
+    /// objects depend on, or that finds less than the old one; and a first component that finds no existing object.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
 }
@@ -156,8 +156,8 @@ pub(crate) struct GrantArgs {
     /// Base URL of an endpoint of the provider (`wasm-ccm inspect` shows them); may be given several times.
     #[arg(long, value_name = "NAME=URL")]
     pub(crate) endpoint: Vec<String>,
-    /// Hosts that only the provider names: those of its default URLs, and those that it finds in a catalogue of the cloud, such
-    /// as api.example.org or *.example.org; comma-separated.
+    /// Hosts of the provider's default URLs and of the cloud's service catalogue, such as api.example.org or *.example.org;
+    /// comma-separated. A host in --endpoint needs no such grant.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub(crate) allow_host: Vec<String>,
     /// Allow endpoints without TLS (http://).
@@ -166,8 +166,8 @@ pub(crate) struct GrantArgs {
     /// Allow endpoints on this machine (127.0.0.0/8, ::1).
     #[arg(long)]
     pub(crate) allow_loopback: bool,
-    /// Proxy of an endpoint, or with the name * of all others; may be given several times. Hosts behind a proxy are checked by
-    /// name only.
+    /// Proxy of an endpoint, or with the name * of all others; may be given several times. Behind a proxy, the host checks names
+    /// only, not addresses.
     #[arg(long, value_name = "NAME=URL")]
     pub(crate) proxy: Vec<String>,
     /// Environment variables that the provider may use, such as DO_*, comma-separated; also HTTPS_PROXY and NO_PROXY.
@@ -179,7 +179,7 @@ pub(crate) struct GrantArgs {
     /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
-    /// Take a component that uses credentials in more places than the one that was loaded first.
+    /// Accept a component that uses credentials in more places than the first component.
     #[arg(long)]
     pub(crate) allow_grant_change: bool,
 }
@@ -243,15 +243,15 @@ pub(crate) struct SwapArgs {
     /// Time for which a source must not change before its content counts: it may be half written.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse)]
     pub(crate) provider_settle: Duration,
-    /// Minimum time of a new component's probation, without a fault. Until then nothing is deleted on its word alone, and the last good
-    /// component returns if it fails.
+    /// Minimum time of a new component's probation, without a fault. Until then the host deletes a Node only if the last good
+    /// component agrees, and goes back to that component if the new one fails.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse)]
     pub(crate) provider_probation: Duration,
-    /// Good answers that a new component must have given by the end of its probation. Failures and the questions of the admission
-    /// webhook do not count.
+    /// Good answers that a new component must give before its probation ends. Failures and calls of the admission webhook do not
+    /// count.
     #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().calls)]
     pub(crate) provider_probation_calls: u32,
-    /// Calls without an answer, or calls that fail where the last good component does not, that end a probation.
+    /// Calls without an answer, or calls that fail where the last good component has an answer, after which the host goes back to it.
     #[arg(long, value_name = "N", default_value_t = ProbationSettings::default().faults, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) provider_probation_faults: u32,
     /// Folder for the last good component of each provider. With it, the host can start while the source is missing or broken.

@@ -23,9 +23,8 @@ pub(crate) struct CheckArgs {
     /// The name of the cluster, for the provider.
     #[arg(long, default_value = "kubernetes")]
     pub(crate) cluster_name: String,
-    /// Preview an upgrade: ask this component and the one of FILE about the Nodes and Services of the cluster, with the configuration of
-    /// these flags, and show what differs; exit code 1 when anything does. Where it is: a file, a folder, or
-    /// configmap:NAMESPACE/NAME[/KEY]. Nothing is written.
+    /// Preview an upgrade from this component to FILE: a file, a folder, or configmap:NAMESPACE/NAME[/KEY]. Compare what both find for
+    /// the Nodes and Services of the cluster, and show the differences; exit with code 1 if there are any. Nothing is written.
     #[arg(long, value_name = "SOURCE", help_heading = "Preview")]
     pub(crate) against: Option<String>,
     /// How to reach the API server. Without it, the service account of the pod is used.

@@ -44,7 +44,8 @@ pub(crate) struct WebhookArgs {
     /// Interval between checks of certificate and key for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
     webhook_cert_reload_period: Duration,
-    /// Longest time of a review; always less than the API server waits. After that the Service is allowed with a warning.
+    /// Longest time of a review, and at most nine tenths of the API server's own limit. After that the host allows the Service,
+    /// with a warning.
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_period)]
     webhook_timeout: Duration,
     /// Largest review: a Service, and the Service before the change. A larger one gets status 413.

@@ -96,6 +96,33 @@ async fn work_that_was_given_up_is_told_and_all_else_ends_in_order() {
 async fn a_controller_that_panicked_did_not_end_its_work() {
     let mut tasks = Tasks::default();
     tasks.spawn_controller("node controller", async { panic!("a defect") });
-    let error = tasks.stop().await.unwrap_err().to_string();
+    let error = format!("{:#}", tasks.stop().await.unwrap_err());
     assert!(error.starts_with("stopped before all work had ended: ") && error.contains("a defect"), "{error}");
+}
+
+/// A component on trial may be the reason for a panic, which looked like an end in order.
+#[tokio::test(start_paused = true)]
+async fn the_panic_of_a_task_is_told_from_any_other_end() {
+    let ended = async |is_controller: bool, panics: bool, is_stopped: bool| {
+        let mut tasks = Tasks::default();
+        let work = async move { assert!(!panics, "a defect") };
+        if is_controller {
+            tasks.spawn_reader("one", work);
+        } else {
+            tasks.spawn_background("one", work);
+        }
+        let ended = if is_stopped {
+            tasks.stop().await
+        } else {
+            tasks.unless_stopped(std::future::pending::<Infallible>()).await.map(|_| ())
+        };
+        (has_panicked(&ended), ended.is_err())
+    };
+    for is_controller in [true, false] {
+        for is_stopped in [true, false] {
+            assert_eq!(ended(is_controller, true, is_stopped).await, (true, true), "{is_controller} {is_stopped}");
+            let (has_panicked, is_error) = ended(is_controller, false, is_stopped).await;
+            assert_eq!((has_panicked, is_error), (false, !is_stopped), "{is_controller} {is_stopped}");
+        }
+    }
 }

@@ -84,8 +84,10 @@ pub(crate) fn send(path: &str) -> Value {
 }
 
 /// Registers a Node whose look-up does what the script says, and waits until it is done. Then the Node goes: what came of
-/// the steps is seldom a label that a Node may have, and the look-up would be tried again.
+/// the steps is seldom a label that a Node may have, and the look-up would be tried again. The first refresh of addresses has ended
+/// before: it would look the Node up once more.
 pub(crate) async fn ask(stage: &Stage, host: &Actor, node: &str, script: impl IntoIterator<Item = Value>) {
+    host.refreshed().await;
     let done = format!("script of {node} is done");
     let script: Value = script.into_iter().chain([json!({ "log": done })]).collect();
     let fixture = NodeFixture::new(node).internal_ip("10.0.0.1").annotation(SCRIPT, &script.to_string());

@@ -69,7 +69,7 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     let asleep = async |flags: &[&str]| -> Actor {
         nodes(client).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
         let host = stage.start([guest.as_str(), "--lookup-batch-nodes=1"].iter().chain(flags));
-        host.ready().await;
+        host.refreshed().await;
         let uid = NodeFixture::new("wasi-sleep").register(client).await.unwrap().uid();
         let is_told = |event: &Event| {
             event.reason.as_deref() == Some("Asleep") && event.regarding.as_ref().is_some_and(|node| node.uid == uid)

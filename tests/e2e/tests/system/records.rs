@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ccm_cluster::await_absent;
-use ccm_e2e::balancer_cloud::BalancerCloud;
+use ccm_e2e::balancer_cloud::{BalancerCloud, Kind};
 use ccm_e2e::host::component;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
@@ -231,11 +231,11 @@ async fn whoever_asks_for_it_or_replaces_the_record_has_the_load_balancer_looked
     let client = stage.client();
     let (cloud, host) = balanced(&stage).await;
     let first = serve_whole(client, "web", json!({})).await;
-    let reads = cloud.reads();
+    let looks = cloud.count(Kind::Get);
     change(client, "web", &annotated([("wasm-ccm.io/ensure", "please")])).await;
     let is_done = |service: &Service| is_served(service) && !service.annotations().contains_key("wasm-ccm.io/ensure");
     await_service(client, "web", is_done).await;
-    assert_eq!((cloud.reads() - reads, cloud.write_requests()), (1, 1), "it is as it should be");
+    assert_eq!((cloud.count(Kind::Get) - looks, cloud.write_requests()), (1, 1), "it is as it should be");
 
     change(client, "web", &json!({ "spec": { "ports": [{ "port": 443 }] } })).await;
     cloud.await_balancers(LIMIT, |_| ports(&cloud, &first) == [443]).await.unwrap();

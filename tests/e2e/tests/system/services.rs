@@ -71,12 +71,12 @@ impl Case {
 
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-const PENDING: &str = ": looked at again until the cloud is done";
-const RETRY: &str = " (retry): tried again with back-off";
-const INVALID: &str = " (invalid): not tried again before the Service changes";
-const CONFLICT: &str = " (conflict): tried again with back-off";
-const QUOTA: &str = " (quota): tried again slowly";
-const REFUSED: &str = " (unauthorized): tried again slowly, and at once with other credentials";
+const PENDING: &str = ": checked again until the cloud is done";
+const RETRY: &str = " (retry): retried with back-off";
+const INVALID: &str = " (invalid): not retried before the Service changes";
+const CONFLICT: &str = " (conflict): retried with back-off";
+const QUOTA: &str = " (quota): retried slowly";
+const REFUSED: &str = " (unauthorized): retried slowly, and at once with other credentials";
 
 #[tokio::test]
 async fn two_providers_share_the_services_by_class_and_say_in_the_same_words_why_one_waits() {
@@ -205,7 +205,8 @@ async fn a_restart_with_nothing_changed_writes_nothing_and_does_not_hold_up_a_ne
     two_nodes(client).await;
     let cloud = cloud(Duration::ZERO).await;
     let first = balancing(&stage, &cloud, &[]);
-    let names = ["a", "b", "c", "d", "e"];
+    // More than there are reads of the cloud at a start, so that one for each of them would show.
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     for name in names {
         serve(client, name, json!({ "spec": { "externalTrafficPolicy": "Local" } })).await;
     }
@@ -216,19 +217,21 @@ async fn a_restart_with_nothing_changed_writes_nothing_and_does_not_hold_up_a_ne
     first.end().await;
 
     // Without a survey, which not every provider has, the controller asks for nothing either.
-    for (round, flags, reads) in [("surveyed", &[][..], 1), ("not surveyed", &["--service-survey-timeout=0s"], 0)] {
+    for (round, flags, surveys) in [("surveyed", &[][..], 2), ("not surveyed", &["--service-survey-timeout=0s"], 0)] {
         let before = Before::now(&stage, &cloud).await;
         let host = balancing(&stage, &cloud, flags);
         host.ready().await;
-        let new = format!("new-{reads}");
+        let new = format!("new-{surveys}");
         serve_whole(client, &new, json!({})).await;
         // All the others were in the queue before it, and have been looked at when nothing is left there.
-        host.idle("service", 6).await;
+        host.idle("service", 13).await;
         host.events_written().await;
         host.end().await;
         assert_eq!(cloud.write_requests() - before.writes, 1, "{round}: only the new one is made");
-        // The online check of the provider, the gate's look at what the records say, the survey, and what the new one asks.
-        assert!(cloud.reads() - before.reads <= reads + 3, "{round}: {} reads", cloud.reads() - before.reads);
+        // The online check of the provider, which is made again when it came before the Nodes were known; the gate's look at what the
+        // records say; the survey, which is made again beside the work when it takes more than 5 s; and what the new one asks.
+        let reads = cloud.reads() - before.reads;
+        assert!(reads <= 2 + 1 + surveys + 1, "{round}: {reads} reads");
         for service in &before.services {
             assert_eq!(the(client, &service.name_any()).await, *service, "{round}");
         }
@@ -239,7 +242,7 @@ async fn a_restart_with_nothing_changed_writes_nothing_and_does_not_hold_up_a_ne
         of_host.filter(|write| write.resource.starts_with("services")).count()
     };
     // The finalizer; then address, record and condition in one.
-    assert_eq!(names.map(about), [2; 5]);
+    assert_eq!(names.map(about), [2; 12]);
     assert_one_each(client, &cloud).await;
 }
 

@@ -45,7 +45,7 @@ async fn a_node_that_cannot_be_initialised_is_left_alone_says_why_and_goes_on_on
                 "`running`, `stopped`, `deleted`, `error`",
                 "\"paused\"",
                 "(invalid)",
-                "not tried again before the object changes",
+                "not retried before the object changes",
             ],
             annotations(STATE, json!("stopped")),
         ),

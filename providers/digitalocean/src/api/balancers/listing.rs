@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use ccm_sdk::paging::Paging;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, cache, send_all};
 
-use super::{BALANCER, BALANCERS, Balancer, Many, one_of};
-use crate::api::CLOUD;
+use super::{BALANCER, BALANCERS, Balancer, one_of};
+use crate::api::{CLOUD, paging};
 use crate::moment;
 
 /// On one page. The Go manager came down to it from 200.
@@ -59,8 +58,8 @@ pub(crate) fn dated(share: Duration) -> Result<(Vec<Balancer>, Option<u64>), Fai
     let begun = cache::get_json(SMALL_KEY).unwrap_or(PER_PAGE);
     let (mut per_page, mut failed) = (begun, 0);
     loop {
-        let paging = Paging::numbered("page", "per_page", per_page).within(MOST_BYTES);
-        let failure = match CLOUD.get(BALANCERS).share(share).list_dated::<Many>(paging) {
+        let paging = paging("/load_balancers", per_page).within(MOST_BYTES);
+        let failure = match CLOUD.get(BALANCERS).share(share).list_dated(paging) {
             Ok((all, date)) => {
                 if per_page < begun {
                     cache::put_json(SMALL_KEY, &per_page, SMALL);
@@ -115,7 +114,8 @@ pub(crate) fn by_id(ids: &[&str]) -> Vec<Known> {
 /// The cloud cannot be asked.
 pub(crate) fn named(names: &[&str]) -> Result<Option<Vec<Balancer>>, Failure> {
     let request = names.iter().fold(CLOUD.get(BALANCERS), |request, name| request.query("names", name));
-    let Many { load_balancers, .. } = request.query("per_page", LEAST_PER_PAGE).send()?.json()?;
+    let page = request.query("per_page", LEAST_PER_PAGE).send()?.page(paging("/load_balancers", LEAST_PER_PAGE))?;
+    let load_balancers: Vec<Balancer> = page.items;
     let heeded = load_balancers.iter().all(|balancer| names.contains(&balancer.name.as_str()));
     Ok(heeded.then_some(load_balancers))
 }

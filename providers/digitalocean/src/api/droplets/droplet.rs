@@ -1,48 +1,36 @@
 //! A droplet, and lists of them.
 
-use serde::Deserialize;
-
-use crate::api::{list, or_default};
-
 pub(super) const DROPLETS: &str = "/v2/droplets";
 
-/// As far as Nodes and load balancers need it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Droplet {
-    pub(crate) id: u64,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) name: String,
-    /// `new`, `active`, `off`, `archive`.
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) status: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) size_slug: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) region: Region,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) networks: Networks,
-}
+ccm_sdk::records! {
+    /// As far as Nodes and load balancers need it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Droplet {
+        pub(crate) id: u64 [id],
+        pub(crate) name: String,
+        /// `new`, `active`, `off`, `archive`.
+        pub(crate) status: String,
+        pub(crate) size_slug: String,
+        pub(crate) region: Region,
+        pub(super) networks: Networks,
+    }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Region {
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) slug: String,
-}
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Region {
+        pub(crate) slug: String,
+    }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct Networks {
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) v4: Vec<Interface>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) v6: Vec<Interface>,
-}
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(super) struct Networks {
+        pub(super) v4: Vec<Interface>,
+        pub(super) v6: Vec<Interface>,
+    }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Interface {
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) ip_address: String,
-    #[serde(default, deserialize_with = "or_default", rename = "type")]
-    pub(super) kind: String,
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(super) struct Interface {
+        pub(super) ip_address: String,
+        pub(super) kind: String = "type",
+    }
 }
 
 /// What a Node without provider ID finds its droplet by.
@@ -77,8 +65,6 @@ fn first<'a>(interfaces: &'a [Interface], kind: &str) -> Option<&'a str> {
     let found = interfaces.iter().find(|interface| interface.kind == kind && !interface.ip_address.is_empty());
     found.map(|interface| interface.ip_address.as_str())
 }
-
-list!(Many, droplets, Droplet, |droplet| droplet.id.to_string());
 
 /// Droplets of the account.
 #[derive(Debug, Default)]

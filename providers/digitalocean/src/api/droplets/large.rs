@@ -15,7 +15,8 @@ use std::time::Duration;
 use ccm_sdk::types::Failure;
 use ccm_sdk::{Request, cache, send_all};
 
-use super::droplet::{DROPLETS, Droplet, Listed, Many, Named};
+use super::LIST;
+use super::droplet::{DROPLETS, Droplet, Listed, Named};
 use crate::api::{CLOUD, PER_PAGE};
 
 /// Most pages that one call reads: 20 MiB.
@@ -58,8 +59,8 @@ pub(super) struct Pages {
 impl Pages {
     /// Reads the first page, and those of the others that are due.
     pub(super) fn read(share: Duration) -> Result<Self, Failure> {
-        let first: Many = page(1, share).send()?.json()?;
-        let pages = first.meta.total.div_ceil(PER_PAGE);
+        let first = page(1, share).send()?.page(LIST)?;
+        let pages = first.total.unwrap_or(0).div_ceil(PER_PAGE);
         if pages > MOST_PAGES {
             let most = MOST_PAGES * PER_PAGE;
             return Err(Failure::quota(format!(
@@ -77,11 +78,11 @@ impl Pages {
         due.extend(others);
         due.truncate(PAGES - 1);
         for (number, answer) in due.iter().zip(send_all(due.iter().map(|number| page(*number, share)).collect())) {
-            let read: Many = answer?.json()?;
-            if read.droplets.is_empty() && *number < pages {
+            let read: Vec<Droplet> = answer?.page(LIST)?.items;
+            if read.is_empty() && *number < pages {
                 return Err(Failure::retry(format!("page {number} of {pages} of the droplets is empty")));
             }
-            let read = cached_page::write(&read.droplets);
+            let read = cached_page::write(&read);
             cache::put(&key(*number), &read, KEPT);
             cache::put(&fresh(*number), b"", share);
             if let Some(page) = kept.get_mut(number - 2) {
@@ -91,7 +92,7 @@ impl Pages {
         if let Some(last) = due.last() {
             cache::put_json(NEXT, &(last + 1), KEPT);
         }
-        Ok(Self { first: first.droplets, kept })
+        Ok(Self { first: first.items, kept })
     }
 
     fn is_unread(&self) -> bool {

@@ -107,8 +107,8 @@ async fn an_object_that_failed_has_a_warning_and_the_rest_is_done() {
     assert_eq!(
         bench.api.events(),
         [
-            "Warning SyncClusterFailed: what the cloud said (quota): tried again with back-off",
-            "Warning SyncClusterFailed: what the cloud said (retry): tried again with back-off",
+            "Warning SyncClusterFailed: what the cloud said (quota): retried with back-off",
+            "Warning SyncClusterFailed: what the cloud said (retry): retried with back-off",
         ]
     );
     let about = bench.api.calls().into_iter().map(|call| call.body["regarding"].clone()).collect::<Vec<_>>();
@@ -278,5 +278,5 @@ async fn a_service_that_cannot_be_read_is_left_out_and_said_and_one_without_port
     let events = bench.api.events();
     assert_eq!(events.len(), 1);
     assert!(events[0].contains("spec.loadBalancerSourceRanges[0]"), "{events:?}");
-    assert!(events[0].ends_with("(invalid): tried again when something changes, at the latest after 100000s"));
+    assert!(events[0].ends_with("(invalid): retried when something changes, at the latest after 100000s"));
 }

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter};
 use ccm_cloud::{Annotation, Cluster, ClusterSubject, Descriptor, Failure, ValueKind};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
@@ -21,8 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, ClusterSettings};
 use crate::all_metrics::Metrics;
-use crate::api_gate::{ApiGate, ApiGateSettings};
-use crate::events::{EventRecorder, EventSettings};
 use crate::queue::GivenUp;
 use crate::store::{FirstList, Node};
 use crate::testing::{FakeApi, node, scraped};
@@ -78,7 +77,7 @@ struct Bench {
     api: FakeApi,
     cloud: Arc<FakeCluster>,
     controller: Option<ClusterController>,
-    events: Option<crate::EventWriter>,
+    events: Option<EventWriter>,
     registry: Registry,
     metrics: Metrics,
     nodes: (Writer<Node>, mpsc::Sender<ObjectRef<Node>>),

@@ -49,7 +49,7 @@ async fn case_28_a_refused_patch_is_one_patch_and_no_success() {
             _ => "Scripted): no",
         };
         let warning = format!(
-            "Warning SyncNodeFailed: cannot write the Node: refused by the API server ({code} {why} (api): tried again {told}"
+            "Warning SyncNodeFailed: cannot write the Node: refused by the API server ({code} {why} (api): retried {told}"
         );
         assert_eq!(bench.events().await, [warning], "{code}");
     }

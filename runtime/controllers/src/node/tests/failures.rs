@@ -20,19 +20,19 @@ fn unknown(reaction: Reaction, after: Option<u64>) -> Finding {
 async fn each_reaction_has_its_next_run_its_warning_and_its_count() {
     let after = |seconds| Verdict::After(Duration::from_secs(seconds));
     let cases = [
-        (Reaction::Retry, None, Verdict::Backoff, Some("tried again with back-off")),
-        (Reaction::Retry, Some(7), after(7), Some("tried again in 7s")),
-        (Reaction::Conflict, None, Verdict::Backoff, Some("tried again with back-off")),
-        (Reaction::Throttled, Some(20), after(20), Some("tried again in 20s")),
-        (Reaction::Throttled, Some(0), after(1), Some("tried again in 1s")),
-        (Reaction::Throttled, Some(90_000), after(1_000), Some("tried again in 1000s")),
-        (Reaction::Throttled, None, Verdict::Backoff, Some("tried again with back-off")),
-        (Reaction::Pending, Some(5), after(5), Some("tried again in 5s")),
-        (Reaction::Pending, None, Verdict::Backoff, Some("tried again with back-off")),
-        (Reaction::Unauthorized, None, after(60), Some("tried again in 60s")),
-        (Reaction::Quota, Some(5), after(60), Some("tried again in 60s")),
-        (Reaction::Unsupported, Some(90), after(90), Some("tried again in 90s")),
-        (Reaction::Invalid, None, Verdict::Change, Some("not tried again before the object changes")),
+        (Reaction::Retry, None, Verdict::Backoff, Some("retried with back-off")),
+        (Reaction::Retry, Some(7), after(7), Some("retried in 7s")),
+        (Reaction::Conflict, None, Verdict::Backoff, Some("retried with back-off")),
+        (Reaction::Throttled, Some(20), after(20), Some("retried in 20s")),
+        (Reaction::Throttled, Some(0), after(1), Some("retried in 1s")),
+        (Reaction::Throttled, Some(90_000), after(1_000), Some("retried in 1000s")),
+        (Reaction::Throttled, None, Verdict::Backoff, Some("retried with back-off")),
+        (Reaction::Pending, Some(5), after(5), Some("retried in 5s")),
+        (Reaction::Pending, None, Verdict::Backoff, Some("retried with back-off")),
+        (Reaction::Unauthorized, None, after(60), Some("retried in 60s")),
+        (Reaction::Quota, Some(5), after(60), Some("retried in 60s")),
+        (Reaction::Unsupported, Some(90), after(90), Some("retried in 90s")),
+        (Reaction::Invalid, None, Verdict::Change, Some("not retried before the object changes")),
         (Reaction::Elsewhere, None, Verdict::Change, None),
     ];
     for (reaction, retry_after, verdict, told) in cases {
@@ -118,7 +118,7 @@ async fn a_long_message_leaves_room_for_what_is_done_about_it() {
     bench.cloud.answer("node0", [Finding::Unknown(Failure::new(Reaction::Quota, "ä".repeat(4_000)))]);
     bench.sync("node0").await;
     let events = bench.events().await;
-    assert!(events[0].ends_with("ä (quota): tried again in 60s"), "{events:?}");
+    assert!(events[0].ends_with("ä (quota): retried in 60s"), "{events:?}");
 }
 
 /// Deviation from case 7.2/24, where upstream forgets the Node until its object changes.
@@ -135,7 +135,7 @@ async fn a_machine_that_appears_late_is_found_by_the_next_try() {
     assert_eq!(
         events,
         [
-            "Warning SyncNodeFailed: the cloud has no machine for node node0 (absent): tried again with back-off",
+            "Warning SyncNodeFailed: the cloud has no machine for node node0 (absent): retried with back-off",
             "Normal Synced: Node synced successfully",
         ]
     );

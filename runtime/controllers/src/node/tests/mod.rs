@@ -10,6 +10,7 @@ mod refresh;
 
 use std::sync::Arc;
 
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter};
 use ccm_cloud::Lookups;
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::Event;
@@ -24,8 +25,6 @@ use super::sync::Syncer;
 use super::write::NodeWriter;
 use super::{NodeSettings, refresh as refreshing};
 use crate::all_metrics::Metrics;
-use crate::api_gate::{ApiGate, ApiGateSettings};
-use crate::events::{EventRecorder, EventSettings, EventWriter};
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, scraped};

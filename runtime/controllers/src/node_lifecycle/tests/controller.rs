@@ -3,22 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
 use ccm_cloud::{Finding, InstanceState, Need, Reaction};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::{lost, unknown, unlimited};
-use crate::testing::{FakeApi, FakeCloud, found, node};
-use crate::{
-    ApiGate, ApiGateSettings, EventRecorder, EventSettings, Metrics, NodeLifecycleController, NodeLifecycleParts,
-    NodeLifecycleSettings, Reflector,
-};
-
-fn sendable<F: Future + Send + 'static>(future: F) -> std::pin::Pin<Box<F>> {
-    Box::pin(future)
-}
+use crate::testing::{FakeApi, FakeCloud, found, node, run_for};
+use crate::{Metrics, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings, Reflector};
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeLifecycleSettings, time: Duration) -> Metrics {
@@ -48,19 +41,7 @@ async fn run_with(
         queue_metrics: metrics.queue.clone(),
         settings,
     });
-    let (stop, stop_events) = (CancellationToken::new(), CancellationToken::new());
-    // The binary spawns them.
-    let (controller, nodes) = (sendable(controller.run(stop.clone())), sendable(nodes.run(stop.clone())));
-    let events = sendable(events.run(stop_events.clone()));
-    let work = async {
-        drop(tokio::join!(controller, nodes).0);
-        stop_events.cancel();
-    };
-    let timer = async {
-        tokio::time::sleep(time).await;
-        stop.cancel();
-    };
-    tokio::join!(work, timer, events);
+    run_for(time, |stop| controller.run(stop), nodes, events).await;
     metrics
 }
 

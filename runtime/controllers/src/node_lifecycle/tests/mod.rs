@@ -11,6 +11,7 @@ mod taint;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter};
 use ccm_cloud::{Failure, Finding, Instances, Lookups, Member, Reaction};
 use kube::runtime::reflector::{self, store::Writer};
 use kube::runtime::watcher::Event;
@@ -26,8 +27,6 @@ use super::memory::Memory;
 use super::sync::Syncer;
 use super::{DeletionBudget, NodeLifecycleSettings};
 use crate::all_metrics::Metrics;
-use crate::api_gate::{ApiGate, ApiGateSettings};
-use crate::events::{EventRecorder, EventSettings, EventWriter};
 use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
 use crate::store::Node;

@@ -131,6 +131,8 @@ pub(crate) struct Refresh {
 impl Refresh {
     /// `first` go first; with none, nobody waits. `waiting` counts those that do.
     pub(crate) fn new(first: usize, waiting: Gauge) -> Self {
+        // Another one may have counted before.
+        waiting.set(0);
         Self { first, rounds: Mutex::default(), changed: Notify::new(), waiting }
     }
 

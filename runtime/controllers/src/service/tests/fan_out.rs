@@ -182,7 +182,7 @@ async fn case_155_an_update_that_fails_is_warned_of_counted_and_tried_again() {
     assert_starts(
         bench.events().await.last().unwrap(),
         "Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts: failed to update the hosts of the \
-         load balancer: no route (retry): tried again with back-off, next in ",
+         load balancer: no route (retry): retried with back-off, next in ",
     );
 }
 

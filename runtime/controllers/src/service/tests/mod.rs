@@ -1,5 +1,6 @@
 //! The numbers in names and rows are those of the behaviour reference's cases.
 
+mod anew;
 mod bequest;
 mod claims;
 mod exchange;
@@ -25,6 +26,7 @@ mod whole;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter};
 use ccm_cloud::{Failure, Reaction};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
@@ -48,8 +50,6 @@ use super::syncer::Syncer;
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings, key, verify, wake};
 use crate::all_metrics::Metrics;
-use crate::api_gate::{ApiGate, ApiGateSettings};
-use crate::events::{EventRecorder, EventSettings, EventWriter};
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
@@ -119,13 +119,13 @@ impl Bench {
         let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let syncer = Arc::new(Syncer {
             store: reader,
-            members,
+            members: members.into_iter().enumerate().collect(),
             backends: Current::new(backends([node("n0"), node("n1")]), node_reader),
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),
             recorder,
-            memory: Memory::new(&metrics.service, Default::default()),
+            memory: Arc::new(Memory::new(&metrics.service, Default::default())),
             living: Default::default(),
             claims: Default::default(),
             refresh: Refresh::new(settings.revision_first, metrics.service.outdated.clone()),

@@ -215,7 +215,7 @@ async fn what_a_provider_cannot_tell_is_not_decided() {
         (vec![], json!("lb-1"))
     );
     let told = bench.condition("web")["message"].as_str().unwrap().to_owned();
-    assert!(told.contains("learn whose the load balancer is") && told.contains("slow down"), "{told}");
+    assert!(told.contains("find the owner of the load balancer") && told.contains("slow down"), "{told}");
     tokio::time::advance(delay).await;
     assert_eq!(bench.sync("web").await, Verdict::Done);
     assert_eq!(seen(&bench, "web"), None);

@@ -169,7 +169,7 @@ async fn case_126_done_without_an_address_is_an_error() {
     assert_starts(
         &events[1],
         "Warning SyncLoadBalancerFailed: Error syncing load balancer: failed to ensure load balancer: the provider says \
-         that it is done, and names no address (retry): tried again with back-off, next in ",
+         that it is done, and names no address (retry): retried with back-off, next in ",
     );
 }
 
@@ -197,7 +197,7 @@ async fn case_128_what_could_not_be_deleted_keeps_its_finalizer() {
     assert_eq!(bench.json("web")["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(
         bench.condition("web")["message"],
-        "failed to delete load balancer: the cloud is down (retry): tried again with back-off"
+        "failed to delete load balancer: the cloud is down (retry): retried with back-off"
     );
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(bench.sync("web").await, Verdict::Done);

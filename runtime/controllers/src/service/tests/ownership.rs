@@ -96,7 +96,7 @@ async fn a_predecessor_that_the_provider_finds_wrong_is_tried_again_slowly() {
     bench.cloud.fail("delete", "web", [failure(Reaction::Invalid, "no such mode")]);
     assert_eq!(bench.sync("web").await, Verdict::After(Duration::from_secs(60)));
     let events = bench.events().await;
-    assert!(events.last().unwrap().ends_with("no such mode (invalid): tried again slowly, next in 60 s"), "{events:?}");
+    assert!(events.last().unwrap().ends_with("no such mode (invalid): retried slowly, next in 60 s"), "{events:?}");
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(bench.sync("web").await, Verdict::Done);
     assert_eq!(bench.cloud.balancers().keys().collect::<Vec<_>>(), ["web another"]);

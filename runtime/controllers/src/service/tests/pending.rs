@@ -8,14 +8,14 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn a_condition_tells_each_reaction_with_what_comes_next() {
     let rows = [
-        (Reaction::Retry, "CloudFailed", "tried again with back-off"),
-        (Reaction::Throttled, "CloudThrottled", "tried again when the cloud takes calls again"),
-        (Reaction::Pending, "CloudPending", "looked at again until the cloud is done"),
-        (Reaction::Unauthorized, "CredentialsRefused", "tried again slowly, and at once with other credentials"),
-        (Reaction::Invalid, "InvalidService", "not tried again before the Service changes"),
-        (Reaction::Conflict, "CloudConflict", "tried again with back-off"),
-        (Reaction::Quota, "QuotaExceeded", "tried again slowly"),
-        (Reaction::Unsupported, "Unsupported", "tried again slowly"),
+        (Reaction::Retry, "CloudFailed", "retried with back-off"),
+        (Reaction::Throttled, "CloudThrottled", "retried when the cloud allows it"),
+        (Reaction::Pending, "CloudPending", "checked again until the cloud is done"),
+        (Reaction::Unauthorized, "CredentialsRefused", "retried slowly, and at once with other credentials"),
+        (Reaction::Invalid, "InvalidService", "not retried before the Service changes"),
+        (Reaction::Conflict, "CloudConflict", "retried with back-off"),
+        (Reaction::Quota, "QuotaExceeded", "retried slowly"),
+        (Reaction::Unsupported, "Unsupported", "retried slowly"),
     ];
     for (reaction, reason, next) in rows {
         let mut bench = Bench::new();
@@ -33,7 +33,7 @@ async fn a_condition_tells_each_reaction_with_what_comes_next() {
         let events = bench.events().await;
         assert_eq!(events[0], "Normal EnsuringLoadBalancer: Ensuring load balancer");
         let about = match reaction {
-            Reaction::Pending => format!("Normal LoadBalancerPending: the cloud is at work: {said}: looked at again"),
+            Reaction::Pending => format!("Normal LoadBalancerPending: the cloud is at work: {said}: checked again"),
             _ => format!("Warning SyncLoadBalancerFailed: Error syncing load balancer: {told}"),
         };
         let next = events[1].strip_prefix(&about).unwrap_or_else(|| panic!("{events:?}"));
@@ -65,7 +65,7 @@ async fn a_load_balancer_that_takes_its_time_costs_three_events_and_no_warning()
         bench.events().await,
         [
             "Normal EnsuringLoadBalancer: Ensuring load balancer",
-            "Normal LoadBalancerPending: the cloud is at work: job 7 runs: looked at again in 5 s",
+            "Normal LoadBalancerPending: the cloud is at work: job 7 runs: checked again in 5 s",
             "Normal EnsuredLoadBalancer: Ensured load balancer",
         ]
     );
@@ -195,7 +195,7 @@ async fn what_is_wrong_with_a_service_is_told_once_and_tried_when_it_changes() {
     assert_eq!(
         condition["message"],
         "failed to read the Service: spec.loadBalancerSourceRanges[1]: \"ten\" is no range of addresses: 10.0.0.0/8 or \
-         2001:db8::/32 would be (invalid): not tried again before the Service changes"
+         2001:db8::/32 would be (invalid): not retried before the Service changes"
     );
     bench.edit("web", &json!({ "spec": { "loadBalancerSourceRanges": ["10.0.0.0/8", "eleven"] } }));
     assert_eq!(bench.sync("web").await, Verdict::Change);

@@ -1,10 +1,10 @@
 //! Cases 157 to 171: runs, retries, and what is remembered between them.
 
+use ccm_apiserver::ApiError;
 use ccm_cloud::{Failure, Reaction};
 use serde_json::json;
 
 use super::*;
-use crate::api_gate::ApiError;
 use crate::service::condition::told;
 use crate::service::error::{SyncError, Task};
 
@@ -38,7 +38,7 @@ async fn case_159_a_conflict_on_the_status_is_warned_of_and_tried_again() {
     assert_starts(
         bench.events().await.last().unwrap(),
         "Warning SyncLoadBalancerFailed: Error syncing load balancer: failed to update load balancer status: the object was \
-         changed by somebody else at the same time (api): tried again in ",
+         changed by somebody else at the same time (api): retried in ",
     );
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(bench.sync("web").await, Verdict::Done);
@@ -90,7 +90,7 @@ async fn case_164_a_service_that_is_gone_is_remembered_until_the_cloud_let_go() 
     assert!(
         events.iter().any(|event| event.starts_with(
             "Warning DeleteLoadBalancerFailed: Error deleting load balancer: failed to delete load balancer: the cloud is \
-              down (retry): tried again with back-off, next in "
+              down (retry): retried with back-off, next in "
         )),
         "{events:?}"
     );

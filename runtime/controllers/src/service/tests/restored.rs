@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Reflector;
-use crate::service::{ServiceController, ServiceControllerParts};
+use crate::service::{ServiceController, ServiceControllerParts, ServiceMemory};
 use crate::store::FirstList;
 
 /// What was written before the backup was restored had higher resource versions. The watch has shown nothing of that write.
@@ -29,7 +29,8 @@ async fn a_service_that_etcds_backup_shows_without_an_address_is_served_again() 
         nodes: nodes.as_reader(),
         nodes_listed: FirstList::there(),
         node_keys,
-        members: vec![LoadBalancerMember { provider: Arc::clone(&cloud) as _, classes: vec![] }],
+        members: [(0, LoadBalancerMember { provider: Arc::clone(&cloud) as _, classes: vec![] })].into(),
+        memory: ServiceMemory::new(&metrics.service, &services.first_list()),
         recoveries: vec![],
         exchanges: vec![],
         recorder,

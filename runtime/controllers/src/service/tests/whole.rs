@@ -2,6 +2,7 @@
 
 mod nodes;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use ccm_cloud::Reaction;
@@ -10,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::*;
-use crate::service::{ServiceController, ServiceControllerParts};
+use crate::service::{LoadBalancerMembers, ServiceController, ServiceControllerParts, ServiceMemory};
 use crate::store::FirstList;
 
 /// How far the watches are behind.
@@ -21,6 +22,11 @@ pub(super) struct World {
     pub(super) api: FakeApi,
     pub(super) cloud: Arc<FakeBalancers>,
     pub(super) settings: ServiceSettings,
+    /// Its place among the providers, and the others.
+    pub(super) place: usize,
+    pub(super) others: BTreeMap<usize, Arc<FakeBalancers>>,
+    /// What a controller knew before; none in a new process.
+    pub(super) memory: Option<ServiceMemory>,
     nodes: Writer<Node>,
     node_keys: Option<mpsc::Sender<ObjectRef<Node>>>,
     recovered: watch::Sender<u64>,
@@ -38,6 +44,9 @@ impl World {
             api: FakeApi::new(),
             cloud: Arc::new(cloud),
             settings: ServiceSettings { verify_period: Duration::ZERO, ..ServiceSettings::default() },
+            place: 0,
+            others: BTreeMap::new(),
+            memory: None,
             nodes,
             node_keys: None,
             recovered: watch::Sender::new(0),
@@ -61,6 +70,14 @@ impl World {
         }
     }
 
+    fn members(&self) -> LoadBalancerMembers {
+        let own = [(self.place, &self.cloud)];
+        let all = own.into_iter().chain(self.others.iter().map(|(place, cloud)| (*place, cloud)));
+        let member =
+            |cloud: &Arc<FakeBalancers>| LoadBalancerMember { provider: Arc::clone(cloud) as _, classes: vec![] };
+        all.map(|(place, cloud)| (place, member(cloud))).collect()
+    }
+
     /// Runs a controller while `story` goes on, then stops it.
     pub(super) async fn run(&mut self, story: impl AsyncFnOnce(&mut Self)) -> Metrics {
         let metrics = Metrics::register(&mut Registry::default());
@@ -82,7 +99,8 @@ impl World {
             nodes: self.nodes.as_reader(),
             nodes_listed: self.nodes_listed.clone(),
             node_keys,
-            members: vec![LoadBalancerMember { provider: Arc::clone(&self.cloud) as _, classes: vec![] }],
+            members: self.members(),
+            memory: self.memory.clone().unwrap_or_else(|| ServiceMemory::new(&metrics.service, &self.services_listed)),
             recoveries: vec![self.recovered.subscribe()],
             exchanges: vec![self.exchanged.subscribe()],
             recorder,
@@ -93,7 +111,7 @@ impl World {
         let stop = CancellationToken::new();
         let mut services = self.api.watched();
         let watching = async move {
-            let mut known: std::collections::BTreeMap<String, Service> = std::collections::BTreeMap::new();
+            let mut known: BTreeMap<String, Service> = BTreeMap::new();
             loop {
                 tokio::time::sleep(LAG).await;
                 let Some(newest) = services() else { continue };

@@ -1,5 +1,6 @@
 //! How much is asked, and for how long.
 
+use super::records::Recorded;
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -44,4 +45,46 @@ async fn services_are_compared_only_where_both_make_load_balancers() {
     let new = Fake { places: says(|_, _| Ok(None)), ..good() };
     let report = compare(&good(), &new, &cluster(1, 1), false, &CompareLimits::default()).await.unwrap();
     assert_eq!((report.services, report.differences.len()), (Compared::default(), 0));
+}
+
+/// Of a component that hung in its survey, nobody once heard that it finds no machine, and it served.
+#[tokio::test(start_paused = true)]
+async fn a_first_component_that_hangs_in_one_half_is_judged_by_the_other() {
+    let begun = tokio::time::Instant::now();
+    let limits = CompareLimits::default();
+    let lost = Fake {
+        machine: says(|_, _| Finding::Absent),
+        is_first: true,
+        hangs: Some("survey"),
+        ..surveying(|_, _| Standing::Missing)
+    };
+    let told = confirm(&lost, &Recorded(cluster(3, 3)), true, &limits).await.unwrap_err().to_string();
+    assert!(told.starts_with("it finds none of the machines of 3 Nodes"), "{told}");
+    let told = confirm(&Fake { hangs: Some("find"), ..lost }, &Recorded(cluster(3, 3)), true, &limits).await;
+    let told = told.unwrap_err().to_string();
+    assert!(told.starts_with("it finds none of the load balancers of 3 Services"), "{told}");
+    // What hangs may be slow, and there is no other.
+    let slow = Fake { is_first: true, hangs: Some("survey"), ..surveying(in_step) };
+    let report = confirm(&slow, &Recorded(cluster(3, 3)), true, &limits).await.unwrap();
+    assert_eq!((report.nodes.compared, report.services.compared, report.differences.len()), (3, 0, 0));
+    assert_eq!(begun.elapsed(), 3 * limits.time, "each is waited for once");
+}
+
+/// It is asked again later: the cloud may be slow.
+#[tokio::test(start_paused = true)]
+async fn whoever_of_two_hangs_the_new_one_is_neither_taken_nor_refused_for_good_and_the_other_is_asked_all_the_same() {
+    let begun = tokio::time::Instant::now();
+    let time = CompareLimits::default().time;
+    for function in ["survey", "find"] {
+        let hanging = || Fake { hangs: Some(function), ..surveying(in_step) };
+        for (old, new) in [(hanging(), surveying(in_step)), (surveying(in_step), hanging())] {
+            let error = compared(&old, &new, &cluster(2, 2)).await.unwrap_err().to_string();
+            assert!(error.ends_with("no two looks gave the same answers within 60s (limit compare-time)"), "{error}");
+            for one in [&old, &new] {
+                let answered = ["survey", "find"].map(|function| one.count(function));
+                assert_eq!(answered, ["survey", "find"].map(|asked| if one.hangs == Some(asked) { 0 } else { 2 }));
+            }
+        }
+    }
+    assert_eq!(begun.elapsed(), 4 * time);
 }

@@ -8,7 +8,7 @@ fn first() -> Fake {
 }
 
 /// Services have the address that [`good`] components give.
-struct Recorded(Cluster);
+pub(super) struct Recorded(pub(super) Cluster);
 
 impl Inventory for Recorded {
     fn complete(&self) -> BoxFuture<'_, ()> {

@@ -1,3 +1,5 @@
+mod answers;
+
 use std::collections::BTreeMap;
 
 use http::{Method, Request, Response};
@@ -10,27 +12,50 @@ use super::*;
 
 /// An API server with one ConfigMap, one Lease, and somebody else who writes at the same time.
 #[derive(Default)]
-struct Server {
+pub(crate) struct Server {
     /// None: there is no ConfigMap.
-    data: Option<BTreeMap<String, String>>,
+    pub(crate) data: Option<BTreeMap<String, String>>,
     version: u64,
     lease: Option<Value>,
     /// Writes of somebody else that come between a read and a write.
     others: u32,
     writes: u32,
+    /// What becomes of requests with this method.
+    fault: Option<(Method, Fault)>,
 }
 
-type Shared = Arc<Mutex<Server>>;
+#[derive(Clone, Copy)]
+enum Fault {
+    /// They are answered with this status and text, and have no effect.
+    Status(u16, &'static str),
+    /// They have their effect, and no answer.
+    Silence,
+    /// The ConfigMap is deleted before them.
+    Deleted,
+}
+
+pub(crate) type Shared = Arc<Mutex<Server>>;
 
 impl Server {
-    fn new(data: Option<BTreeMap<String, String>>) -> Shared {
+    pub(crate) fn new(data: Option<BTreeMap<String, String>>) -> Shared {
         Arc::new(Mutex::new(Self { data, ..Self::default() }))
     }
 
-    fn answers(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        let status = |code: u16, reason: &str| {
-            (code, json!({ "kind": "Status", "status": "Failure", "message": reason, "reason": reason, "code": code }))
-        };
+    /// None: no answer.
+    fn answers(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+        match self.fault.as_ref().filter(|(of, _)| of == method).map(|(_, fault)| *fault) {
+            Some(Fault::Status(code, text)) => return Some(status(code, text)),
+            Some(Fault::Silence) => {
+                self.answered(method, path, body);
+                return None;
+            }
+            Some(Fault::Deleted) => self.data = None,
+            None => {}
+        }
+        Some(self.answered(method, path, body))
+    }
+
+    fn answered(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         if path.contains("/leases/") {
             return match &self.lease {
                 Some(spec) => (200, json!({ "metadata": { "name": "ccm" }, "spec": spec })),
@@ -61,14 +86,25 @@ impl Server {
     }
 }
 
-fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
+fn status(code: u16, text: &str) -> (u16, Value) {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "",
+    };
+    (code, json!({ "kind": "Status", "status": "Failure", "message": text, "reason": reason, "code": code }))
+}
+
+pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&server);
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let (code, answer) = server.lock().answers(&parts.method, parts.uri.path(), &body);
+            let answer = server.lock().answers(&parts.method, parts.uri.path(), &body);
+            let Some((code, answer)) = answer else { return std::future::pending().await };
             let answer = Body::from(answer.to_string().into_bytes());
             Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(answer).unwrap())
         }
@@ -102,7 +138,7 @@ async fn what_one_replica_finds_out_another_one_knows_and_nothing_is_written_twi
     assert_eq!(manager.read().await.unwrap(), Entry::of("/provider"), "and each manager");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_entry_that_others_write_at_the_same_time_loses_nothing() {
     let server = Server::new(Some(BTreeMap::new()));
     server.lock().others = 3;
@@ -118,7 +154,7 @@ async fn an_entry_that_others_write_at_the_same_time_loses_nothing() {
 async fn a_config_map_that_is_missing_is_told_with_the_way_out() {
     let error = peers(&Server::new(None), "/provider", None).tell(&[refused("a")]).await.unwrap_err();
     assert!(error.is_for_the_operator());
-    let says = "the ConfigMap kube-system/wasm-ccm-components does not exist; apply your overlay again (manifests/base/components.yaml brings it)";
+    let says = "the ConfigMap kube-system/wasm-ccm-components does not exist; apply your overlay again (the ConfigMap is in manifests/base/components.yaml)";
     assert_eq!(error.to_string(), says);
 }
 
@@ -157,4 +193,15 @@ async fn whoever_renews_the_lease_serves_and_whoever_does_not_is_not_waited_for(
     tokio::time::advance(Duration::from_secs(16)).await;
     assert_eq!(leads().await, None, "it was not renewed again");
     assert_eq!(peers(&server, "/provider", None).leader().await.unwrap(), None, "there is no election");
+}
+
+/// Of more than five providers that a new leader had, some gave up.
+#[tokio::test(start_paused = true)]
+async fn all_providers_of_a_process_can_write_at_the_same_time() {
+    let server = Server::new(Some(BTreeMap::new()));
+    let judgements = [refused("a")];
+    let all: Vec<_> = (0..30).map(|number| peers(&server, &format!("/provider-{number}"), None)).collect();
+    let told = futures::future::join_all(all.iter().map(|one| one.tell(&judgements))).await;
+    assert!(told.iter().all(Result::is_ok), "{told:?}");
+    assert_eq!(server.lock().data.as_ref().unwrap().len(), 30);
 }

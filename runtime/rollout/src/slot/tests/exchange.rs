@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::slot::standing::Transition;
-use crate::slot::testing::{Fake, release, service};
+use crate::slot::testing::{Fake, digest, release, service};
 use crate::slot::{News, ProbationSettings, RefusedComponent};
 
 /// As soon as it has answered once.
@@ -85,7 +85,7 @@ async fn work_that_began_with_a_component_that_was_refused_meanwhile_changes_not
         work.delete(service("web")).await,
     ] {
         let failure = outcome.failure.unwrap();
-        assert!(failure.message.contains("was taken back while it was at work"), "{failure}");
+        assert!(failure.message.contains("was rolled back during this work"), "{failure}");
     }
     assert!(work.orphan(service("web")).await.is_err());
     assert_eq!((rig.balancers(), new.asked.lock().get("ensure")), (vec![], None));
@@ -159,6 +159,36 @@ async fn what_another_replica_refuses_makes_all_look_again_at_what_it_wrote() {
     rig.put("2", Does::Right);
     rig.slot.put_back();
     assert!(generations.has_changed().unwrap() && !doubts.has_changed().unwrap());
+}
+
+/// It is the witness still, and what the one on trial has shown so far is as true as before.
+#[tokio::test(start_paused = true)]
+async fn a_peers_refusal_of_the_proven_one_neither_ends_a_running_trial_nor_begins_it_anew() {
+    let settings = ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 2 };
+    let contested = |rig: &Rig| rig.slot.peer_refused(RefusedComponent { digest: digest("1"), why: "it lied".into() });
+    let (rig, _) = Rig::trying(Does::Right, settings);
+    let work = rig.slot.load_balancers();
+    for _ in 0..2 {
+        assert_eq!(answers(&rig).await, "2");
+    }
+    tokio::time::advance(settings.time).await;
+    contested(&rig);
+    assert_eq!((rig.is_on_trial(), *rig.slot.generations().borrow()), (true, 2));
+    assert_eq!(
+        work.ensure(service("web"), Arc::default()).await.failure,
+        None,
+        "work goes on, and is the third answer"
+    );
+    assert_eq!((rig.is_on_trial(), rig.serving().as_str()), (false, "2"), "time and answers of before count");
+    assert_eq!(rig.why("1").as_deref(), Some("it lied"), "it is proven no longer");
+
+    let (rig, _) = Rig::trying(Does::Lose, settings);
+    assert_eq!(answers(&rig).await, "1");
+    contested(&rig);
+    assert!(rig.is_on_trial());
+    assert_eq!(answers(&rig).await, "1");
+    assert_eq!((rig.is_on_trial(), rig.serving().as_str()), (false, "1"), "faults of before count");
+    assert!(rig.why("2").is_some() && rig.why("1").is_none(), "the last good one returns all the same");
 }
 
 /// A watch showed the last of several, and the Event of one that came and went was lost.

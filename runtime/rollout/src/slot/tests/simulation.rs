@@ -3,6 +3,7 @@
 //!
 //! `SWAP_SEEDS=N` runs so many of them (`./just simulate N`), `SWAP_SEED=N` one.
 
+mod event;
 mod replica;
 
 use std::collections::BTreeMap;
@@ -18,80 +19,15 @@ use futures::FutureExt as _;
 use super::*;
 use crate::ledger::{Entry, Judgement, Refusal};
 use crate::slot::standing::Transition;
-use crate::slot::testing::{Cloud, Fake, digest, release, service};
+use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_of_a_kind, release, service};
 use crate::slot::{News, ProbationSettings, RefusedComponent, Slot};
+use event::{Event, event};
 use replica::{Folder, Place, Replica, judged};
 
 const SEEDS: u64 = 10_000;
 const EVENTS: usize = 40;
 const SERVICES: [&str; 4] = ["w", "x", "y", "z"];
 const SETTINGS: ProbationSettings = ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 2 };
-
-/// What happens next.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Event {
-    /// Somebody uploads a new version, which does this.
-    Upload(Does),
-    /// Somebody uploads a version of before.
-    Revert(usize),
-    /// A replica sees what the source holds.
-    See(usize),
-    /// A replica tells what it has found out, and hears what the other one has told.
-    Hear(usize),
-    /// The leader works on a Service.
-    Work(usize),
-    /// The leader looks for machines.
-    Find,
-    /// A Service comes, or is deleted.
-    Want(usize, bool),
-    /// The cloud answers nobody, or everybody.
-    Outage(bool),
-    /// The component that serves at the leader does this from now on.
-    Does(Does),
-    /// The other replica leads.
-    Failover,
-    /// A replica ends in order, and comes back with what it had kept.
-    Restart(usize),
-    /// A replica is killed, and comes back with what it had kept.
-    Kill(usize),
-    /// Another pod takes the place of a replica: it has nothing but the source.
-    NewPod(usize),
-    /// All pods are replaced at once.
-    Blackout,
-    /// Seconds pass.
-    Time(u64),
-}
-
-fn event(random: &mut Rng) -> Event {
-    let of = |random: &mut Rng, all: &[Does]| all[random.usize(..all.len())];
-    const UPLOADS: [Does; 8] = [
-        Does::Right,
-        Does::Right,
-        Does::Crash,
-        Does::CrashAfterwards,
-        Does::Lose,
-        Does::Rename,
-        Does::Leave,
-        Does::Fail,
-    ];
-    match random.u32(..100) {
-        0..10 => Event::Upload(of(random, &UPLOADS)),
-        10..15 => Event::Revert(random.usize(..8)),
-        15..27 => Event::See(random.usize(..2)),
-        27..34 => Event::Hear(random.usize(..2)),
-        34..60 => Event::Work(random.usize(..SERVICES.len())),
-        60..70 => Event::Find,
-        70..82 => Event::Want(random.usize(..SERVICES.len()), random.u32(..3) > 0),
-        82..86 => Event::Outage(random.bool()),
-        86..89 => Event::Does(of(random, &[Does::Right, Does::Crash, Does::Fail])),
-        89..92 => Event::Failover,
-        92 => Event::Restart(random.usize(..2)),
-        93..95 => Event::Kill(random.usize(..2)),
-        95 => Event::NewPod(random.usize(..2)),
-        96 if random.u32(..4) == 0 => Event::Blackout,
-        _ => Event::Time(random.u64(..90)),
-    }
-}
 
 /// What the service controller knows of a Service.
 #[derive(Debug, Default)]
@@ -113,6 +49,8 @@ struct Simulation {
     /// What the ConfigMap holds.
     shared: Entry,
     objects: BTreeMap<&'static str, Object>,
+    /// Whether a replica began to lead whose proven component calls a load balancer otherwise than it is called.
+    is_unseen: bool,
 }
 
 impl Simulation {
@@ -125,9 +63,11 @@ impl Simulation {
             leader: 0,
             shared: Entry::default(),
             objects: SERVICES.into_iter().map(|name| (name, Object::default())).collect(),
+            is_unseen: false,
         };
-        this.begins(0);
-        this.begins(1);
+        for replica in [0, 0, 1, 1] {
+            this.begins(replica);
+        }
         this
     }
 
@@ -152,11 +92,21 @@ impl Simulation {
     /// The same of one that has proved itself: it does what it must by now.
     fn proven_nature(&self, version: &str) -> Does {
         let nature = self.nature(version);
-        if matches!(nature, Does::Rename | Does::Leave) { nature } else { Does::Right }
+        if matches!(nature, Does::Rename | Does::RenameSome | Does::Leave) { nature } else { Does::Right }
     }
 
+    /// What a version calls the load balancer of a Service.
+    fn name(&self, version: &str, service: &str) -> String {
+        match self.nature(version) {
+            Does::Rename => format!("{version}-{service}"),
+            Does::RenameSome if is_of_a_kind(service) => format!("{version}-{service}"),
+            _ => service.to_owned(),
+        }
+    }
+
+    /// The same of a Service that does not exist, which is of the usual kind.
     fn naming(&self, version: &str) -> String {
-        if self.nature(version) == Does::Rename { version.to_owned() } else { "uid".to_owned() }
+        self.name(version, "to-come")
     }
 
     /// Whether the cloud answers, and the version finds the machines.
@@ -166,7 +116,11 @@ impl Simulation {
 
     /// As the gate compares: whoever does not find the machines, or names load balancers in another way, is not taken.
     fn is_admitted(&self, slot: &Slot<Fake>, version: &str) -> bool {
-        self.is_answered(version) && self.naming(version) == self.naming(&slot.view().proven.version)
+        let proven = &slot.view().proven.version;
+        let has_record = |object: &Object| object.is_wanted && object.by.is_some();
+        let recorded = self.objects.iter().filter(|(_, object)| has_record(object)).map(|(name, _)| *name);
+        let mut asked = recorded.chain(["to-come"]);
+        self.is_answered(version) && asked.all(|service| self.name(version, service) == self.name(proven, service))
     }
 
     /// The same for the first one of a process: its names are compared with those of whoever led, and with what was recorded.
@@ -177,8 +131,8 @@ impl Simulation {
         self.is_answered(version) && is_led && recorded.all(|by| self.naming(by) == naming)
     }
 
-    /// As the keeper does it before there is a first component.
-    fn begins(&mut self, replica: usize) {
+    /// As the keeper does it before there is a first component: it hears of the others, and takes one through the gate.
+    fn chooses(&mut self, replica: usize) {
         let is_alone = self.slot(1 - replica).is_none();
         let folder = &mut self.replicas[replica].folder;
         if let Some(died) = folder.died.take_if(|died| self.shared.proven != Some(digest(died))) {
@@ -195,20 +149,25 @@ impl Simulation {
         let may_serve = |version: &String| is_alone || folder.refused.why(&digest(version)).is_none();
         let is_down = self.cloud.is_down.load(Ordering::Relaxed);
         let kept = folder.proven.clone().filter(|kept| may_serve(kept) && !is_down);
-        let (version, does) = match kept {
-            Some(kept) => (kept.clone(), self.proven_nature(&kept)),
+        self.replicas[replica].chosen = match kept {
+            Some(kept) => Some((kept.clone(), self.proven_nature(&kept))),
             None => {
-                let (version, does) = self.versions[self.source].clone();
-                if !may_serve(&version) || !self.is_admitted_first(&version) {
-                    return;
-                }
-                (version, does)
+                let (version, does) = &self.versions[self.source];
+                let is_taken = may_serve(version) && self.is_admitted_first(version);
+                is_taken.then(|| (version.clone(), *does))
             }
         };
-        let (slot, news) = Slot::new(release(Fake::new(&version, does, &self.cloud)), folder.refused, SETTINGS);
+    }
+
+    /// The next step of a replica without a component: what it chose serves, whatever it would hear by now.
+    fn begins(&mut self, replica: usize) {
+        let Some((version, does)) = self.replicas[replica].chosen.take() else { return self.chooses(replica) };
+        let is_led = self.leads().is_some();
+        let refused = self.replicas[replica].folder.refused.clone();
+        let (slot, news) = Slot::new(release(Fake::new(&version, does, &self.cloud)), refused, SETTINGS);
         self.replicas[replica].place = Some(Place { slot, news });
         self.replicas[replica].folder.proven = Some(version);
-        if is_alone {
+        if !is_led {
             self.elect(replica);
         }
     }
@@ -219,6 +178,8 @@ impl Simulation {
             let proven = Arc::clone(&slot.view().proven);
             let naming = self.naming(&proven.version);
             self.leader = replica;
+            let is_renamed = |(name, one): (&String, &Balancer)| self.name(&proven.version, &one.uid) != *name;
+            self.is_unseen |= self.cloud.balancers.lock().iter().any(is_renamed);
             self.shared.note(&Judgement::Proven(proven.digest.clone()));
             self.shared.note(&Judgement::Named(naming));
         }
@@ -226,6 +187,7 @@ impl Simulation {
 
     /// The process of a replica ends.
     fn ends(&mut self, replica: usize, is_killed: bool) {
+        self.replicas[replica].chosen = None;
         let Some(Place { slot, .. }) = self.replicas[replica].place.take() else { return };
         let view = slot.view();
         let died = Some(view.serving.version.clone()).filter(|_| is_killed && view.is_on_trial);
@@ -253,6 +215,7 @@ impl Simulation {
     /// As the keeper does it.
     fn hears(&mut self, replica: usize) {
         let Some(Place { slot, news }) = &mut self.replicas[replica].place else { return };
+        let mut gives_way = false;
         // What it hears is told, too.
         for _ in 0..2 {
             while let Ok(news) = news.try_recv() {
@@ -260,6 +223,7 @@ impl Simulation {
                     News::Changed(Transition::Proven, view) => {
                         self.shared.note(&Judgement::Proven(view.serving.digest.clone()));
                     }
+                    News::Changed(Transition::Contested { .. }, view) => gives_way |= view.generation == 1,
                     News::Changed(Transition::Returned { failed, why }, _) => {
                         self.shared.note(&judged(RefusedComponent { digest: failed.digest.clone(), why }));
                     }
@@ -269,12 +233,17 @@ impl Simulation {
             self.shared.tell(slot);
         }
         self.replicas[replica].heard = self.shared.clone();
+        if gives_way && replica != self.leader && self.leads().is_some() {
+            self.ends(replica, false);
+            self.chooses(replica);
+        }
     }
 
     /// See "What is not guaranteed" in decision 18: whether a component is proven that says it deletes and does not, and that nobody has
-    /// seen delete anything.
+    /// seen delete anything; or whether a replica leads that has not seen the component that names some Services in another way, or has it as
+    /// its first one.
     fn is_beyond_promise(&self) -> bool {
-        self.slots().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
+        self.is_unseen || self.slots().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
     }
 
     /// As the service controller does it.
@@ -333,20 +302,20 @@ impl Simulation {
             Event::Hear(replica) => self.hears(replica),
             Event::Restart(replica) | Event::Kill(replica) => {
                 self.ends(replica, matches!(event, Event::Kill(_)));
-                self.begins(replica);
+                self.chooses(replica);
             }
             Event::NewPod(replica) => {
                 self.ends(replica, true);
                 self.replicas[replica] = Replica::default();
-                self.begins(replica);
+                self.chooses(replica);
             }
             Event::Blackout => {
                 for replica in [0, 1] {
                     self.ends(replica, true);
                     self.replicas[replica] = Replica::default();
                 }
-                self.begins(0);
-                self.begins(1);
+                self.chooses(0);
+                self.chooses(1);
             }
             Event::Time(seconds) => tokio::time::advance(Duration::from_secs(seconds)).await,
         }
@@ -364,6 +333,13 @@ impl Simulation {
             let view = slot.view();
             assert_eq!(slot.refused().why(&view.serving.digest), None, "a refused component serves");
         }
+        let Some(view) = self.leads().map(Slot::view).filter(|view| view.is_on_trial && !self.is_unseen) else {
+            return;
+        };
+        for (name, balancer) in balancers.iter().filter(|(_, balancer)| balancer.by == view.serving.version) {
+            let known = self.name(&view.proven.version, &balancer.uid);
+            assert_eq!(*name, known, "a component on trial made it under another name");
+        }
     }
 
     /// What is true in the end, when nobody breaks anything any more.
@@ -372,7 +348,8 @@ impl Simulation {
         if self.slots().next().is_none() {
             // Somebody mends it.
             self.source = 0;
-            self.sees(0);
+            self.chooses(0);
+            self.begins(0);
         }
         for slot in self.slots() {
             let view = slot.view();

@@ -137,7 +137,7 @@ async fn lose_machines(client: &Client) -> Result<()> {
     say(&format!("NEXT    the machine of {deleted} is deleted in the cloud\n"))?;
     let (time, event) = machine::delete(client, deleted).await?;
     say(&picture::nodes(client).await?)?;
-    say(&format!("  {:>6.2} s  asked twice, five seconds apart, then: {event}\n", time.as_secs_f64()))
+    say(&format!("  {:>6.2} s  the host asked twice, five seconds apart, then: {event}\n", time.as_secs_f64()))
 }
 
 /// Waits until the scheduler has given up on all three pods; returns what it says.

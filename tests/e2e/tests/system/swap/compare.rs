@@ -48,7 +48,7 @@ async fn a_component_that_calls_everything_otherwise_is_refused_and_nothing_is_m
     let (cloud, host) = balanced(&stage, &[]).await;
     let (writes, served) = (cloud.write_requests(), the(client, "web").await);
     put(client, renamed_balancer().unwrap()).await;
-    let says = ["step compare of the gate", "Service default/web: it finds no load balancer", "goes on serving"];
+    let says = ["step compare of the gate", "Service default/web: it finds no load balancer", "continues to serve"];
     await_event(client, MAP, "Warning", "ProviderRejected", &says).await;
     let status = await_status(&host, "refused", |status| status["refused"]["step"] == "compare").await;
     assert_eq!((&status["generation"], &status["phase"]), (&json!(1), &json!("proven")), "{status:#}");
@@ -187,7 +187,7 @@ async fn a_first_component_is_asked_for_the_machines_of_nodes_and_its_host_warns
     put(client, component(&[("version", "3"), ("behaviour", "absent"), ("when", "n3*")])).await;
     let says = [
         "cloudlycke 3 (sha256:",
-        "does not find what 1 of the cluster's objects have (3 of 3 Nodes and 0 of 0 Services were asked about): Node n3: ",
+        "does not find the machine or load balancer of 1 of the cluster's objects (3 of 3 Nodes and 0 of 0 Services were compared): Node n3: ",
     ];
     await_event(client, MAP, "Warning", "ProviderFindsLess", &says).await;
     host.end().await;

@@ -79,7 +79,8 @@ async fn a_bad_component_is_refused_at_its_step_and_the_one_that_serves_goes_on(
     for (index, Bad { bytes, step, says }) in cases.iter().enumerate() {
         put(client, bytes.clone()).await;
         let note =
-            await_event(client, MAP, "Warning", "ProviderRejected", &[says, &["goes on serving"][..]].concat()).await;
+            await_event(client, MAP, "Warning", "ProviderRejected", &[says, &["continues to serve"][..]].concat())
+                .await;
         assert!(note.contains(&format!("step {step} of the gate")), "{note}");
         let refused = await_status(&host, step, |status| {
             let refused = &status["refused"];

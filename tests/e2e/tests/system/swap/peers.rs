@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::{MAP, NAMESPACE, QUICK, SOURCE, await_status, await_version, component, put, serves, status, version};
-use crate::look::await_event;
+use crate::look::{await_event, told};
 use crate::stage::{LIMIT, Stage};
 
 const SHARED: &str = "wasm-ccm-components";
@@ -43,6 +43,17 @@ async fn await_known(client: &Client, what: &str, holds: impl Fn(&Value) -> bool
     last
 }
 
+/// Another replica refuses the component with this digest.
+async fn refuse_elsewhere(client: &Client, digest: &str) {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let (key, entry) = maps.get(SHARED).await.unwrap().data.unwrap().into_iter().next().unwrap();
+    let mut entry: Value = serde_json::from_str(&entry).unwrap();
+    let refusal = json!({ "digest": digest, "reason": "it lied", "at": "2026-01-01T00:00:00Z" });
+    entry["refused"].as_array_mut().unwrap().push(refusal);
+    let patch = Patch::Merge(json!({ "data": { key: entry.to_string() } }));
+    maps.patch(SHARED, &PatchParams::default(), &patch).await.unwrap();
+}
+
 /// Its first call for a Node that is new ends in a trap.
 fn bad(version: &str) -> Vec<u8> {
     component(&[("version", version), ("behaviour", "trap"), ("when", "new")])
@@ -76,7 +87,10 @@ async fn a_component_that_a_replica_refused_is_taken_by_a_new_pod_only_when_nobo
     let (code, text) = second.page("/readyz").await.unwrap();
     assert!(code == 503 && text.contains("another replica serves"), "{code} {text}");
     first.end().await;
-    second.await_log(LIMIT, &["nobody serves: a component is taken that was refused before"]).await.unwrap();
+    second
+        .await_log(LIMIT, &["no replica leads: this process loads a component that was refused before"])
+        .await
+        .unwrap();
     second.ready().await;
     assert_eq!(status(&second).await["serving"]["version"], "2");
     // What is better is taken at once.
@@ -199,4 +213,40 @@ async fn what_the_leader_proves_is_proven_at_the_standby() {
     assert_eq!(standby.lookups().await, 0.0);
     standby.end().await;
     leader.end().await;
+}
+
+#[tokio::test]
+async fn what_another_replica_refuses_goes_where_it_is_on_trial_and_stays_with_one_warning_where_it_is_proven() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    put(client, version("1")).await;
+    let source = format!("--provider={SOURCE}");
+    let host = stage.start([source.as_str()].into_iter().chain(LONG));
+    host.ready().await;
+    // The last that it writes by itself: whoever leads says so.
+    await_known(client, "named", |entry| !entry["proven"].is_null() && !entry["naming"].is_null()).await;
+    let proven = status(&host).await["serving"]["digest"].as_str().unwrap().to_owned();
+    refuse_elsewhere(client, &proven).await;
+    let says = "another replica refused it: it lied";
+    await_event(client, MAP, "Warning", "ProviderRefusedElsewhere", &["cloudlycke 1 (sha256:", says]).await;
+
+    // It is the last good one still. Each of these writes says once more that it was refused.
+    for number in ["2", "3"] {
+        put(client, version(number)).await;
+        let trial = await_version(&host, number).await;
+        assert_eq!(trial["phase"], "probation", "{trial:#}");
+        let digest = trial["serving"]["digest"].as_str().unwrap();
+        refuse_elsewhere(client, digest).await;
+        let back = await_version(&host, "1").await;
+        assert_eq!((&back["phase"], &back["refused"]["step"]), (&json!("proven"), &json!("probation")), "{back:#}");
+        let failed = format!("cloudlycke {number} (sha256:");
+        let says = [failed.as_str(), "failed its probation", "cloudlycke 1 (sha256:", "serves again", says];
+        await_event(client, MAP, "Warning", "ProviderRolledBack", &says).await;
+        serves(client, &format!("n{number}"), "1").await;
+    }
+    host.events_written().await;
+    let told = told(client, MAP).await;
+    let told: Vec<_> = told.iter().filter(|line| line.starts_with("Warning ProviderRefusedElsewhere")).collect();
+    assert!(told.len() == 1 && !told[0].ends_with(" times)"), "{told:?}");
+    host.end().await;
 }

@@ -161,7 +161,7 @@ async fn the_last_good_component_waits_for_what_it_needs() {
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&secret).unwrap();
     let host = stage.start(flags());
-    host.await_log(LIMIT, &["last good component is not taken", "No such file"]).await.unwrap();
+    host.await_log(LIMIT, &["last good component cannot be used", "No such file"]).await.unwrap();
     std::fs::write(&secret, "correct-horse-battery").unwrap();
     host.ready().await;
     serves(client, "n2", "1").await;
@@ -193,9 +193,10 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     let silent = NodeFixture::new("silent").internal_ip("10.0.0.2").not_ready();
     silent.register(client).await.unwrap();
     await_untainted(client, "silent").await;
-    let before = host.lookups().await;
     replace(&path, &component(&[("version", "2"), ("behaviour", "absent"), ("when", "exists")]));
     await_version(&host, "2").await;
+    // From here on the new one is asked.
+    let before = host.lookups().await;
     delete(client, "web").await;
     host.await_count("ccm_provider_calls_total", &["function=\"instances.find\""], LIMIT, |calls| calls > before + 5.0)
         .await
@@ -213,7 +214,7 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     delete(client, "other").await;
     host.await_count(
         "ccm_provider_calls_total",
-        &["function=\"load-balancers.delete\"", "outcome=\"trap\""],
+        &["function=\"load-balancers.ensure-deleted\"", "outcome=\"trap\""],
         LIMIT,
         |calls| calls >= 1.0,
     )

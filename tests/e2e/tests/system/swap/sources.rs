@@ -27,7 +27,7 @@ async fn an_update_of_a_config_map_is_taken_through_the_watch_and_its_deletion_k
 
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     drop(maps.delete(MAP, &DeleteParams::default()).await.unwrap());
-    let says = ["does not exist", "cloudlycke 2", "goes on serving"];
+    let says = ["does not exist", "cloudlycke 2", "continues to serve"];
     await_event(client, MAP, "Warning", "ProviderRejected", &says).await;
     let gone = await_status(&host, "gone", |status| status["refused"]["step"] == "source").await;
     assert_eq!(gone["serving"]["version"], "2");

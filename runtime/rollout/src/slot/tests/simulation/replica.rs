@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::ledger::{Entry, Judgement, Refusal};
-use crate::slot::testing::Fake;
+use crate::slot::testing::{Does, Fake};
 use crate::slot::{News, Refusals, RefusedComponent, Slot};
 
 /// What a state folder holds.
@@ -27,6 +27,8 @@ pub(super) struct Replica {
     /// None: it is not ready.
     pub(super) place: Option<Place>,
     pub(super) folder: Folder,
+    /// What it takes as its first component, and what that does.
+    pub(super) chosen: Option<(String, Does)>,
     /// What the ConfigMap held when it looked last.
     pub(super) heard: Entry,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Call, FakeApi, State, merge};
@@ -27,7 +28,7 @@ impl State {
     }
 
     /// A Service that waits for nothing but its finalizers is gone with the last of them.
-    pub(crate) fn store_service(&mut self, key: &str, mut service: Value) -> Value {
+    pub fn store_service(&mut self, key: &str, mut service: Value) -> Value {
         self.version += 1;
         service["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let is_held = service["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
@@ -40,7 +41,7 @@ impl State {
     }
 
     /// Another writer.
-    pub(crate) fn edit_service(&mut self, name: &str, patch: &Value) {
+    pub fn edit_service(&mut self, name: &str, patch: &Value) {
         let key = format!("default/{name}");
         let mut service = self.services[&key].clone();
         merge(&mut service, patch);
@@ -118,21 +119,21 @@ fn operations(mut service: Value, patch: &Value) -> Result<Value, u16> {
     Ok(service)
 }
 
-impl FakeApi {
+impl<N: DeserializeOwned> FakeApi<N> {
     /// Adds a Service, and returns it as the API server has it.
-    pub(crate) fn add_service(&self, service: Value) -> Service {
+    pub fn add_service(&self, service: Value) -> Service {
         let part = |name: &str| service["metadata"][name].as_str().unwrap().to_owned();
         let key = format!("{}/{}", part("namespace"), part("name"));
         serde_json::from_value(self.state.lock().store_service(&key, service)).unwrap()
     }
 
     /// Another writer.
-    pub(crate) fn edit_service(&self, name: &str, patch: &Value) {
+    pub fn edit_service(&self, name: &str, patch: &Value) {
         self.state.lock().edit_service(name, patch);
     }
 
     /// A Service as it was in a backup, with the resource version of that time, which is also that of the API server now.
-    pub(crate) fn restore_service(&self, service: Value) {
+    pub fn restore_service(&self, service: Value) {
         let part = |name: &str| service["metadata"][name].as_str().unwrap().to_owned();
         let mut state = self.state.lock();
         state.version = part("resourceVersion").parse().unwrap();
@@ -140,30 +141,30 @@ impl FakeApi {
     }
 
     /// As `kubectl delete`.
-    pub(crate) fn delete_service(&self, name: &str) {
+    pub fn delete_service(&self, name: &str) {
         self.edit_service(name, &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
     }
 
     /// Gone, whatever its finalizers.
-    pub(crate) fn destroy_service(&self, name: &str) {
+    pub fn destroy_service(&self, name: &str) {
         let mut state = self.state.lock();
         state.version += 1;
         state.services.remove(&format!("default/{name}"));
     }
 
     /// None when it is gone.
-    pub(crate) fn service(&self, name: &str) -> Option<Value> {
+    pub fn service(&self, name: &str) -> Option<Value> {
         self.state.lock().services.get(&format!("default/{name}")).cloned()
     }
 
     /// All Services.
-    pub(crate) fn services(&self) -> Vec<Service> {
+    pub fn services(&self) -> Vec<Service> {
         let services = self.state.lock().services.clone();
         services.into_values().map(|service| serde_json::from_value(service).unwrap()).collect()
     }
 
     /// What a watch would show: all Services by their names, when anything has changed since the last call.
-    pub(crate) fn watched(&self) -> impl FnMut() -> Option<BTreeMap<String, Service>> + use<> {
+    pub fn watched(&self) -> impl FnMut() -> Option<BTreeMap<String, Service>> + use<N> {
         let (state, mut seen) = (Arc::clone(&self.state), 0);
         move || {
             let state = state.lock();

@@ -1,6 +1,6 @@
-//! The one way from the controllers to the API server.
+//! The one way of requests to the API server.
 //!
-//! Every request of a controller goes through [`ApiGate`]: it has a time limit, is counted, and leaves only while the
+//! Every request of a controller, and every Event, goes through [`ApiGate`]: it has a time limit, is counted, and leaves only while the
 //! gate is open: while this process leads. Nothing is retried: queues do that. The client must have kube's own
 //! retry switched off (`Config.default_retry`), else a request waits behind the gate's back.
 
@@ -19,8 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use crate::metrics::ApiMetrics;
-pub use error::ApiError;
-pub(crate) use error::Purpose;
+pub use error::{ApiError, Purpose};
 use width::Width;
 
 /// How requests leave.
@@ -78,7 +77,11 @@ impl ApiGate {
     /// # Cancel safety
     ///
     /// When the future is dropped, the write may or may not have had its effect.
-    pub(crate) async fn write<T>(
+    ///
+    /// # Errors
+    ///
+    /// It had no effect, or none that is known.
+    pub async fn write<T>(
         &self,
         purpose: Purpose,
         request: impl Future<Output = kube::Result<T>>,
@@ -100,7 +103,11 @@ impl ApiGate {
     }
 
     /// Sends one request that changes nothing: allowed while the gate is closed.
-    pub(crate) async fn read<T>(
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, or the API server said no.
+    pub async fn read<T>(
         &self,
         purpose: Purpose,
         request: impl Future<Output = kube::Result<T>>,

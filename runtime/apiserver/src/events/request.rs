@@ -54,6 +54,7 @@ impl Object {
 }
 
 /// The beginning of `text`, at most `max` bytes, with whole characters.
-pub(crate) fn cut(text: &str, max: usize) -> &str {
+#[must_use]
+pub fn cut(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }

@@ -1,13 +1,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ccm_fake_api::scraped;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
 use prometheus_client::registry::Registry;
+use serde_json::json;
 
 use super::*;
-use crate::testing::{FakeApi, node, scraped};
+
+type FakeApi = ccm_fake_api::FakeApi<Node>;
 
 const GET: Purpose = Purpose { verb: "get", resource: "nodes" };
 
@@ -19,7 +22,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let api = FakeApi::new();
-    api.add(node("node0").0);
+    api.add(json!({ "metadata": { "name": "node0" } }));
     let mut registry = Registry::default();
     let metrics = ApiMetrics::register(&mut registry);
     let gate = ApiGate::new(api.client.clone(), metrics, ApiGateSettings::default());

@@ -1,25 +1,28 @@
+use k8s_openapi::api::core::v1::Node;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use super::*;
-use crate::all_metrics::Metrics;
 use crate::api_gate::ApiGateSettings;
-use crate::testing::FakeApi;
+use crate::metrics::ApiMetrics;
+
+type FakeApi = ccm_fake_api::FakeApi<Node>;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 struct Bench {
     api: FakeApi,
-    metrics: Metrics,
+    metrics: EventMetrics,
     recorder: EventRecorder,
     writer: EventWriter,
 }
 
 fn bench(settings: EventSettings) -> Bench {
     let api = FakeApi::new();
-    let metrics = Metrics::register(&mut Registry::default());
-    let gate = ApiGate::new(api.client.clone(), metrics.api.clone(), ApiGateSettings::default());
-    let (recorder, writer) = EventRecorder::new(gate, metrics.events.clone(), settings);
+    let gate =
+        ApiGate::new(api.client.clone(), ApiMetrics::register(&mut Registry::default()), ApiGateSettings::default());
+    let metrics = EventMetrics::default();
+    let (recorder, writer) = EventRecorder::new(gate, metrics.clone(), settings);
     Bench { api, metrics, recorder, writer }
 }
 
@@ -98,7 +101,7 @@ async fn an_event_that_has_expired_is_created_anew() {
     })
     .await;
     assert_eq!([api.count("POST"), api.count("PATCH")], [2, 1]);
-    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (2, 0));
+    assert_eq!((metrics.written.get(), metrics.dropped.get()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +113,7 @@ async fn an_api_server_that_is_away_for_a_while_loses_no_event() {
         tokio::time::sleep(Duration::from_secs(300)).await;
     })
     .await;
-    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get(), api.count("POST")), (1, 0, 12));
+    assert_eq!((metrics.written.get(), metrics.dropped.get(), api.count("POST")), (1, 0, 12));
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +126,7 @@ async fn an_event_is_given_up_when_it_is_refused_or_after_twelve_attempts() {
             tokio::time::sleep(Duration::from_secs(300)).await;
         })
         .await;
-        assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (0, 1), "{status}");
+        assert_eq!((metrics.written.get(), metrics.dropped.get()), (0, 1), "{status}");
         assert_eq!(api.count("POST"), attempts, "{status}");
     }
 }
@@ -152,20 +155,20 @@ async fn a_permission_that_is_lacking_for_a_moment_loses_no_event_and_one_that_s
     beside(writer, async {
         recorder.record(request("node0", "a")).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!((metrics.events.written.get(), api.count("POST")), (1, 4));
+        assert_eq!((metrics.written.get(), api.count("POST")), (1, 4));
         api.refuse(EVENTS, 403, 7 + 20);
         for i in 0..21 {
             recorder.record(request("node0", &i.to_string())).await;
         }
         tokio::time::sleep(Duration::from_secs(13)).await;
-        assert_eq!((metrics.events.dropped.get(), api.count("POST")), (21, 4 + 7 + 20));
+        assert_eq!((metrics.dropped.get(), api.count("POST")), (21, 4 + 7 + 20));
         recorder.record(request("node0", "b")).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(metrics.events.written.get(), 2);
+        assert_eq!(metrics.written.get(), 2);
         api.refuse(EVENTS, 403, 2);
         recorder.record(request("node0", "c")).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (3, 21), "patient again");
+        assert_eq!((metrics.written.get(), metrics.dropped.get()), (3, 21), "patient again");
     })
     .await;
 }
@@ -183,7 +186,7 @@ async fn an_event_whose_answer_was_lost_is_not_written_twice() {
     .await;
     assert_eq!(api.events(), ["Warning SyncNodeFailed: a (2 times)"]);
     assert_eq!([api.count("POST"), api.count("PATCH")], [2, 1], "and a repetition still finds it");
-    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (2, 0));
+    assert_eq!((metrics.written.get(), metrics.dropped.get()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +207,7 @@ async fn no_more_events_are_written_at_a_time_than_set_and_senders_wait_when_the
     })
     .await;
     assert_eq!((api.count("POST"), sent), (3, 5));
-    assert_eq!(metrics.events.dropped.get(), 5, "what could not be written in the time that was left");
+    assert_eq!(metrics.dropped.get(), 5, "what could not be written in the time that was left");
 }
 
 /// A sync waited here with its locks for as long as Events could not be written: no load balancer was made meanwhile.
@@ -220,7 +223,7 @@ async fn who_reports_waits_for_room_once_and_then_not_at_all_until_there_is_room
             recorder.record(request("node0", message)).await;
             assert_eq!(begun.elapsed().as_secs(), waited, "{message}");
         }
-        assert_eq!(metrics.events.dropped.get(), 3);
+        assert_eq!(metrics.dropped.get(), 3);
         tokio::time::sleep(Duration::from_secs(10)).await;
         recorder.record(request("node0", "f")).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -236,7 +239,7 @@ async fn who_reports_waits_for_room_once_and_then_not_at_all_until_there_is_room
     .await;
     let written = ["a", "b", "f", "g", "h"].map(|message| format!("Warning SyncNodeFailed: {message}"));
     assert_eq!(api.events(), written);
-    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (5, 4));
+    assert_eq!((metrics.written.get(), metrics.dropped.get()), (5, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,10 +250,10 @@ async fn waiting_events_are_written_after_the_stop_signal() {
     }
     let begun = Instant::now();
     beside(writer, async {}).await;
-    assert_eq!((api.events().len(), metrics.events.waiting.get()), (50, 0));
+    assert_eq!((api.events().len(), metrics.waiting.get()), (50, 0));
     assert!(begun.elapsed() < Duration::from_secs(1), "with nothing left, nothing is waited for");
     recorder.record(request("node0", "late")).await;
-    assert_eq!((metrics.events.dropped.get(), metrics.events.waiting.get()), (1, 0));
+    assert_eq!((metrics.dropped.get(), metrics.waiting.get()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +265,7 @@ async fn the_end_waits_five_seconds_for_an_api_server_that_does_not_answer_and_c
     }
     let begun = Instant::now();
     beside(writer, async {}).await;
-    assert_eq!((begun.elapsed().as_secs(), metrics.events.dropped.get(), metrics.events.waiting.get()), (5, 3, 0));
+    assert_eq!((begun.elapsed().as_secs(), metrics.dropped.get(), metrics.waiting.get()), (5, 3, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +286,7 @@ async fn events_of_a_provider_are_shown_at_its_node_or_at_the_hosts_pod_and_drop
     recorder.emit(node, Severity::Normal, String::new(), "hello".into());
     recorder.emit(Subject::Provider, Severity::Warning, "R".repeat(200), "ä".repeat(1_000));
     recorder.emit(Subject::Provider, Severity::Warning, "Third".into(), String::new());
-    assert_eq!((metrics.events.waiting.get(), metrics.events.dropped.get()), (2, 1));
+    assert_eq!((metrics.waiting.get(), metrics.dropped.get()), (2, 1));
     beside(writer, async {}).await;
     let pods = "POST /apis/events.k8s.io/v1/namespaces/kube-system/events".to_owned();
     let mut calls = api.calls();
@@ -299,7 +302,7 @@ async fn events_of_a_provider_about_itself_go_to_the_log_when_the_host_has_no_po
     let Bench { api, recorder, writer, metrics } = bench(EventSettings::default());
     recorder.emit(Subject::Provider, Severity::Normal, "R".into(), "m".into());
     beside(writer, async {}).await;
-    assert_eq!((api.calls().len(), metrics.events.dropped.get()), (0, 0));
+    assert_eq!((api.calls().len(), metrics.dropped.get()), (0, 0));
 }
 
 /// What makes the API server refuse an Event for good, in one namespace.
@@ -327,7 +330,7 @@ async fn a_namespace_that_takes_no_events_holds_up_nobody() {
                 recorder.record(request("node1", &i.to_string())).await;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
-            assert_eq!((metrics.events.written.get(), metrics.events.dropped.get()), (10, 10), "{refusal}");
+            assert_eq!((metrics.written.get(), metrics.dropped.get()), (10, 10), "{refusal}");
         })
         .await;
         assert_eq!(api.count("POST"), 20, "each once: {refusal}");
@@ -347,7 +350,7 @@ async fn a_conflict_that_is_not_about_the_name_is_tried_again() {
         tokio::time::sleep(Duration::from_secs(60)).await;
     })
     .await;
-    assert_eq!((metrics.events.written.get(), api.events().len(), api.count("POST")), (1, 1, 3));
+    assert_eq!((metrics.written.get(), api.events().len(), api.count("POST")), (1, 1, 3));
 }
 
 /// One at a time is 5 ms each: the 5,000 Nodes of a cluster reported faster than that, and Events were lost.
@@ -375,7 +378,7 @@ async fn events_about_one_object_are_written_in_order_and_hold_up_no_other() {
             recorder.record(request(node, message)).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!((metrics.events.written.get(), api.count("POST")), (1, 2), "node1 does not wait");
+        assert_eq!((metrics.written.get(), api.count("POST")), (1, 2), "node1 does not wait");
         tokio::time::sleep(Duration::from_secs(1)).await;
     })
     .await;
@@ -386,7 +389,7 @@ async fn events_about_one_object_are_written_in_order_and_hold_up_no_other() {
     });
     let wanted = ["node0 a", "node1 a", "node0 a", "node0 b", "count 2", "node0 c"];
     assert_eq!(calls.collect::<Vec<_>>(), wanted);
-    assert_eq!((metrics.events.written.get(), metrics.events.dropped.get(), metrics.events.waiting.get()), (5, 0, 0));
+    assert_eq!((metrics.written.get(), metrics.dropped.get(), metrics.waiting.get()), (5, 0, 0));
 }
 
 /// An object about which nothing can be written must not fill the memory.
@@ -400,8 +403,8 @@ async fn no_more_events_wait_for_one_about_the_same_object_than_in_the_queue() {
             recorder.record(request("node0", &i.to_string())).await;
         }
         // One is being written, four wait for it, and four are in the queue.
-        assert_eq!((metrics.events.waiting.get(), metrics.events.dropped.get()), (9, 11));
+        assert_eq!((metrics.waiting.get(), metrics.dropped.get()), (9, 11));
     })
     .await;
-    assert_eq!((metrics.events.waiting.get(), metrics.events.dropped.get()), (0, 20));
+    assert_eq!((metrics.waiting.get(), metrics.dropped.get()), (0, 20));
 }

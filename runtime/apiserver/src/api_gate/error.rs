@@ -68,8 +68,8 @@ impl ApiError {
     ///
     /// # Errors
     ///
-    /// There is none.
-    pub(crate) fn unless_uid<T>(object: T, uid: impl FnOnce(&T) -> Option<&str>) -> Result<T, Self> {
+    /// It has none.
+    pub fn unless_uid<T>(object: T, uid: impl FnOnce(&T) -> Option<&str>) -> Result<T, Self> {
         if uid(&object).is_some_and(|uid| !uid.is_empty()) {
             return Ok(object);
         }
@@ -78,22 +78,26 @@ impl ApiError {
     }
 
     /// Whether the request may have had its effect all the same.
-    pub(crate) const fn is_unanswered(&self) -> bool {
+    #[must_use]
+    pub const fn is_unanswered(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::Transport(_) | Self::Unavailable { .. })
     }
 
     /// Whether the API server is there, and said no.
-    pub(crate) const fn is_refusal(&self) -> bool {
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Denied { .. } | Self::NamespaceEnding(_) | Self::Conflict)
     }
 
     /// Whether a right is lacking, or seems to.
-    pub(crate) const fn is_denied(&self) -> bool {
+    #[must_use]
+    pub const fn is_denied(&self) -> bool {
         matches!(self, Self::Denied { .. })
     }
 
     /// For metrics.
-    pub(crate) const fn outcome(&self) -> &'static str {
+    #[must_use]
+    pub const fn outcome(&self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::TimedOut(_) => "timeout",
@@ -140,7 +144,9 @@ impl From<kube::Error> for ApiError {
 
 /// What a request does to which resource, for metrics.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Purpose {
-    pub(crate) verb: &'static str,
-    pub(crate) resource: &'static str,
+pub struct Purpose {
+    /// As in RBAC.
+    pub verb: &'static str,
+    /// Its plural.
+    pub resource: &'static str,
 }

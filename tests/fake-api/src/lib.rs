@@ -1,33 +1,55 @@
-//! Nodes and Events behind `tower_test::mock`: strategic merge patches, resource versions, conflicts, and answers by script.
+//! Nodes, Services and Events behind `tower_test::mock`: strategic merge patches, resource versions, conflicts, and answers by script.
+//!
+//! For unit tests of whoever talks to the API server. How a real one behaves is for the system tests.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "part of tests: a request that nobody expects ends the test"
+)]
 
 mod services;
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tower_test::mock;
 
-use crate::store::Node;
+/// The value of a metric, as a scrape shows it; `series` is its name with labels.
+#[must_use]
+pub fn scraped(registry: &Registry, series: &str) -> f64 {
+    let mut text = String::new();
+    encode(&mut text, registry).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {series} in {text}")).parse().unwrap()
+}
 
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub struct Call {
     /// `PATCH /api/v1/nodes/node0/status`
-    pub(crate) line: String,
-    pub(crate) content_type: String,
-    pub(crate) body: Value,
+    pub line: String,
+    /// Its header.
+    pub content_type: String,
+    /// Null where it has none.
+    pub body: Value,
 }
 
 type Act = Box<dyn FnOnce(&mut State) -> Option<u16> + Send>;
 
+/// What the API server has.
 #[derive(Default)]
-pub(crate) struct State {
+pub struct State {
     nodes: BTreeMap<String, Value>,
     /// By `namespace/name`.
     services: BTreeMap<String, Value>,
@@ -50,29 +72,30 @@ impl State {
     }
 
     /// Another writer.
-    pub(crate) fn edit(&mut self, name: &str, patch: &Value) {
+    pub fn edit(&mut self, name: &str, patch: &Value) {
         let mut node = self.nodes[name].clone();
         merge(&mut node, patch);
         self.store(name, node);
     }
 
     /// A Node as it was in a backup, with the resource version of that time, which is also that of the API server now.
-    pub(crate) fn restore(&mut self, node: Value) {
+    pub fn restore(&mut self, node: Value) {
         self.version = node["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         self.nodes.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
     }
 
-    pub(crate) fn delete(&mut self, name: &str) {
+    /// A Node goes.
+    pub fn delete(&mut self, name: &str) {
         self.nodes.remove(name);
     }
 
     /// What is said of each Event.
-    pub(crate) fn edit_events(&mut self, patch: &Value) {
+    pub fn edit_events(&mut self, patch: &Value) {
         self.events.values_mut().for_each(|event| merge(event, patch));
     }
 
     /// Another Node of the same name, or the first one.
-    pub(crate) fn create(&mut self, node: Value) {
+    pub fn create(&mut self, node: Value) {
         let name = node["metadata"]["name"].as_str().unwrap().to_owned();
         self.store(&name, node);
     }
@@ -159,7 +182,7 @@ fn replace_addresses(addresses: &mut Vec<Value>) {
 }
 
 /// RFC 7396.
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;
@@ -177,59 +200,63 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// An API server. It ends with this value.
-pub(crate) struct FakeApi {
-    pub(crate) client: Client,
+/// An API server. It ends with this value. `N` is what tests read Nodes as.
+pub struct FakeApi<N> {
+    /// Leads to it.
+    pub client: Client,
     state: Arc<Mutex<State>>,
     _server: JoinSet<()>,
+    nodes: PhantomData<fn() -> N>,
 }
 
-impl FakeApi {
+impl<N: DeserializeOwned> FakeApi<N> {
     /// Must be called inside a runtime.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "what needs a runtime has no default")]
+    pub fn new() -> Self {
         let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
         let state = Arc::new(Mutex::new(State { version: 100, ..State::default() }));
         let mut server = JoinSet::new();
         server.spawn(serve(handle, Arc::clone(&state)));
-        Self { client: Client::new(service, "default"), state, _server: server }
+        Self { client: Client::new(service, "default"), state, _server: server, nodes: PhantomData }
     }
 
     /// What another client did meanwhile.
-    pub(crate) fn with(&self, act: impl FnOnce(&mut State)) {
+    pub fn with(&self, act: impl FnOnce(&mut State)) {
         act(&mut self.state.lock());
     }
 
     /// Adds a Node, and returns it as the API server has it.
-    pub(crate) fn add(&self, node: Value) -> Node {
+    pub fn add(&self, node: Value) -> N {
         let name = node["metadata"]["name"].as_str().unwrap().to_owned();
         serde_json::from_value(self.state.lock().store(&name, node)).unwrap()
     }
 
     /// Before the next request whose line ends with `line`: changes something, and answers with a status if it likes. Given
     /// several times, they are for the first, the second, … such request.
-    pub(crate) fn script(&self, line: &str, act: impl FnOnce(&mut State) -> Option<u16> + Send + 'static) {
+    pub fn script(&self, line: &str, act: impl FnOnce(&mut State) -> Option<u16> + Send + 'static) {
         self.state.lock().scripts.push((line.to_owned(), Box::new(act)));
     }
 
     /// Answers the next `times` requests whose line ends with `line` with a status.
-    pub(crate) fn refuse(&self, line: &str, status: u16, times: usize) {
+    pub fn refuse(&self, line: &str, status: u16, times: usize) {
         for _ in 0..times {
             self.script(line, move |_| Some(status));
         }
     }
 
     /// Answers the next request whose line ends with `line` with this Status.
-    pub(crate) fn fail(&self, line: &str, status: Value) {
+    pub fn fail(&self, line: &str, status: Value) {
         self.state.lock().failures.push((line.to_owned(), status));
     }
 
     /// Never answers requests whose line contains `part`.
-    pub(crate) fn silence(&self, part: &str) {
+    pub fn silence(&self, part: &str) {
         self.state.lock().silent.push(part.to_owned());
     }
 
     /// Ends all watches, which say nothing before, since what they have seen is no more: who watches makes a new list.
-    pub(crate) fn expire_watches(&self) {
+    pub fn expire_watches(&self) {
         for watch in std::mem::take(&mut self.state.lock().watches) {
             let body = Body::from(serde_json::to_vec(&failure(410, "GET")).unwrap());
             watch.send_response(Response::builder().status(410).body(body).unwrap());
@@ -237,49 +264,54 @@ impl FakeApi {
     }
 
     /// Does what the next request asks whose line ends with `line`, but answers that nobody knows.
-    pub(crate) fn lose_answer(&self, line: &str) {
+    pub fn lose_answer(&self, line: &str) {
         self.state.lock().lost.push(line.to_owned());
     }
 
-    pub(crate) fn edit(&self, name: &str, patch: &Value) -> Node {
+    /// Another writer.
+    pub fn edit(&self, name: &str, patch: &Value) -> N {
         self.state.lock().edit(name, patch);
         self.node(name)
     }
 
-    pub(crate) fn node(&self, name: &str) -> Node {
+    /// A Node as it is.
+    pub fn node(&self, name: &str) -> N {
         serde_json::from_value(self.json(name)).unwrap()
     }
 
-    pub(crate) fn json(&self, name: &str) -> Value {
+    /// The same as JSON.
+    pub fn json(&self, name: &str) -> Value {
         self.state.lock().nodes[name].clone()
     }
 
     /// Whether there is a Node of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.state.lock().nodes.contains_key(name)
     }
 
     /// All Events as they are.
-    pub(crate) fn raw_events(&self) -> Vec<Value> {
+    pub fn raw_events(&self) -> Vec<Value> {
         self.state.lock().events.values().cloned().collect()
     }
 
-    pub(crate) fn calls(&self) -> Vec<Call> {
+    /// All requests, in order.
+    pub fn calls(&self) -> Vec<Call> {
         self.state.lock().calls.clone()
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// Their lines.
+    pub fn lines(&self) -> Vec<String> {
         self.state.lock().calls.iter().map(|call| call.line.clone()).collect()
     }
 
     /// How many requests had a line that contains `part`.
-    pub(crate) fn count(&self, part: &str) -> usize {
+    pub fn count(&self, part: &str) -> usize {
         self.lines().iter().filter(|line| line.contains(part)).count()
     }
 
     /// `type reason: note` of all Events, in order of their names, which is the order of time. What was said more than once
     /// ends with ` (N times)`.
-    pub(crate) fn events(&self) -> Vec<String> {
+    pub fn events(&self) -> Vec<String> {
         let told = |event: &Value| {
             let part = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
             let times = event["series"]["count"].as_u64().map(|count| format!(" ({count} times)")).unwrap_or_default();

@@ -41,11 +41,10 @@ use crate::metrics::EventMetrics;
 use dedup::{DedupKey, EventDedup, Occurrence};
 use lines::Lines;
 use request::Object;
-pub(crate) use request::cut;
-pub use request::{EventRequest, node_reference, service_reference};
+pub use request::{EventRequest, cut, node_reference, service_reference};
 
 /// Namespace of Events about objects that have none, as upstream.
-pub(crate) const NODE_EVENTS: &str = "default";
+pub const NODE_EVENTS: &str = "default";
 /// Most bytes of a note; the API server refuses longer ones.
 const MAX_NOTE: usize = 1_024;
 /// Most bytes of a reason, an action and a reporting instance.

@@ -1,0 +1,96 @@
+//! A controller that begins anew in the same process, since other providers make load balancers now.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::Reaction;
+
+use super::whole::{World, seconds, slow};
+use super::*;
+use crate::service::ServiceMemory;
+use crate::service::condition::REASONS;
+use crate::service::metrics::ReasonLabel;
+use crate::store::FirstList;
+
+fn memory() -> Option<ServiceMemory> {
+    let metrics = Metrics::register(&mut Registry::default());
+    Some(ServiceMemory::new(&metrics.service, &FirstList::there()))
+}
+
+/// `web` is served, and then removed by force while its provider does not answer. The controller ends before its next try.
+async fn removed(world: &mut World) {
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+            world.cloud.fail("delete", "web", [failure(Reaction::Retry, "down")]);
+            world.api.destroy_service("web");
+            seconds(1).await;
+            assert_eq!(world.cloud.count("delete web"), 1);
+        })
+        .await;
+    assert_eq!(world.cloud.balancers().len(), 1);
+}
+
+/// The next controller once knew nothing of it: its load balancer stayed in the cloud for ever.
+#[tokio::test(start_paused = true)]
+async fn the_load_balancer_of_a_service_that_went_by_force_is_deleted_by_the_controller_after() {
+    for (memory, left) in [(memory(), 0), (None, 1)] {
+        let mut world = World::new(slow(10)).service(service("web"));
+        world.memory = memory;
+        removed(&mut world).await;
+        world.run(async |_: &mut World| seconds(10).await).await;
+        assert_eq!(world.cloud.balancers().len(), left, "with memory, and as another process");
+    }
+}
+
+/// The numbers of before would otherwise stand there for ever.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_goes_between_two_controllers_is_not_counted_any_more() {
+    let metrics = Metrics::register(&mut Registry::default());
+    let mut world = World::new(slow(10)).service(service("web"));
+    world.memory = Some(ServiceMemory::new(&metrics.service, &FirstList::there()));
+    let counted = || {
+        let of = |reason| metrics.service.not_ready.get_or_create_owned(&ReasonLabel { reason }).get();
+        (metrics.service.pending.get(), REASONS.into_iter().map(of).sum::<i64>())
+    };
+    world.cloud.fail("ensure", "web", [failure(Reaction::Quota, "no more of them")]);
+    world.run(async |_: &mut World| seconds(1).await).await;
+    assert_eq!(counted(), (1, 1));
+    world.api.destroy_service("web");
+    world.run(async |_: &mut World| seconds(10).await).await;
+    assert_eq!(counted(), (0, 0));
+}
+
+/// Another Service of the same name came: it must not get the load balancer of the one before.
+#[tokio::test(start_paused = true)]
+async fn a_service_of_the_same_name_is_served_after_its_predecessor_is_cleaned_up() {
+    let mut world = World::new(slow(10)).service(service("web"));
+    world.memory = memory();
+    removed(&mut world).await;
+    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    world.cloud.take_calls();
+    world
+        .run(async |world: &mut World| {
+            world.addressed(&["web".into()]).await;
+        })
+        .await;
+    let calls = world.cloud.calls();
+    let place = |part: &str| calls.iter().position(|call| call.starts_with(part));
+    assert!(place("delete web").is_some() && place("delete web") < place("ensure web"), "{calls:?}");
+}
+
+/// A provider before it in the operator's order makes load balancers now, or alone does: nobody else is asked to delete what is not
+/// theirs.
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_has_to_delete_waits_for_that_provider() {
+    let mut world = World::new(slow(10)).service(service("web"));
+    world.memory = memory();
+    world.place = 1;
+    removed(&mut world).await;
+    let (blue, red) = (Arc::clone(&world.cloud), Arc::new(FakeBalancers::default()));
+    (world.cloud, world.place) = (Arc::clone(&red), 0);
+    world.run(async |_: &mut World| seconds(60).await).await;
+    assert_eq!((blue.balancers().len(), red.calls()), (1, vec![]));
+    world.others = BTreeMap::from([(1, Arc::clone(&blue))]);
+    world.run(async |_: &mut World| seconds(10).await).await;
+    assert_eq!((blue.balancers().len(), red.calls()), (0, vec![]));
+}

@@ -1,0 +1,56 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::ledger::peers::tests::{Server, peers};
+use crate::slot::testing::{Does, Rig, digest, faults};
+
+/// A process with the provider of the rig begins to lead.
+async fn elected(peers: &Arc<Peers>, share: &mut Share, rig: &Rig) -> Result<(), PeersError> {
+    let keeper = async {
+        peers.elected().await;
+        share.listen(Some(&rig.slot)).await
+    };
+    tokio::join!(peers.lead(), keeper).1
+}
+
+/// What somebody finds out who asks then.
+async fn known(share: &mut Share, rig: &Rig) -> (Option<String>, Option<String>) {
+    tokio::time::sleep_until(share.retry.expect("nobody tries again")).await;
+    share.listen(Some(&rig.slot)).await.unwrap();
+    let entry = share.peers.read().await.unwrap();
+    (entry.proven, entry.naming)
+}
+
+/// It was asked once, when it began to lead.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_tell_how_it_names_load_balancers_is_asked_again() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let peers = peers(&server, "/provider", None);
+    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    rig.proven.does(Does::Crash);
+    elected(&peers, &mut share, &rig).await.unwrap();
+    assert_eq!(known(&mut share, &rig).await, (Some(digest("1")), None));
+    rig.proven.does(Does::Right);
+    assert!(matches!(known(&mut share, &rig).await, (Some(_), Some(_))));
+    assert_eq!(share.retry, None);
+}
+
+/// Who had it on trial asked it too little to judge, and a new pod could take one that names them in another way.
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_could_not_tell_when_it_began_it_tells_later() {
+    let (server, rig) = (Server::new(None), Rig::new(faults(1)));
+    let peers = peers(&server, "/provider", None);
+    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    assert!(elected(&peers, &mut share, &rig).await.is_err(), "the work begins all the same");
+    server.lock().data = Some(BTreeMap::new());
+    let (proven, naming) = known(&mut share, &rig).await;
+    assert_eq!((proven, naming.is_some(), share.retry), (Some(digest("1")), true, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_load_balancers_are_named_is_the_word_of_the_leader_alone() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let mut share = Share::new(peers(&server, "/provider", None), "/provider", &Refusals::default());
+    share.listen(Some(&rig.slot)).await.unwrap();
+    assert_eq!((share.entry.proven.as_ref(), share.entry.naming.as_ref()), (None, None));
+}

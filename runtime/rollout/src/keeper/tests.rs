@@ -1,0 +1,135 @@
+//! A keeper with real components, a file as its source, and a state folder.
+
+#[path = "../../../../tests/successor/fill.rs"]
+mod fill;
+
+use std::path::Path;
+
+use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
+use ccm_cloud::{Alone, EventSink, Instances as _, Need, Node, Severity, Subject};
+use ccm_controllers::Metrics;
+use ccm_sandbox::{CallEnd, CallObserver};
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use prometheus_client::registry::Registry;
+
+use super::*;
+use crate::config::ProviderRecord;
+use crate::context::SharedContext;
+use crate::last_good::Trials;
+use crate::pipeline::Listeners;
+use crate::preflight;
+use crate::status::ProviderStatuses;
+
+/// Hears nothing.
+struct Silent;
+
+impl EventSink for Silent {
+    fn emit(&self, _: Subject, _: Severity, _: String, _: String) {}
+}
+
+impl CallObserver for Silent {
+    fn call_ended(&self, _: &str, _: CallEnd) {}
+}
+
+fn version(version: &str) -> Vec<u8> {
+    let path = ccm_built::component("guests/successor.wasm").unwrap();
+    fill::fill(std::fs::read(path).unwrap(), &[("version", version)]).unwrap()
+}
+
+/// Of a component that is proven with its first good answer.
+async fn keeper(source: &Path, state: &Path) -> Keeper {
+    let record = ProviderRecord { source: source.display().to_string(), ..ProviderRecord::default() };
+    let config = record.check().unwrap();
+    let away = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, std::io::Error>>());
+    let client = Client::new(away, "default");
+    let shared = SharedContext {
+        client: None,
+        leadership: Arc::new(Alone),
+        exchanges: None,
+        nodes: None,
+        cluster_name: "kubernetes".to_owned(),
+        cluster_cidrs: vec![],
+        trace_http: false,
+    };
+    let listeners = Listeners {
+        events: Arc::new(Silent),
+        observer: Arc::new(Silent),
+        readiness: Arc::new(|_: &str, _| {}),
+        statuses: ProviderStatuses::default(),
+    };
+    let metrics = Metrics::register(&mut Registry::default());
+    let gate = ApiGate::new(client.clone(), metrics.api.clone(), ApiGateSettings::default());
+    let (recorder, _) = EventRecorder::new(gate, metrics.events.clone(), EventSettings::default());
+    let sandbox = preflight::sandbox(&config).unwrap();
+    let surroundings =
+        Surroundings::new(sandbox, client, shared, listeners, Box::new(|_| None), None, Trials::default());
+    let settings = KeeperSettings {
+        poll: Duration::from_secs(3600),
+        settle: Duration::ZERO,
+        probation: ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 },
+        state_dir: Some(state.to_owned()),
+        peers: None,
+    };
+    let metrics = ProviderMetrics::register(&mut Registry::default());
+    let audience = Audience { events: ProviderEvents::new(recorder, None), metrics };
+    Keeper::new(&Arc::new(surroundings), config, settings, audience).await
+}
+
+/// The content of the file in the state folder that ends so.
+fn file(state: &Path, ending: &str) -> Option<Vec<u8>> {
+    let mut files = std::fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|extension| extension == ending))?;
+    std::fs::read(file).ok()
+}
+
+/// Whoever is killed by the first call of a component has noted before who that was; whoever is killed while the component is kept,
+/// which takes a while, blames nobody any more.
+#[tokio::test]
+async fn who_is_on_trial_is_noted_before_it_serves_and_no_longer_when_it_is_proven() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
+    std::fs::write(&source, version("1")).unwrap();
+    let mut keeper = keeper(&source, &state).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    keeper.begun().await;
+    assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("1"))));
+
+    std::fs::write(&source, version("2")).unwrap();
+    let mut generations = slot.generations();
+    generations.mark_unchanged();
+    let noted_at_the_exchange = async {
+        generations.changed().await.unwrap();
+        file(&state, "trial")
+    };
+    let ((), noted) = tokio::join!(keeper.look(), noted_at_the_exchange);
+    let view = slot.view();
+    assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("2", true));
+    let noted = String::from_utf8(noted.expect("it served before that was noted")).unwrap();
+    assert!(noted.contains(&view.serving.digest), "{noted}");
+
+    let node = Node { name: "n1".to_owned(), ..Node::default() };
+    slot.find(vec![node], Need::Existence).await.unwrap();
+    assert!(!slot.view().is_on_trial && file(&state, "trial").is_some(), "nobody has told the keeper yet");
+    let mut proves = std::pin::pin!(keeper.catch_up());
+    while futures::poll!(&mut proves).is_pending() {
+        let is_kept = file(&state, "wasm") == Some(version("2"));
+        assert!(!is_kept || file(&state, "trial").is_none(), "it is kept, and would be to blame");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("2"))));
+}
+
+/// A component in the gate waited for as long as the API server did not say what other replicas knew.
+#[tokio::test(start_paused = true)]
+async fn the_gate_goes_on_while_peers_are_heard() {
+    let begun = Instant::now();
+    let mut gate = pin!(maybe_done(tokio::time::sleep(Duration::from_secs(7))));
+    beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(5), "it waits for what is told, and for no more");
+    gate.as_mut().await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(7));
+    beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(12), "what is told is told to the end");
+}
