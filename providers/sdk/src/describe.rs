@@ -88,7 +88,8 @@ impl Row {
 pub fn annotations(rows: &[Row]) -> Vec<Annotation> {
     let annotation = |row: &Row| Annotation {
         name: row.name.to_owned(),
-        purpose: row.purpose.trim().to_owned(),
+        // Of a doc comment.
+        purpose: row.purpose.strip_prefix(' ').unwrap_or(row.purpose).to_owned(),
         kind: row.kind,
         default_value: row.default.map(str::to_owned),
         allowed: row.allowed.iter().map(|&word| word.to_owned()).collect(),

@@ -89,6 +89,11 @@ impl Entry {
         }
     }
 
+    /// Whether nobody has told anything.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        self.proven.is_none() && self.refused.is_empty()
+    }
+
     /// Takes a judgement in. Returns whether it tells anything new. A refusal is not taken back: who passed a trial elsewhere may have
     /// been lucky.
     pub(crate) fn note(&mut self, judgement: &Judgement) -> bool {

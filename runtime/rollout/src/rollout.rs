@@ -1,6 +1,7 @@
 //! All providers of the process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use ccm_apiserver::EventRecorder;
@@ -117,13 +118,21 @@ impl Rollout {
     }
 }
 
+/// How long a process that leads waits until the others know it: nobody works for the cluster meanwhile.
+const LONGEST_TELLING: Duration = Duration::from_secs(15);
+
 /// The other replicas, for a process that begins to lead.
 pub struct Followers(Vec<Arc<Peers>>);
 
 impl Followers {
     /// Tells them which components this process works with, and how they name load balancers, before any is made: a new pod takes none that names
-    /// them in another way. Where that fails, everything works without, and the keepers try again.
+    /// them in another way. Where that fails, or takes longer than 15 s, everything works without, and the keepers try again.
     pub async fn lead(self) {
-        join_all(self.0.iter().map(|peers| peers.lead())).await;
+        let told = join_all(self.0.iter().map(|peers| peers.lead()));
+        if tokio::time::timeout(LONGEST_TELLING, told).await.is_err() {
+            tracing::warn!(
+                "the other replicas were not told in {LONGEST_TELLING:?} which components lead; the controllers start"
+            );
+        }
     }
 }

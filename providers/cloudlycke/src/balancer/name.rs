@@ -15,7 +15,7 @@ pub(crate) fn name(service: &Service) -> String {
     if full.len() <= MAX_LENGTH {
         return full;
     }
-    let digest = Sha256::digest(service.full_name());
+    let digest = digest(&service.full_name());
     let number = digest.iter().take(DIGITS / 2).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
     // Names of Kubernetes objects are ASCII.
     let start = full.get(..MAX_LENGTH - DIGITS - 1).unwrap_or(&full);
@@ -24,7 +24,12 @@ pub(crate) fn name(service: &Service) -> String {
 
 /// Where the search for a free address begins.
 pub(crate) fn place(uid: &str, size: u128) -> u128 {
-    let digest = Sha256::digest(uid);
-    let number = digest.iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+    let number = digest(uid).iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
     number.checked_rem(size).unwrap_or(0)
+}
+
+/// Once, not once for each type of text.
+#[inline(never)]
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
 }

@@ -71,6 +71,8 @@ impl Keeper {
                         tracing::warn!(source = self.source, error, "the last good component cannot be used");
                     }
                     *waits = may_pass.then_some(error);
+                    // One that is proven does not give way to an untried one for want of an answer.
+                    self.heard()?;
                 }
             }
         }

@@ -69,6 +69,12 @@ impl Share {
     /// See [`PeersError`].
     async fn listen<C: Component>(&mut self, slot: Option<&Slot<C>>) -> Result<(), PeersError> {
         let leads = self.peers.leads();
+        if let (true, None, Some(slot)) = (leads, &self.named, slot)
+            && let Ok(entry) = self.peers.read().await
+        {
+            // What the leader before has proven ends a trial here, and is not replaced by what was proven here before.
+            entry.tell(slot);
+        }
         let is_named = match slot {
             Some(slot) if leads => self.name(slot).await,
             _ => true,
@@ -87,8 +93,22 @@ impl Share {
         self.untold.clear();
         if let Some(slot) = slot {
             self.entry.tell(slot);
+            if self.entry.knows_nothing() {
+                self.tell_again(slot);
+            }
         }
         Ok(())
+    }
+
+    /// Somebody has cleared the ConfigMap, or made it anew: a new pod would take what was refused here.
+    fn tell_again<C: Component>(&mut self, slot: &Slot<C>) {
+        for RefusedComponent { digest, why } in slot.refused().iter() {
+            self.tell(judged_refused(digest.clone(), why.clone()));
+        }
+        self.named = None;
+        if !self.untold.is_empty() || self.peers.leads() {
+            self.retry = Some(Instant::now());
+        }
     }
 
     /// The proven component leads: a new pod takes none that names load balancers in another way, and a standby that has this one on trial asks
@@ -178,17 +198,28 @@ impl Keeper {
     /// can mend that, the process works without.
     pub(super) async fn hear_first(&mut self) -> Result<Option<String>, Rejected> {
         self.listen().await;
-        let Some(Share { entry, trouble, .. }) = &self.share else { return Ok(None) };
-        if let Some(error) = trouble.as_ref().filter(|error| !error.is_for_the_operator()) {
-            let error = anyhow!("whether other replicas refused it is not known: {error}; the host retries");
-            return Err(Rejected { step: Step::Probation, digest: None, error });
-        }
+        self.heard()?;
+        let Some(Share { entry, .. }) = &self.share else { return Ok(None) };
         for Refusal { digest, reason, .. } in &entry.refused {
             if self.remembered.refused.why(digest).is_none() {
                 self.remembered.refused.add(RefusedComponent { digest: digest.clone(), why: elsewhere(reason) });
             }
         }
         Ok(entry.naming.clone())
+    }
+
+    /// Whether the last question to the others was answered, or only the operator can mend that.
+    ///
+    /// # Errors
+    ///
+    /// It was not: nobody knows what they refused.
+    pub(super) fn heard(&self) -> Result<(), Rejected> {
+        let Some(Share { trouble, .. }) = &self.share else { return Ok(()) };
+        if let Some(error) = trouble.as_ref().filter(|error| !error.is_for_the_operator()) {
+            let error = anyhow!("whether other replicas refused it is not known: {error}; the host retries");
+            return Err(Rejected { step: Step::Probation, digest: None, error });
+        }
+        Ok(())
     }
 
     /// Who serves while this process has no component yet: whoever leads.

@@ -18,6 +18,10 @@ use super::*;
 use crate::config::ProviderRecord;
 use crate::context::SharedContext;
 use crate::last_good::Trials;
+use crate::ledger::peers::{
+    self,
+    tests::{Server, Shared, client},
+};
 use crate::pipeline::Listeners;
 use crate::preflight;
 use crate::status::ProviderStatuses;
@@ -39,11 +43,11 @@ fn version(version: &str) -> Vec<u8> {
 }
 
 /// Of a component that is proven with its first good answer.
-async fn keeper(source: &Path, state: &Path) -> Keeper {
+async fn keeper(source: &Path, state: &Path, server: Option<&Shared>) -> Keeper {
     let record = ProviderRecord { source: source.display().to_string(), ..ProviderRecord::default() };
     let config = record.check().unwrap();
     let away = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, std::io::Error>>());
-    let client = Client::new(away, "default");
+    let client = server.map_or_else(|| Client::new(away, "default"), client);
     let shared = SharedContext {
         client: None,
         leadership: Arc::new(Alone),
@@ -70,7 +74,7 @@ async fn keeper(source: &Path, state: &Path) -> Keeper {
         settle: Duration::ZERO,
         probation: ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 },
         state_dir: Some(state.to_owned()),
-        peers: None,
+        peers: server.map(|_| peers::tests::settings(None)),
     };
     let metrics = ProviderMetrics::register(&mut Registry::default());
     let audience = Audience { events: ProviderEvents::new(recorder, None), metrics };
@@ -91,7 +95,7 @@ async fn who_is_on_trial_is_noted_before_it_serves_and_no_longer_when_it_is_prov
     let folder = tempfile::tempdir().unwrap();
     let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
     std::fs::write(&source, version("1")).unwrap();
-    let mut keeper = keeper(&source, &state).await;
+    let mut keeper = keeper(&source, &state, None).await;
     let slot = keeper.bootstrap().await.unwrap();
     keeper.begun().await;
     assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("1"))));
@@ -132,4 +136,23 @@ async fn the_gate_goes_on_while_peers_are_heard() {
     assert_eq!(begun.elapsed(), Duration::from_secs(7));
     beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
     assert_eq!(begun.elapsed(), Duration::from_secs(12), "what is told is told to the end");
+}
+
+/// It fell back on what the source held, which has no trial as the first one.
+#[tokio::test]
+async fn a_last_good_component_waits_until_the_others_answer_and_no_untried_one_takes_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
+    std::fs::write(&source, version("1")).unwrap();
+    let mut before = keeper(&source, &state, None).await;
+    before.bootstrap().await.unwrap();
+    before.begun().await;
+    std::fs::write(&source, version("2")).unwrap();
+    for failing in [0..1, 1..2] {
+        let server = Server::new(Some([].into()));
+        server.lock().failing_reads = failing.clone();
+        let mut keeper = keeper(&source, &state, Some(&server)).await;
+        let slot = keeper.bootstrap().await.unwrap();
+        assert_eq!(slot.view().serving.version, "1", "{failing:?}");
+    }
 }

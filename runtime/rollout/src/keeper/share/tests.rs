@@ -54,3 +54,37 @@ async fn how_load_balancers_are_named_is_the_word_of_the_leader_alone() {
     share.listen(Some(&rig.slot)).await.unwrap();
     assert_eq!((share.entry.proven.as_ref(), share.entry.naming.as_ref()), (None, None));
 }
+
+/// A standby that had become the leader put back what was proven before, and the trial went on.
+#[tokio::test(start_paused = true)]
+async fn what_the_leader_before_has_proven_is_heard_before_anything_is_told() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let before = peers(&server, "/provider", None);
+    let peers = peers(&server, "/provider", None);
+    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    rig.put("2", Does::Right);
+    before.tell(&[Judgement::Proven(digest("2"))]).await.unwrap();
+    elected(&peers, &mut share, &rig).await.unwrap();
+    assert_eq!(share.entry.proven, Some(digest("2")));
+    assert!(!rig.slot.view().is_on_trial);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_was_cleared_is_filled_again_by_those_who_know() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let peers = peers(&server, "/provider", None);
+    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    rig.slot.peer_refused(RefusedComponent { digest: digest("9"), why: "it lied".to_owned() });
+    elected(&peers, &mut share, &rig).await.unwrap();
+    for cleared in [false, true] {
+        if cleared {
+            server.lock().data = Some(BTreeMap::new());
+        }
+        // One look notices it, the next one tells.
+        share.listen(Some(&rig.slot)).await.unwrap();
+        share.listen(Some(&rig.slot)).await.unwrap();
+        let entry = peers.read().await.unwrap();
+        assert_eq!((entry.proven.is_some(), entry.naming.is_some()), (true, true), "cleared: {cleared}");
+        assert_eq!(entry.why(&digest("9")).is_some(), cleared, "cleared: {cleared}");
+    }
+}

@@ -20,6 +20,9 @@ pub(crate) struct Server {
     /// Writes of somebody else that come between a read and a write.
     others: u32,
     writes: u32,
+    reads: u32,
+    /// Reads, in their order, that are answered with 503.
+    pub(crate) failing_reads: std::ops::Range<u32>,
     /// What becomes of requests with this method.
     fault: Option<(Method, Fault)>,
 }
@@ -43,6 +46,10 @@ impl Server {
 
     /// None: no answer.
     fn answers(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+        if path.ends_with("/configmaps") {
+            // The watch: it tells nothing.
+            return None;
+        }
         match self.fault.as_ref().filter(|(of, _)| of == method).map(|(_, fault)| *fault) {
             Some(Fault::Status(code, text)) => return Some(status(code, text)),
             Some(Fault::Silence) => {
@@ -63,6 +70,13 @@ impl Server {
             };
         }
         assert_eq!(path, "/api/v1/namespaces/kube-system/configmaps/wasm-ccm-components");
+        if *method == Method::GET {
+            let number = self.reads;
+            self.reads += 1;
+            if self.failing_reads.contains(&number) {
+                return status(503, "away");
+            }
+        }
         let Some(data) = &mut self.data else { return status(404, "NotFound") };
         if *method == Method::PATCH {
             if self.others > 0 {
@@ -96,7 +110,8 @@ fn status(code: u16, text: &str) -> (u16, Value) {
     (code, json!({ "kind": "Status", "status": "Failure", "message": text, "reason": reason, "code": code }))
 }
 
-pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
+/// What asks this server.
+pub(crate) fn client(server: &Shared) -> Client {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&server);
@@ -109,10 +124,16 @@ pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<P
             Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(answer).unwrap())
         }
     });
+    Client::new(service, "default")
+}
+
+pub(crate) fn settings(lease: Option<&str>) -> PeerSettings {
+    PeerSettings { namespace: "kube-system".into(), lease: lease.unwrap_or("ccm").into(), elects: lease.is_some() }
+}
+
+pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
     let source: Source = source.parse().unwrap();
-    let settings =
-        PeerSettings { namespace: "kube-system".into(), lease: lease.unwrap_or("ccm").into(), elects: lease.is_some() };
-    Peers::new(settings, &Client::new(service, "default"), &source)
+    Peers::new(settings(lease), &client(server), &source)
 }
 
 fn refused(digest: &str) -> Judgement {

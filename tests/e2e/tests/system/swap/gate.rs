@@ -44,7 +44,11 @@ fn all() -> Vec<Bad> {
         bad(component(&[("behaviour", "describe-traps")]), "describe", &["describe failed"]),
         bad(component(&[("behaviour", "describe-loops")]), "describe", &["call-cpu"]),
         bad(component(&[("name", "other")]), "identity", &["\"other\"", "--allow-provider-change"]),
-        bad(component(&[("scheme", "other")]), "identity", &["provider IDs begin with other", "nobody's"]),
+        bad(
+            component(&[("scheme", "other")]),
+            "identity",
+            &["provider IDs begin with other", "no provider would manage the existing Nodes"],
+        ),
         bad(bare_successor(&[]).unwrap(), "identity", &["does not export load-balancers", "default/web"]),
         bad(component(&[("secret", "")]), "identity", &["cloud-config:password", "secret"]),
         bad(
