@@ -21,6 +21,8 @@ fn declared(name: &str, default: Option<&str>) -> ccm_cloud::Endpoint {
             ca_file: key("ca"),
             client_certificate: key("cert"),
             client_key: key("key"),
+            ca_certificates: key("authorities"),
+            verify: key("verify"),
             skip_verification: key("skip"),
         }),
     }
@@ -330,6 +332,34 @@ fn what_is_given_for_an_endpoint_stays_with_it() {
     let (a, b) = (&endpoints.endpoints["a"].grant, &endpoints.endpoints["b"].grant);
     assert_eq!(a.tls, TlsOptions { ca_file: Some(path.into()), ..TlsOptions::default() });
     assert_eq!(b.tls, TlsOptions { skip_verification: true, ..TlsOptions::default() });
+    // As clouds.yaml says it, and with the authorities in the configuration itself.
+    let pem = made.cert.pem();
+    let rows = [
+        (vec![("cloud:a.verify", "false")], TlsOptions { skip_verification: true, ..TlsOptions::default() }),
+        (vec![("cloud:a.verify", "true")], TlsOptions::default()),
+        (
+            vec![("cloud:a.verify", "true"), ("cloud:a.skip", "true")],
+            TlsOptions { skip_verification: true, ..TlsOptions::default() },
+        ),
+        (
+            vec![("cloud:a.verify", "no"), ("cloud:a.skip", "false")],
+            TlsOptions { skip_verification: true, ..TlsOptions::default() },
+        ),
+        (
+            vec![("cloud:a.authorities", pem.as_str())],
+            TlsOptions {
+                ca_certificates: Some(InlinePem {
+                    pem: pem.trim().to_owned(),
+                    origin: "cloud:a.authorities".to_owned(),
+                }),
+                ..TlsOptions::default()
+            },
+        ),
+    ];
+    for (config, wanted) in rows {
+        let endpoints = resolve(&["a", "b"].map(|name| declared(name, None)), &operator, &config).unwrap();
+        assert_eq!(endpoints.endpoints["a"].grant.tls, wanted, "{config:?}");
+    }
     let proxies = [a, b].map(|grant| format!("{:?}", grant.proxy.as_ref().unwrap()));
     assert_eq!(proxies, ["Proxy(http://everywhere.test/)", "Proxy(http://special.test/)"]);
     let [warning] = endpoints.warnings() else { panic!("{:?}", endpoints.warnings()) };

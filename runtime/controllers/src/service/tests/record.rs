@@ -1,6 +1,6 @@
 //! The record of what was ensured: who is believed, and how people ask for one more look.
 
-use ccm_cloud::Reaction;
+use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
 
 use super::restart::{garbled, surveying, sync_all, three};
@@ -189,7 +189,7 @@ async fn what_only_the_provider_writes_is_no_reason_to_ensure_unless_somebody_el
     bench.cloud.take_calls();
     for (number, hosts) in [("1", &["n0"][..]), ("2", &["n0", "n1"])] {
         bench.cloud.script("update", "web", [Outcome { annotations: jobs(number), ..Outcome::default() }]);
-        assert_eq!(bench.pass(nodes(hosts)).await, [Verdict::Done]);
+        assert_eq!(bench.pass(hosts.iter().map(|name| node(name))).await, [Verdict::Done]);
         assert_eq!(bench.sync("web").await, Verdict::Done);
         assert_eq!(bench.cloud.take_calls(), [format!("update web: {}", hosts.join(" "))]);
         assert_eq!(bench.json("web")["metadata"]["annotations"]["fake.io/job-1"], number);
