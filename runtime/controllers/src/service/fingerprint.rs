@@ -97,8 +97,7 @@ fn viewed(service: &Service, annotations: &[u32]) -> Digest {
 
 /// What a provider adds to what a Service asks for.
 fn added(descriptor: &Descriptor, configuration: &str) -> u32 {
-    let reads: Vec<_> =
-        descriptor.annotations.iter().filter(|one| one.is_asked()).map(|annotation| &annotation.name).collect();
+    let reads: Vec<_> = descriptor.annotations.iter().map(|annotation| &annotation.name).collect();
     Digest::of(&(&descriptor.revision, configuration, reads)).short()
 }
 
