@@ -7,7 +7,7 @@ pub(crate) mod tests;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ccm_sdk::find::{Listed, Listing, Machines};
+use ccm_sdk::find::{FirstPage, Listed, Listing, Machines};
 use ccm_sdk::instances::{Finding, Instance, Need, State};
 use ccm_sdk::types::{Address, AddressType, Failure, Node};
 use ccm_sdk::{Answer, Request, find};
@@ -39,7 +39,7 @@ impl Machines for Droplets {
         Ok(Listed { machines: droplets, unread: unread.then(later) })
     }
 
-    fn first_page(&self) -> Result<Option<(Vec<Droplet>, usize)>, Failure> {
+    fn first_page(&self) -> Result<Option<FirstPage<Droplet>>, Failure> {
         droplets::first_page(Self::SHARE).map(Some)
     }
 

@@ -15,7 +15,7 @@
 //! fn read(service: &Service) -> (Wants, Vec<Problem>) {
 //!     let mut reader = Reader::of(&service.annotations);
 //!     let wants = Wants {
-//!         idle_seconds: reader.number("mycloud.example/idle", 30..=600, Invalid::Refuse),
+//!         idle_seconds: reader.number("mycloud.example/idle-seconds", 30..=600, Invalid::Refuse),
 //!         proxy_protocol: reader.flag("mycloud.example/proxy", Invalid::Warn("false")).unwrap_or(false),
 //!     };
 //!     (wants, reader.problems)

@@ -60,7 +60,7 @@ macro_rules! annotations {
     };
 }
 
-/// An annotation, as [`annotations!`](crate::annotations) writes it.
+/// An annotation, as [`annotations!`](macro@crate::annotations) writes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The whole name. It may end in `*`.

@@ -128,12 +128,12 @@ pub trait Machines {
     /// They cannot be listed.
     fn all(&self) -> Result<Listed<Self::Machine>, Failure>;
 
-    /// The first page of [`all`](Self::all), and how many pages there are besides, where a request more pays for that.
+    /// The first page of [`all`](Self::all), where a request more pays for that.
     ///
     /// # Errors
     ///
     /// It cannot be had.
-    fn first_page(&self) -> Result<Option<(Vec<Self::Machine>, usize)>, Failure> {
+    fn first_page(&self) -> Result<Option<FirstPage<Self::Machine>>, Failure> {
         Ok(None)
     }
 
@@ -195,6 +195,15 @@ impl<M> Listed<M> {
     pub fn whole(machines: Vec<M>) -> Self {
         Self { machines, unread: None }
     }
+}
+
+/// The first page of a listing.
+#[derive(Debug)]
+pub struct FirstPage<M> {
+    /// What is on it.
+    pub machines: Vec<M>,
+    /// How many pages there are besides.
+    pub further: usize,
 }
 
 /// What is known of the machine behind a Node.

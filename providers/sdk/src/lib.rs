@@ -35,6 +35,24 @@
 //!
 //! The component exports what the line names and nothing else; a trait that is named but not implemented does not compile.
 //!
+//! # What is where
+//!
+//! Most of a provider is the same for every cloud, and is here. What is left is what your cloud calls its things.
+//!
+//! | your provider | is written with |
+//! |---|---|
+//! | says what it needs from whoever runs the cluster: URL, token, settings | [`describe`] |
+//! | reads a configuration file, of YAML or INI | [`config`], [`words!`](macro@crate::words), [`duration`] |
+//! | asks the cloud, and reads its answers and its lists | [`Cloud`], [`records!`], [`paging`] |
+//! | finds the machines behind the cluster's Nodes, and says that one is gone only with proof | [`find`] |
+//! | gives Nodes their labels | [`label`] |
+//! | reads what people write on a Service: annotations, and which clients it lets in | [`annotations`](mod@annotations), [`cidr`] |
+//! | tells people what became of it | [`Done`], [`events`], [`log`] |
+//!
+//! A *Node* is a machine of the cluster, as Kubernetes knows it; its *provider ID* names the machine in your cloud. A *Service* of
+//! type `LoadBalancer` asks for a load balancer; *annotations* are texts on it that say how. The *host* is the program that runs
+//! your provider: it talks to Kubernetes, keeps the credentials, and calls you.
+//!
 //! # Talking to a cloud
 //!
 //! A [`Cloud`] is an endpoint with all that its requests have in common; a [`Request`] is built by chaining, and an [`Answer`] is

@@ -236,6 +236,9 @@ impl Sheet {
 
 type Query = Vec<(String, String)>;
 
+/// Takes the items of an answer, and notes which there are.
+type Take<'a> = &'a mut dyn FnMut(Answer, &mut BTreeSet<String>) -> Result<Sheet, Failure>;
+
 /// Not generic: every type of item would bring a copy.
 struct Walk<'a> {
     request: Request,
@@ -244,7 +247,7 @@ struct Walk<'a> {
     seen: BTreeSet<u64>,
     date: Option<String>,
     ids: BTreeSet<String>,
-    take: &'a mut dyn FnMut(Answer, &mut BTreeSet<String>) -> Result<Sheet, Failure>,
+    take: Take<'a>,
 }
 
 impl Walk<'_> {

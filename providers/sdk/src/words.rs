@@ -2,7 +2,7 @@
 
 use crate::quoted;
 
-/// A set of words, made by [`words!`](crate::words).
+/// A set of words, made by [`words!`](macro@crate::words).
 pub trait Word: Sized {
     /// All of them, for messages and for declarations.
     const ALL: &'static [&'static str];
@@ -38,7 +38,6 @@ macro_rules! words {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $visible enum $name { $($(#[$variant_about])* $variant),* }
 
-        #[allow(dead_code, reason = "not every set of words is used in every way")]
         impl $name {
             /// All of them, for messages and for declarations.
             $visible const ALL: &[&str] = &[$($text),*];

@@ -118,6 +118,8 @@ pub(crate) struct Keeper {
     retry: Option<Instant>,
     /// Since when the API server does not give the ConfigMap.
     away: Option<Instant>,
+    /// Digest of the first component, which had no trial.
+    first: Option<String>,
     /// The process is to end.
     gives_way: bool,
 }
@@ -166,6 +168,7 @@ impl Keeper {
             tries: 0,
             retry: None,
             away: None,
+            first: None,
             gives_way: false,
         }
     }

@@ -5,6 +5,7 @@ mod large;
 
 use std::time::Duration;
 
+use ccm_sdk::find::FirstPage;
 use ccm_sdk::paging::Paging;
 use ccm_sdk::types::{Failure, Reaction};
 use ccm_sdk::{Answer, Request};
@@ -72,12 +73,12 @@ impl Account {
     }
 }
 
-/// The first page of [`all`], and how many pages there are besides.
-pub(crate) fn first_page(share: Duration) -> Result<(Vec<Droplet>, usize), Failure> {
+/// The first page of [`all`].
+pub(crate) fn first_page(share: Duration) -> Result<FirstPage<Droplet>, Failure> {
     let request = CLOUD.get(DROPLETS).query("page", 1).query("per_page", PER_PAGE);
     let page = request.share(share).send()?.page(LIST)?;
     let pages = page.total.unwrap_or(0).div_ceil(PER_PAGE);
-    Ok((page.items, pages.saturating_sub(1)))
+    Ok(FirstPage { machines: page.items, further: pages.saturating_sub(1) })
 }
 
 /// Those with GPUs.

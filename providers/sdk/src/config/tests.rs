@@ -3,9 +3,12 @@ use serde_json::json;
 use super::*;
 use crate::duration;
 
+/// Section, sub-section, key, value.
+type Entry<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a str>);
+
 /// As the host delivers an INI file.
-fn ini(entries: &[(&str, Option<&str>, &str, Option<&str>)]) -> String {
-    let entry = |(line, (section, name, key, value)): (usize, &(&str, Option<&str>, &str, Option<&str>))| json!({ "section": section, "name": name, "key": key, "value": value, "line": line + 1 });
+fn ini(entries: &[Entry<'_>]) -> String {
+    let entry = |(line, (section, name, key, value)): (usize, &Entry<'_>)| json!({ "section": section, "name": name, "key": key, "value": value, "line": line + 1 });
     serde_json::Value::from_iter(entries.iter().enumerate().map(entry)).to_string()
 }
 

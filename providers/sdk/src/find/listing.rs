@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answered, Listed, MOST_SINGLE, Machines, Wish};
+use super::{Answered, FirstPage, Listed, MOST_SINGLE, Machines, Wish};
 use crate::quoted;
 use crate::record::Item;
 use crate::types::Failure;
@@ -26,13 +26,13 @@ impl<'c, C: Machines> Listing<'c, C> {
     pub(super) fn of_wishes(mut self, wishes: &[Wish<'_>]) -> Result<(Self, bool), Failure> {
         if wishes.len() <= MOST_SINGLE
             // Shared with the listing, should there be one.
-            && let Some((first, further_pages)) = self.cloud.first_page()?
+            && let Some(FirstPage { machines, further }) = self.cloud.first_page()?
         {
-            let mut listing = Self::new(self.cloud).with(first);
+            let mut listing = Self::new(self.cloud).with(machines);
             // Another page may have a machine of the same name.
             listing.ids.clear();
             let open = wishes.iter().filter(|wish| listing.answer(wish).is_none()).count();
-            if open <= further_pages {
+            if open <= further {
                 return Ok((listing, true));
             }
         }

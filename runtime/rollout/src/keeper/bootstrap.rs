@@ -142,6 +142,7 @@ impl Keeper {
         let Taken { release, bytes, signature, look, missed, took, compiling } = taken;
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release.component, &bytes, &self.config);
+        self.first = Some(release.version.digest.clone());
         self.candidate = self.candidate(&release.version.digest, bytes, signature);
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());

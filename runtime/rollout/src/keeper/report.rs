@@ -170,9 +170,7 @@ impl Keeper {
             Transition::Contested { proven, why } => {
                 let text = format!("{proven} serves here, but {why}; put a fixed component into the source");
                 self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
-                if view.generation == 1 {
-                    self.give_way(&proven).await;
-                }
+                self.listen().await;
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::component::Component;
 use crate::gate::{Rejected, Step};
 use crate::last_good::DIED;
 use crate::ledger::{Entry, Judgement, Peers, PeersError, Refusal, elsewhere};
-use crate::release::{Release, Version};
+use crate::release::Release;
 use crate::slot::{Refusals, RefusedComponent, Slot};
 use crate::source::Changes;
 
@@ -169,6 +169,11 @@ impl Keeper {
 
     /// Tells the others what they do not know yet, and hears what they have found out. What fails is told once, and tried again later.
     pub(super) async fn listen(&mut self) {
+        self.talk().await;
+        self.give_way().await;
+    }
+
+    async fn talk(&mut self) {
         let Some(share) = &mut self.share else { return };
         let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
         let before = std::mem::replace(&mut share.trouble, trouble);
@@ -231,17 +236,26 @@ impl Keeper {
         }
     }
 
-    /// The first component was refused elsewhere. It never had a trial: it was taken while another replica had it on trial. While that one
-    /// leads, nothing is lost when this process begins anew, and then it waits for a better one.
-    pub(super) async fn give_way(&mut self, first: &Version) {
-        let Some(peers) = self.peers().filter(|peers| !peers.leads()) else { return };
-        if let Ok(Some(leader)) = peers.leader().await {
+    /// Ends the process if its first component, which never had a trial, was refused elsewhere, is the proven one still, and another replica
+    /// leads: nothing is lost then when this process begins anew and waits for a better one. Asked again until then.
+    async fn give_way(&mut self) {
+        let (Some(slot), Some(share)) = (self.slot(), &self.share) else { return };
+        let view = slot.view();
+        let is_contested =
+            share.entry.why(&view.proven.digest).is_some() && self.first.as_ref() == Some(&view.proven.digest);
+        if !is_contested || share.peers.leads() {
+            return;
+        }
+        if let (Ok(Some(leader)), false) = (share.peers.leader().await, view.is_on_trial) {
+            let first = &view.proven;
             tracing::error!(
                 source = self.source,
                 leader,
                 "{first} was this process's first component, and another replica refused it: this process ends, and refuses the component after its restart while another replica leads"
             );
             self.gives_way = true;
+        } else if let Some(share) = &mut self.share {
+            share.retry.get_or_insert(Instant::now() + AGAIN);
         }
     }
 
