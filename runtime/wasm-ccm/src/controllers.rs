@@ -8,10 +8,11 @@ use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember, LoadBalancerMembers,
     Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
-    NodeSettings, ReflectorHandle, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
+    NodeSettings, ReflectorHandle, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
 use ccm_rollout::offering::{self, Places};
+use ccm_serving::webhook::{Decision, Reviewer};
 use k8s_openapi::api::core::v1::Service;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,16 @@ fn members(providers: &Able) -> LoadBalancerMembers {
         classes: classes.clone(),
     };
     providers.iter().map(|(place, provider)| (*place, member(provider))).collect()
+}
+
+/// What providers say of Services, for the webhook.
+pub(crate) struct Reviews(pub(crate) Arc<ServiceAdmission>);
+
+impl Reviewer for Reviews {
+    async fn review(&self, service: &Service, before: Option<&Service>, limit: Duration) -> Decision {
+        let Ruling { denial, warnings, .. } = self.0.review(service, before, limit).await;
+        Decision { denial, warnings }
+    }
 }
 
 /// Tells the webhook which providers make load balancers, at once and whenever these are others. Never ends.

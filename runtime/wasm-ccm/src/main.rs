@@ -9,7 +9,6 @@
 //! | [`stores`] | what the process knows of the cluster |
 //! | [`controllers`], [`controller_names`] | the controllers that `--controllers` selects |
 //! | [`pages`] | the pages of the health port |
-//! | [`reviews`] | what providers say of Services, for the webhook |
 //! | [`tasks`] | all tasks of the process, and how they end |
 //! | [`check`], [`inspect`], [`push`] | the commands of these names |
 
@@ -22,7 +21,6 @@ mod logging;
 mod output;
 mod pages;
 mod push;
-mod reviews;
 mod run;
 mod stores;
 mod tasks;

@@ -25,10 +25,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
-use crate::controllers::{self, Providers, Shared};
+use crate::controllers::{self, Providers, Reviews, Shared};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
-use crate::reviews::Reviews;
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
 use crate::tasks::{self, EVENT_WRITER, Tasks};
 
