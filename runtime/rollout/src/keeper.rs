@@ -120,6 +120,8 @@ pub(crate) struct Keeper {
     away: Option<Instant>,
     /// Digest of the first component, which had no trial.
     first: Option<String>,
+    /// It was told that another replica refused the proven one.
+    is_contested: bool,
     /// The process is to end.
     gives_way: bool,
 }
@@ -169,6 +171,7 @@ impl Keeper {
             retry: None,
             away: None,
             first: None,
+            is_contested: false,
             gives_way: false,
         }
     }

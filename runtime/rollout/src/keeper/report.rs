@@ -170,7 +170,8 @@ impl Keeper {
             Transition::Contested { proven, why } => {
                 let text = format!("{proven} serves here, but {why}; put a fixed component into the source");
                 self.tell(Severity::Warning, "ProviderRefusedElsewhere", text).await;
-                self.listen().await;
+                self.is_contested = true;
+                self.give_way().await;
             }
         }
     }

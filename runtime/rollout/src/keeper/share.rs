@@ -170,7 +170,9 @@ impl Keeper {
     /// Tells the others what they do not know yet, and hears what they have found out. What fails is told once, and tried again later.
     pub(super) async fn listen(&mut self) {
         self.talk().await;
-        self.give_way().await;
+        if self.is_contested {
+            self.give_way().await;
+        }
     }
 
     async fn talk(&mut self) {
@@ -238,7 +240,7 @@ impl Keeper {
 
     /// Ends the process if its first component, which never had a trial, was refused elsewhere, is the proven one still, and another replica
     /// leads: nothing is lost then when this process begins anew and waits for a better one. Asked again until then.
-    async fn give_way(&mut self) {
+    pub(super) async fn give_way(&mut self) {
         let (Some(slot), Some(share)) = (self.slot(), &self.share) else { return };
         let view = slot.view();
         let is_contested =
