@@ -126,14 +126,21 @@ impl Entry {
     }
 }
 
-/// A reason of another replica.
+/// A reason of another replica. One that went through several says so once: who fills a cleared ledger again knows it from others.
 pub(crate) fn elsewhere(reason: &str) -> String {
-    format!("another replica refused it: {reason}")
+    const SAYS: &str = "another replica refused it: ";
+    format!("{SAYS}{}", reason.strip_prefix(SAYS).unwrap_or(reason))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_that_went_through_several_replicas_says_once_that_it_is_of_another() {
+        let heard = elsewhere("it crashed");
+        assert_eq!((heard.as_str(), elsewhere(&heard)), ("another replica refused it: it crashed", heard.clone()));
+    }
 
     fn refusal(digest: &str) -> Refusal {
         Refusal { digest: digest.into(), reason: "it crashed".into(), at: Timestamp::UNIX_EPOCH }

@@ -1,6 +1,6 @@
 //! Cases of the reference by number: `do_NNN`.
 
-use ccm_sdk::types::{ServicePort, ServiceType};
+use ccm_sdk::types::ServicePort;
 
 use super::*;
 
@@ -15,23 +15,10 @@ impl ServiceSpec {
 /// A TCP port of 80 on node port 30000.
 pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
     Service {
-        name: "test".to_owned(),
-        namespace: "default".to_owned(),
         uid: "service-123".to_owned(),
-        kind: ServiceType::LoadBalancer,
-        deleting: false,
-        labels: vec![],
         annotations: annotations.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
         ports: vec![port(80, 30_000)],
-        ip_families: vec![],
-        external_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: None,
-        client_ip_affinity_seconds: None,
-        requested_ip: None,
-        source_ranges: vec![],
-        load_balancer_class: None,
-        ingress: vec![],
-        more: vec![],
+        ..Service::named("test")
     }
 }
 

@@ -1,5 +1,5 @@
 use ccm_sdk::testing::{FakeCloud, Reply, text};
-use ccm_sdk::types::{Protocol, Reaction, ServicePort, ServiceType, TrafficPolicy};
+use ccm_sdk::types::{Protocol, Reaction, ServicePort};
 
 use super::*;
 use crate::desired::IDLE;
@@ -15,12 +15,8 @@ const DELETE: &str = "api DELETE /v1/load-balancers/lb-1";
 
 fn service(annotations: &[(&str, &str)]) -> Service {
     Service {
-        name: "web".to_owned(),
         namespace: "shop".to_owned(),
         uid: "u-1".to_owned(),
-        kind: ServiceType::LoadBalancer,
-        deleting: false,
-        labels: vec![],
         annotations: annotations.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
         ports: vec![ServicePort {
             name: String::new(),
@@ -29,15 +25,7 @@ fn service(annotations: &[(&str, &str)]) -> Service {
             port: 80,
             node_port: Some(30_080),
         }],
-        ip_families: vec![],
-        external_traffic_policy: TrafficPolicy::Cluster,
-        health_check_node_port: None,
-        client_ip_affinity_seconds: None,
-        requested_ip: None,
-        source_ranges: vec![],
-        load_balancer_class: None,
-        ingress: vec![],
-        more: vec![],
+        ..Service::named("web")
     }
 }
 
