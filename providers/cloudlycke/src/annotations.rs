@@ -22,5 +22,5 @@ ccm_sdk::annotations! {
     /// On a Service: where its addresses come from.
     pub(crate) LB_MODE = "lb-mode": Text in Mode::ALL;
     /// On a Service: when its load balancer is ready, in milliseconds since 1970.
-    pub(crate) LB_READY_AT = "lb-ready-at": Integer, written;
+    pub(crate) LB_READY_AT = "lb-ready-at": Integer, Written;
 }

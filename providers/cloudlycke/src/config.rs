@@ -14,7 +14,8 @@
 //! | `loadBalancer.pool6` | `2001:db8:c10d::/120` | one network or several; `[]` for none |
 //! | `loadBalancer.provisionDelay` | `0s` | a new load balancer is being made so long |
 //! | `loadBalancer.hostnameSuffix` | | each has the host name `NAMESPACE-NAME.SUFFIX` beside its first address |
-//! | `routes` | | no effect in this version |
+//! | `routes.enabled` | `false` | keep routes |
+//! | `routes.seed[]` | | routes that are there at first: `cidr`, and `node`; without it, a route leads nowhere |
 //! | `clusterName` | | no effect: the host knows it |
 //!
 //! Every mistake is found in one go. Keys without effect are judged like the others, so that a file can be written today,
@@ -27,6 +28,7 @@ mod tests;
 
 use std::time::Duration;
 
+use ccm_sdk::cidr::Cidr;
 use ccm_sdk::config::Section;
 use ccm_sdk::label::LabelValue;
 use ccm_sdk::types::{Failure, Node, Problem};
@@ -58,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) machines: Machines,
     /// How load balancers come about.
     pub(crate) load_balancers: LoadBalancers,
+    /// Routes that are there at first, and their Nodes; none when there are no routes.
+    pub(crate) routes: Option<Vec<(Cidr, Option<String>)>>,
 }
 
 impl Config {
@@ -113,12 +117,12 @@ fn sections(root: &mut Section<'_>) -> Config {
     let report_external_ip = root.flag("reportExternalIP").unwrap_or(true);
     let machines = machine::read(root, mode);
     let load_balancers = network::load_balancers(root);
-    network::routes(root);
+    let routes = network::routes(root);
     if root.text("clusterName").is_some() {
         root.unused(
             "clusterName",
             "has no effect: the cluster's name is what the host was given with `--cluster-name`",
         );
     }
-    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers }
+    Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers, routes }
 }

@@ -24,6 +24,7 @@ pub(crate) fn descriptor() -> Descriptor {
         credentials: vec![],
         settings: vec![],
         annotations: describe::annotations(annotations::ALL),
+        budgets: vec![],
         more: vec![],
     }
 }

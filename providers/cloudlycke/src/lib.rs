@@ -6,7 +6,7 @@
 //! never delete a Node of a cluster that somebody tries this on.
 //!
 //! Load balancers (`balancer`) get addresses of a pool that nobody routes; their state is in the host's cache and in the
-//! Services themselves. Routes are not served yet.
+//! Services themselves. Routes (`routes`) are a table there, and lead nowhere in truth.
 
 mod addresses;
 mod annotations;
@@ -17,6 +17,7 @@ mod find;
 mod identity;
 mod pool;
 mod quantity;
+mod routes;
 mod services;
 mod size;
 
@@ -25,12 +26,12 @@ use ccm_sdk::meta::{self, Capability, Descriptor};
 use ccm_sdk::types::{Failure, Node, Problem};
 use ccm_sdk::{log, settings};
 
-use crate::config::{BalancerMode, Reading};
+use crate::config::{BalancerMode, Config, Reading};
 use crate::find::Answer;
 
 struct Cloudlycke;
 
-ccm_sdk::export!(Cloudlycke: meta, instances, load_balancers, load_balancer_survey);
+ccm_sdk::export!(Cloudlycke: meta, instances, load_balancers, load_balancer_survey, routes);
 
 impl meta::Guest for Cloudlycke {
     fn describe() -> Descriptor {
@@ -39,9 +40,9 @@ impl meta::Guest for Cloudlycke {
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
-        let mode = read_config().usable()?.load_balancers.mode;
-        log::debug("load balancers offered", &[("method", &"meta.offers"), ("mode", &mode)]);
-        Ok(if mode == BalancerMode::None { vec![] } else { vec![Capability::LoadBalancers] })
+        let offers = offers(&read_config().usable()?);
+        log::debug("offered", &[("method", &"meta.offers"), ("interfaces", &offers.len())]);
+        Ok(offers)
     }
 
     fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
@@ -61,6 +62,13 @@ impl meta::Guest for Cloudlycke {
         );
         Ok(problems)
     }
+}
+
+/// What works with this configuration.
+fn offers(config: &Config) -> Vec<Capability> {
+    let balancers = (config.load_balancers.mode != BalancerMode::None).then_some(Capability::LoadBalancers);
+    let routes = config.routes.as_ref().map(|_| Capability::Routes);
+    balancers.into_iter().chain(routes).collect()
 }
 
 impl instances::Guest for Cloudlycke {
@@ -132,6 +140,17 @@ fn most_telling<'a>(nodes: &'a [Node], answers: &'a [Answer]) -> Vec<(&'a Node, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn c_34_load_balancers_are_offered_unless_they_are_switched_off_and_routes_when_they_are_switched_on() {
+        let offered = |file: &str| offers(&config::read(Some(file)).usable().expect("no mistakes"));
+        assert_eq!(offered("{}"), [Capability::LoadBalancers]);
+        let both = [Capability::LoadBalancers, Capability::Routes];
+        assert_eq!(offered(r#"{ "routes": { "enabled": true } }"#), both);
+        let file = r#"{ "loadBalancer": { "mode": "none" }, "routes": { "enabled": true } }"#;
+        assert_eq!(offered(file), [Capability::Routes]);
+        assert_eq!(offered(r#"{ "routes": { "enabled": false, "seed": [{ "cidr": "10.0.0.0/8" }] } }"#), both[..1]);
+    }
 
     #[test]
     fn lines_are_bounded_and_tell_first_of_machines_that_do_not_run() {

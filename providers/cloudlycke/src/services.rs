@@ -142,8 +142,10 @@ impl load_balancers::Guest for Cloudlycke {
     }
 
     /// Also under a configuration that is wrong, or that has no load balancers any more: nothing of it is needed.
-    fn delete(service: Service) -> Outcome {
-        change("load-balancers.delete", &service, Ok(read_config().config), &|balancers| balancers.delete(&service))
+    fn ensure_deleted(service: Service) -> Outcome {
+        change("load-balancers.ensure-deleted", &service, Ok(read_config().config), &|balancers| {
+            balancers.delete(&service)
+        })
     }
 
     fn validate(service: Service, _before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {

@@ -20,7 +20,7 @@ ccm_sdk::annotations! {
     pub(crate) NETWORK_STACK = "network-stack": Text in Stack::ALL;
     /// An unassigned IPv4 address of the account, for a new load balancer.
     pub(crate) IP = "ip": Text;
-    /// Subnet of the VPC.
+    /// Subnet of the VPC. It cannot be changed later.
     pub(crate) SUBNET = "subnet-uuid": Text;
     /// Host name that the status shows instead of the addresses.
     pub(crate) HOSTNAME = "hostname": Text;
@@ -89,7 +89,7 @@ mod full {
     ccm_sdk::annotations! {
         prefix "";
         /// The ID of the load balancer. Set it on a new Service to take over a load balancer.
-        pub(crate) ID = "kubernetes.digitalocean.com/load-balancer-id": Text, written;
+        pub(crate) ID = "kubernetes.digitalocean.com/load-balancer-id": Text, Both;
         /// Leaves the load balancer alone from now on.
         pub(crate) DISOWN = "service.kubernetes.io/do-loadbalancer-disown": Boolean = "false";
         /// Whether the Service's ports are opened in the public access firewall.

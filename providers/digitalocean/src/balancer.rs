@@ -44,7 +44,7 @@ use self::done::{CONFIG_ERROR, RECREATED, told};
 use self::work::{Scope, Work, disowned, nobody, read, remark, settled, unreachable};
 
 pub(crate) use self::done::IGNORED;
-pub(crate) use self::lookup::{among, find, of_services};
+pub(crate) use self::lookup::{Seen, among, find, of_services};
 pub(crate) use self::service_tag::tags_of_new;
 pub(crate) use self::survey::survey;
 

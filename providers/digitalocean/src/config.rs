@@ -54,7 +54,7 @@ pub(crate) struct Firewall {
 
 pub(crate) fn settings() -> Vec<Setting> {
     let setting = |&(name, variable, purpose): &(&str, &str, &str)| Setting {
-        default: (name == DEFAULT_TYPE).then(|| Kind::Network.text().to_owned()),
+        default_value: (name == DEFAULT_TYPE).then(|| Kind::Network.text().to_owned()),
         ..Setting::new(name, purpose, Source::variable(variable))
     };
     SETTINGS.iter().map(setting).collect()

@@ -1,6 +1,6 @@
 //! Who this provider is, and what it asks the operator for.
 
-use ccm_sdk::meta::{Credential, Descriptor, Endpoint, Source};
+use ccm_sdk::meta::{Budget, Credential, Descriptor, Endpoint, Source};
 
 use crate::api::balancers;
 use crate::{annotations, api, config};
@@ -12,13 +12,14 @@ pub(crate) fn descriptor() -> Descriptor {
     let value = Source::variable("DO_ACCESS_TOKEN");
     let token = Credential::new(api::TOKEN, "Personal access token with read and write scope.", value);
     // The limits are of each token.
-    let more = [("dry-run", balancers::VALIDATE_ONLY), ("requests-per-minute", "250"), ("requests-per-hour", "5000")];
+    let budget = Budget { per_minute: Some(250), per_hour: Some(5000), ..Budget::of(&[api::ENDPOINT]) };
     Descriptor {
         endpoints: vec![api],
         credentials: vec![token.in_header(api::ENDPOINT, "authorization")],
         settings: config::settings(),
         annotations: annotations::all(),
-        more: more.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        budgets: vec![budget],
+        more: vec![("dry-run".to_owned(), balancers::VALIDATE_ONLY.to_owned())],
         ..Descriptor::new("digitalocean", env!("CARGO_PKG_VERSION"))
     }
 }
@@ -26,6 +27,8 @@ pub(crate) fn descriptor() -> Descriptor {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use ccm_sdk::meta::AnnotationRole;
 
     use super::*;
 
@@ -36,7 +39,8 @@ mod tests {
         assert_eq!(names.len(), annotations.len());
         // 36 with the prefix, three without, and what is misspelt.
         assert_eq!(names.len(), 36 + 3 + 1);
-        let written: Vec<_> = annotations.iter().filter(|a| a.written).map(|a| a.name.as_str()).collect();
+        let written: Vec<_> =
+            annotations.iter().filter(|a| a.role == AnnotationRole::Both).map(|a| a.name.as_str()).collect();
         assert_eq!(written, ["kubernetes.digitalocean.com/load-balancer-id"]);
     }
 

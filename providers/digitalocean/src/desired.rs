@@ -26,6 +26,7 @@ pub(crate) struct Fixed {
     pub(crate) stack: Option<Stack>,
     pub(crate) region: String,
     pub(crate) vpc: Option<String>,
+    pub(crate) subnet: Option<String>,
 }
 
 impl Fixed {
@@ -37,6 +38,7 @@ impl Fixed {
             stack: None,
             region,
             vpc: config.vpc.clone(),
+            subnet: service_spec.subnet.clone(),
         }
     }
 
@@ -67,6 +69,7 @@ impl Fixed {
             stack: Stack::parse(&balancer.network_stack),
             region: text(&balancer.region.slug).unwrap_or(new.region),
             vpc: text(&balancer.vpc_uuid).or(new.vpc),
+            subnet: text(&balancer.subnet_uuid).or(new.subnet),
         })
     }
 
@@ -74,7 +77,7 @@ impl Fixed {
     pub(crate) fn remarks(&self, service_spec: &ServiceSpec, config: &Config) -> Vec<String> {
         let mut remarks = vec![];
         let mut differ = |what: &str, has: &str, wants: Option<&str>| {
-            if let Some(wants) = wants.filter(|wants| *wants != has) {
+            if let Some(wants) = wants.filter(|wants| !wants.eq_ignore_ascii_case(has)) {
                 remarks
                     .push(format!("{what} asks for {wants}, and the load balancer has {has}, which cannot be changed"));
             }
@@ -86,6 +89,9 @@ impl Fixed {
         }
         if let Some(vpc) = &self.vpc {
             differ("DO_CLUSTER_VPC_ID", vpc, config.vpc.as_deref());
+        }
+        if let Some(subnet) = &self.subnet {
+            differ(names::SUBNET, subnet, service_spec.subnet.as_deref());
         }
         remarks
     }
@@ -147,7 +153,7 @@ pub(crate) fn spec(parts: &Parts<'_>) -> Result<Spec, Failure> {
         enable_proxy_protocol: regional && service_spec.proxy_protocol,
         enable_backend_keepalive: regional && service_spec.keepalive,
         vpc_uuid: fixed.vpc.clone(),
-        subnet_uuid: service_spec.subnet.clone(),
+        subnet_uuid: fixed.subnet.clone(),
         disable_lets_encrypt_dns_records: regional && service_spec.no_dns_records,
         project_id: None,
         validate_only: false,

@@ -54,7 +54,12 @@ impl Machines for Droplets {
 
     fn names(&self, droplet: &Droplet) -> Vec<String> {
         let addresses = droplet.named().addresses.into_iter().flatten().map(str::to_owned);
-        addresses.chain([droplet.name.to_ascii_lowercase()]).collect()
+        addresses.chain([exactly(&droplet.name), droplet.name.to_ascii_lowercase()]).collect()
+    }
+
+    /// Of those whose names differ in case alone, the one that is called as the Node.
+    fn keys(&self, node: &str) -> Vec<String> {
+        vec![exactly(node), node.to_ascii_lowercase()]
     }
 
     fn look(&self) -> Request {
@@ -86,6 +91,11 @@ impl Machines for Droplets {
             ..Instance::new(provider_id::format(droplet.id), state)
         })
     }
+}
+
+/// No droplet is called so.
+fn exactly(name: &str) -> String {
+    format!("={name}")
 }
 
 /// When the next call goes on with a listing that one call cannot read.

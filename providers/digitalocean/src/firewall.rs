@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `NodePort` | its node ports, to everybody |
 //! | with an external `REGIONAL_NETWORK` load balancer | its ports, to its source ranges; the ports that are checked and are to be checked, to its load balancer |
+//! | of a class, without a load balancer here | the same with `firewall-managed: "true"`, nothing without |
 //! | any other, and with `firewall-managed: "false"` | nothing |
+//!
+//! What is open for a Service stays open until the Service is gone, and while its load balancer cannot be asked for.
 
 #[cfg(test)]
 mod tests;
@@ -17,9 +20,9 @@ use ccm_sdk::types::{self, Failure, Problem, Reaction, Service, ServiceType, Sub
 use ccm_sdk::{Answer, log};
 
 use crate::annotations as names;
-use crate::api::balancers::{self, Balancer};
+use crate::api::balancers::Balancer;
 use crate::api::firewalls::{self, Inbound, Outbound, Peers, Spec};
-use crate::balancer::among;
+use crate::balancer::{Seen, among};
 use crate::config::{self, Config};
 use crate::desired::{self, Fixed};
 use crate::kind::{Kind, Network};
@@ -38,11 +41,12 @@ pub(crate) fn reconcile(
     config: &Config,
     firewall: &config::Firewall,
     services: &[Service],
-    balancers: &[Balancer],
+    seen: &Seen,
 ) -> Result<Vec<(Subject, Failure)>, Failure> {
-    let balancers = with_unlisted(services, balancers)?;
-    let (desired, failures) = desired(config, firewall, services, &balancers);
-    let done = match firewalls::named(&firewall.name)? {
+    let has = firewalls::named(&firewall.name)?;
+    let present = has.as_ref().map(|has| has.spec.inbound_rules.as_slice()).unwrap_or_default();
+    let (desired, failures) = desired(config, firewall, services, seen, present);
+    let done = match has {
         Some(has) if !differs(&has.spec, &desired) => return Ok(failures),
         Some(has) if replace(&has.id, &desired).map_err(|failure| failure.context("failed to update firewall"))? => {
             "firewall changed"
@@ -95,36 +99,24 @@ fn lacking(answer: &Answer, desired: &Spec) -> Option<Failure> {
     Some(Failure { message, ..failure }.after(LOOK_AGAIN))
 }
 
-/// With those that Services name and the listing lacks: one that was just made, or that another's deletion has moved to a page that
-/// was read already. Without it its checks would be shut out.
-///
-/// # Errors
-///
-/// The cloud cannot be asked: what is open stays so.
-fn with_unlisted(services: &[Service], listed: &[Balancer]) -> Result<Vec<Balancer>, Failure> {
-    let mut all = listed.to_vec();
-    for id in services.iter().filter(|service| is_open(service)).filter_map(id_of) {
-        if !all.iter().any(|balancer| balancer.has_id(id)) {
-            all.extend(balancers::get(id)?);
-        }
-    }
-    Ok(all)
+/// Whether it may have a load balancer whose ports are open. One of another class has its load balancer from somebody else: whether
+/// that needs the ports, only people know.
+pub(crate) fn is_open(service: &Service) -> bool {
+    let is_asked_for = || service_spec::asks_to_be_managed(service);
+    service.kind == ServiceType::LoadBalancer && is_managed(service) && (is_served(service) || is_asked_for())
 }
 
-/// Whether it may have a load balancer whose ports are open.
-fn is_open(service: &Service) -> bool {
-    service.kind == ServiceType::LoadBalancer && !service.deleting && is_managed(service) && is_served(service)
-}
-
+/// `present` is what the firewall lets in now.
 fn desired(
     config: &Config,
     firewall: &config::Firewall,
     services: &[Service],
-    balancers: &[Balancer],
+    seen: &Seen,
+    present: &[Inbound],
 ) -> (Spec, Vec<(Subject, Failure)>) {
     let (mut rules, mut failures) = (BTreeSet::new(), vec![]);
-    for service in services.iter().filter(|service| !service.deleting) {
-        match open(config, service, balancers) {
+    for service in services {
+        match open(config, service, seen, present) {
             Ok(open) => rules.extend(open),
             // The rules of the others do not depend on it.
             Err(failure) => failures.push((service.subject(), failure)),
@@ -150,7 +142,7 @@ fn desired(
 /// Protocol, port and from where: in this order they are sorted.
 type Open = (&'static str, String, Peers);
 
-fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
+fn open(config: &Config, service: &Service, seen: &Seen, present: &[Inbound]) -> Result<Vec<Open>, Failure> {
     if !is_managed(service) {
         return Ok(vec![]);
     }
@@ -162,14 +154,17 @@ fn open(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Ve
                 .map(|(protocol, port)| (protocol, port.to_string(), everybody()))
                 .collect())
         }
-        ServiceType::LoadBalancer if is_open(service) => of_balancer(config, service, balancers),
+        ServiceType::LoadBalancer if is_open(service) => of_balancer(config, service, seen, present),
         _ => Ok(vec![]),
     }
 }
 
-fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Result<Vec<Open>, Failure> {
+fn of_balancer(config: &Config, service: &Service, seen: &Seen, present: &[Inbound]) -> Result<Vec<Open>, Failure> {
     let (service_spec, problems) = service_spec::read(service);
-    let balancer = among(config, balancers, service, &service_spec);
+    let balancer = among(config, &seen.all, service, &service_spec);
+    if balancer.is_none() && is_served(service) && seen.doubt(service).is_some() {
+        return Ok(kept(service, &service_spec, &seen.all, present));
+    }
     let fixed = fixed(config, &service_spec, balancer)?;
     // What is wrong elsewhere is told when the load balancer is made, and closes nothing that is open.
     let matters = |problem: &Problem| {
@@ -182,12 +177,7 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
     if fixed.kind != Kind::Network || fixed.network != Network::External {
         return Ok(vec![]);
     }
-    let sources = match service_spec.source_ranges.map_err(desired::invalid)? {
-        SourceRanges::Everybody => everybody(),
-        SourceRanges::Only(networks) => {
-            Peers { addresses: networks.iter().map(ToString::to_string).collect(), ..Peers::default() }
-        }
-    };
+    let sources = clients(service_spec.source_ranges.as_ref().map_err(|wrong| desired::invalid(wrong.clone()))?);
     let mut open: Vec<Open> = service_spec
         .ports
         .iter()
@@ -204,6 +194,46 @@ fn of_balancer(config: &Config, service: &Service, balancers: &[Balancer]) -> Re
         open.extend(ordered::set(ports).into_iter().map(|port| ("tcp", port, only.clone())));
     }
     Ok(open)
+}
+
+fn clients(ranges: &SourceRanges) -> Peers {
+    match ranges {
+        SourceRanges::Everybody => everybody(),
+        SourceRanges::Only(networks) => {
+            Peers { addresses: networks.iter().map(ToString::to_string).collect(), ..Peers::default() }
+        }
+    }
+}
+
+/// What is open now for a Service whose load balancer is not known: its ports, and what is checked by its load balancer, or by one that
+/// may be that. Where a port is open to those to whom the Service opens it, that of others on the same port is somebody else's.
+fn kept(service: &Service, service_spec: &ServiceSpec, known: &[Balancer], present: &[Inbound]) -> Vec<Open> {
+    let is_port = |protocol: &str, ports: &str| {
+        let is_same = |port: &service_spec::Port| (protocol == "udp") == port.udp && port.port.to_string() == ports;
+        service_spec.ports.iter().any(is_same)
+    };
+    let set = |addresses: &[String]| ordered::set(addresses.iter().cloned());
+    let asks = service_spec.source_ranges.as_ref().ok().map(|ranges| set(&clients(ranges).addresses));
+    let is_asked_for = |rule: &Inbound| asks.as_ref() == Some(&set(&rule.sources.addresses));
+    let is_to_others = |rule: &Inbound| {
+        let is_same = |other: &&Inbound| other.protocol == rule.protocol && other.ports == rule.ports;
+        !is_asked_for(rule) && present.iter().filter(is_same).any(is_asked_for)
+    };
+    let id = id_of(service);
+    let may_be_its = |uid: &String| match id {
+        Some(id) => uid.eq_ignore_ascii_case(id),
+        None => !known.iter().any(|balancer| balancer.has_id(uid)),
+    };
+    let rule = |rule: &Inbound| {
+        let protocol = ["tcp", "udp"].into_iter().find(|protocol| *protocol == rule.protocol)?;
+        let Peers { addresses, load_balancer_uids } = &rule.sources;
+        let addresses =
+            addresses.clone().into_iter().filter(|_| is_port(protocol, &rule.ports) && !is_to_others(rule)).collect();
+        let load_balancer_uids = load_balancer_uids.iter().filter(|uid| may_be_its(uid)).cloned().collect();
+        let sources = Peers { addresses, load_balancer_uids };
+        (sources != Peers::default()).then(|| (protocol, rule.ports.clone(), sources))
+    };
+    present.iter().filter_map(rule).collect()
 }
 
 fn fixed(config: &Config, service_spec: &ServiceSpec, balancer: Option<&Balancer>) -> Result<Fixed, Failure> {

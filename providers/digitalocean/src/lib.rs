@@ -38,6 +38,7 @@ use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject}
 use ccm_sdk::{Answer, events, nodes, settings};
 
 use crate::api::droplets;
+use crate::balancer::ProviderIds;
 use crate::config::Config;
 
 struct DigitalOcean;
@@ -64,9 +65,9 @@ fn offers(config: &Config) -> Vec<Capability> {
 }
 
 /// What the account says to the configuration.
-fn of_account(config: &Config, nodes: impl FnOnce() -> Vec<String>) -> Result<Vec<Problem>, Failure> {
+fn of_account(config: &Config, ids: ProviderIds, names: fn() -> Vec<String>) -> Result<Vec<Problem>, Failure> {
     droplets::look().send().and_then(Answer::done)?;
-    region::problems(config, &nodes())
+    region::problems(config, ids, names)
 }
 
 /// Most Events of one look at many Services. The rest comes with the next look.
@@ -84,7 +85,7 @@ impl meta::Guest for DigitalOcean {
     fn check(online: bool) -> Result<Vec<Problem>, Failure> {
         let (config, mut problems) = config::read(settings::get);
         if online {
-            problems.extend(of_account(&config, node_names)?);
+            problems.extend(of_account(&config, nodes::provider_ids, node_names)?);
         }
         Ok(problems)
     }
@@ -123,12 +124,12 @@ impl load_balancers::Guest for DigitalOcean {
         balancer::update_backends(&configured(), &service, &backends).tell()
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         balancer::delete(&configured(), &service, nodes::provider_ids).tell()
     }
 
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
-        let region = || region::of_nodes(&node_names());
+        let region = || region::of_nodes(nodes::provider_ids, node_names);
         Ok(validate::validate(&configured(), &service, before.as_ref(), online, region))
     }
 }
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn do_252_an_account_that_can_be_read_is_good() {
         let cloud = FakeCloud::new().on(LOOK, Reply::json(200, r#"{"droplets": []}"#));
-        assert_eq!(of_account(&unset(), Vec::new), Ok(vec![]));
+        assert_eq!(of_account(&unset(), |_| Ok(vec![]), Vec::new), Ok(vec![]));
         assert_eq!(cloud.lines(), [LOOK]);
     }
 
@@ -201,7 +202,7 @@ mod tests {
     fn do_253_a_refused_token_is_told_in_the_words_of_the_cloud() {
         let refused = Reply::json(401, r#"{"id": "unauthorized", "message": "Unable to authenticate you"}"#);
         let _cloud = FakeCloud::new().on(LOOK, refused);
-        let failure = of_account(&unset(), Vec::new).expect_err("it is refused");
+        let failure = of_account(&unset(), |_| Ok(vec![]), Vec::new).expect_err("it is refused");
         assert_eq!(failure.reaction, Reaction::Unauthorized);
         assert!(failure.message.contains("401: Unable to authenticate you"), "{}", failure.message);
     }

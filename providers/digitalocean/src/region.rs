@@ -1,5 +1,6 @@
 //! The region that load balancers are made in.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use ccm_sdk::types::{Failure, Problem};
 use ccm_sdk::{cache, ordered};
 
 use crate::api::regions;
+use crate::balancer::ProviderIds;
 use crate::config::Config;
-use crate::find;
+use crate::{find, provider_id};
 
 /// How long the regions of the same droplets are known: one never moves.
 const KNOWN: Duration = Duration::from_secs(3_600);
@@ -54,10 +56,27 @@ fn several(regions: &[String]) -> String {
     )
 }
 
+/// Most droplets of the cluster that are asked for their regions.
+const MOST: u32 = 1_000;
+
+/// Those of the cluster's droplets, as far as they are known now, and what kept others from being known. Nodes may be called
+/// otherwise than their droplets, so that names count only where some Nodes have no provider ID yet.
+fn of_cluster(ids: ProviderIds, names: fn() -> Vec<String>) -> Result<(BTreeSet<String>, Option<Failure>), Failure> {
+    let ids = ids(MOST).unwrap_or_default();
+    let ids: Vec<u64> = ids.iter().filter_map(|id| provider_id::parse(id).ok()).collect();
+    let (mut regions, open) = if ids.is_empty() { (BTreeSet::new(), None) } else { find::regions_of(&ids)? };
+    let names = names();
+    if ids.len() < names.len() {
+        regions.extend(find::regions_of_names(&names)?);
+    }
+    Ok((regions, open))
+}
+
 /// That of the cluster's droplets, where it is one and can be asked.
-pub(crate) fn of_nodes(nodes: &[String]) -> Option<String> {
-    let mut regions = find::regions_of_names(nodes).ok()?.into_iter();
-    regions.next().filter(|_| regions.next().is_none())
+pub(crate) fn of_nodes(ids: ProviderIds, names: fn() -> Vec<String>) -> Option<String> {
+    let (regions, open) = of_cluster(ids, names).ok()?;
+    let mut regions = regions.into_iter();
+    regions.next().filter(|_| regions.next().is_none() && open.is_none())
 }
 
 /// What is wrong with the setting, or with leaving it out.
@@ -65,7 +84,7 @@ pub(crate) fn of_nodes(nodes: &[String]) -> Option<String> {
 /// # Errors
 ///
 /// The cloud cannot be asked.
-pub(crate) fn problems(config: &Config, nodes: &[String]) -> Result<Vec<Problem>, Failure> {
+pub(crate) fn problems(config: &Config, ids: ProviderIds, names: fn() -> Vec<String>) -> Result<Vec<Problem>, Failure> {
     match &config.region {
         Some(region) => {
             let known = ordered::list(regions::slugs()?);
@@ -77,7 +96,11 @@ pub(crate) fn problems(config: &Config, nodes: &[String]) -> Result<Vec<Problem>
             Ok(vec![Problem::fatal("region", message)])
         }
         None => {
-            let regions: Vec<String> = find::regions_of_names(nodes)?.into_iter().collect();
+            let (regions, open) = of_cluster(ids, names)?;
+            let regions: Vec<String> = regions.into_iter().collect();
+            if let Some(failure) = open.filter(|_| regions.is_empty()) {
+                return Err(failure);
+            }
             let told = (regions.len() > 1).then(|| Problem::harmless("region", several(&regions)));
             Ok(told.into_iter().collect())
         }
@@ -94,6 +117,10 @@ mod tests {
 
     const ONE: &str = "api GET /v2/droplets/7";
     const LIST: &str = "api GET /v2/droplets";
+
+    fn none(_: u32) -> Result<Vec<String>, String> {
+        Ok(vec![])
+    }
 
     fn unset() -> Config {
         Config { region: None, ..config() }
@@ -148,9 +175,9 @@ mod tests {
     fn a_region_that_does_not_exist_is_refused_with_those_that_do() {
         let body = r#"{"regions": [{"slug": "nyc3"}, {"slug": "fra1"}], "meta": {"total": 2}}"#;
         let _cloud = FakeCloud::new().always("api GET /v2/regions", Reply::json(200, body));
-        assert_eq!(problems(&config(), &[]), Ok(vec![]));
+        assert_eq!(problems(&config(), none, Vec::new), Ok(vec![]));
         let config = Config { region: Some("mars1".to_owned()), ..config() };
-        let told = problems(&config, &[]).expect("it is asked");
+        let told = problems(&config, none, Vec::new).expect("it is asked");
         assert!(told[0].fatal && told[0].message.contains("\"mars1\"; DigitalOcean has fra1, nyc3"), "{told:?}");
     }
 
@@ -159,7 +186,7 @@ mod tests {
     fn no_regions_at_all_are_no_answer() {
         let _cloud = FakeCloud::new()
             .always("api GET /v2/regions", Reply::json(200, r#"{"regions": [], "meta": {"total": 0}}"#));
-        assert!(problems(&config(), &[]).is_err());
+        assert!(problems(&config(), none, Vec::new).is_err());
     }
 
     #[test]
@@ -167,8 +194,37 @@ mod tests {
         let droplets =
             [droplet(1, "a"), droplet(2, "b").replace("nyc3", "fra1"), droplet(3, "foreign").replace("nyc3", "ams3")];
         let _cloud = FakeCloud::new().always(LIST, list(&droplets));
-        assert_eq!(problems(&unset(), &["a".to_owned()]), Ok(vec![]));
-        let told = problems(&unset(), &["a".to_owned(), "b".to_owned()]).expect("it is asked");
+        assert_eq!(problems(&unset(), none, || vec!["a".to_owned()]), Ok(vec![]));
+        assert_eq!(of_nodes(none, || vec!["a".to_owned()]), Some("nyc3".to_owned()));
+        let told = problems(&unset(), none, || vec!["a".to_owned(), "b".to_owned()]).expect("it is asked");
         assert!(told[0].message.contains("regions fra1 and nyc3"), "{told:?}");
+        assert_eq!(of_nodes(none, || vec!["a".to_owned(), "b".to_owned()]), None);
+    }
+
+    /// Then the webhook let everything through unjudged, and two regions were told to nobody.
+    #[test]
+    fn nodes_that_are_called_otherwise_than_their_droplets_have_regions_by_their_provider_ids() {
+        let one = |body: String| Reply::json(200, format!(r#"{{"droplet": {body}}}"#));
+        let nodes = || vec!["node-1.example".to_owned(), "new".to_owned()];
+        // One has none yet.
+        let ids = |_| Ok(vec!["digitalocean://7".to_owned(), "other://9".to_owned()]);
+        let listed = |region: &str| list(&[droplet(7, "a"), droplet(8, "new").replace("nyc3", region)]);
+        let _cloud = FakeCloud::new().always(ONE, one(droplet(7, "a"))).always(LIST, listed("nyc3"));
+        assert_eq!((of_nodes(ids, nodes), problems(&unset(), ids, nodes)), (Some("nyc3".to_owned()), Ok(vec![])));
+        let _cloud = FakeCloud::new().always(ONE, one(droplet(7, "a"))).always(LIST, listed("fra1"));
+        assert_eq!(of_nodes(ids, nodes), None);
+        assert!(problems(&unset(), ids, nodes).is_ok_and(|told| told[0].message.contains("fra1 and nyc3")));
+        let ids = |_| Ok(vec!["digitalocean://7".to_owned(), "digitalocean://9".to_owned()]);
+        let nine = "api GET /v2/droplets/9";
+        let there = one(droplet(9, "b").replace("nyc3", "fra1"));
+        let _cloud = FakeCloud::new().always(ONE, one(droplet(7, "a"))).always(nine, there);
+        let told = problems(&unset(), ids, nodes).expect("it is asked");
+        assert!(told[0].message.contains("regions fra1 and nyc3"), "{told:?}");
+        assert_eq!(of_nodes(ids, nodes), None);
+        // One that is not known may be in another region.
+        let _cloud = FakeCloud::new().always(ONE, one(droplet(7, "a"))).always(nine, Reply::status(500));
+        assert_eq!((of_nodes(ids, nodes), problems(&unset(), ids, nodes)), (None, Ok(vec![])));
+        let _cloud = FakeCloud::new().always(ONE, Reply::status(500)).always(nine, Reply::status(500));
+        assert!(problems(&unset(), ids, nodes).is_err());
     }
 }

@@ -182,6 +182,11 @@ pub(crate) fn managed(service: &Service) -> Result<bool, Problem> {
     flag_of(service, names::FIREWALL_MANAGED).map(|managed| managed.unwrap_or(true))
 }
 
+/// Whether the Service itself asks for that, in plain words.
+pub(crate) fn asks_to_be_managed(service: &Service) -> bool {
+    flag_of(service, names::FIREWALL_MANAGED) == Ok(Some(true))
+}
+
 fn flag_of(service: &Service, name: &str) -> Result<Option<bool>, Problem> {
     let mut reader = Reader::of(&service.annotations);
     let flag = reader.flag(name, Invalid::Refuse);

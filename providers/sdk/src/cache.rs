@@ -17,9 +17,9 @@ pub fn get(key: &str) -> Option<Vec<u8>> {
     transport::cached(key)
 }
 
-/// Keeps `value` for `ttl` or less. Milliseconds are its finest unit; [`Duration::MAX`] sets no end.
+/// Keeps `value` for `ttl` or less. Milliseconds are its finest unit; 49 days are the most.
 pub fn put(key: &str, value: &[u8], ttl: Duration) {
-    transport::keep(key, value, duration::millis(ttl));
+    transport::keep(key, value, duration::millis_u32(ttl));
 }
 
 /// From now on nothing is under that key.

@@ -130,6 +130,12 @@ impl Cloud {
     pub fn bind(self, base_url: &str) -> Result<(), Failure> {
         transport::bind(self.endpoint, base_url).map_err(Failure::from)
     }
+
+    /// The path of the endpoint's base URL, `/v2.1`, empty where there is none: whoever appends a version asks first whether it is there
+    /// already. None while the endpoint has no base URL: log in first, where a catalogue names it.
+    pub fn base_path(self) -> Option<String> {
+        transport::base_path(self.endpoint)
+    }
 }
 
 impl Request {

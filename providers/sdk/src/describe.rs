@@ -1,7 +1,7 @@
 //! Declares what a provider asks the operator for: tables instead of records with ten fields each.
 //!
 //! ```
-//! use ccm_sdk::meta::{Credential, Descriptor, Endpoint, Setting, Source};
+//! use ccm_sdk::meta::{Budget, Credential, Descriptor, Endpoint, Setting, Source};
 //!
 //! mod annotations {
 //!     ccm_sdk::annotations! {
@@ -11,7 +11,7 @@
 //!         /// Seconds until an idle connection ends; 30 to 600.
 //!         pub IDLE = "idle-seconds": Integer;
 //!         /// The load balancer's ID.
-//!         pub ID = "load-balancer-id": Text, written;
+//!         pub ID = "load-balancer-id": Text, Both;
 //!     }
 //! }
 //!
@@ -23,6 +23,7 @@
 //!         credentials: vec![Credential::new("token", "API token.", token).in_header("api", "authorization")],
 //!         settings: vec![Setting::new("region", "Where load balancers are made.", Source::variable("MYCLOUD_REGION"))],
 //!         annotations: ccm_sdk::describe::annotations(annotations::ALL),
+//!         budgets: vec![Budget { per_second: Some(10), burst: Some(30), ..Budget::of(&["api"]) }],
 //!         ..Descriptor::new("mycloud", env!("CARGO_PKG_VERSION"))
 //!     }
 //! }
@@ -34,16 +35,19 @@
 //! # }
 //! ```
 
-use crate::meta::{Annotation, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, ValueKind};
+use crate::meta::{
+    Annotation, AnnotationRole, Budget, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source,
+    ValueKind,
+};
 
 /// Declares annotations: a constant with the name of each, and `ALL` of them for [`annotations`]. What is written about one is its
 /// purpose, one line each. After the kind of the value can stand `= DEFAULT`, `in` with the words that are allowed, and
-/// `, written` for what the provider itself writes. See the [module](crate::describe) for an example.
+/// `, Written` for what the provider itself writes, or `, Both` for what people may set as well. See the [module](crate::describe) for an example.
 #[macro_export]
 macro_rules! annotations {
     (prefix $prefix:literal; $(
         #[doc = $purpose:literal]
-        $visible:vis $name:ident = $suffix:literal: $kind:ident $(= $default:literal)? $(in $allowed:expr)? $(, $written:ident)?;
+        $visible:vis $name:ident = $suffix:literal: $kind:ident $(= $default:literal)? $(in $allowed:expr)? $(, $role:ident)?;
     )*) => {
         $(#[doc = $purpose] $visible const $name: &str = concat!($prefix, $suffix);)*
 
@@ -52,7 +56,7 @@ macro_rules! annotations {
             kind: $crate::meta::ValueKind::$kind,
             $(default: Some($default),)?
             $(allowed: $allowed,)?
-            $($written: true,)?
+            $(role: $crate::meta::AnnotationRole::$role,)?
             ..$crate::describe::Row::new($name, $purpose)
         }),*];
     };
@@ -71,14 +75,14 @@ pub struct Row {
     pub default: Option<&'static str>,
     /// Empty where more than words are allowed.
     pub allowed: &'static [&'static str],
-    /// By the provider.
-    pub written: bool,
+    /// Who writes it.
+    pub role: AnnotationRole,
 }
 
 impl Row {
     /// A text that people write.
     pub const fn new(name: &'static str, purpose: &'static str) -> Self {
-        Self { name, purpose, kind: ValueKind::Text, default: None, allowed: &[], written: false }
+        Self { name, purpose, kind: ValueKind::Text, default: None, allowed: &[], role: AnnotationRole::Asked }
     }
 }
 
@@ -89,9 +93,9 @@ pub fn annotations(rows: &[Row]) -> Vec<Annotation> {
         // Of a doc comment.
         purpose: row.purpose.strip_prefix(' ').unwrap_or(row.purpose).to_owned(),
         kind: row.kind,
-        default: row.default.map(str::to_owned),
+        default_value: row.default.map(str::to_owned),
         allowed: row.allowed.iter().map(|&word| word.to_owned()).collect(),
-        written: row.written,
+        role: row.role,
     };
     rows.iter().map(annotation).collect()
 }
@@ -112,7 +116,7 @@ impl Setting {
     /// A text.
     pub fn new(name: &str, purpose: &str, value: Source) -> Self {
         let (name, purpose) = (name.to_owned(), purpose.to_owned());
-        Self { name, purpose, kind: ValueKind::Text, default: None, allowed: vec![], value }
+        Self { name, purpose, kind: ValueKind::Text, default_value: None, allowed: vec![], value }
     }
 }
 
@@ -145,6 +149,14 @@ impl Credential {
     }
 }
 
+impl Budget {
+    /// What the cloud takes of requests to these endpoints, counted together. Without numbers, the runtime keeps its own limits.
+    pub fn of(endpoints: &[&str]) -> Self {
+        let endpoints = endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect();
+        Self { endpoints, per_second: None, burst: None, per_minute: None, per_hour: None }
+    }
+}
+
 impl Descriptor {
     /// One that asks for nothing; its provider IDs begin with its name.
     pub fn new(name: &str, version: &str) -> Self {
@@ -158,6 +170,7 @@ impl Descriptor {
             credentials: vec![],
             settings: vec![],
             annotations: vec![],
+            budgets: vec![],
             more: vec![],
         }
     }

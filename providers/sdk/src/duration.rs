@@ -48,6 +48,12 @@ pub fn millis(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000).saturating_add(duration.subsec_millis().into())
 }
 
+/// Whole milliseconds, as most times of the contract have room for them: 49 days at most.
+#[must_use]
+pub fn millis_u32(duration: Duration) -> u32 {
+    u32::try_from(millis(duration)).unwrap_or(u32::MAX)
+}
+
 fn digits(text: &str) -> (&str, &str) {
     text.split_at_checked(text.bytes().take_while(u8::is_ascii_digit).count()).unwrap_or((text, ""))
 }

@@ -9,7 +9,7 @@ use crate::types::{Failure, Problem, Reaction};
 impl Failure {
     /// A failure that asks for `reaction`. `message` is for people: what was tried and what the cloud answered.
     pub fn new(reaction: Reaction, message: impl Into<String>) -> Self {
-        Self { reaction, message: message.into(), retry_after_ms: None, field: None }
+        Self { reaction, message: message.into(), retry_after_ms: None, field: None, more: vec![] }
     }
 
     /// Passing trouble: try again.
@@ -60,7 +60,7 @@ impl Failure {
     /// When to try again. More than the contract can carry (49 days) becomes the most it can.
     #[must_use]
     pub fn after(mut self, wait: Duration) -> Self {
-        self.retry_after_ms = Some(u32::try_from(duration::millis(wait)).unwrap_or(u32::MAX));
+        self.retry_after_ms = Some(duration::millis_u32(wait));
         self
     }
 
@@ -96,12 +96,12 @@ impl Failure {
 impl Problem {
     /// Something that will be refused.
     pub fn fatal(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into(), fatal: true }
+        Self { field: field.into(), message: message.into(), fatal: true, more: vec![] }
     }
 
     /// Something that will be done without.
     pub fn harmless(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into(), fatal: false }
+        Self { field: field.into(), message: message.into(), fatal: false, more: vec![] }
     }
 }
 
@@ -124,6 +124,7 @@ mod tests {
                 message: "volume is being built".to_owned(),
                 retry_after_ms: Some(5_000),
                 field: Some("metadata.annotations[example.com/size]".to_owned()),
+                more: vec![],
             }
         );
     }

@@ -73,9 +73,9 @@ impl<P: load_balancers::Guest> load_balancers::Guest for Guarded<P> {
         P::update_backends(service, backends)
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         panic::forward();
-        P::delete(service)
+        P::ensure_deleted(service)
     }
 
     fn validate(service: Service, before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {
@@ -104,9 +104,9 @@ impl<P: routes::Guest> routes::Guest for Guarded<P> {
         P::get_all(nodes)
     }
 
-    fn change(delete: Vec<Route>, create: Vec<Route>) -> Result<Vec<Result<(), Failure>>, Failure> {
+    fn change(obsolete: Vec<Route>, wanted: Vec<routes::Wish>) -> Result<Vec<routes::Outcome>, Failure> {
         panic::forward();
-        P::change(delete, create)
+        P::change(obsolete, wanted)
     }
 }
 

@@ -44,6 +44,7 @@
 //! | says what it needs from whoever runs the cluster: URL, token, settings | [`describe`] |
 //! | reads a configuration file, of YAML or INI | [`config`], [`words!`](macro@crate::words), [`duration`] |
 //! | asks the cloud, and reads its answers and its lists | [`Cloud`], [`records!`], [`paging`] |
+//! | signs its requests, by HMAC or by a private key | [`sign`] |
 //! | finds the machines behind the cluster's Nodes, and says that one is gone only with proof | [`find`] |
 //! | gives Nodes their labels | [`label`] |
 //! | reads what people write on a Service: annotations, and which clients it lets in | [`annotations`](mod@annotations), [`cidr`] |
@@ -106,6 +107,7 @@ mod request;
 mod route;
 mod session;
 pub mod settings;
+pub mod sign;
 mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

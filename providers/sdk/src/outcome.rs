@@ -29,7 +29,7 @@ impl Outcome {
     }
 
     /// An annotation to write on the Service, with a failure too: IDs of what was made, so that the next call finds it. Its
-    /// name must be declared as `written`. The last value given for a name counts.
+    /// name must be declared as `written` or `both`. The last value given for a name counts.
     #[must_use]
     pub fn annotate(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with_annotation(name.into(), Some(value.into()))
@@ -66,12 +66,12 @@ impl From<Result<Self, Failure>> for Outcome {
 impl Ingress {
     /// An address.
     pub fn ip(ip: &(impl ToString + ?Sized)) -> Self {
-        Self { ip: Some(ip.to_string()), hostname: None, ip_mode: None, ports: vec![] }
+        Self { ip: Some(ip.to_string()), hostname: None, ip_mode: None, ports: vec![], more: vec![] }
     }
 
     /// A host name: a DNS name in lower case.
     pub fn hostname(hostname: impl Into<String>) -> Self {
-        Self { ip: None, hostname: Some(hostname.into()), ip_mode: None, ports: vec![] }
+        Self { ip: None, hostname: Some(hostname.into()), ip_mode: None, ports: vec![], more: vec![] }
     }
 
     /// The load balancer changes the traffic (it ends TLS, it speaks the PROXY protocol), so that kube-proxy must not

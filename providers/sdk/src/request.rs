@@ -189,7 +189,7 @@ impl Request {
 
     /// An answer this young will do, and an identical request under way is joined. Only for what reads.
     pub fn share(mut self, age: Duration) -> Self {
-        self.raw.share_ms = milliseconds(age);
+        self.raw.share_ms = duration::millis_u32(age);
         self
     }
 
@@ -223,13 +223,17 @@ impl Request {
     /// What was captured is kept no longer than this.
     pub fn capture_at_most(mut self, age: Duration) -> Self {
         if let Some(capture) = &mut self.raw.capture {
-            capture.ttl_ms = Some(duration::millis(age));
+            capture.ttl_ms = Some(duration::millis_u32(age));
         }
         self
     }
 
     pub(crate) fn operation_name(&self) -> &str {
         &self.raw.operation
+    }
+
+    pub(crate) const fn method(&self) -> Method {
+        self.raw.method
     }
 
     pub(crate) fn path(&self) -> Result<String, Failure> {
@@ -265,10 +269,6 @@ impl Request {
         self.session = None;
         self
     }
-}
-
-fn milliseconds(time: Duration) -> u32 {
-    u32::try_from(duration::millis(time)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

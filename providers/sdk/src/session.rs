@@ -136,7 +136,7 @@ impl Flight {
 
     /// Whether it may be for want of what a login gives that there is no answer.
     fn lacks_login(&self) -> bool {
-        matches!(self.reason, Some(TransportReason::Denied | TransportReason::UnknownCredential))
+        matches!(self.reason, Some(TransportReason::Unbound | TransportReason::UnknownCredential))
     }
 
     fn waits_for(&self) -> Option<Session> {
@@ -154,7 +154,7 @@ fn open(flights: &mut [Flight]) {
     }
     for session in sessions {
         let waits = |flight: &Flight| flight.waits_for().is_some_and(|awaited| awaited.token == session.token);
-        let again = flights.iter().any(|flight| waits(flight) && flight.reason == Some(TransportReason::Denied));
+        let again = flights.iter().any(|flight| waits(flight) && flight.reason == Some(TransportReason::Unbound));
         let Err(failure) = session.open(again) else { continue };
         for flight in flights.iter_mut().filter(|flight| waits(flight)) {
             flight.outcome = Some(Err(Unanswered::before(failure.clone())));

@@ -35,6 +35,8 @@ impl From<TransportError> for Failure {
             // Neither is the object wrong, nor can it never work: a grant or a credential is missing. A person has to add
             // it, and until then it is worth an alarm and a slow retry.
             TransportReason::Denied | TransportReason::UnknownCredential => Reaction::Unauthorized,
+            // Neither now nor later: the cloud does not have the service, or nobody said where it is.
+            TransportReason::Unbound => Reaction::Unsupported,
             // A certificate is often renewed without anybody touching this configuration.
             TransportReason::Connect | TransportReason::Tls | TransportReason::Timeout | TransportReason::Other => {
                 Reaction::Retry
@@ -116,6 +118,7 @@ mod tests {
     fn a_missing_answer_has_its_reaction_and_keeps_the_time_to_wait() {
         for (reason, expected) in [
             (TransportReason::Denied, Reaction::Unauthorized),
+            (TransportReason::Unbound, Reaction::Unsupported),
             (TransportReason::UnknownCredential, Reaction::Unauthorized),
             (TransportReason::Connect, Reaction::Retry),
             (TransportReason::Tls, Reaction::Retry),

@@ -176,6 +176,7 @@ pub(crate) struct State {
     requests: RefCell<Vec<Request>>,
     batches: RefCell<Vec<usize>>,
     cache: RefCell<BTreeMap<String, Vec<u8>>>,
+    base_paths: RefCell<BTreeMap<String, String>>,
     logged: RefCell<Vec<String>>,
     events: RefCell<Vec<String>>,
     now: Cell<u64>,
@@ -224,7 +225,14 @@ impl State {
 
     pub(crate) fn bind(&self, endpoint: &str, base_url: &str) -> Result<(), TransportError> {
         self.lines.borrow_mut().push(format!("bind {endpoint} {base_url}"));
+        let path = base_url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+        let path = if path.is_empty() { String::new() } else { format!("/{}", path.trim_end_matches('/')) };
+        self.base_paths.borrow_mut().insert(endpoint.to_owned(), path);
         Ok(())
+    }
+
+    pub(crate) fn base_path(&self, endpoint: &str) -> Option<String> {
+        self.base_paths.borrow().get(endpoint).cloned()
     }
 
     pub(crate) fn cached(&self, key: &str) -> Option<Vec<u8>> {

@@ -32,6 +32,11 @@ pub(crate) fn bind(endpoint: &str, base_url: &str) -> Result<(), TransportError>
     http::bind(endpoint, base_url)
 }
 
+pub(crate) fn base_path(endpoint: &str) -> Option<String> {
+    or_fake!(fake => fake.base_path(endpoint));
+    http::base_path(endpoint)
+}
+
 pub(crate) fn available(credential: &str) -> bool {
     or_fake!(fake => fake.available(credential));
     credentials::available(credential)
@@ -47,7 +52,7 @@ pub(crate) fn cached(key: &str) -> Option<Vec<u8>> {
     cache::get(key)
 }
 
-pub(crate) fn keep(key: &str, value: &[u8], ttl_ms: u64) {
+pub(crate) fn keep(key: &str, value: &[u8], ttl_ms: u32) {
     or_fake!(fake => fake.keep(key, value));
     cache::put(key, value, ttl_ms);
 }

@@ -1,5 +1,7 @@
 //! Who a provider is, and what it asks the operator for: the contract's `meta`.
 
+use std::num::NonZeroU32;
+
 use serde::Serialize;
 
 use crate::Attributes;
@@ -16,6 +18,10 @@ pub struct Descriptor {
     pub revision: String,
     /// Schemes of provider IDs, without `://`. The first is the one it writes.
     pub provider_id_schemes: Vec<String>,
+    /// What the provider IDs begin with that it takes care of, where the operator leaves it a part of its schemes:
+    /// `openstack://RegionOne/`. Empty: all of its schemes. No part of what it says of itself.
+    #[serde(skip)]
+    pub provider_id_prefixes: Vec<String>,
     /// Files that it reads; the first is the one of `--cloud-config`.
     pub files: Vec<ConfigFile>,
     /// Places in the network that it talks to.
@@ -26,17 +32,65 @@ pub struct Descriptor {
     pub settings: Vec<Setting>,
     /// Annotations that it reads or writes. Others do not reach it.
     pub annotations: Vec<Annotation>,
-    /// Room for growth: [`Self::DRY_RUN`], [`Self::REQUESTS_PER_MINUTE`], [`Self::REQUESTS_PER_HOUR`].
+    /// How many requests the cloud takes.
+    pub budgets: Vec<Budget>,
+    /// Room for growth: [`Self::DRY_RUN`].
     pub more: Attributes,
 }
 
 impl Descriptor {
     /// In `more`: a member of JSON bodies with which, when it is `true`, the cloud judges a request and does nothing.
     pub const DRY_RUN: &'static str = "dry-run";
-    /// In `more`: most requests that the cloud takes in any minute, unless the operator knows better.
-    pub const REQUESTS_PER_MINUTE: &'static str = "requests-per-minute";
-    /// In `more`: the same for any hour.
-    pub const REQUESTS_PER_HOUR: &'static str = "requests-per-hour";
+
+    /// What the provider IDs begin with that it takes care of, with the scheme.
+    #[must_use]
+    pub fn provider_ids(&self) -> Vec<String> {
+        if self.provider_id_prefixes.is_empty() {
+            return self.provider_id_schemes.iter().map(|scheme| format!("{scheme}://")).collect();
+        }
+        self.provider_id_prefixes.clone()
+    }
+
+    /// Whether it takes care of machines with this provider ID.
+    #[must_use]
+    pub fn owns(&self, provider_id: &str) -> bool {
+        self.provider_ids().iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
+    }
+
+    /// Whether the operator leaves machines with this provider ID to another provider of the same scheme.
+    #[must_use]
+    pub fn leaves(&self, provider_id: &str) -> bool {
+        let is_of =
+            |scheme: &String| provider_id.strip_prefix(scheme.as_str()).is_some_and(|rest| rest.starts_with("://"));
+        !self.owns(provider_id) && self.provider_id_schemes.iter().any(is_of)
+    }
+
+    /// What provider IDs begin with that both would take care of; none where each has its own.
+    #[must_use]
+    pub fn contested(&self, other: &Self) -> Option<String> {
+        let theirs = other.provider_ids();
+        let longer = |own: &String, their: &String| {
+            let longer = if own.len() < their.len() { their } else { own };
+            (own.starts_with(their.as_str()) || their.starts_with(own.as_str())).then(|| longer.clone())
+        };
+        self.provider_ids().iter().find_map(|own| theirs.iter().find_map(|their| longer(own, their)))
+    }
+}
+
+/// How many requests the cloud takes, unless the operator knows better.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Budget {
+    /// Endpoints whose requests are counted together; an endpoint is in one at most.
+    pub endpoints: Vec<String>,
+    /// On average.
+    pub per_second: Option<NonZeroU32>,
+    /// At once, after a quiet time. Without it as many as `per_second`, where that is given.
+    pub burst: Option<NonZeroU32>,
+    /// In any minute.
+    pub per_minute: Option<NonZeroU32>,
+    /// In any hour.
+    pub per_hour: Option<NonZeroU32>,
 }
 
 /// How a file is written.
@@ -91,8 +145,8 @@ pub struct Endpoint {
     pub tls: Option<TlsSources>,
 }
 
-/// Where TLS files of an endpoint are named.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Where it is said how an endpoint proves who it is, and the host to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsSources {
     /// Authorities to trust.
@@ -101,7 +155,11 @@ pub struct TlsSources {
     pub client_certificate: Source,
     /// Its key.
     pub client_key: Source,
-    /// Whether to trust anybody.
+    /// Authorities to trust, in PEM.
+    pub ca_certificates: Source,
+    /// `false` trusts anybody.
+    pub verify: Source,
+    /// `true` trusts anybody.
     pub skip_verification: Source,
 }
 
@@ -199,11 +257,35 @@ pub struct Annotation {
     pub default: Option<String>,
     /// Its only values, when not empty.
     pub allowed: Vec<String>,
-    /// Written by the provider, not by people.
-    pub written: bool,
+    /// Who writes it.
+    pub role: AnnotationRole,
+}
+
+/// Who writes an annotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AnnotationRole {
+    /// People, to ask for something.
+    Asked,
+    /// The provider. What it says is no part of what a Service asks for.
+    Written,
+    /// People, to ask for something, and the provider, to say what it became.
+    Both,
 }
 
 impl Annotation {
+    /// Whether the provider writes it.
+    #[must_use]
+    pub const fn is_written(&self) -> bool {
+        matches!(self.role, AnnotationRole::Written | AnnotationRole::Both)
+    }
+
+    /// Whether it is part of what a Service asks for.
+    #[must_use]
+    pub const fn is_asked(&self) -> bool {
+        matches!(self.role, AnnotationRole::Asked | AnnotationRole::Both)
+    }
+
     /// Whether an annotation called `name` is this one.
     #[must_use]
     pub fn covers(&self, name: &str) -> bool {
@@ -234,6 +316,56 @@ impl Capability {
             Self::LoadBalancers => "load-balancers",
             Self::Routes => "routes",
             Self::Cluster => "cluster",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn provider(schemes: &[&str], prefixes: &[&str]) -> Descriptor {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        Descriptor {
+            provider_id_schemes: owned(schemes),
+            provider_id_prefixes: owned(prefixes),
+            ..Descriptor::default()
+        }
+    }
+
+    #[test]
+    fn a_provider_takes_care_of_its_schemes_or_of_the_part_that_it_was_left() {
+        let (whole, east) = (provider(&["os", "older"], &[]), provider(&["os", "older"], &["os://east/", "os:///"]));
+        for (id, of_whole, of_east) in [
+            ("os://east/1", true, true),
+            ("os:///1", true, true),
+            ("os://west/1", true, false),
+            ("os://eastern/1", true, false),
+            ("older://1", true, false),
+            ("os:east/1", false, false),
+            ("oss://east/1", false, false),
+            ("os", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!((whole.owns(id), east.owns(id)), (of_whole, of_east), "{id}");
+            assert_eq!((whole.leaves(id), east.leaves(id)), (false, of_whole && !of_east), "{id}");
+        }
+    }
+
+    #[test]
+    fn two_providers_contest_what_begins_the_same() {
+        let (east, west) = (provider(&["os"], &["os://east/"]), provider(&["os"], &["os://west/", "os:///"]));
+        let cases = [
+            (&east, &west, None),
+            (&provider(&["os"], &[]), &provider(&["other"], &[]), None),
+            (&provider(&["os"], &[]), &provider(&["other", "os"], &[]), Some("os://")),
+            (&east, &provider(&["os"], &[]), Some("os://east/")),
+            (&provider(&["os"], &[]), &west, Some("os://west/")),
+            (&west, &provider(&["os"], &["os:///"]), Some("os:///")),
+        ];
+        for (one, other, prefix) in cases {
+            assert_eq!(one.contested(other).as_deref(), prefix, "{one:?} {other:?}");
+            assert_eq!(other.contested(one).is_some(), prefix.is_some());
         }
     }
 }

@@ -14,14 +14,15 @@ mod leadership;
 mod load_balancer;
 mod lookups;
 mod node;
+mod route;
 mod selector;
 mod service;
 
 pub use batch::{BatchSettings, Batcher};
 pub use cluster::{Cluster, ClusterSubject};
 pub use descriptor::{
-    Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
-    Source, TlsSources, ValueKind,
+    Annotation, AnnotationRole, Budget, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
+    Endpoint, Place, Setting, Source, TlsSources, ValueKind,
 };
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};
@@ -30,6 +31,7 @@ pub use leadership::{Alone, Leadership};
 pub use load_balancer::{Answer, LoadBalancerSource, LoadBalancers, Mark, Outcome, Standing, Wish};
 pub use lookups::{Keeper, Lookups, Member};
 pub use node::{Address, AddressKind, Described, Node};
+pub use route::{Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes};
 pub use selector::NodeSelector;
 pub use service::{
     Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,

@@ -9,7 +9,7 @@ use crate::{Batcher, Described, Failure, Instance, Need, Reaction};
 pub struct Member {
     /// Its name, for people and metrics.
     pub name: String,
-    /// Whether it takes care of provider IDs of this scheme, which is given without `://`.
+    /// Whether it takes care of machines with this provider ID.
     pub claims: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The way to it.
     pub batcher: Batcher,
@@ -29,9 +29,9 @@ pub enum Keeper {
 /// | node | goes to |
 /// |---|---|
 /// | only one provider is configured | that one, whatever the scheme: it knows best what is foreign |
-/// | scheme of a provider | that provider |
+/// | a provider takes care of its provider ID | that provider |
 /// | no provider ID | each provider in turn, as long as the answer is "not mine" |
-/// | any other scheme | nobody: reaction `elsewhere` |
+/// | any other provider ID | nobody: reaction `elsewhere` |
 ///
 /// A provider that cannot answer is not passed over: the next one could claim the node, and a provider ID is for ever.
 #[derive(Clone)]
@@ -46,15 +46,13 @@ impl Lookups {
         Self { members: members.into() }
     }
 
-    /// Who takes care of machines with this provider ID: the provider that declared the scheme, else nobody. Also where only
-    /// one provider is configured: what it does not claim is not its to judge.
+    /// Who takes care of machines with this provider ID: the provider that claims it, else nobody. Also where only one provider is configured: what it does not claim is not its to judge.
     #[must_use]
     pub fn keeper(&self, provider_id: Option<&str>) -> Option<Keeper> {
         let Some(provider_id) = provider_id else {
             return Some(if self.members.len() == 1 { Keeper::Provider(0) } else { Keeper::Any });
         };
-        let (scheme, _) = provider_id.split_once("://")?;
-        self.members.iter().position(|member| (member.claims)(scheme)).map(Keeper::Provider)
+        self.members.iter().position(|member| (member.claims)(provider_id)).map(Keeper::Provider)
     }
 
     /// All of them.
@@ -81,9 +79,7 @@ impl Lookups {
             return only.batcher.ask(node, need).await;
         }
         if let Some(id) = node.provider_id() {
-            let scheme = id.split_once("://").map(|(scheme, _)| scheme);
-            let own = |member: &&Member| scheme.is_some_and(|scheme| (member.claims)(scheme));
-            let Some(member) = self.members.iter().find(own) else {
+            let Some(member) = self.members.iter().find(|member| (member.claims)(id)) else {
                 return Err(foreign("no configured provider takes care of this provider ID"));
             };
             return member.batcher.ask(node, need).await;
@@ -109,7 +105,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::{BatchSettings, FindError, Finding, InstanceState, Instances, Node};
+    use crate::{BatchSettings, Descriptor, FindError, Finding, InstanceState, Instances, Node};
 
     /// Knows the machines whose name begins with its own name, and cannot tell about those that have `down` and its name in it.
     struct Cloud(&'static str);
@@ -136,6 +132,12 @@ mod tests {
         }
     }
 
+    fn claims(schemes: &[&str]) -> Box<dyn Fn(&str) -> bool + Send + Sync> {
+        let provider_id_schemes = schemes.iter().map(|&scheme| scheme.to_owned()).collect();
+        let descriptor = Descriptor { provider_id_schemes, ..Descriptor::default() };
+        Box::new(move |id| descriptor.owns(id))
+    }
+
     /// What these clouds say about a node.
     async fn told(clouds: &[&'static str], name: &str, provider_id: Option<&str>) -> String {
         let mut work = JoinSet::new();
@@ -143,7 +145,7 @@ mod tests {
             let (batcher, running) = Batcher::new(Arc::new(Cloud(name)), BatchSettings::default());
             work.spawn(running);
             let name = *name;
-            Member { name: name.into(), claims: Box::new(move |scheme| scheme == name), batcher }
+            Member { name: name.into(), claims: claims(&[name]), batcher }
         };
         let lookups = Lookups::new(clouds.iter().map(member).collect());
         let node = Node { name: name.into(), provider_id: provider_id.map(Into::into), ..Node::default() };
@@ -179,10 +181,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_takes_care_of_the_schemes_that_it_declared() {
-        let member = |name: &'static str, schemes: &'static [&'static str]| {
+    async fn a_provider_takes_care_of_the_provider_ids_that_it_claims() {
+        let member = |name: &'static str, schemes: &[&str]| {
             let (batcher, _work) = Batcher::new(Arc::new(Cloud(name)), BatchSettings::default());
-            Member { name: name.into(), claims: Box::new(move |scheme| schemes.contains(&scheme)), batcher }
+            Member { name: name.into(), claims: claims(schemes), batcher }
         };
         let alone = Lookups::new(vec![member("red", &["red", "crimson"])]);
         let both = Lookups::new(vec![member("red", &["red", "crimson"]), member("blue", &["blue"])]);

@@ -9,10 +9,10 @@ pub trait NodeSelector: Send + Sync + 'static {
     /// The selector cannot be read, or the Nodes are not known yet: why, in words for the provider.
     fn matching(&self, selector: &str) -> Result<Vec<String>, String>;
 
-    /// Provider IDs with one of these schemes, at most so many: those of Nodes that are Ready first, then by name.
+    /// Provider IDs that begin with one of these, at most so many: those of Nodes that are Ready first, then by name.
     ///
     /// # Errors
     ///
     /// The Nodes are not known yet: why, in words for the provider.
-    fn provider_ids(&self, schemes: &[String], most: usize) -> Result<Vec<String>, String>;
+    fn provider_ids(&self, prefixes: &[String], most: usize) -> Result<Vec<String>, String>;
 }

@@ -149,6 +149,14 @@ pub struct Service {
     pub load_balancer_class: Option<String>,
     /// What `status.loadBalancer` says now.
     pub ingress: Vec<Ingress>,
+    /// Room for growth: [`Self::TAKEN_OVER`].
+    pub more: Attributes,
+}
+
+impl Service {
+    /// In `more`: the annotations that the provider writes lead to a load balancer that no Service of this cluster has, and that is for
+    /// this one to take over. The value is the UID of its mark, empty where nobody knows whose it was.
+    pub const TAKEN_OVER: &'static str = "taken-over";
 }
 
 /// A Node that a load balancer should send traffic to: the contract's `backend`.

@@ -7,6 +7,7 @@ use crate::cluster::ClusterMetrics;
 use crate::metrics::{QueueMetrics, StoreMetrics};
 use crate::node::NodeMetrics;
 use crate::node_lifecycle::NodeLifecycleMetrics;
+use crate::route::RouteMetrics;
 use crate::service::ServiceMetrics;
 
 /// The metrics of all components of this crate.
@@ -26,6 +27,8 @@ pub struct Metrics {
     pub service: ServiceMetrics,
     /// Node lifecycle controller.
     pub node_lifecycle: NodeLifecycleMetrics,
+    /// Route controller.
+    pub route: RouteMetrics,
     /// Cluster controller.
     pub cluster: ClusterMetrics,
 }
@@ -41,6 +44,7 @@ impl Metrics {
             node: NodeMetrics::register(registry),
             service: ServiceMetrics::register(registry),
             node_lifecycle: NodeLifecycleMetrics::register(registry),
+            route: RouteMetrics::register(registry),
             cluster: ClusterMetrics::register(registry),
         }
     }

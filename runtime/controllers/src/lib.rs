@@ -19,6 +19,7 @@ mod node_lifecycle;
 mod object_name;
 mod queue;
 mod reaction;
+mod route;
 mod service;
 mod shrink;
 mod store;
@@ -40,6 +41,9 @@ pub use node_lifecycle::{
 };
 pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
+pub use route::{
+    PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteSettings,
+};
 pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::balanced_service;
 pub use service::{

@@ -1,6 +1,6 @@
 //! Limits how many requests a cloud gets, and decides which one goes first.
 //!
-//! One [`Budget`] per endpoint. A request waits for its turn ([`Budget::acquire`]) and tells how it ended
+//! One [`Budget`] per endpoint, or for several behind one limit of the cloud. A request waits for its turn ([`Budget::acquire`]) and tells how it ended
 //! ([`Permit::answered`], [`Permit::failed`]); from that the budget learns. What can hold a request back:
 //!
 //! | held by | who | until |
@@ -67,34 +67,60 @@ pub(crate) struct Left {
     pub in_flight: usize,
 }
 
-/// The requests of one endpoint. Cheap to clone.
+/// The requests of one endpoint, or of several that the cloud counts together. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Budget {
     inner: Arc<Inner>,
 }
 
 struct Inner {
+    /// Whose requests are counted here.
+    endpoints: Vec<String>,
     settings: BudgetSettings,
-    wall: Box<dyn Fn() -> SystemTime + Send + Sync>,
+    wall: Arc<dyn Fn() -> SystemTime + Send + Sync>,
     state: Mutex<State>,
     recoveries: watch::Sender<u64>,
 }
 
 impl Budget {
-    /// A budget that knows nothing of its cloud yet.
-    #[must_use]
-    pub(crate) fn new(settings: BudgetSettings) -> Self {
-        Self::with_wall_clock(settings, SystemTime::now)
-    }
-
-    /// With another wall clock, which is needed for what clouds tell as Unix time or as a date.
-    #[must_use]
+    /// A budget that knows nothing of its cloud yet, with another wall clock, which is needed for what clouds tell as Unix time or as a
+    /// date.
+    #[cfg(test)]
     pub(crate) fn with_wall_clock(
         settings: BudgetSettings,
         wall: impl Fn() -> SystemTime + Send + Sync + 'static,
     ) -> Self {
-        let state = Mutex::new(State::new(&settings));
-        Self { inner: Arc::new(Inner { settings, wall: Box::new(wall), state, recoveries: watch::Sender::new(0) }) }
+        Self::with_state(vec![], State::new(&settings), settings, Arc::new(wall))
+    }
+
+    fn with_state(
+        endpoints: Vec<String>,
+        state: State,
+        settings: BudgetSettings,
+        wall: Arc<dyn Fn() -> SystemTime + Send + Sync>,
+    ) -> Self {
+        let (state, recoveries) = (Mutex::new(state), watch::Sender::new(0));
+        Self { inner: Arc::new(Inner { endpoints, settings, wall, state, recoveries }) }
+    }
+
+    /// A budget of these endpoints. Where one or several of them had budgets `before`, it is the same one if nothing about it has changed, and
+    /// otherwise it goes on with the longest pause of them.
+    pub(crate) fn of(endpoints: &[String], settings: BudgetSettings, before: &[Self]) -> Self {
+        let pause = |budget: &&Self| budget.inner.state.lock().pause;
+        let Some(before) = before.iter().max_by_key(pause) else {
+            let state = State::new(&settings);
+            return Self::with_state(endpoints.to_vec(), state, settings, Arc::new(SystemTime::now));
+        };
+        if before.inner.endpoints == endpoints && before.inner.settings == settings {
+            return before.clone();
+        }
+        let state = before.inner.state.lock().with(&settings);
+        Self::with_state(endpoints.to_vec(), state, settings, Arc::clone(&before.inner.wall))
+    }
+
+    /// Whose requests are counted here.
+    pub(crate) fn endpoints(&self) -> &[String] {
+        &self.inner.endpoints
     }
 
     /// Waits for a turn until `deadline`, and at most [`BudgetSettings::max_wait`]. Dropping the future leaves the

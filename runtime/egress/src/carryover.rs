@@ -72,22 +72,41 @@ impl Carryover {
 pub(crate) struct Budgets(Mutex<BTreeMap<String, Budget>>);
 
 impl Budgets {
-    /// A budget for each endpoint that `descriptor` declares: the one of before, or a new one.
+    /// A budget for each endpoint that `descriptor` declares: the one of before while the cloud's limits are the same, or a new one, which keeps
+    /// the pauses. What is new counts for later components once its own is [taken](Self::taken).
     pub(crate) fn of(&self, descriptor: &Descriptor, settings: &BudgetSettings) -> BTreeMap<String, Budget> {
-        let mut budgets = self.0.lock();
-        let mut budget = |name: &String| {
-            let new = || Budget::new(settings.clone().of_cloud(&descriptor.more));
-            budgets.entry(name.clone()).or_insert_with(new).clone()
-        };
-        descriptor.endpoints.iter().map(|endpoint| (endpoint.name.clone(), budget(&endpoint.name))).collect()
+        let mut kept = self.0.lock();
+        let is_shared = |name: &String| descriptor.budgets.iter().any(|cloud| cloud.endpoints.contains(name));
+        let alone = descriptor.endpoints.iter().map(|endpoint| &endpoint.name).filter(|name| !is_shared(name));
+        let alone = alone.map(|name| ccm_cloud::Budget { endpoints: vec![name.clone()], ..Default::default() });
+        let mut budgets = BTreeMap::new();
+        for cloud in descriptor.budgets.iter().cloned().chain(alone) {
+            let before: Vec<Budget> = cloud.endpoints.iter().filter_map(|name| kept.get(name)).cloned().collect();
+            let budget = Budget::of(&cloud.endpoints, settings.clone().of_cloud(&cloud), &before);
+            for name in cloud.endpoints {
+                kept.entry(name.clone()).or_insert_with(|| budget.clone());
+                budgets.insert(name, budget.clone());
+            }
+        }
+        budgets
+    }
+
+    /// The component with these was taken.
+    pub(crate) fn taken(&self, budgets: &BTreeMap<String, Budget>) {
+        self.0.lock().extend(budgets.clone());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
     use ccm_cloud::{Alone, Credential, CredentialUse, Endpoint, Place, Source};
+    use http::HeaderMap;
 
     use super::*;
+    use crate::budget::{Class, Refused};
     use crate::egress::{Egress, EgressConfig, OpenError};
 
     /// A component that sends its only credential in this header.
@@ -128,6 +147,69 @@ mod tests {
         assert!(admit(&carryover, "two", false).is_err());
         carryover.taken(&admit(&carryover, "two", true).unwrap());
         assert!(admit(&carryover, "two", false).is_ok() && admit(&carryover, "one", false).is_err());
+    }
+
+    fn budgets_of(carryover: &Carryover, budgets: &[ccm_cloud::Budget]) -> BTreeMap<String, Budget> {
+        let endpoint = |name: &str| Endpoint {
+            name: name.to_owned(),
+            purpose: String::new(),
+            base_url: Source::default(),
+            default_base_url: None,
+            tls: None,
+        };
+        let endpoints = ["machines", "networks", "images"].map(endpoint).to_vec();
+        let descriptor = Descriptor { endpoints, budgets: budgets.to_vec(), ..descriptor(vec![]) };
+        carryover.budgets.of(&descriptor, &BudgetSettings::default())
+    }
+
+    fn ten_a_second(endpoints: &[&str]) -> ccm_cloud::Budget {
+        let endpoints = endpoints.iter().map(|&name| name.to_owned()).collect();
+        ccm_cloud::Budget { endpoints, per_second: NonZeroU32::new(10), ..Default::default() }
+    }
+
+    async fn send(budget: &Budget, status: u16) -> Result<(), Refused> {
+        let deadline = tokio::time::Instant::now() + Duration::from_millis(1);
+        budget.acquire(Class::Write, deadline).await?.answered(status, &HeaderMap::new());
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endpoints_that_the_cloud_counts_together_have_one_budget_and_others_their_own() {
+        let budgets = budgets_of(&Carryover::default(), &[ten_a_second(&["machines", "networks"])]);
+        for _ in 0..5 {
+            send(&budgets["machines"], 200).await.unwrap();
+            send(&budgets["networks"], 200).await.unwrap();
+        }
+        // The burst is as large as the rate where the provider names none.
+        let refused = send(&budgets["networks"], 200).await.unwrap_err();
+        assert!(refused.message.contains("more requests wait than 10 per second let through"), "{}", refused.message);
+        assert_eq!(budgets["machines"].left().tokens, 0);
+        for _ in 0..100 {
+            send(&budgets["images"], 200).await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_limits_of_the_next_component_hold_at_once_and_a_pause_goes_on() {
+        let carryover = Carryover::default();
+        let first = budgets_of(&carryover, &[]);
+        send(&first["networks"], 429).await.unwrap();
+        let together = [ten_a_second(&["machines", "networks"])];
+        // The pause is the cloud's, and of both from now on.
+        let next = budgets_of(&carryover, &together);
+        assert!(send(&next["machines"], 200).await.unwrap_err().message.contains("asked for no requests"));
+        assert_eq!((next["machines"].left().tokens, first["machines"].left().tokens), (10, 250));
+        // Not taken: whoever comes now finds what was there before.
+        assert!(is_same(&budgets_of(&carryover, &[])["machines"], &first["machines"]));
+        carryover.budgets.taken(&next);
+        assert!(is_same(&budgets_of(&carryover, &together)["networks"], &next["machines"]));
+        // And back: each for itself again.
+        let apart = budgets_of(&carryover, &[]);
+        assert!(!is_same(&apart["machines"], &apart["networks"]));
+    }
+
+    fn is_same(one: &Budget, other: &Budget) -> bool {
+        one.recoveries().same_channel(&other.recoveries())
     }
 
     /// A provider that is tried again once forgot that the cloud had asked for a pause.

@@ -91,10 +91,20 @@ impl fmt::Debug for TlsFile {
 pub(crate) struct TlsOptions {
     /// PEM. These authorities alone are trusted; without it those of the system are.
     pub ca_file: Option<TlsFile>,
+    /// More of them, which stand in the configuration itself.
+    pub ca_certificates: Option<InlinePem>,
     /// What the client shows.
     pub client: Option<ClientCertificate>,
     /// Trusts anybody.
     pub skip_verification: bool,
+}
+
+/// PEM that stands in the configuration. Certificates are no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InlinePem {
+    pub pem: String,
+    /// Where, in words.
+    pub origin: String,
 }
 
 /// Files of a client certificate.
@@ -130,6 +140,13 @@ fn read(tls: &TlsFile) -> Result<Zeroizing<Vec<u8>>, String> {
         return Err(format!("{tls}: larger than {MAX_TLS_FILE} bytes"));
     }
     Ok(bytes)
+}
+
+/// At least one certificate.
+fn certificates(pem: &[u8], origin: &impl fmt::Display) -> Result<Vec<reqwest::Certificate>, String> {
+    let certificates =
+        reqwest::Certificate::from_pem_bundle(pem).map_err(|error| format!("{origin}: {}", causes(&error)))?;
+    if certificates.is_empty() { Err(format!("{origin}: no certificate in it")) } else { Ok(certificates) }
 }
 
 /// A proxy, which resolves names by itself: behind it, hosts are checked by name and not by address.
@@ -315,13 +332,15 @@ impl EndpointClient {
             .http1_max_headers(self.settings.headers.count)
             .gzip(true)
             .user_agent(concat!("wasm-ccm/", env!("CARGO_PKG_VERSION")));
+        let mut authorities = vec![];
         if let Some(file) = &self.tls.ca_file {
-            let certificates = reqwest::Certificate::from_pem_bundle(&read(file)?)
-                .map_err(|error| format!("{file}: {}", causes(&error)))?;
-            if certificates.is_empty() {
-                return Err(format!("{file}: no certificate in it"));
-            }
-            builder = builder.tls_certs_only(certificates);
+            authorities.extend(certificates(&read(file)?, file)?);
+        }
+        if let Some(InlinePem { pem, origin }) = &self.tls.ca_certificates {
+            authorities.extend(certificates(pem.as_bytes(), origin)?);
+        }
+        if !authorities.is_empty() {
+            builder = builder.tls_certs_only(authorities);
         }
         if let Some(ClientCertificate { certificate, key }) = &self.tls.client {
             let (first, second) = (read(certificate)?, read(key)?);

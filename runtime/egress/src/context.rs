@@ -23,8 +23,8 @@ pub struct ProviderContext {
     pub egress: Option<Egress>,
     /// The cluster's Nodes; none while nobody watches them.
     pub nodes: Option<Arc<dyn NodeSelector>>,
-    /// Schemes of the provider IDs that it is told of: its own, once it has said who it is.
-    pub schemes: Vec<String>,
+    /// What the provider IDs begin with that it is told of: its own, once it has said who it is.
+    pub provider_ids: Vec<String>,
 }
 
 impl ProviderContext {
@@ -37,7 +37,7 @@ impl ProviderContext {
             log: LogLimits::default(),
             egress: None,
             nodes: None,
-            schemes: vec![],
+            provider_ids: vec![],
         }
     }
 

@@ -45,8 +45,6 @@ pub use settings::{NetworkLimits, NetworkSettings};
 
 /// Longest refusal, in bytes.
 const MAX_MESSAGE: usize = 1024;
-/// Most different operations that metrics tell apart.
-const MAX_OPERATIONS: usize = 64;
 
 /// The requests of one provider.
 pub struct Egress {
@@ -70,6 +68,7 @@ impl Egress {
     /// The provider was taken: later ones may not use credentials in more places than it does.
     pub fn pin_uses(&self, carryover: &Carryover) {
         carryover.taken(&self.admission);
+        carryover.budgets.taken(&self.budgets);
     }
 
     /// Base URLs that you configured, by endpoint.
@@ -123,6 +122,12 @@ impl Egress {
     #[must_use]
     pub fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
         self.budgets.values().map(Budget::recoveries).chain([self.credentials.rotations()]).collect()
+    }
+
+    /// The path of an endpoint's base URL, without a slash at the end; none where it has no base URL that it may use.
+    #[must_use]
+    pub fn base_path(&self, endpoint: &str) -> Option<String> {
+        self.endpoints.base_path(endpoint)
     }
 
     /// Gives an endpoint the base URL that a service catalogue names.
@@ -305,20 +310,20 @@ impl Egress {
         observer.exchange_ended(Exchange { provider, endpoint, operation, outcome, time, waited });
         if let Some(budget) = self.budgets.get(endpoint) {
             let left = budget.left();
-            observer.budget(BudgetLeft {
-                provider,
-                endpoint,
-                remaining: left.remaining,
-                limit: left.limit,
-                open: left.open,
-                tokens: left.tokens,
-                in_flight: left.in_flight,
-                waiting: left
-                    .waiting
-                    .write
-                    .saturating_add(left.waiting.initialise)
-                    .saturating_add(left.waiting.refresh),
-            });
+            let waiting = left.waiting.write.saturating_add(left.waiting.initialise);
+            let waiting = waiting.saturating_add(left.waiting.refresh);
+            for endpoint in budget.endpoints() {
+                observer.budget(BudgetLeft {
+                    provider,
+                    endpoint,
+                    remaining: left.remaining,
+                    limit: left.limit,
+                    open: left.open,
+                    tokens: left.tokens,
+                    in_flight: left.in_flight,
+                    waiting,
+                });
+            }
         }
     }
 
@@ -344,7 +349,7 @@ impl Egress {
         if operations.contains(operation) {
             return operation;
         }
-        if operations.len() >= MAX_OPERATIONS {
+        if operations.len() >= self.limits().operations {
             return "other";
         }
         operations.insert(operation.to_owned());

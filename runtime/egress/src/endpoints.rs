@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::addresses::{AddressRules, Lookup, system_lookup};
-use crate::client::{ClientCertificate, ClientSettings, EndpointClient, Proxy, TlsFile, TlsOptions};
-use crate::error::TransportError;
+use crate::client::{ClientCertificate, ClientSettings, EndpointClient, InlinePem, Proxy, TlsFile, TlsOptions};
+use crate::error::{TransportError, TransportReason};
 use crate::hosts::{HostPattern, HostRules};
 use crate::log::line;
 use crate::paths;
@@ -129,10 +129,19 @@ impl Target<'_> {
     }
 }
 
+/// Why an endpoint has no base URL unless one is bound.
+#[derive(Clone)]
+struct NoBase {
+    /// Unbound, or denied where only a grant is missing.
+    reason: TransportReason,
+    /// What the operator can give, to follow the endpoint's name.
+    advice: String,
+}
+
 struct Endpoint {
     grant: EndpointGrant,
-    /// The provider's, where the operator allows its host; otherwise what to give.
-    default: Result<Base, String>,
+    /// The provider's, where the operator allows its host.
+    default: Result<Base, NoBase>,
     client: EndpointClient,
 }
 
@@ -182,8 +191,8 @@ impl Endpoints {
         let mut endpoints = BTreeMap::new();
         for (endpoint, grant) in declared.iter().zip(grants) {
             let default = default_base(endpoint, operator, &rules);
-            if let (None, Err(advice)) = (&grant.base_url, &default) {
-                problems.push(problem(&endpoint.name, advice.clone(), false));
+            if let (None, Err(none)) = (&grant.base_url, &default) {
+                problems.push(problem(&endpoint.name, none.advice.clone(), false));
             }
             let EndpointGrant { tls, proxy, allow_http, .. } = grant.clone();
             let lookup = Arc::clone(lookup);
@@ -217,7 +226,7 @@ impl Endpoints {
         let is_bound = |name: &str| self.bindings.0.lock().contains_key(name);
         let open =
             self.endpoints.iter().filter(move |(name, endpoint)| endpoint.grant.base_url.is_none() && !is_bound(name));
-        open.filter_map(|(name, endpoint)| Some((name.as_str(), endpoint.default.as_ref().err()?.as_str())))
+        open.filter_map(|(name, endpoint)| Some((name.as_str(), endpoint.default.as_ref().err()?.advice.as_str())))
     }
 
     /// Endpoints and the base URLs that the operator gave for them, by name.
@@ -231,10 +240,16 @@ impl Endpoints {
     ///
     /// # Errors
     ///
-    /// Denied when it is not declared, has no base URL, or one that is no longer allowed.
+    /// Denied when it is not declared, or has a base URL that is not allowed; unbound when it has none.
     pub(crate) fn target(&self, name: &str) -> Result<Target<'_>, TransportError> {
         let endpoint = self.endpoint(name)?;
         Ok(Target { endpoint, base: self.base(name, endpoint)? })
+    }
+
+    /// The path of its base URL, without a slash at the end; none where there is no base URL that it may use.
+    pub(crate) fn base_path(&self, name: &str) -> Option<String> {
+        let target = self.target(name).ok()?;
+        Some(target.base.url.path().trim_end_matches('/').to_owned())
     }
 
     fn base(&self, name: &str, endpoint: &Endpoint) -> Result<Base, TransportError> {
@@ -246,7 +261,8 @@ impl Endpoints {
             self.allow(name, url, endpoint.grant.allow_http)?;
             return Ok(Base { url: url.clone(), origin: "found by the provider".to_owned() });
         }
-        endpoint.default.clone().map_err(|advice| TransportError::denied(format!("endpoint `{name}` {advice}")))
+        let unsent = |none: NoBase| TransportError::unsent(none.reason, format!("endpoint `{name}` {}", none.advice));
+        endpoint.default.clone().map_err(unsent)
     }
 
     /// Gives an endpoint the base URL that the provider found in a service catalogue. Where the operator configured one, that
@@ -364,11 +380,14 @@ fn grant(
                 None
             }
         };
-        if let Some(ConfiguredText { value, is_secret, origin }) = found(&sources.skip_verification) {
+        tls.ca_certificates = found(&sources.ca_certificates)
+            .map(|ConfiguredText { value, origin, .. }| InlinePem { pem: value, origin });
+        for (source, skips_if) in [(&sources.skip_verification, true), (&sources.verify, false)] {
+            let Some(ConfiguredText { value, is_secret, origin }) = found(source) else { continue };
             match boolean(&value) {
-                Some(skip) => tls.skip_verification = skip,
+                Some(value) => tls.skip_verification |= value == skips_if,
                 None if is_secret => {
-                    wrong(format!("{origin}: the value, which is not shown here, is neither true nor false"))
+                    wrong(format!("{origin}: the value, which is not shown here, is neither true nor false"));
                 }
                 None => wrong(format!("{origin}: {:?} is neither true nor false", line(&value, 64))),
             }
@@ -393,7 +412,7 @@ fn check_tls(name: &str, tls: &TlsOptions, client: &EndpointClient, problems: &m
             "trusts anybody: the server's certificate is not verified, and who stands in between reads all secrets";
         problems.push(problem(name, message.to_owned(), false));
     }
-    if tls.ca_file.is_none() && tls.client.is_none() {
+    if tls.ca_file.is_none() && tls.ca_certificates.is_none() && tls.client.is_none() {
         return;
     }
     let unreadable = tls.unreadable();
@@ -404,19 +423,22 @@ fn check_tls(name: &str, tls: &TlsOptions, client: &EndpointClient, problems: &m
 }
 
 /// The default of the provider, or what the operator would have to give.
-fn default_base(endpoint: &ccm_cloud::Endpoint, operator: &OperatorGrants, rules: &HostRules) -> Result<Base, String> {
+fn default_base(endpoint: &ccm_cloud::Endpoint, operator: &OperatorGrants, rules: &HostRules) -> Result<Base, NoBase> {
     let name = &endpoint.name;
     let mut advice = format!("has no base URL: give --endpoint {name}=URL");
     if !endpoint.base_url.keys.is_empty() {
         advice = format!("{advice}, or one of the keys {:?}", endpoint.base_url.keys);
     }
-    let Some(default) = &endpoint.default_base_url else { return Err(advice) };
+    let Some(default) = &endpoint.default_base_url else {
+        return Err(NoBase { reason: TransportReason::Unbound, advice });
+    };
+    let denied = |why: String| NoBase { reason: TransportReason::Denied, advice: format!("{advice}; {why}") };
     let url = parse_base(default, operator.allow_http)
-        .map_err(|problem| format!("{advice}; the provider's default {problem}"))?;
+        .map_err(|problem| denied(format!("the provider's default {problem}")))?;
     if !rules.allow(&url) {
-        return Err(format!("{advice}; for the provider's default {url}, {}", not_allowed(&url)));
+        return Err(denied(format!("for the provider's default {url}, {}", not_allowed(&url))));
     }
-    operator.addresses.check_url(&url).map_err(|error| format!("{advice}; the provider's default: {error}"))?;
+    operator.addresses.check_url(&url).map_err(|error| denied(format!("the provider's default: {error}")))?;
     Ok(Base { url, origin: "the provider's default".to_owned() })
 }
 

@@ -14,6 +14,8 @@ pub(crate) use client::{causes, no_answer};
 pub enum TransportReason {
     /// The operator does not grant this endpoint, host, credential or header.
     Denied,
+    /// The endpoint has no base URL, neither from the operator nor from a catalogue.
+    Unbound,
     /// No such credential, or it has no value.
     UnknownCredential,
     /// No connection.
@@ -54,6 +56,7 @@ impl TransportReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Denied => "denied",
+            Self::Unbound => "unbound",
             Self::UnknownCredential => "unknown-credential",
             Self::Connect => "connect",
             Self::Tls => "tls",

@@ -183,7 +183,7 @@ mod tests {
             credentials: vec![Credential { name, purpose, required: false, value, uses }],
             settings,
             annotations: vec![],
-            more: BTreeMap::new(),
+            ..Descriptor::default()
         }
     }
 

@@ -10,7 +10,7 @@ use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::election::{Election, End, Standing};
+use crate::election::{Candidacy, Election, End};
 use crate::fence::Fence;
 use crate::lease::reference;
 use crate::metrics::LeaderMetrics;
@@ -31,12 +31,12 @@ pub(crate) struct Means {
     pub(crate) metrics: LeaderMetrics,
     pub(crate) api_metrics: ApiMetrics,
     pub(crate) event_metrics: EventMetrics,
-    pub(crate) standing: watch::Sender<Standing>,
+    pub(crate) candidacy: watch::Sender<Candidacy>,
 }
 
 /// A process's part in the election, seen from its other threads.
 pub struct Campaign {
-    standing: watch::Receiver<Standing>,
+    candidacy: watch::Receiver<Candidacy>,
     stop: CancellationToken,
     /// Closed when the thread has done all it has to.
     ended: watch::Receiver<()>,
@@ -46,7 +46,7 @@ pub struct Campaign {
 impl Campaign {
     /// Starts the thread: from now on this process is a candidate.
     pub(crate) fn start(means: Means) -> Result<Self> {
-        let standing = means.standing.subscribe();
+        let candidacy = means.candidacy.subscribe();
         let stop = CancellationToken::new();
         let (end, ended) = watch::channel(());
         let timing_out = means.settings.timing.renew_deadline.saturating_add(EVENT_TIMEOUT);
@@ -70,7 +70,7 @@ impl Campaign {
             }
         };
         std::thread::Builder::new().name("leader-election".into()).spawn(work).context("the thread of the election")?;
-        Ok(Self { standing, stop, ended, timing_out })
+        Ok(Self { candidacy, stop, ended, timing_out })
     }
 
     /// Waits until this process leads.
@@ -79,21 +79,21 @@ impl Campaign {
     ///
     /// It never will.
     pub async fn elected(&mut self) -> Result<()> {
-        let over = |standing: &Standing| !matches!(standing, Standing::Standby { .. });
-        let leads = self.standing.wait_for(over).await.is_ok_and(|standing| *standing == Standing::Leading);
+        let over = |candidacy: &Candidacy| !matches!(candidacy, Candidacy::Standby { .. });
+        let leads = self.candidacy.wait_for(over).await.is_ok_and(|candidacy| *candidacy == Candidacy::Leading);
         if leads { Ok(()) } else { Err(self.why()) }
     }
 
     /// Waits until this process leads no more against its will, and says why. The Event about it is written by then.
     pub async fn lost(&mut self) -> anyhow::Error {
-        let lost = |standing: &Standing| matches!(standing, Standing::Lost(_));
-        drop(self.standing.wait_for(lost).await);
+        let lost = |candidacy: &Candidacy| matches!(candidacy, Candidacy::Lost(_));
+        drop(self.candidacy.wait_for(lost).await);
         self.why()
     }
 
     fn why(&self) -> anyhow::Error {
-        match &*self.standing.borrow() {
-            Standing::Lost(why) => anyhow!("leadership lost: {why}"),
+        match &*self.candidacy.borrow() {
+            Candidacy::Lost(why) => anyhow!("leadership lost: {why}"),
             _ => anyhow!("the leader election ended by itself"),
         }
     }
@@ -134,7 +134,7 @@ impl Campaign {
 fn run(means: Means, stop: &CancellationToken) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Means { config, settings, fence, metrics, api_metrics, event_metrics, standing } = means;
+        let Means { config, settings, fence, metrics, api_metrics, event_metrics, candidacy } = means;
         let client = Client::try_from(config).context("the API server's address or credentials cannot be used")?;
         let identity = settings.identity.clone();
         // Nobody's leave is asked: whoever loses the leadership has to say so.
@@ -144,7 +144,7 @@ fn run(means: Means, stop: &CancellationToken) -> Result<End> {
         let (recorder, writer) = EventRecorder::new(gate, event_metrics, events);
         let drain = CancellationToken::new();
         let part = async {
-            let mut election = Election::new(client, settings, fence, metrics, standing);
+            let mut election = Election::new(client, settings, fence, metrics, candidacy);
             let end = match election.campaign(stop).await {
                 Some(renewed) => {
                     tell(&recorder, &election, format!("{identity} became leader")).await;

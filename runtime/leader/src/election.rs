@@ -18,9 +18,9 @@ use crate::settings::Settings;
 /// When the same trouble is told again.
 const TELL_AGAIN: Duration = Duration::from_secs(5 * 60);
 
-/// Where this process stands.
+/// What has become of the candidacy of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Candidacy {
     /// Another one leads, or nobody yet.
     Standby {
         /// Who, as the Lease says; empty: nobody.
@@ -66,7 +66,7 @@ pub(crate) struct Election {
     settings: Settings,
     fence: Arc<Fence>,
     metrics: LeaderMetrics,
-    standing: watch::Sender<Standing>,
+    candidacy: watch::Sender<Candidacy>,
     observed: Option<Observed>,
     /// What went wrong last, since it last went well.
     trouble: Option<LeaseError>,
@@ -80,10 +80,10 @@ impl Election {
         settings: Settings,
         fence: Arc<Fence>,
         metrics: LeaderMetrics,
-        standing: watch::Sender<Standing>,
+        candidacy: watch::Sender<Candidacy>,
     ) -> Self {
         let leases = Leases::new(client, &settings.namespace, &settings.name, settings.timing.request_timeout());
-        Self { leases, settings, fence, metrics, standing, observed: None, trouble: None, told: None }
+        Self { leases, settings, fence, metrics, candidacy, observed: None, trouble: None, told: None }
     }
 
     /// The Lease as it was seen last.
@@ -102,7 +102,7 @@ impl Election {
                     self.recovered();
                     self.metrics.leads(true);
                     self.fence.renewed(start);
-                    self.standing.send_replace(Standing::Leading);
+                    self.candidacy.send_replace(Candidacy::Leading);
                     tracing::info!(identity = self.settings.identity, "this process leads");
                     return Some(start.at);
                 }
@@ -175,7 +175,7 @@ impl Election {
         self.fence.close();
         self.metrics.leads(false);
         tracing::error!(identity = self.settings.identity, why, "leadership lost, nothing more is written");
-        self.standing.send_replace(Standing::Lost(why.clone()));
+        self.candidacy.send_replace(Candidacy::Lost(why.clone()));
         End::Lost(why)
     }
 
@@ -183,7 +183,7 @@ impl Election {
     async fn release(&mut self) -> End {
         self.fence.close();
         self.metrics.leads(false);
-        self.standing.send_replace(Standing::Standby { holder: String::new(), trouble: None });
+        self.candidacy.send_replace(Candidacy::Standby { holder: String::new(), trouble: None });
         for _ in 0..2 {
             let Some(observed) = &self.observed else { break };
             let error = match self.leases.replace(&observed.lease, released(&observed.lease)).await {
@@ -263,8 +263,8 @@ impl Election {
             observed => *observed = Some(Observed { lease, since: Instant::now() }),
         }
         let holder = self.lease().map(holder).unwrap_or_default();
-        self.standing.send_if_modified(|standing| match standing {
-            Standing::Standby { holder: known, .. } if known != holder && holder != self.settings.identity => {
+        self.candidacy.send_if_modified(|candidacy| match candidacy {
+            Candidacy::Standby { holder: known, .. } if known != holder && holder != self.settings.identity => {
                 tracing::info!(holder, "leader, as the Lease says");
                 holder.clone_into(known);
                 true
@@ -294,8 +294,8 @@ impl Election {
 
     /// Says whether a standby could lead.
     fn stands(&self, now: Option<String>) {
-        self.standing.send_if_modified(|standing| match standing {
-            Standing::Standby { trouble, .. } if *trouble != now => {
+        self.candidacy.send_if_modified(|candidacy| match candidacy {
+            Candidacy::Standby { trouble, .. } if *trouble != now => {
                 *trouble = now;
                 true
             }

@@ -38,7 +38,7 @@ pub use settings::Settings;
 pub use timing::Timing;
 
 use campaign::Means;
-use election::Standing;
+use election::Candidacy;
 use fence::Fence;
 use metrics::LeaderMetrics;
 
@@ -58,14 +58,14 @@ pub struct Candidate {
     settings: Settings,
     fence: Arc<Fence>,
     metrics: LeaderMetrics,
-    standing: watch::Sender<Standing>,
+    candidacy: watch::Sender<Candidacy>,
 }
 
 /// Says who leads, for people.
 #[derive(Clone)]
 pub struct Seen {
     identity: String,
-    standing: watch::Receiver<Standing>,
+    candidacy: watch::Receiver<Candidacy>,
 }
 
 impl Leader {
@@ -75,7 +75,7 @@ impl Leader {
         Self::Candidate(Box::new(Candidate {
             fence: Arc::new(Fence::new(settings.timing)),
             metrics: LeaderMetrics::register(registry, &settings.name),
-            standing: watch::Sender::new(Standing::Standby { holder: String::new(), trouble: None }),
+            candidacy: watch::Sender::new(Candidacy::Standby { holder: String::new(), trouble: None }),
             settings,
         }))
     }
@@ -98,7 +98,7 @@ impl Leader {
     /// What `/readyz` shows.
     pub fn seen(&self) -> Option<Seen> {
         let Self::Candidate(candidate) = self else { return None };
-        Some(Seen { identity: candidate.settings.identity.clone(), standing: candidate.standing.subscribe() })
+        Some(Seen { identity: candidate.settings.identity.clone(), candidacy: candidate.candidacy.subscribe() })
     }
 
     /// Begins to take part; none when there is no election.
@@ -113,30 +113,31 @@ impl Leader {
         event_metrics: EventMetrics,
     ) -> Result<Option<Campaign>> {
         let Self::Candidate(candidate) = self else { return Ok(None) };
-        let Candidate { settings, fence, metrics: own, standing } = *candidate;
-        Campaign::start(Means { config, settings, fence, metrics: own, api_metrics, event_metrics, standing }).map(Some)
+        let Candidate { settings, fence, metrics: own, candidacy } = *candidate;
+        Campaign::start(Means { config, settings, fence, metrics: own, api_metrics, event_metrics, candidacy })
+            .map(Some)
     }
 }
 
 impl Seen {
     /// Why this process could not lead if it had to. None for the leader: that it cannot renew ends it soon enough.
     pub fn trouble(&self) -> Option<String> {
-        match &*self.standing.borrow() {
-            Standing::Standby { trouble, .. } => trouble.clone(),
-            Standing::Leading | Standing::Lost(_) => None,
+        match &*self.candidacy.borrow() {
+            Candidacy::Standby { trouble, .. } => trouble.clone(),
+            Candidacy::Leading | Candidacy::Lost(_) => None,
         }
     }
 
     /// One line.
     pub fn line(&self) -> String {
         let identity = &self.identity;
-        match &*self.standing.borrow() {
-            Standing::Leading => format!("leader: this process, {identity}"),
-            Standing::Lost(why) => format!("leader: no more this process, {identity}: {why}"),
-            Standing::Standby { holder, .. } if holder.is_empty() => {
+        match &*self.candidacy.borrow() {
+            Candidacy::Leading => format!("leader: this process, {identity}"),
+            Candidacy::Lost(why) => format!("leader: no more this process, {identity}: {why}"),
+            Candidacy::Standby { holder, .. } if holder.is_empty() => {
                 format!("leader: not known; this process, {identity}, stands by")
             }
-            Standing::Standby { holder, .. } => format!("leader: {holder}; this process, {identity}, stands by"),
+            Candidacy::Standby { holder, .. } => format!("leader: {holder}; this process, {identity}, stands by"),
         }
     }
 }

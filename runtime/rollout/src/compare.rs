@@ -15,7 +15,8 @@
 //! cloud may change. Where no object lives that long, it counts when all that could be compared differs in both looks. There are
 //! more looks as long as something differs that does not count yet. A failure says nothing about the object: only where the one
 //! before answers twice and the new one fails twice, the new one is refused. If neither can tell anything, that is an outage,
-//! which passes: [`Unanswered`].
+//! which passes: [`Unanswered`]. Where the one before alone gives no answer, the new one may be its repair, and is taken: so nobody waits
+//! for each of its calls until that fails.
 //!
 //! The first component has no predecessor: [`confirm`] compares it with what the objects themselves say.
 
@@ -49,7 +50,8 @@ pub struct CompareLimits {
     pub services: usize,
     /// Most Services about which the cloud is asked one by one. Default 20.
     pub single_services: usize,
-    /// How long all of it may take. Default 60 s.
+    /// How long all of it may take. Default 3 min: longer than two calls of a component that gives no answer, each of which ends after 60 s
+    /// (limit `call-time`).
     pub time: Duration,
     /// From a difference to the second look at it: longer than providers share listings between calls. Default 5 s.
     pub pause: Duration,
@@ -61,7 +63,7 @@ impl Default for CompareLimits {
             nodes: 500,
             services: 500,
             single_services: 20,
-            time: Duration::from_secs(60),
+            time: Duration::from_secs(180),
             pause: Duration::from_secs(5),
         }
     }

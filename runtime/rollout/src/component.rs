@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ccm_cloud::{Answer, Capability, Cluster, ClusterSubject, Failure, Instances, LoadBalancers, Node, Service};
+use ccm_cloud::{
+    Answer, Capability, Cluster, ClusterSubject, Failure, Instances, LoadBalancers, Node, Routes, Service,
+};
 use ccm_sandbox::Provider;
 use tokio::sync::watch;
 
@@ -21,7 +23,7 @@ pub struct Crashes {
 }
 
 /// A component that can serve.
-pub trait Component: Instances + LoadBalancers + Cluster {
+pub trait Component: Instances + LoadBalancers + Cluster + Routes {
     /// Calls without an answer since it was loaded.
     fn crashes(&self) -> Crashes;
 

@@ -28,9 +28,17 @@ use limits::{LimitSettings, ProviderLimits};
 pub struct ProviderRecord {
     /// Where the component is: a file, a folder with one component in it, or `configmap:NAMESPACE/NAME[/KEY]`.
     pub source: String,
-    /// The name that the component must have; any if absent.
+    /// The name of the provider in metrics, logs, Events and the records of Services. The component must have this name, unless
+    /// `component` is given. Any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The name that the component must have, if the provider has another `name`: for several providers of one component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// How the provider IDs of this provider begin, for example `openstack://RegionOne/`, if several providers have the same
+    /// scheme. All provider IDs of its schemes if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub provider_id_prefixes: Vec<String>,
     /// Path of the cloud-config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_config: Option<PathBuf>,
@@ -91,8 +99,12 @@ impl FromStr for Wasi {
 pub struct ProviderConfig {
     /// Where its component is.
     pub source: source::Source,
-    /// The name that the component must give itself; any when absent.
+    /// What the provider is called; as its component calls itself when absent.
     pub name: Option<String>,
+    /// The name that the component must give itself; `name` when absent.
+    pub component: Option<String>,
+    /// What the provider IDs begin with that it takes care of; all of its schemes when empty.
+    pub provider_id_prefixes: Vec<String>,
     /// Path of its cloud-config.
     pub cloud_config: Option<PathBuf>,
     /// Values of settings that it declares.
@@ -125,6 +137,16 @@ impl ProviderRecord {
         for class in &self.load_balancer_classes {
             drop(load_balancer_class(class).map_err(anyhow::Error::msg).context("loadBalancerClasses")?);
         }
+        match (&self.component, &self.name) {
+            (Some(_), None) => {
+                bail!("component needs a name: what the provider is called among those of this component")
+            }
+            (Some(_), Some(name)) => check_name(name).context("name")?,
+            (None, _) => {}
+        }
+        for prefix in &self.provider_id_prefixes {
+            check_prefix(prefix).context("providerIdPrefixes")?;
+        }
         drop(self.grants.operator().context("grants")?);
         self.trust.check().context("trust")?;
         let credentials = places(&self.credentials)?;
@@ -137,6 +159,8 @@ impl ProviderRecord {
         Ok(ProviderConfig {
             source,
             name: self.name,
+            component: self.component,
+            provider_id_prefixes: self.provider_id_prefixes,
             cloud_config: self.cloud_config,
             settings: self.settings,
             grants: self.grants,
@@ -148,6 +172,27 @@ impl ProviderRecord {
             limits,
         })
     }
+}
+
+/// It stands in labels of metrics and in annotations, as the names of components do.
+fn check_name(name: &str) -> Result<()> {
+    let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = (1..=63).contains(&name.len()) && name.chars().all(is_inside);
+    ensure!(
+        is_label && !name.starts_with('-') && !name.ends_with('-'),
+        "{name:?} is no DNS label, such as openstack-east (a-z, 0-9, -; at most 63)"
+    );
+    Ok(())
+}
+
+/// Ends with a slash, so that `openstack://Region1` does not take what is of `Region10`.
+fn check_prefix(prefix: &str) -> Result<()> {
+    let has_scheme = prefix.split_once("://").is_some_and(|(scheme, _)| !scheme.is_empty());
+    ensure!(
+        has_scheme && prefix.ends_with('/'),
+        "{prefix:?} is no beginning of a provider ID with a slash at its end, such as openstack://RegionOne/"
+    );
+    Ok(())
 }
 
 /// A label key, as the API server takes it for `spec.loadBalancerClass`.
@@ -199,14 +244,22 @@ fn sentence(message: &str) -> &str {
 /// Names the entry.
 pub fn check_all(records: Vec<ProviderRecord>) -> Result<Vec<ProviderConfig>> {
     ensure!(!records.is_empty(), "the list of providers is empty; it needs at least one entry with a source");
-    let mut sources = BTreeSet::new();
+    let (mut labels, mut names) = (BTreeSet::new(), BTreeSet::new());
     let mut checked = Vec::new();
     for (index, record) in records.into_iter().enumerate() {
-        let source = record.source.clone();
-        if !sources.insert(source.clone()) {
-            bail!("provider {index} ({source}): the same source is listed twice");
+        let what = format!("provider {index} ({})", record.source);
+        let provider = record.check().context(what.clone())?;
+        if let Some(name) = &provider.name
+            && !names.insert(name.clone())
+        {
+            bail!("{what}: the name {name} is given twice; give each provider its own");
         }
-        checked.push(record.check().with_context(|| format!("provider {index} ({source})"))?);
+        if !labels.insert(provider.label()) {
+            bail!(
+                "{what}: the same source is listed twice; give each its own name, and the name of the component as component"
+            );
+        }
+        checked.push(provider);
     }
     Ok(checked)
 }
@@ -242,6 +295,16 @@ fn cloud_config(path: &Path) -> String {
 }
 
 impl ProviderConfig {
+    /// Which provider it is, among all of the process and over restarts: its source, with its name where several providers may have the
+    /// same component.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match (&self.component, &self.name) {
+            (Some(_), Some(name)) => format!("{} as {name}", self.source),
+            _ => self.source.to_string(),
+        }
+    }
+
     /// The files that the component reads, by their declared names. The first is the cloud-config; others are where the
     /// cloud-config says or the component expects them, and count only when they are granted.
     ///
@@ -345,6 +408,14 @@ mod tests {
             ("[]", "list of providers is empty"),
             ("- {source: ''}", "provider 0"),
             ("- {source: a.wasm}\n- {source: a.wasm}", "listed twice"),
+            ("- {source: a.wasm, component: a, name: x}\n- {source: b.wasm, name: x}", "the name x is given twice"),
+            ("- {source: a.wasm, component: a}", "component needs a name"),
+            ("- {source: a.wasm, component: a, name: a b}", "\"a b\" is no DNS label"),
+            (
+                "- {source: a.wasm, providerIdPrefixes: ['os://east']}",
+                "a slash at its end, such as openstack://RegionOne/",
+            ),
+            ("- {source: a.wasm, providerIdPrefixes: ['://east/']}", "no beginning of a provider ID"),
             ("- {source: a.wasm, colour: red}", "colour"),
             ("- {source: a.wasm, limits: {memory: 1}}", "memory-bytes"),
             ("- {source: a.wasm, cloudConfig: /nowhere/x}", "/nowhere/x"),

@@ -131,7 +131,10 @@ async fn credentials(
 fn tell_withheld(config: &ProviderConfig, descriptor: &Descriptor, configuration: &Configuration) {
     let endpoints = descriptor.endpoints.iter().map(|endpoint| &endpoint.base_url);
     let tls = descriptor.endpoints.iter().filter_map(|endpoint| endpoint.tls.as_ref());
-    let tls = tls.flat_map(|tls| [&tls.ca_file, &tls.client_certificate, &tls.client_key, &tls.skip_verification]);
+    let tls = tls.flat_map(|tls| {
+        let certificates = [&tls.ca_file, &tls.ca_certificates, &tls.client_certificate, &tls.client_key];
+        certificates.into_iter().chain([&tls.verify, &tls.skip_verification])
+    });
     let settings = descriptor.settings.iter().map(|setting| &setting.value);
     // A place that the operator names leaves no question.
     let open = descriptor.credentials.iter().filter(|one| !config.credentials.contains_key(&one.name));

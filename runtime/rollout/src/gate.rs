@@ -85,7 +85,7 @@ impl fmt::Display for Step {
 pub struct Rejected {
     /// Where it was stopped.
     pub step: Step,
-    /// Of the unpacked component, when it came so far.
+    /// Of the unpacked component, when it came so far; of what the source holds, where that cannot be unpacked.
     pub digest: Option<String>,
     /// Why, with the way out.
     pub error: anyhow::Error,
@@ -153,8 +153,10 @@ pub async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacke
     let Packed { bytes, signature, .. } = packed;
     let (limit, trust) = (config.limits.sandbox.component_bytes, config.trust.clone());
     let admit = move || {
-        let bytes = unpack(bytes, limit).map_err(|error| Rejected::at(Step::Container, error.into()))?;
-        let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
+        let digest_of = |bytes: &[u8]| format!("sha256:{:x}", Sha256::digest(bytes));
+        let packed = digest_of(&bytes);
+        let bytes = unpack(bytes, limit).map_err(|error| Rejected::at(Step::Container, error.into()).of(&packed))?;
+        let digest = digest_of(&bytes);
         match trust.admits(&bytes, &digest, signature.as_deref()) {
             Ok(()) => Ok(Unpacked { bytes, digest, signature }),
             Err(error) => Err(Rejected::at(Step::Trust, error).of(&digest)),
@@ -216,7 +218,7 @@ const OPTIONAL: [(Capability, &str); 3] =
 impl<'a> From<&'a Provider> for Before<'a> {
     fn from(provider: &'a Provider) -> Self {
         let offers = OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect();
-        Self { descriptor: provider.descriptor(), offers }
+        Self { descriptor: provider.declared(), offers }
     }
 }
 
@@ -236,10 +238,18 @@ pub fn identity(
     before: Option<Before<'_>>,
     depends: impl Fn(Capability) -> Option<String>,
 ) -> Result<()> {
-    if let Some(wanted) = config.name.as_ref().filter(|wanted| **wanted != new.name) {
+    if let Some(wanted) = config.component.as_ref().or(config.name.as_ref()).filter(|wanted| **wanted != new.name) {
         return Err(anyhow!(
-            "it calls itself {:?}, the operator asks for {wanted:?} (--cloud-provider, or name in the list of providers); change one of the two",
+            "it calls itself {:?}, the operator asks for {wanted:?} (--cloud-provider, or component or name in the list of providers); change one of the two",
             new.name
+        ));
+    }
+    let has_scheme =
+        |prefix: &&String| new.provider_id_schemes.iter().any(|own| prefix.starts_with(&format!("{own}://")));
+    if let Some(prefix) = config.provider_id_prefixes.iter().find(|prefix| !has_scheme(prefix)) {
+        return Err(anyhow!(
+            "the operator leaves it provider IDs that begin with {prefix} (providerIdPrefixes), and its own begin with {}; change one of the two",
+            new.provider_ids().join(", ")
         ));
     }
     let Some(before) = before else { return Ok(()) };

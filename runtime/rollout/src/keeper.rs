@@ -23,16 +23,16 @@ mod share;
 mod tests;
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_controllers::FirstList;
 use ccm_sandbox::Provider;
-use futures::future::{OptionFuture, maybe_done};
+use futures::future::OptionFuture;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::compare::Report;
 use crate::config::ProviderConfig;
@@ -40,10 +40,10 @@ use crate::events::ProviderEvents;
 use crate::last_good::{LastGood, Remembered};
 use crate::ledger::{PeerSettings, Peers};
 use crate::metrics::ProviderMetrics;
+use crate::offers;
 use crate::pipeline::{LookAgain, Optimise, Surroundings};
 use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
-use crate::status::Times;
 use report::{Candidate, Told};
 use share::Share;
 
@@ -97,14 +97,10 @@ pub(crate) struct Keeper {
     place: Option<Place>,
     /// What is put into the state folder when it is proven.
     candidate: Option<Candidate>,
-    /// How long the last exchange took.
-    times: Times,
     /// What the source held when it was judged last, for good.
     judged: Option<[u8; 32]>,
     /// What was told of the source last.
     told: Option<Told>,
-    /// What the source held when it could not be unpacked last: without a digest, nothing in the text tells one from another.
-    broken: Option<[u8; 32]>,
     /// `metadata.uid` of the ConfigMap.
     uid: Option<String>,
     /// What is still to be asked of the first one.
@@ -114,7 +110,7 @@ pub(crate) struct Keeper {
     /// What is still to be done for the code of the first one.
     optimise: Option<Optimise>,
     /// How often in a row something failed that may pass later.
-    tries: u32,
+    tries: usize,
     retry: Option<Instant>,
     /// Since when the API server does not give the ConfigMap.
     away: Option<Instant>,
@@ -134,17 +130,16 @@ impl Keeper {
         settings: KeeperSettings,
         audience: Audience,
     ) -> Self {
-        let source = config.source.to_string();
+        let source = config.label();
         (surroundings.listeners.readiness)(&check(&source), Err("not loaded yet".to_owned()));
         surroundings.listeners.statuses.begin(&source);
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
-        let last_good =
-            settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &config.source, &surroundings.trials));
+        let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &source, &surroundings.trials));
         let peers = settings.peers.clone();
-        let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &config.source));
+        let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &source));
         let remembered = match &last_good {
-            Some(last_good) => last_good.remembered(&config.source).await,
-            None => Remembered::of(&config.source),
+            Some(last_good) => last_good.remembered(&source).await,
+            None => Remembered::of(&source),
         };
         let share = peers.map(|peers| Share::new(peers, &source, &remembered.refused));
         Self {
@@ -159,10 +154,8 @@ impl Keeper {
             remembered,
             place: None,
             candidate: None,
-            times: Times::default(),
             judged: None,
             told: None,
-            broken: None,
             uid: None,
             look: None,
             missed: None,
@@ -176,6 +169,11 @@ impl Keeper {
         }
     }
 
+    /// Which provider it is, among all of the process.
+    pub(crate) fn label(&self) -> &str {
+        &self.source
+    }
+
     /// Where the components serve; none before there is a first one.
     pub(super) fn slot(&self) -> Option<&Slot<Provider>> {
         self.place.as_ref().map(|place| &place.slot)
@@ -186,8 +184,14 @@ impl Keeper {
     pub(crate) async fn run(mut self, nodes: FirstList, stop: CancellationToken) {
         let look = self.look.take().zip(self.slot().cloned()).map(|(look, slot)| look.run(slot, nodes));
         let (look, optimise) = (OptionFuture::from(look), OptionFuture::from(self.optimise.take().map(Optimise::run)));
+        let (slot, source, surroundings) = (self.slot().cloned(), self.source.clone(), Arc::clone(&self.surroundings));
+        let asking = async {
+            if let Some(slot) = slot {
+                offers::follow(&source, &slot, |capability| (surroundings.depends)(capability)).await;
+            }
+        };
         let aside = async {
-            tokio::join!(look, optimise);
+            tokio::join!(look, optimise, asking);
             std::future::pending().await
         };
         tokio::select! {
@@ -214,38 +218,23 @@ impl Keeper {
         }
     }
 
-    /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute.
-    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(maybe_done(work));
+    /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute, and goes on while that is told.
+    pub(super) async fn meanwhile<T: Send + 'static>(&mut self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let mut work = AbortOnDropHandle::new(tokio::spawn(work));
         loop {
-            if let Some(done) = work.as_mut().take_output() {
-                return done;
+            tokio::select! {
+                done = &mut work => match done {
+                    Ok(done) => return done,
+                    Err(error) => match error.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        // The process ends.
+                        Err(_) => std::future::pending().await,
+                    },
+                },
+                Some(news) = next(self.place.as_mut()) => Box::pin(self.report(news)).await,
+                () = Share::next(self.share.as_mut()) => Box::pin(self.listen()).await,
             }
-            let news = tokio::select! {
-                () = &mut work => continue,
-                Some(news) = next(self.place.as_mut()) => Some(news),
-                () = Share::next(self.share.as_mut()) => None,
-            };
-            let told = Box::pin(async {
-                match news {
-                    Some(news) => self.report(news).await,
-                    None => self.listen().await,
-                }
-            });
-            beside(work.as_mut(), told).await;
         }
-    }
-}
-
-/// Waits for `told`, while `work` goes on.
-async fn beside(work: impl Future<Output = ()>, told: impl Future<Output = ()>) {
-    let work = async {
-        work.await;
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = work => {}
-        () = told => {}
     }
 }
 

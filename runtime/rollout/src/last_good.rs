@@ -14,7 +14,7 @@ use tokio::fs;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::slot::Refusals;
-use crate::source::{Packed, SIGNATURE, Source};
+use crate::source::{Packed, SIGNATURE};
 pub(crate) use trial::DIED;
 use trial::Trial;
 pub use trial::Trials;
@@ -46,18 +46,17 @@ pub(crate) struct Remembered {
 
 impl Remembered {
     /// Nothing yet.
-    pub(crate) fn of(source: &Source) -> Self {
-        Self { source: source.to_string(), refused: Refusals::default() }
+    pub(crate) fn of(source: &str) -> Self {
+        Self { source: source.to_owned(), refused: Refusals::default() }
     }
 }
 
 impl LastGood {
     /// In this folder, for this source.
-    pub(crate) fn new(folder: &Path, source: &Source, trials: &Trials) -> Self {
+    pub(crate) fn new(folder: &Path, source: &str, trials: &Trials) -> Self {
         // Sources are paths, and paths are no names.
-        let source = source.to_string();
-        let name = format!("{:x}", Sha256::digest(&source));
-        Self { stem: folder.join(name.get(..16).unwrap_or(&name)), source, trials: trials.clone() }
+        let name = format!("{:x}", Sha256::digest(source));
+        Self { stem: folder.join(name.get(..16).unwrap_or(&name)), source: source.to_owned(), trials: trials.clone() }
     }
 
     /// Notes that the component with this digest is on trial from now on.
@@ -67,12 +66,12 @@ impl LastGood {
     /// Names the file that cannot be written.
     pub(crate) async fn begin_trial(&self, digest: &str) -> Result<()> {
         let file = self.file(TRIAL);
-        if self.trials.begin(&file) {
-            let trial = Trial { source: self.source.clone(), digest: digest.to_owned() };
-            self.write(TRIAL, &serde_json::to_vec(&trial)?).await?;
-            if !self.trials.begin(&file) {
-                // The process has ended meanwhile.
-                self.trials.end(&file, fs::remove_file(&file).await);
+        let text = serde_json::to_vec(&Trial { source: self.source.clone(), digest: digest.to_owned() })?;
+        if self.trials.begin(&file, &text) {
+            self.write(TRIAL, &text).await?;
+            if !self.trials.begin(&file, &text) {
+                // The process has begun to end meanwhile.
+                self.trials.end_in_order();
             }
         }
         Ok(())
@@ -89,7 +88,7 @@ impl LastGood {
             // Otherwise a machine that loses its power may bring the file back, and whoever was proven seems to be to blame.
             folder.sync_all().await.ok();
         }
-        self.trials.end(&file, removed);
+        self.trials.end(&file, &removed);
     }
 
     /// Digest of the component that was on trial when the process before this one died.
@@ -112,7 +111,7 @@ impl LastGood {
     }
 
     /// What is remembered of the source.
-    pub(crate) async fn remembered(&self, source: &Source) -> Remembered {
+    pub(crate) async fn remembered(&self, source: &str) -> Remembered {
         let read = self.read("json").await.ok().flatten();
         let known: Option<Remembered> = read.and_then(|text| serde_json::from_slice(&text).ok());
         let nothing = Remembered::of(source);

@@ -10,32 +10,16 @@
 
 pub(crate) mod peers;
 
-use std::collections::VecDeque;
-
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use peers::PeerSettings;
 pub(crate) use peers::{Peers, PeersError};
 
 use crate::component::Component;
-use crate::slot::standing::MOST_REFUSED;
-use crate::slot::{RefusedComponent, Slot};
+use crate::slot::{Refusal, Refusals, Slot};
 
 /// Most characters of a reason: the ConfigMap has room for many sources.
 const MAX_REASON: usize = 400;
-
-/// A component that a replica refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Refusal {
-    /// `sha256:…` of the unpacked component.
-    pub(crate) digest: String,
-    /// What it did wrong.
-    pub(crate) reason: String,
-    /// When that was.
-    pub(crate) at: Timestamp,
-}
 
 /// What a replica has found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +44,9 @@ pub(crate) struct Entry {
     /// How the component that leads names load balancers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) naming: Option<String>,
-    /// The newest last, at most [`MOST_REFUSED`].
+    /// Those that replicas refused.
     #[serde(default)]
-    pub(crate) refused: VecDeque<Refusal>,
+    pub(crate) refused: Refusals,
     /// What a newer host knows besides, which it is to find again.
     #[serde(flatten)]
     more: serde_json::Map<String, serde_json::Value>,
@@ -76,14 +60,17 @@ impl Entry {
 
     /// Why the component with this digest was refused.
     pub(crate) fn why(&self, digest: &str) -> Option<&str> {
-        self.refused.iter().find(|one| one.digest == digest).map(|one| one.reason.as_str())
+        self.refused.why(digest)
+    }
+
+    /// Whom the others refused, as it is told here.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = Refusal> {
+        self.refused.iter().map(|one| Refusal { reason: elsewhere(&one.reason), ..one.clone() })
     }
 
     /// A slot takes the word of the others.
     pub(crate) fn tell<C: Component>(&self, slot: &Slot<C>) {
-        for Refusal { digest, reason, .. } in &self.refused {
-            slot.peer_refused(RefusedComponent { digest: digest.clone(), why: elsewhere(reason) });
-        }
+        self.refusals().for_each(|refusal| slot.peer_refused(refusal));
         if let Some(proven) = &self.proven {
             slot.peer_proved(proven);
         }
@@ -91,7 +78,7 @@ impl Entry {
 
     /// Whether nobody has told anything.
     pub(crate) fn knows_nothing(&self) -> bool {
-        self.proven.is_none() && self.refused.is_empty()
+        self.proven.is_none() && self.refused.iter().next().is_none()
     }
 
     /// Takes a judgement in. Returns whether it tells anything new. A refusal is not taken back: who passed a trial elsewhere may have
@@ -106,16 +93,12 @@ impl Entry {
                 is_new
             }
             Judgement::Refused(refusal) => {
-                if self.why(&refusal.digest).is_some() {
-                    return false;
-                }
-                self.proven.take_if(|proven| *proven == refusal.digest);
                 let reason = refusal.reason.chars().take(MAX_REASON).collect();
-                self.refused.push_back(Refusal { reason, ..refusal.clone() });
-                while self.refused.len() > MOST_REFUSED {
-                    self.refused.pop_front();
+                let is_new = self.refused.add(Refusal { reason, ..refusal.clone() });
+                if is_new {
+                    self.proven.take_if(|proven| *proven == refusal.digest);
                 }
-                true
+                is_new
             }
             Judgement::Named(naming) => {
                 let is_new = self.naming.as_ref() != Some(naming);
@@ -127,14 +110,17 @@ impl Entry {
 }
 
 /// A reason of another replica. One that went through several says so once: who fills a cleared ledger again knows it from others.
-pub(crate) fn elsewhere(reason: &str) -> String {
+fn elsewhere(reason: &str) -> String {
     const SAYS: &str = "another replica refused it: ";
     format!("{SAYS}{}", reason.strip_prefix(SAYS).unwrap_or(reason))
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::slot::refusals::MOST_REFUSED;
 
     #[test]
     fn a_reason_that_went_through_several_replicas_says_once_that_it_is_of_another() {
@@ -180,7 +166,10 @@ mod tests {
         for number in 0..=MOST_REFUSED {
             entry.note(&refused(&number.to_string()));
         }
-        assert_eq!((entry.refused.len(), entry.why("0"), entry.why("1")), (MOST_REFUSED, None, Some("it crashed")));
+        assert_eq!(
+            (entry.refused.iter().count(), entry.why("0"), entry.why("1")),
+            (MOST_REFUSED, None, Some("it crashed"))
+        );
         entry.note(&Judgement::Refused(Refusal { reason: "ä".repeat(5000), ..refusal("long") }));
         assert_eq!(entry.why("long").unwrap().chars().count(), MAX_REASON);
     }

@@ -14,9 +14,15 @@
 //! | [`compare`](mod@compare) | what a new component and the one before find of what exists |
 //! | [`preview`](mod@preview) | the same by hand, for `check --against` |
 //! | [`preflight`] | the gate for `check` and `push`, which put nothing to use |
+//! | `pipeline` | the gate for `run`, from the unpacked bytes to a provider that can serve |
+//! | `release` | a component that passed the gate: its code, name, version and digest |
+//! | `slot` | which component serves, which one is on trial and which one returns; the controllers call through it |
+//! | `keeper` | one provider: follows its source, takes what that holds through the gate into the slot, and tells what becomes of it |
+//! | `last_good` | the state folder: the proven component, what was refused, who was on trial at a crash |
 //! | `ledger` | what all replicas know of components: proven, refused |
 //! | [`push`](mod@push) | writes a component to a ConfigMap |
 //! | [`Rollout`] | all providers of the process: loads the first components, follows the sources |
+//! | `offers` | what a provider offers, asked again when its cloud answers again |
 //! | [`offering`] | controllers that begin anew when an optional interface comes or goes |
 //! | [`status`] | the page `/providerz` |
 //!
@@ -33,6 +39,7 @@ mod last_good;
 mod ledger;
 mod metrics;
 pub mod offering;
+mod offers;
 mod pipeline;
 pub mod preflight;
 pub mod preview;

@@ -19,8 +19,8 @@ pub trait Offering {
     /// Whether an optional interface works now.
     fn has(&self, capability: Capability) -> bool;
 
-    /// Grows whenever another component serves.
-    fn generations(&self) -> watch::Receiver<u64>;
+    /// Grow whenever another component serves, or the one that serves offers something else.
+    fn changes(&self) -> Vec<watch::Receiver<u64>>;
 
     /// Who the provider is.
     fn name(&self) -> String;
@@ -35,8 +35,8 @@ impl Offering for (ProviderSlot, Vec<String>) {
         self.0.has(capability)
     }
 
-    fn generations(&self) -> watch::Receiver<u64> {
-        self.0.generations()
+    fn changes(&self) -> Vec<watch::Receiver<u64>> {
+        vec![self.0.generations(), self.0.offers()]
     }
 
     fn name(&self) -> String {
@@ -53,21 +53,21 @@ pub type Places<P> = BTreeMap<usize, P>;
 
 /// Calls `change` with the providers that have the interface, at once and whenever these are others. Never ends.
 pub async fn follow<P: Offering + Clone>(providers: &[P], capability: Capability, mut change: impl FnMut(Places<P>)) {
-    let mut generations: Vec<_> = providers.iter().map(Offering::generations).collect();
+    let mut changes: Vec<_> = providers.iter().flat_map(Offering::changes).collect();
     let mut told = None;
     loop {
-        generations.iter_mut().for_each(|one| drop(one.borrow_and_update()));
+        changes.iter_mut().for_each(|one| drop(one.borrow_and_update()));
         let able: Vec<bool> = providers.iter().map(|provider| provider.has(capability)).collect();
         if told.as_ref() != Some(&able) {
             let chosen = providers.iter().enumerate().zip(&able).filter(|(_, able)| **able);
             change(chosen.map(|((place, provider), _)| (place, provider.clone())).collect());
             told = Some(able);
         }
-        if generations.is_empty() {
+        if changes.is_empty() {
             return std::future::pending().await;
         }
         // An error means that the slot is gone, and so is the process.
-        drop(select_all(generations.iter_mut().map(|one| Box::pin(one.changed()))).await);
+        drop(select_all(changes.iter_mut().map(|one| Box::pin(one.changed()))).await);
     }
 }
 
@@ -163,8 +163,8 @@ mod tests {
             capability == Capability::LoadBalancers && self.has.load(Ordering::SeqCst)
         }
 
-        fn generations(&self) -> watch::Receiver<u64> {
-            self.generation.subscribe()
+        fn changes(&self) -> Vec<watch::Receiver<u64>> {
+            vec![self.generation.subscribe()]
         }
 
         fn name(&self) -> String {

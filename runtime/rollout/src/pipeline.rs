@@ -110,7 +110,7 @@ impl Surroundings {
     }
 
     fn carryover_of(&self, config: &ProviderConfig) -> Arc<Carryover> {
-        Arc::clone(self.carryovers.lock().entry(config.source.to_string()).or_default())
+        Arc::clone(self.carryovers.lock().entry(config.label()).or_default())
     }
 
     /// The whole gate. Nothing of a component that is refused stays; the one `before` is not touched. `named`: how whoever led last
@@ -129,6 +129,7 @@ impl Surroundings {
         let start = Instant::now();
         let haste = if before.is_some() { Haste::None } else { Haste::Waiting };
         let component = gate::load(&self.sandbox, config, &unpacked, haste).await?;
+        let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
         let Unpacked { bytes, digest, signature } = unpacked;
         let compiling = component.compiling();
         let rejected = |step: Step| {
@@ -137,8 +138,8 @@ impl Surroundings {
         };
         let descriptor = component.descriptor().clone();
         let exports = &component.summary().exports;
-        gate::identity(config, &descriptor, exports, before.map(Into::into), &self.depends)
-            .and_then(|()| if before.is_some() { self.alone(config, &descriptor.provider_id_schemes) } else { Ok(()) })
+        gate::identity(config, component.declared(), exports, before.map(Into::into), &self.depends)
+            .and_then(|()| if before.is_some() { self.alone(config, &descriptor) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         let carryover = self.carryover_of(config);
@@ -231,41 +232,47 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Refuses schemes that another provider of the process takes care of.
-    fn alone(&self, config: &ProviderConfig, schemes: &[String]) -> Result<()> {
-        let source = config.source.to_string();
-        for (other, slot) in self.slots.lock().iter().filter(|(other, _)| **other != source) {
+    /// Refuses what another provider of the process has: provider IDs, or the name.
+    fn alone(&self, config: &ProviderConfig, new: &Descriptor) -> Result<()> {
+        let label = config.label();
+        for (other, slot) in self.slots.lock().iter().filter(|(other, _)| **other != label) {
             let provider = slot.component();
-            let descriptor = provider.descriptor();
-            if let Some(scheme) = descriptor.provider_id_schemes.iter().find(|scheme| schemes.contains(scheme)) {
-                bail!(
-                    "the provider {} ({other}) takes care of provider IDs that begin with {scheme}:// already; leave one out",
-                    descriptor.name
-                );
-            }
+            check_pair((&label, new), (other, provider.descriptor()))?;
         }
         Ok(())
     }
 }
 
-/// Refuses providers that cannot live together: a Node must belong to one of them, and metrics must tell them apart.
+/// Refuses providers that cannot live together: a Node must belong to one of them, and metrics and records of Services must tell
+/// them apart. Each with the label of its source.
 ///
 /// # Errors
 ///
 /// Names both.
-pub(crate) fn check_together(providers: &[Arc<Provider>]) -> Result<()> {
-    let mut schemes: BTreeMap<&str, &str> = BTreeMap::new();
-    for provider in providers {
-        let descriptor = provider.descriptor();
-        for scheme in &descriptor.provider_id_schemes {
-            if let Some(other) = schemes.insert(scheme, &descriptor.name) {
-                bail!(
-                    "the providers {other} and {} both take care of provider IDs that begin with {scheme}://; leave one out",
-                    descriptor.name
-                );
-            }
+pub(crate) fn check_together(providers: &[(&str, Arc<Provider>)]) -> Result<()> {
+    for (place, (label, provider)) in providers.iter().enumerate() {
+        for (other, before) in providers.iter().take(place) {
+            check_pair((other, before.descriptor()), (label, provider.descriptor()))?;
         }
     }
+    Ok(())
+}
+
+fn check_pair((label, one): (&str, &Descriptor), (other, another): (&str, &Descriptor)) -> Result<()> {
+    if let Some(prefix) = one.contested(another) {
+        bail!(
+            "the providers {} ({label}) and {} ({other}) both take care of provider IDs that begin with {prefix}; leave one out, \
+             or give each its part in providerIdPrefixes of the list of providers",
+            one.name,
+            another.name
+        );
+    }
+    ensure!(
+        one.name != another.name,
+        "two providers are called {} ({label}; {other}); give one of them another name in the list of providers, and the name of \
+         its component as component",
+        one.name
+    );
     Ok(())
 }
 

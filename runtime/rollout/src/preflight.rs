@@ -33,8 +33,9 @@ pub async fn component(config: &ProviderConfig) -> Result<Checked, Rejected> {
     let unpacked = gate::unpacked(config, source).await?;
     let component = gate::load(&sandbox, config, &unpacked, Haste::Waiting).await?;
     let exports = &component.summary().exports;
-    gate::identity(config, component.descriptor(), exports, None, |_| None)
+    gate::identity(config, component.declared(), exports, None, |_| None)
         .map_err(|error| Rejected::at(Step::Identity, error))?;
+    let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
     Ok(Checked { component, unpacked, packed })
 }
 
@@ -117,7 +118,7 @@ pub async fn aimed(config: &ProviderConfig, new: &Component, there: Unpacked) ->
         return Ok(());
     }
     let Ok(there) = gate::load(&sandbox(config)?, config, &there, Haste::Waiting).await else { return Ok(()) };
-    is_same_provider(new.descriptor(), there.descriptor()).map_err(|error| Rejected::at(Step::Identity, error))
+    is_same_provider(new.declared(), there.declared()).map_err(|error| Rejected::at(Step::Identity, error))
 }
 
 /// What a provider stays through all its versions: its name, and the scheme of the provider IDs that it writes.

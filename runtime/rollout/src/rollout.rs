@@ -64,7 +64,7 @@ impl Rollout {
     /// Begins to watch the sources, and says that the process is not ready before each provider is there.
     pub async fn new(providers: Vec<ProviderConfig>, settings: &KeeperSettings, parts: RolloutParts) -> Self {
         for provider in &providers {
-            parts.metrics.begin(&provider.source.to_string());
+            parts.metrics.begin(&provider.label());
         }
         let audience = Audience { events: ProviderEvents::new(parts.recorder, parts.pod), metrics: parts.metrics };
         let listeners = Listeners {
@@ -101,7 +101,8 @@ impl Rollout {
     /// A cloud-config cannot be read when it is first looked at, or two providers cannot live together.
     pub async fn bootstrap(&mut self) -> Result<Vec<Slot<Provider>>> {
         let slots = try_join_all(self.keepers.iter_mut().map(Keeper::bootstrap)).await?;
-        check_together(&slots.iter().map(|slot| slot.component()).collect::<Vec<_>>())?;
+        let serving = self.keepers.iter().map(Keeper::label).zip(slots.iter().map(Slot::component));
+        check_together(&serving.collect::<Vec<_>>())?;
         Ok(slots)
     }
 

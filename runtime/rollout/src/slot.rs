@@ -5,12 +5,14 @@
 //! | a piece of work is done by one component | whoever works takes a [`Handle`] once, which holds the component of that moment |
 //! | the old component is freed when its last call ends | nobody else holds it, once the new one is proven |
 //! | a new component that is broken goes | it is on trial against the proven one, see [`ProbationSettings`] and [`standing`] |
-//! | nothing is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] |
+//! | nothing is deleted or made a second time on its word alone | the proven one is asked before and afterwards, see [`balancers`] and [`routes`] |
 //! | nobody is told twice, or of what is not so | every change of the one state is told once and in order: [`News`] |
 
 mod balancers;
 mod handle;
 mod probation;
+pub(crate) mod refusals;
+mod routes;
 pub(crate) mod standing;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,7 +33,7 @@ use tokio::time::Instant;
 
 pub use handle::Handle;
 pub use probation::ProbationSettings;
-pub(crate) use standing::{Refusals, RefusedComponent};
+pub(crate) use refusals::{Refusal, Refusals};
 
 use crate::component::Component;
 use crate::release::{Release, Version};
@@ -68,7 +70,7 @@ struct Serving<C> {
     generation: u64,
     /// None: it is proven.
     probation: Option<Probation<C>>,
-    since: Instant,
+    since: (Instant, Timestamp),
     /// Whether a call that began on it has ended.
     called: AtomicBool,
     /// Whether it was taken back: it failed its trial, or the proven one was put back.
@@ -77,7 +79,6 @@ struct Serving<C> {
 
 struct State<C> {
     standing: SlotState<C>,
-    since: Timestamp,
     serving: Arc<Serving<C>>,
 }
 
@@ -88,7 +89,7 @@ impl<C> State<C> {
             proven: Arc::clone(&self.standing.proven().version),
             is_on_trial: self.standing.is_on_trial(),
             generation: self.standing.generation(),
-            since: self.since,
+            since: self.serving.since.1,
         }
     }
 }
@@ -99,6 +100,7 @@ struct Shared<C> {
     generation: watch::Sender<u64>,
     doubts: watch::Sender<u64>,
     recovered: watch::Sender<u64>,
+    offers: watch::Sender<u64>,
     news: mpsc::UnboundedSender<News>,
 }
 
@@ -121,9 +123,10 @@ impl<C: Component> Slot<C> {
         let (news, told) = mpsc::unbounded_channel();
         let standing = SlotState::new(first, refused);
         let serving = Self::serving_of(&standing, settings);
-        let state = Mutex::new(State { standing, since: Timestamp::now(), serving });
-        let (generation, doubts, recovered) = (watch::Sender::new(1), watch::Sender::new(0), watch::Sender::new(0));
-        (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, news })), told)
+        let state = Mutex::new(State { standing, serving });
+        let (generation, doubts) = (watch::Sender::new(1), watch::Sender::new(0));
+        let (recovered, offers) = (watch::Sender::new(0), watch::Sender::new(0));
+        (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, offers, news })), told)
     }
 
     fn serving_of(standing: &SlotState<C>, settings: ProbationSettings) -> Arc<Serving<C>> {
@@ -134,7 +137,7 @@ impl<C: Component> Slot<C> {
             release,
             generation: standing.generation(),
             probation,
-            since: Instant::now(),
+            since: (Instant::now(), Timestamp::now()),
             called: AtomicBool::new(false),
             refused: watch::Sender::new(false),
         })
@@ -202,6 +205,17 @@ impl<C: Component> Slot<C> {
         self.component().has(capability)
     }
 
+    /// Grows when other optional interfaces [work](Self::has) than before, with the same component.
+    #[must_use]
+    pub fn offers(&self) -> watch::Receiver<u64> {
+        self.0.offers.subscribe()
+    }
+
+    /// Whoever serves offers something else now.
+    pub(crate) fn offers_changed(&self) {
+        self.0.offers.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
     /// Notices other credentials of whoever serves ([`Component::follow_credentials`]), passes on what recovers, and ends a
     /// trial in time. Never ends.
     pub async fn follow(&self) {
@@ -252,14 +266,15 @@ impl<C: Component> Slot<C> {
         self.apply(Event::Taken(release))
     }
 
-    /// Puts the proven one back, when another one is on trial. Returns whether that is so still.
-    pub(crate) fn put_back(&self) -> bool {
-        self.apply(Event::Taken(self.last_good())).is_some()
+    /// Puts the component with this digest back if it is the proven one still. Returns whether it serves then.
+    pub(crate) fn put_back(&self, digest: &str) -> bool {
+        self.apply(Event::PutBack(digest.to_owned()));
+        self.view().serving.digest == digest
     }
 
     /// Another replica refused this one.
-    pub(crate) fn peer_refused(&self, refused: RefusedComponent) {
-        self.apply(Event::PeerRefused(refused));
+    pub(crate) fn peer_refused(&self, refusal: Refusal) {
+        self.apply(Event::PeerRefused(refusal));
     }
 
     /// The component with this digest has proved itself at another replica.
@@ -271,49 +286,41 @@ impl<C: Component> Slot<C> {
     fn apply(&self, event: Event<C>) -> Option<Duration> {
         let begun = Instant::now();
         let mut state = self.0.state.lock();
-        let generation = state.standing.generation();
+        let (generation, doubts) = (state.standing.generation(), state.standing.doubts());
         let transition = state.standing.apply(event);
-        let doubts = state.standing.doubts();
-        // Who wakes for an exchange needs no second call.
-        let is_another = state.standing.generation() != generation;
-        let doubt = || self.0.doubts.send_if_modified(|told| std::mem::replace(told, doubts) != doubts && !is_another);
-        let Some(transition) = transition else {
-            drop(state);
-            doubt();
-            return None;
-        };
-        if matches!(transition, Transition::Contested { .. }) {
-            // Whoever serves goes on, and so does a trial.
-            drop(self.0.news.send(News::Changed(transition, state.view())));
-            return None;
-        }
-        state.since = Timestamp::now();
-        if matches!(transition, Transition::Returned { .. } | Transition::Withdrawn { .. }) {
+        let (now, doubts_now) = (state.standing.generation(), state.standing.doubts());
+        if let Some(Transition::Returned { .. } | Transition::Withdrawn { .. }) = transition {
             // What it knew of the cloud is older than what the other one did there.
             state.standing.proven().component.forget();
             state.serving.refused.send_replace(true);
         }
-        let next = Self::serving_of(&state.standing, self.0.settings);
-        // Freed after the lock is: to unmap the code of a component takes its time.
-        let before = std::mem::replace(&mut state.serving, next);
-        // Under the lock, so that changes are told in their order. An error means that nobody listens.
-        drop(self.0.news.send(News::Changed(transition, state.view())));
-        if is_another {
-            // Whoever is served by it finds that number; those who wait for it are told when nobody waits for the lock.
-            let now = state.standing.generation();
-            self.0.generation.send_if_modified(|told| {
-                *told = now;
-                false
-            });
+        // One that is contested goes on, and so does a trial.
+        let before = match transition {
+            None | Some(Transition::Contested { .. }) => None,
+            Some(_) => {
+                let next = Self::serving_of(&state.standing, self.0.settings);
+                Some(std::mem::replace(&mut state.serving, next))
+            }
+        };
+        if let Some(transition) = transition {
+            // Under the lock, so that changes are told in their order. An error means that nobody listens.
+            drop(self.0.news.send(News::Changed(transition, state.view())));
         }
+        // Whoever is served by it finds that number; those who wait for it are told when nobody waits for the lock.
+        self.0.generation.send_if_modified(|told| {
+            *told = now;
+            false
+        });
         drop(state);
         let took = begun.elapsed();
-        drop(before);
-        doubt();
-        if is_another {
+        if now != generation {
             self.0.generation.send_modify(|_| {});
+        } else if doubts_now != doubts {
+            // Who wakes for an exchange needs no second call.
+            self.0.doubts.send_replace(doubts_now);
         }
-        Some(took)
+        // Freed here, after the lock: to unmap the code of a component takes its time.
+        before.map(|_| took)
     }
 
     /// A call that began on `serving` has ended: notes the first one, and looks whether its trial is over.
@@ -322,7 +329,7 @@ impl<C: Component> Slot<C> {
             return;
         }
         if !serving.called.load(Ordering::Relaxed) && !serving.called.swap(true, Ordering::Relaxed) {
-            drop(self.0.news.send(News::FirstCall(serving.since.elapsed())));
+            drop(self.0.news.send(News::FirstCall(serving.since.0.elapsed())));
         }
         self.decide(serving);
     }

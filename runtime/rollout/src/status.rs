@@ -20,7 +20,7 @@ pub type Readiness = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotTaken {
-    /// None when it did not come so far.
+    /// As the step has it: see [`Rejected::digest`](crate::gate::Rejected::digest).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The step of the gate.
@@ -181,6 +181,15 @@ impl ProviderStatuses {
     /// How long the last exchange took.
     pub(crate) fn took(&self, source: &str, times: Times) {
         self.change(source, |known| known.times = Some(times));
+    }
+
+    /// How long it was from there to the end of the first call, in milliseconds.
+    pub(crate) fn first_call(&self, source: &str, took: f64) {
+        self.change(source, |known| {
+            if let Some(times) = &mut known.times {
+                times.first_call_ms = Some(took);
+            }
+        });
     }
 
     fn all(&self) -> BTreeMap<String, ProviderStatus> {

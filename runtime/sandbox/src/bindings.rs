@@ -4,7 +4,7 @@
 //! fail where a component has no such export.
 
 wasmtime::component::bindgen!({
-    path: "../../wit/v0.1",
+    path: "../../wit/v0.2",
     world: "full-provider",
     imports: { default: async | trappable },
     exports: { default: async },

@@ -15,7 +15,7 @@ use ccm_egress::line;
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::{instances, meta};
 
-pub(crate) use self::descriptor::descriptor;
+pub(crate) use self::descriptor::{check_budgets, descriptor};
 pub(crate) use self::load_balancer::{cluster_failures, ingress, mark, name, outcome, sentences, standing, wish};
 pub(crate) use self::service::{backends, service};
 
@@ -53,7 +53,7 @@ fn is_declared(name: &str, declared: &[Annotation]) -> bool {
     declared.iter().any(|annotation| annotation.covers(name))
 }
 
-fn to_address(address: Address) -> types::Address {
+pub(crate) fn to_address(address: Address) -> types::Address {
     let kind = match address.kind {
         AddressKind::InternalIp => types::AddressType::InternalIp,
         AddressKind::ExternalIp => types::AddressType::ExternalIp,

@@ -31,6 +31,7 @@ fn complaint(descriptor: &Descriptor) -> Option<String> {
         .or_else(|| twice("credential", credentials))
         .or_else(|| twice("setting", settings))
         .or_else(|| descriptor.credentials.iter().find_map(|credential| misuse(credential, descriptor)))
+        .or_else(|| uncountable(descriptor))
 }
 
 /// One of two things of the same name would be the one that grants are for.
@@ -63,6 +64,18 @@ fn misuse(credential: &Credential, descriptor: &Descriptor) -> Option<String> {
     None
 }
 
+/// A request counts once.
+fn uncountable(descriptor: &Descriptor) -> Option<String> {
+    let counted = || descriptor.budgets.iter().flat_map(|budget| &budget.endpoints);
+    let is_there = |name: &&String| descriptor.endpoints.iter().any(|endpoint| endpoint.name == **name);
+    if let Some(name) = counted().find(|name| !is_there(name)) {
+        return Some(format!("it has a budget of endpoint {name:?}, which it does not have"));
+    }
+    let mut seen = BTreeSet::new();
+    let twice = counted().find(|name| !seen.insert(*name))?;
+    Some(format!("endpoint {twice:?} is in two budgets"))
+}
+
 fn is_dns_label(name: &str) -> bool {
     (1..=63).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -77,9 +90,7 @@ fn is_scheme(scheme: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use ccm_cloud::{CredentialUse, Endpoint, Setting, Source, ValueKind};
+    use ccm_cloud::{Budget, CredentialUse, Endpoint, Setting, Source, ValueKind};
 
     use super::*;
 
@@ -104,6 +115,10 @@ mod tests {
         }
     }
 
+    fn budget(endpoints: &[&str]) -> Budget {
+        Budget { endpoints: endpoints.iter().map(|&name| name.to_owned()).collect(), ..Budget::default() }
+    }
+
     fn good() -> Descriptor {
         Descriptor {
             name: "good".into(),
@@ -115,14 +130,14 @@ mod tests {
             credentials: vec![credential("token", "api", Place::Body, Some("/login"))],
             settings: vec![setting("mood")],
             annotations: vec![],
-            more: BTreeMap::new(),
+            ..Descriptor::default()
         }
     }
 
     #[test]
     fn a_description_that_grants_cannot_rely_on_is_refused() {
         type Change = fn(&mut Descriptor);
-        let cases: [(Change, Option<&str>); 9] = [
+        let cases: [(Change, Option<&str>); 12] = [
             (|_| (), None),
             (|d| d.name = "Not a label".into(), Some("DNS label")),
             (|d| d.provider_id_schemes.clear(), Some("no scheme")),
@@ -132,6 +147,9 @@ mod tests {
             (|d| d.settings.push(setting("")), Some("without a name")),
             (|d| d.credentials.push(credential("x", "nowhere", Place::Signing, None)), Some("\"nowhere\"")),
             (|d| d.credentials.push(credential("x", "api", Place::Body, None)), Some("no path")),
+            (|d| d.budgets = vec![budget(&["api", "identity"])], None),
+            (|d| d.budgets = vec![budget(&["nowhere"])], Some("budget of endpoint \"nowhere\"")),
+            (|d| d.budgets = vec![budget(&["api"]), budget(&["identity", "api"])], Some("\"api\" is in two budgets")),
         ];
         for (change, wanted) in cases {
             let mut descriptor = good();

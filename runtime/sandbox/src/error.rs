@@ -6,7 +6,7 @@ use ccm_cloud::{Failure, FindError, Reaction};
 use wasmtime::Trap;
 
 /// The contract that this host speaks.
-pub const CONTRACT: &str = "ccm:cloud@0.1.0";
+pub const CONTRACT: &str = "ccm:cloud@0.2.0";
 
 /// Why bytes were not taken as a provider. The caller says where they came from.
 #[derive(Debug, thiserror::Error)]

@@ -40,8 +40,8 @@ impl cache::Host for CallState {
         Ok(if self.scope.proof { None } else { self.context.cache.get(&key) })
     }
 
-    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u64) -> Answer<()> {
-        self.context.cache.put(key, value, Duration::from_millis(ttl_ms));
+    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> Answer<()> {
+        self.context.cache.put(key, value, Duration::from_millis(u64::from(ttl_ms)));
         Ok(())
     }
 
@@ -172,6 +172,6 @@ impl nodes::Host for CallState {
         let context = Arc::clone(&self.context);
         let Some(nodes) = &context.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        Ok(self.computed(|_| nodes.provider_ids(&context.schemes, most)))
+        Ok(self.computed(|_| nodes.provider_ids(&context.provider_ids, most)))
     }
 }

@@ -36,6 +36,10 @@ impl http::Host for CallState {
         Ok(answers.into_iter().map(|answer| answer.map(to_response).map_err(to_error)).collect())
     }
 
+    async fn base_path(&mut self, endpoint: String) -> Answer<Option<String>> {
+        Ok(self.egress().and_then(|egress| egress.base_path(&endpoint)))
+    }
+
     async fn bind(&mut self, endpoint: String, base_url: String) -> Answer<Result<(), http::TransportError>> {
         let Some(egress) = &self.context.egress else { return Ok(Err(closed())) };
         Ok(egress.bind(&endpoint, &base_url).map_err(to_error))
@@ -137,7 +141,7 @@ fn from_request(request: http::Request) -> Request {
             credential: capture.credential,
             source: from_source(capture.source),
             expires: capture.expires.map(from_source),
-            ttl: capture.ttl_ms.map(Duration::from_millis),
+            ttl: capture.ttl_ms.map(|ms| Duration::from_millis(u64::from(ms))),
         }),
     }
 }
@@ -222,6 +226,7 @@ fn to_error(error: TransportError) -> http::TransportError {
     http::TransportError {
         reason: match error.reason {
             TransportReason::Denied => http::TransportReason::Denied,
+            TransportReason::Unbound => http::TransportReason::Unbound,
             TransportReason::UnknownCredential => http::TransportReason::UnknownCredential,
             TransportReason::Connect => http::TransportReason::Connect,
             TransportReason::Tls => http::TransportReason::Tls,

@@ -9,19 +9,17 @@ use crate::call::{ChangeFlag, Subject, call};
 use crate::{Provider, convert};
 
 impl Provider {
-    /// A provider ID is written once and for ever, so it must be the Node's own, or of a scheme that the provider declared.
+    /// A provider ID is written once and for ever, so it must be the Node's own, or one that the provider takes care of.
     fn checked(&self, finding: Finding, own: Option<&str>) -> Finding {
         let Finding::Found(instance) = &finding else { return finding };
         let id = instance.provider_id.as_str();
-        let schemes = &self.descriptor.provider_id_schemes;
-        let declared = || id.split_once("://").is_some_and(|(scheme, _)| schemes.iter().any(|own| own == scheme));
-        if id.is_empty() || own == Some(id) || declared() {
+        if id.is_empty() || own == Some(id) || self.descriptor.owns(id) {
             return finding;
         }
         let id = ccm_egress::line(id, 256);
         let text = format!(
-            "the provider gave the provider ID {id:?}, whose scheme is none of its own ({})",
-            schemes.join(", ")
+            "the provider gave the provider ID {id:?}, which is none of its own (they begin with {})",
+            self.descriptor.provider_ids().join(", ")
         );
         Finding::Unknown(Failure::new(Reaction::Retry, text))
     }

@@ -31,6 +31,7 @@ mod outcome;
 mod pool;
 mod probe;
 mod provider;
+mod routes;
 mod tally;
 mod wasi;
 

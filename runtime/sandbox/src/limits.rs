@@ -41,6 +41,9 @@ pub struct Limits {
     pub busy_calls: usize,
     /// Most Events per call. Default 20; more are dropped and counted in the log.
     pub events: usize,
+    /// Most bytes of annotations that one outcome writes on a Service, names and values. Default 16 KiB. The API server takes 256 KiB
+    /// for all annotations of an object; what it refuses waits in memory.
+    pub annotation_bytes: usize,
 }
 
 impl Default for Limits {
@@ -61,6 +64,7 @@ impl Default for Limits {
             call_cpu: Duration::from_secs(2),
             busy_calls: 1,
             events: 20,
+            annotation_bytes: 16 << 10,
         }
     }
 }

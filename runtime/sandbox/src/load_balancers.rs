@@ -20,7 +20,7 @@ use crate::{CallError, Provider, convert};
 
 /// Most locks of one Service.
 const MAX_LOCKS: usize = 100;
-const DELETE: &str = "load-balancers.delete";
+const DELETE: &str = "load-balancers.ensure-deleted";
 
 /// A call that may change the cloud.
 fn writing(service: &Service) -> Subject {
@@ -102,6 +102,12 @@ enum Extent {
 }
 
 impl Provider {
+    /// Whether a Node is a machine of another provider of the same scheme, in another region or account: no load balancer of this one
+    /// reaches it.
+    fn leaves(&self, backend: &Backend) -> bool {
+        backend.provider_id.as_deref().is_some_and(|id| self.descriptor.leaves(id))
+    }
+
     async fn bring(&self, extent: Extent, class: Class, service: Service, backends: Arc<[Backend]>) -> Outcome {
         let function = match extent {
             Extent::Everything => "load-balancers.ensure",
@@ -115,7 +121,8 @@ impl Provider {
         let selected = Selected::default();
         let subject = Subject { class, selected: Some(selected.clone()), ..writing(&service) };
         let declared = &self.descriptor.annotations;
-        let (service, backends) = (convert::service(service, declared), convert::backends(&backends));
+        let own: Vec<Backend> = backends.iter().filter(|backend| !self.leaves(backend)).cloned().collect();
+        let (service, backends) = (convert::service(service, declared), convert::backends(&own));
         let answer = call(
             &self.settings,
             &code.pre,
@@ -130,7 +137,7 @@ impl Provider {
                     }
                 })
             },
-            |given| outcome::complaint(given, declared, Place::Needed),
+            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, Place::Needed),
         );
         match answer.await {
             Ok(given) => Outcome { selected: selected.take(), ..convert::outcome(given) },
@@ -153,9 +160,9 @@ impl Provider {
             DELETE,
             subject,
             move |store, instance| {
-                Box::pin(async move { exports.load(&mut *store, instance)?.call_delete(store, &service).await })
+                Box::pin(async move { exports.load(&mut *store, instance)?.call_ensure_deleted(store, &service).await })
             },
-            |given| outcome::complaint(given, declared, Place::Gone),
+            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, Place::Gone),
         );
         match answer.await {
             Ok(given) => convert::outcome(given),
@@ -312,8 +319,17 @@ impl LoadBalancers for Provider {
             };
             let asked = wishes.len();
             let declared = &self.descriptor.annotations;
+            // Wishes count the backends as they stand in the list.
+            let is_own = |index: &u32| {
+                let backend = usize::try_from(*index).ok().and_then(|index| backends.get(index));
+                backend.is_none_or(|backend| !self.leaves(backend))
+            };
+            let own = |mut wish: Wish| {
+                wish.backends.retain(is_own);
+                convert::wish(wish, declared)
+            };
+            let wishes: Vec<_> = wishes.into_iter().map(own).collect();
             let backends = convert::backends(&backends);
-            let wishes: Vec<_> = wishes.into_iter().map(|wish| convert::wish(wish, declared)).collect();
             let answer = call(
                 &self.settings,
                 &code.pre,

@@ -32,19 +32,29 @@ pub(crate) enum Place {
 }
 
 /// What is wrong with an outcome, as a sentence about the function.
-pub(crate) fn complaint(outcome: &load_balancers::Outcome, declared: &[Annotation], place: Place) -> Option<String> {
+pub(crate) fn complaint(
+    outcome: &load_balancers::Outcome,
+    declared: &[Annotation],
+    annotation_bytes: usize,
+    place: Place,
+) -> Option<String> {
     if place == Place::Needed && outcome.failure.is_none() && outcome.ingress.is_empty() {
         return Some("it gave neither an ingress nor a failure".to_owned());
     }
-    let wrong = written(&outcome.annotations, declared).or_else(|| ingress(&outcome.ingress))?;
+    let wrong = written(&outcome.annotations, declared, annotation_bytes).or_else(|| ingress(&outcome.ingress))?;
     Some(format!("it gave {wrong}"))
 }
 
 /// What is wrong with annotations to write.
-fn written(annotations: &[(String, Option<String>)], declared: &[Annotation]) -> Option<String> {
+fn written(annotations: &[(String, Option<String>)], declared: &[Annotation], limit: usize) -> Option<String> {
+    let bytes = annotations.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len));
+    let bytes: usize = bytes.sum();
+    if bytes > limit {
+        return Some(format!("annotations of {bytes} bytes to write, {limit} are allowed (limit annotation-bytes)"));
+    }
     let mut names = BTreeSet::new();
     annotations.iter().find_map(|(name, _)| {
-        let wrong = if !declared.iter().any(|annotation| annotation.written && annotation.covers(name)) {
+        let wrong = if !declared.iter().any(|annotation| annotation.is_written() && annotation.covers(name)) {
             "which meta.describe does not declare as written"
         } else if !is_annotation(name) {
             "which is no name of an annotation"
@@ -75,7 +85,7 @@ pub(crate) fn ingress(ingress: &[types::Ingress]) -> Option<String> {
 }
 
 fn entry(entry: &types::Ingress) -> Option<String> {
-    let types::Ingress { ip, hostname, ip_mode, ports } = entry;
+    let types::Ingress { ip, hostname, ip_mode, ports, more: _ } = entry;
     if let Some(ip) = ip.as_deref().filter(|ip| ip.parse::<IpAddr>().is_err()) {
         return Some(format!("the ingress IP {:?}, which is no IP address", line(ip, MAX_SHOWN)));
     }
@@ -139,7 +149,13 @@ mod tests {
     use super::*;
 
     fn place(ip: Option<&str>, hostname: Option<&str>) -> types::Ingress {
-        types::Ingress { ip: ip.map(Into::into), hostname: hostname.map(Into::into), ip_mode: None, ports: vec![] }
+        types::Ingress {
+            ip: ip.map(Into::into),
+            hostname: hostname.map(Into::into),
+            ip_mode: None,
+            ports: vec![],
+            more: vec![],
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::{CallError, ComponentSummary, Limits, LoadError, convert};
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
 pub struct Component {
     summary: ComponentSummary,
+    /// As it says.
+    declared: Arc<Descriptor>,
+    /// As the operator configured it.
     descriptor: Descriptor,
     limits: Limits,
     compiling: Duration,
@@ -63,6 +66,23 @@ impl Component {
         &self.descriptor
     }
 
+    /// The same, as it says, whatever the operator [made](Self::configured) of it.
+    #[must_use]
+    pub fn declared(&self) -> &Descriptor {
+        &self.declared
+    }
+
+    /// One of several providers of the same component: under this name, where there is one, and with these
+    /// [prefixes](Descriptor::provider_id_prefixes).
+    #[must_use]
+    pub fn configured(mut self, name: Option<&str>, provider_id_prefixes: &[String]) -> Self {
+        if let Some(name) = name {
+            name.clone_into(&mut self.descriptor.name);
+        }
+        self.descriptor.provider_id_prefixes = provider_id_prefixes.to_vec();
+        self
+    }
+
     /// How long the compiler took.
     #[must_use]
     pub const fn compiling(&self) -> Duration {
@@ -78,7 +98,7 @@ impl Component {
         events: Option<Arc<dyn EventSink>>,
         observer: Option<Arc<dyn CallObserver>>,
     ) -> Provider {
-        context.schemes.clone_from(&self.descriptor.provider_id_schemes);
+        context.provider_ids = self.descriptor.provider_ids();
         let settings = CallSettings {
             limits: self.limits,
             provider: self.descriptor.name.clone(),
@@ -94,6 +114,7 @@ impl Component {
         };
         Provider {
             configuration: settings.context.configuration(&self.descriptor),
+            declared: self.declared,
             descriptor: Arc::new(self.descriptor),
             exports: self.summary.exports,
             offered: Mutex::default(),
@@ -108,7 +129,7 @@ pub(crate) struct Optional {
     pub(crate) load_balancers: Option<Arc<load_balancers::GuestIndices>>,
     pub(crate) load_balancer_survey: Option<Arc<load_balancer_survey::GuestIndices>>,
     pub(crate) load_balancer_orphan: Option<Arc<load_balancer_orphan::GuestIndices>>,
-    routes: Option<routes::GuestIndices>,
+    pub(crate) routes: Option<Arc<routes::GuestIndices>>,
     pub(crate) cluster: Option<Arc<cluster::GuestIndices>>,
 }
 
@@ -125,7 +146,7 @@ impl Optional {
             load_balancer_orphan: has("load-balancer-orphan")
                 .then(|| load_balancer_orphan::GuestIndices::new(pre).map(Arc::new))
                 .transpose()?,
-            routes: has("routes").then(|| routes::GuestIndices::new(pre)).transpose()?,
+            routes: has("routes").then(|| routes::GuestIndices::new(pre).map(Arc::new)).transpose()?,
             cluster: has("cluster").then(|| cluster::GuestIndices::new(pre).map(Arc::new)).transpose()?,
         })
     }
@@ -224,14 +245,19 @@ impl Linked {
             |_| None,
         );
         let descriptor = described.await.map_err(LoadError::Describe)?.map_err(LoadError::Types)?;
+        if let Some(complaint) = convert::check_budgets(&descriptor) {
+            return Err(LoadError::Descriptor(complaint));
+        }
         let descriptor = convert::descriptor(descriptor);
         check_descriptor(&descriptor)?;
-        Ok(Component { summary, descriptor, limits, compiling, code })
+        let declared = Arc::new(descriptor.clone());
+        Ok(Component { summary, declared, descriptor, limits, compiling, code })
     }
 }
 
 /// A provider that runs.
 pub struct Provider {
+    declared: Arc<Descriptor>,
     pub(crate) descriptor: Arc<Descriptor>,
     exports: Vec<String>,
     /// What `meta.offers` said last.
@@ -259,7 +285,7 @@ impl Provider {
     ///
     /// It is another one.
     pub(crate) fn run_code_of(&self, component: Component) -> Result<(), LoadError> {
-        if component.descriptor != *self.descriptor || component.summary.exports != self.exports {
+        if component.declared != self.declared || component.summary.exports != self.exports {
             return Err(LoadError::Another);
         }
         put(&self.code, component.code);
@@ -270,6 +296,12 @@ impl Provider {
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// The same, as its component says: without what the operator made of it.
+    #[must_use]
+    pub fn declared(&self) -> &Descriptor {
+        &self.declared
     }
 
     /// Its requests.
@@ -354,6 +386,24 @@ impl Provider {
     ///
     /// The outer one when there is no answer, the inner one when the provider cannot tell.
     pub async fn offers(&self) -> Result<Result<Vec<Capability>, Failure>, CallError> {
+        let offers = self.ask_offers().await?;
+        if let Ok(offers) = &offers {
+            self.serve(offers.clone());
+        }
+        Ok(offers)
+    }
+
+    /// These optional interfaces work from now on ([`has`](Self::has)).
+    pub fn serve(&self, offers: Vec<Capability>) {
+        *self.offered.lock() = offers;
+    }
+
+    /// As [`offers`](Self::offers), and remembers nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`offers`](Self::offers).
+    pub async fn ask_offers(&self) -> Result<Result<Vec<Capability>, Failure>, CallError> {
         let code = self.code();
         let exports = Arc::clone(&code.meta);
         let answer = call(
@@ -370,11 +420,7 @@ impl Provider {
             },
         );
         let offers = answer.await?.map_err(convert::failure);
-        let offers = offers.map(|offers| offers.into_iter().map(convert::capability).collect::<Vec<_>>());
-        if let Ok(offers) = &offers {
-            self.offered.lock().clone_from(offers);
-        }
-        Ok(offers)
+        Ok(offers.map(|offers| offers.into_iter().map(convert::capability).collect()))
     }
 }
 

@@ -26,11 +26,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::logging::LogFormat;
-use controllers::{ClusterArgs, NodeLifecycleArgs, ServiceArgs};
+use controllers::{ClusterArgs, NodeLifecycleArgs, RouteArgs, ServiceArgs};
 use leader::LeaderArgs;
 use provider::SwapArgs;
 pub(crate) use provider::{ConfigArgs, ProviderArgs};
-pub(crate) use tools::{CheckArgs, InspectArgs, Output, PushArgs};
+pub(crate) use tools::{CheckArgs, InspectArgs, NewArgs, Output, PushArgs};
 use webhook::{WebhookArgs, min_tls};
 
 /// The command whose flags are upstream's.
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Check(Box<CheckArgs>),
     /// Write a component to a ConfigMap, if `run` would accept it.
     Push(Box<PushArgs>),
+    /// Write the first files of a provider into a new folder: it builds, has tests, and passes `check`.
+    New(NewArgs),
     /// Print the JSON schema of a --providers file.
     ProvidersSchema,
 }
@@ -70,7 +72,7 @@ pub(crate) struct RunArgs {
     /// The name of the cluster. Providers use it in the names of cloud objects.
     #[arg(long, default_value = "kubernetes", help_heading = "Cluster")]
     pub(crate) cluster_name: String,
-    /// CIDRs of pods, comma-separated.
+    /// CIDRs of pods, comma-separated: one, or one of IPv4 and one of IPv6. Routes are kept for them, and left alone elsewhere.
     #[arg(long, value_delimiter = ',', value_parser = cidr, help_heading = "Cluster")]
     pub(crate) cluster_cidr: Vec<String>,
     /// How to reach the API server. Without it, the service account of the pod is used.
@@ -93,7 +95,7 @@ pub(crate) struct RunArgs {
     pub(crate) kube_api_concurrent_writes: NonZeroUsize,
 
     /// Controllers to run: `*`, NAME or -NAME; the first entry that matches a controller counts. The controllers are cloud-node,
-    /// cloud-node-lifecycle, service and cloud-cluster.
+    /// cloud-node-lifecycle, service, route and cloud-cluster.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, help_heading = "Controllers")]
     pub(crate) controllers: Vec<String>,
     /// Nodes that are written at the same time, at most.
@@ -135,6 +137,8 @@ pub(crate) struct RunArgs {
     pub(crate) node_lifecycle: NodeLifecycleArgs,
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
+    #[command(flatten)]
+    pub(crate) route: RouteArgs,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
 

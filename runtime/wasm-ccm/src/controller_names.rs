@@ -1,6 +1,6 @@
 //! `--controllers`, with upstream's names, aliases and rules.
 
-/// A controller that this program runs, or will.
+/// A controller that this program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Controller {
     Node,
@@ -35,11 +35,6 @@ impl Controller {
         }
     }
 
-    /// Whether this version runs it.
-    pub(crate) const fn is_served(self) -> bool {
-        !matches!(self, Self::Route)
-    }
-
     fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|controller| controller.name() == name || controller.alias() == name)
     }
@@ -71,13 +66,7 @@ impl Selection {
         };
         let entries: Vec<(Option<Controller>, bool)> = entries.iter().map(parse).collect::<Result<_, String>>()?;
         let selection = Self { entries };
-        let asked = |controller: &Controller| selection.entries.contains(&(Some(*controller), true));
-        if let Some(absent) =
-            Controller::ALL.into_iter().find(|controller| asked(controller) && !controller.is_served())
-        {
-            return Err(format!("{} is not part of this version; leave it out", absent.name()));
-        }
-        if !Controller::ALL.into_iter().any(|controller| controller.is_served() && selection.has(controller)) {
+        if !Controller::ALL.into_iter().any(|controller| selection.has(controller)) {
             return Err(format!("nothing would run; ask for * or {}", Controller::Node.name()));
         }
         Ok(selection)
@@ -108,7 +97,7 @@ mod tests {
     #[test]
     fn case_251_256_the_first_entry_that_names_a_controller_wins_by_either_name() {
         use Controller::{Cluster, Node, NodeLifecycle, Route, Service};
-        let cases: [(&[&str], &[Controller]); 9] = [
+        let cases: [(&[&str], &[Controller]); 10] = [
             (&["service", "-service", "cloud-node"], &[Node, Service]),
             (&["service-lb-controller", "-service", "cloud-node"], &[Node, Service]),
             (&["-service", "service-lb-controller", "cloud-node"], &[Node]),
@@ -116,6 +105,7 @@ mod tests {
             (&["-node-route-controller", "cloud-node-lifecycle", "cloud-cluster"], &[NodeLifecycle, Cluster]),
             (&["*"], &[Node, NodeLifecycle, Service, Route, Cluster]),
             (&["cloud-node"], &[Node]),
+            (&["route"], &[Route]),
             (&["*", "-service-lb-controller"], &[Node, NodeLifecycle, Route, Cluster]),
             (&["cloud-node", "-cloud-node"], &[Node]),
         ];
@@ -126,9 +116,11 @@ mod tests {
 
     #[test]
     fn what_would_not_run_is_refused_and_not_ignored() {
-        let cases: [(&[&str], &str); 4] = [
-            (&["cloud-node", "route"], "node-route-controller is not part of this version"),
-            (&["-cloud-node", "-cloud-node-lifecycle", "-service", "-cloud-cluster", "*"], "nothing would run"),
+        let cases: [(&[&str], &str); 3] = [
+            (
+                &["-cloud-node", "-cloud-node-lifecycle", "-service", "-route", "-cloud-cluster", "*"],
+                "nothing would run",
+            ),
             (&["-cloud-node"], "nothing would run"),
             (&[], "nothing would run"),
         ];

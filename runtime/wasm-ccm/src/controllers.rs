@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::{ApiGate, EventRecorder};
-use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
+use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member, Routes};
 use ccm_controllers::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember, LoadBalancerMembers,
     Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
-    NodeSettings, ReflectorHandle, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
+    NodeSettings, PodRanges, ReflectorHandle, RouteController, RouteControllerParts, RouteMember, Ruling,
+    ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
 use ccm_rollout::offering::{self, Places};
@@ -98,8 +99,7 @@ impl<'a> Shared<'a> {
             tasks.spawn_background("credentials and recoveries", async move { followed.follow().await });
             let name = slot.component().descriptor().name.clone();
             let slot = slot.clone();
-            let claims =
-                move |scheme: &str| slot.component().descriptor().provider_id_schemes.iter().any(|own| own == scheme);
+            let claims = move |id: &str| slot.component().descriptor().owns(id);
             Member { name, claims: Box::new(claims), batcher }
         };
         let lookups = Lookups::new(providers.iter().map(member).collect());
@@ -116,6 +116,9 @@ pub(crate) fn start(tasks: &mut Tasks, shared: &Shared<'_>, selection: &Selectio
     }
     if selection.has(Controller::NodeLifecycle) {
         start_node_lifecycle(tasks, shared);
+    }
+    if selection.has(Controller::Route) {
+        start_route(tasks, shared);
     }
     let Some(services) = &shared.stores.services else { return };
     if selection.has(Controller::Service) {
@@ -208,6 +211,62 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     };
     let work = offering::run(shared.providers.clone(), Capability::LoadBalancers, tasks.stop.clone(), begin);
     tasks.spawn_controller("service controller", work);
+}
+
+/// Starts the route controller, which works while a provider keeps routes. Where the operator wants none, or says of no network that it
+/// is the pods', one line says so.
+fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
+    let args = &shared.args.route;
+    if !args.configure_cloud_routes {
+        tracing::info!("no routes are kept: --configure-cloud-routes=false");
+        return;
+    }
+    let ranges = match PodRanges::parse(&shared.args.cluster_cidr) {
+        Ok(ranges) => ranges,
+        Err(why) => {
+            tracing::info!("no routes are kept: {why}");
+            return;
+        }
+    };
+    let nodes_told = if shared.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own };
+    let (nodes, gate) = (shared.stores.nodes.clone(), shared.gate.clone());
+    let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
+    let settings = args.settings();
+    let begin = move |able: Able, stop: CancellationToken| {
+        if able.is_empty() {
+            tracing::info!("no routes are kept: no provider offers routes with its configuration");
+        }
+        let member = |(provider, _): &(ProviderSlot, Vec<String>)| RouteMember {
+            routes: Arc::new(provider.clone()) as Arc<dyn Routes>,
+            nodes: nodes_told,
+            recoveries: recoveries(provider),
+        };
+        let controller = (!able.is_empty()).then(|| {
+            RouteController::new(RouteControllerParts {
+                gate: gate.clone(),
+                nodes: nodes.reader(),
+                first_list: nodes.first_list(),
+                keys: nodes.subscribe(),
+                members: able.values().map(member).collect(),
+                ranges: ranges.clone(),
+                recorder: recorder.clone(),
+                metrics: metrics.route.clone(),
+                queue_metrics: metrics.queue.clone(),
+                settings,
+            })
+        });
+        async move {
+            match controller {
+                Some(controller) => controller.run(stop).await,
+                None => {
+                    stop.cancelled().await;
+                    Ok(())
+                }
+            }
+        }
+    };
+    let work = offering::run(shared.providers.clone(), Capability::Routes, tasks.stop.clone(), begin);
+    tasks.spawn_controller("route controller", work);
 }
 
 /// Starts the cluster controller, which works while a provider looks after the cluster as a whole. One that begins anew forgets what

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use ccm_cloud::{Descriptor, Place, Source, TlsSources};
+use ccm_cloud::{Budget, Descriptor, Place, Source, TlsSources};
 use ccm_sandbox::{CONTRACT, ComponentSummary, Pool, Sandbox};
 use serde::Serialize;
 
@@ -74,9 +74,21 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     if let Some(member) = descriptor.more.get(Descriptor::DRY_RUN) {
         writeln!(out, "  dry run     \"{member}\": true in a body: the cloud judges, and does nothing")?;
     }
-    for (name, time) in [(Descriptor::REQUESTS_PER_MINUTE, "minute"), (Descriptor::REQUESTS_PER_HOUR, "hour")] {
-        if let Some(most) = descriptor.more.get(name) {
-            writeln!(out, "  quota       {most} requests a {time}, unless --limit {name}=N says otherwise")?;
+    for Budget { endpoints, per_second, burst, per_minute, per_hour } in &descriptor.budgets {
+        let rates = [
+            ("requests-per-second", "a second", per_second),
+            ("request-burst", "at once", burst),
+            ("requests-per-minute", "a minute", per_minute),
+            ("requests-per-hour", "an hour", per_hour),
+        ];
+        for (limit, time, most) in rates {
+            if let Some(most) = most {
+                let endpoints = endpoints.join(", ");
+                writeln!(
+                    out,
+                    "  quota       {endpoints}: {most} requests {time}, unless --limit {limit}=N says otherwise"
+                )?;
+            }
         }
     }
     section(
@@ -142,7 +154,7 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
         "annotations",
         descriptor.annotations.iter().map(|annotation| {
             let default = annotation.default.as_ref().map(|value| format!("default {value}"));
-            let written = annotation.written.then(|| "written by the provider".to_owned());
+            let written = annotation.is_written().then(|| "written by the provider".to_owned());
             (
                 annotation.name.clone(),
                 line([Some(annotation.purpose.clone()), allowed(&annotation.allowed), default, written]),

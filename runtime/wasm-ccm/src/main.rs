@@ -28,7 +28,8 @@ mod tasks;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use cli::Command;
+use anyhow::Context as _;
+use cli::{Command, NewArgs};
 
 /// glibc's allocator keeps twice the memory in use after a component is compiled and the first lists are read.
 #[global_allocator]
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Check(args) => check::check(&args),
         Command::Push(args) => push::push(&args),
+        Command::New(args) => new_provider(&args),
         Command::ProvidersSchema => print_schema(),
     };
     match ended {
@@ -63,6 +65,20 @@ fn one_line(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let lines: Vec<&str> = causes.iter().filter_map(|cause| cause.lines().next()).collect();
     lines.join(": ")
+}
+
+fn new_provider(args: &NewArgs) -> anyhow::Result<()> {
+    let here = std::env::current_dir()?;
+    let sdk = match &args.sdk {
+        Some(sdk) => sdk.clone(),
+        None => ccm_scaffold::sdk_near(&here)
+            .context("--sdk is needed outside of a checkout of wasm-ccm: its folder providers/sdk, or the URL of its repository")?
+            .display()
+            .to_string(),
+    };
+    let folder = ccm_scaffold::create(&here, &args.name, &sdk)?;
+    output::print(&format!("{}: a provider that builds; its README.md says what to do next", folder.display()))?;
+    Ok(())
 }
 
 fn print_schema() -> anyhow::Result<()> {

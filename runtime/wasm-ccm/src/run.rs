@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
@@ -34,6 +35,9 @@ use crate::tasks::{self, EVENT_WRITER, Tasks};
 /// Most worker threads; fewer on machines with fewer cores.
 const MAX_WORKERS: usize = 4;
 
+/// How long the end of a process waits for its state folder.
+const LONGEST_SAYING: Duration = Duration::from_secs(1);
+
 /// Runs until SIGTERM or SIGINT. `ignored` says which flags have no effect.
 ///
 /// # Errors
@@ -53,8 +57,10 @@ pub(crate) fn run(args: RunArgs, ignored: Option<String>) -> Result<()> {
         let process = Box::pin(Process::build(setup)).await?;
         let trials = process.rollout.trials.clone();
         let ended = Box::pin(process.run()).await;
-        // A panic may be the doing of a component on trial.
-        if !tasks::has_panicked(&ended) {
+        // A panic may be the doing of a component on trial, also one while the process ended.
+        if tasks::has_panicked(&ended) {
+            trials.end_in_panic();
+        } else {
             trials.end_in_order();
         }
         ended
@@ -245,6 +251,8 @@ impl Process {
 
     /// Spawns what every replica runs, waits until it leads, and spawns the controllers.
     async fn run(self) -> Result<()> {
+        let trials = self.rollout.trials.clone();
+        let in_order = move || trials.end_in_order();
         let mut tasks = Tasks::default();
         tasks.spawn_signals()?;
         if let Some((listener, tls, pages)) = self.health {
@@ -262,10 +270,10 @@ impl Process {
         let settings = self.args.swap.settings(self.args.leader.peers());
         let mut rollout = Rollout::new(self.providers, &settings, self.rollout).await;
         let answered = tasks.unless_stopped(wait_for_api_server(&self.client, &self.readiness)).await?;
-        let Some(()) = answered else { return tasks.stop().await };
+        let Some(()) = answered else { return end(tasks, None, Ok(None), in_order).await };
         self.reflectors.start(&mut tasks, &self.readiness);
         let slots = tasks.unless_stopped(rollout.bootstrap()).await?.transpose()?;
-        let Some(slots) = slots else { return tasks.stop().await };
+        let Some(slots) = slots else { return end(tasks, None, Ok(None), in_order).await };
         let followers = rollout.followers();
         tasks.spawn_background("rollout of providers", rollout.run(stores.nodes.first_list(), drain));
         let providers: Providers = slots.into_iter().zip(classes).collect();
@@ -277,27 +285,25 @@ impl Process {
         // Not earlier: a process that cannot work must not keep others from leading.
         let is_candidate = matches!(self.leader, Leader::Candidate(_));
         if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
-            return tasks.stop().await;
+            return end(tasks, None, Ok(None), in_order).await;
         }
         let mut campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
         if let Some(candidate) = &mut campaign
             && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
         {
             // It may have been elected at this very moment.
-            return retire(tasks, campaign).await;
+            return end(tasks, campaign, Ok(None), in_order).await;
         }
         let told = tasks.unless_stopped(unless_lost(lost(&mut campaign), followers.lead())).await;
-        let Ok(Some(Ok(()))) = told else { return end(tasks, campaign, told).await };
+        let Ok(Some(Ok(()))) = told else { return end(tasks, campaign, told, in_order).await };
 
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
-            let what =
-                if controller.is_served() { "controller starts" } else { "controller is not part of this version" };
-            tracing::info!(controller = controller.name(), "{what}");
+            tracing::info!(controller = controller.name(), "controller starts");
         }
         let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics);
         controllers::start(&mut tasks, &shared, &self.selection);
         let ended = tasks.unless_stopped(lost(&mut campaign)).await;
-        end(tasks, campaign, ended.map(|lost| lost.map(Err))).await
+        end(tasks, campaign, ended.map(|lost| lost.map(Err)), in_order).await
     }
 }
 
@@ -334,32 +340,63 @@ async fn unless_lost(lost: impl Future<Output = anyhow::Error>, work: impl Futur
     }
 }
 
-/// Ends the process of a leader: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why the
-/// leadership is lost.
-async fn end(tasks: Tasks, mut campaign: Option<Campaign>, ended: Result<Option<Result<()>>>) -> Result<()> {
-    if let Ok(Some(Err(lost))) = ended {
-        // Nothing more is written, nor waited for.
-        drop(tasks);
-        if let Some(campaign) = &mut campaign {
-            campaign.end().await;
-        }
-        return Err(lost);
+/// Ends the process and hands the Lease on last: `ended` is an error when a task has ended, none when the process is to stop, and otherwise why
+/// the leadership is lost. `in_order` says that no component on trial is to blame; first of all, since Kubernetes may kill what takes too long.
+async fn end(
+    tasks: Tasks,
+    campaign: Option<Campaign>,
+    ended: Result<Option<Result<()>>>,
+    in_order: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    let (is_lost, ended) = match ended {
+        Ok(Some(lost)) => (lost.is_err(), lost),
+        Ok(None) => (false, Ok(())),
+        Err(error) => (false, Err(error)),
+    };
+    if !tasks::has_panicked(&ended) {
+        // A folder on a dead disk must not keep the Lease.
+        drop(tokio::time::timeout(LONGEST_SAYING, tokio::task::spawn_blocking(in_order)).await);
     }
-    let retired = retire(tasks, campaign).await;
-    ended.and(retired)
-}
-
-/// Ends everything in order, and hands the Lease on last.
-async fn retire(tasks: Tasks, campaign: Option<Campaign>) -> Result<()> {
-    match campaign {
+    let retired = match campaign {
+        Some(mut campaign) if is_lost => {
+            // Nothing more is written, nor waited for.
+            drop(tasks);
+            campaign.end().await;
+            Ok(())
+        }
         Some(campaign) => campaign.retire(tasks.stop()).await,
         None => tasks.stop().await,
-    }
+    };
+    ended.and(retired)
 }
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
+
+    /// It was told after all else had ended: a good component was refused after the restart.
+    #[tokio::test(start_paused = true)]
+    async fn that_no_component_is_to_blame_is_said_before_anything_is_waited_for_unless_a_task_has_panicked() {
+        let begun = tokio::time::Instant::now();
+        for panics in [false, true] {
+            let mut tasks = Tasks::default();
+            let stop = tasks.stop.clone();
+            tasks.spawn_reader("slow", async move {
+                stop.cancelled().await;
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            });
+            tasks.spawn_background("one", async move { assert!(!panics, "a defect") });
+            let ended = tasks.unless_stopped(std::future::pending()).await;
+            let before = begun.elapsed();
+            let said = Arc::new(Mutex::new(None));
+            let says = Arc::clone(&said);
+            let ended = end(tasks, None, ended, move || *says.lock() = Some(begun.elapsed())).await;
+            assert_eq!((tasks::has_panicked(&ended), *said.lock()), (panics, Some(before).filter(|_| !panics)));
+            assert_eq!((begun.elapsed() - before).as_secs(), 10, "it ended in order");
+        }
+    }
 
     /// While the API server did not take what the other replicas are told, a leader without its Lease went on until it was killed.
     #[tokio::test]

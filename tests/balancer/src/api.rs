@@ -1,5 +1,6 @@
 //! The cloud's API.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_sdk::paging::Paging;
@@ -15,6 +16,7 @@ const BALANCERS: &str = "/v1/load-balancers";
 const BALANCER: &str = "/v1/load-balancers/{id}";
 const MEMBERS: &str = "/v1/load-balancers/{id}/members";
 const RULES: &str = "/v1/firewall";
+const ROUTES: &str = "/v1/routes";
 
 /// The most that the cloud puts on a page.
 const PER_PAGE: usize = 100;
@@ -119,4 +121,16 @@ pub(crate) fn firewall() -> Result<Firewall, Failure> {
 
 pub(crate) fn replace_firewall(firewall: &Firewall) -> Result<(), Failure> {
     CLOUD.put(RULES).json(firewall).send()?.done()
+}
+
+/// Machine by network.
+pub(crate) type Table = BTreeMap<String, String>;
+
+pub(crate) fn routes() -> Result<Table, Failure> {
+    CLOUD.get(ROUTES).send()?.json()
+}
+
+/// All or nothing.
+pub(crate) fn replace_routes(table: &Table) -> Result<(), Failure> {
+    CLOUD.put(ROUTES).json(table).send()?.done()
 }

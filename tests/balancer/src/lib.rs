@@ -10,6 +10,8 @@
 //! | `pending` while the cloud is at work | nobody waits inside a call |
 //! | deleted is all that has this owner; gone already is as good | |
 //!
+//! With the setting `region`, machines are those whose names begin with it, and their provider IDs have it: `balancer://east/east-1`.
+//!
 //! With `prefix` in the form in its bytes (`form`), names, owners and the annotation with the ID begin with that: a version that has renamed
 //! everything, and finds nothing of what the one before made.
 //!
@@ -21,12 +23,14 @@ mod desired;
 mod firewall;
 #[path = "../../successor/src/form.rs"]
 mod form;
+mod routes;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
 use ccm_sdk::meta::{
-    self, Annotation, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting, Source, ValueKind,
+    self, Annotation, AnnotationRole, Capability, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
+    Source, ValueKind,
 };
 use ccm_sdk::types::{Backend, Failure, Ingress, Node, Problem, Service, Subject};
 use ccm_sdk::{cluster, nodes, settings};
@@ -37,10 +41,14 @@ use crate::desired::{IDLE, NETWORK, NODES};
 const REFUSE: &str = "balancer.example/refuse";
 /// Setting: whether the cloud's firewall is kept.
 const FIREWALL: &str = "firewall";
+/// Setting: whether the cloud's routes are kept.
+const ROUTES: &str = "routes";
+/// Setting: which machines are here; all of them without it.
+const REGION: &str = "region";
 
 struct Balancer;
 
-ccm_sdk::export!(Balancer: meta, instances, load_balancers, load_balancer_survey, cluster);
+ccm_sdk::export!(Balancer: meta, instances, load_balancers, load_balancer_survey, cluster, routes);
 
 impl meta::Guest for Balancer {
     fn describe() -> Descriptor {
@@ -68,34 +76,56 @@ impl meta::Guest for Balancer {
                     path: None,
                 }],
             }],
-            settings: vec![Setting {
-                name: FIREWALL.to_owned(),
-                purpose: "Whether the cloud's firewall lets in what Services have as node ports.".to_owned(),
-                kind: ValueKind::Boolean,
-                default: Some("false".to_owned()),
-                allowed: vec![],
-                value: nowhere(),
-            }],
+            settings: vec![
+                switch(FIREWALL, "Whether the cloud's firewall lets in what Services have as node ports."),
+                switch(ROUTES, "Whether the cloud has a route for each pod CIDR."),
+                Setting {
+                    name: REGION.to_owned(),
+                    purpose: "Which machines are here, by how their names begin.".to_owned(),
+                    kind: ValueKind::Text,
+                    default_value: None,
+                    allowed: vec![],
+                    value: nowhere(),
+                },
+            ],
             annotations: vec![
-                annotation(&desired::id_annotation(), "The load balancer's ID in the cloud.", ValueKind::Text, true),
+                annotation(
+                    &desired::id_annotation(),
+                    "The load balancer's ID in the cloud.",
+                    ValueKind::Text,
+                    AnnotationRole::Both,
+                ),
                 annotation(
                     IDLE,
                     "After how many seconds without traffic a connection ends.",
                     ValueKind::Integer,
-                    false,
+                    AnnotationRole::Asked,
                 ),
-                annotation(NETWORK, "Services of one network are changed one after the other.", ValueKind::Text, false),
-                annotation(NODES, "A label selector: which Nodes take traffic.", ValueKind::Text, false),
-                annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, false),
+                annotation(
+                    NETWORK,
+                    "Services of one network are changed one after the other.",
+                    ValueKind::Text,
+                    AnnotationRole::Asked,
+                ),
+                annotation(
+                    NODES,
+                    "A label selector: which Nodes take traffic.",
+                    ValueKind::Text,
+                    AnnotationRole::Asked,
+                ),
+                annotation(REFUSE, "Why the firewall does not let it in.", ValueKind::Text, AnnotationRole::Asked),
             ],
+            budgets: vec![],
             more: vec![],
         }
     }
 
     fn offers() -> Result<Vec<Capability>, Failure> {
         let mut offers = vec![Capability::LoadBalancers];
-        if settings::get(FIREWALL).as_deref() == Some("true") {
-            offers.push(Capability::Cluster);
+        for (setting, interface) in [(FIREWALL, Capability::Cluster), (ROUTES, Capability::Routes)] {
+            if settings::get(setting).as_deref() == Some("true") {
+                offers.push(interface);
+            }
         }
         Ok(offers)
     }
@@ -108,31 +138,46 @@ impl meta::Guest for Balancer {
     }
 }
 
+fn switch(name: &str, purpose: &str) -> Setting {
+    Setting {
+        name: name.to_owned(),
+        purpose: purpose.to_owned(),
+        kind: ValueKind::Boolean,
+        default_value: Some("false".to_owned()),
+        allowed: vec![],
+        value: nowhere(),
+    }
+}
+
 fn nowhere() -> Source {
     Source { keys: vec![], environment_variables: vec![] }
 }
 
-fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Annotation {
-    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default: None, allowed: vec![], written }
+fn annotation(name: &str, purpose: &str, kind: ValueKind, role: AnnotationRole) -> Annotation {
+    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default_value: None, allowed: vec![], role }
 }
 
 impl instances::Guest for Balancer {
     /// Every machine is there and runs, but for what its name says: `gone-…`, `stopped-…`, `foreign-…`. It speaks for itself:
     /// there are no machines in its cloud.
     fn find(nodes: Vec<Node>, _need: Need) -> Result<Vec<Finding>, Failure> {
-        Ok(nodes.iter().map(find).collect())
+        let region = settings::get(REGION).unwrap_or_default();
+        Ok(nodes.iter().map(|node| find(node, &region)).collect())
     }
 }
 
-fn find(node: &Node) -> Finding {
+fn find(node: &Node, region: &str) -> Finding {
     if node.name.starts_with("gone-") {
         return Finding::Absent;
     }
-    if node.name.starts_with("foreign-") {
+    if node.name.starts_with("foreign-") || !node.name.starts_with(region) {
         return Finding::Unknown(Failure::elsewhere("it is no machine of this cloud"));
     }
     Finding::Found(Instance {
-        provider_id: format!("{}://{}", desired::SCHEME, node.name),
+        provider_id: match region {
+            "" => format!("{}://{}", desired::SCHEME, node.name),
+            region => format!("{}://{region}/{}", desired::SCHEME, node.name),
+        },
         instance_type: String::new(),
         addresses: vec![],
         zone: String::new(),
@@ -169,7 +214,7 @@ impl load_balancers::Guest for Balancer {
         backends.map_or_else(Outcome::failed, |backends| balancers::update_backends(&service, &backends))
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         balancers::delete(&service)
     }
 

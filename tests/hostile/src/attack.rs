@@ -68,7 +68,7 @@ pub(crate) fn chatty() -> Vec<Finding> {
 
 /// More complaints than anybody reads, each of them long, the only fatal one last.
 pub(crate) fn problems() -> Vec<Problem> {
-    let problem = |fatal| Problem { field: "f".repeat(4096), message: "m\n".repeat(2048), fatal };
+    let problem = |fatal| Problem { field: "f".repeat(4096), message: "m\n".repeat(2048), fatal, more: vec![] };
     let mut problems = vec![problem(false); 500];
     problems.push(problem(true));
     problems

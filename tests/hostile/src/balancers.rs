@@ -97,7 +97,7 @@ impl load_balancers::Guest for Hostile {
         }
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         change(&service)
     }
 

@@ -11,7 +11,9 @@ mod probe;
 mod wasi;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
-use ccm_sdk::meta::{self, Annotation, Capability, ConfigFile, ConfigFormat, Descriptor, Setting, Source, ValueKind};
+use ccm_sdk::meta::{
+    self, Annotation, AnnotationRole, Capability, ConfigFile, ConfigFormat, Descriptor, Setting, Source, ValueKind,
+};
 use ccm_sdk::types::{Attributes, Failure, Node, Problem};
 
 struct Hostile;
@@ -37,7 +39,7 @@ impl meta::Guest for Hostile {
                 name: probe::SETTING.to_owned(),
                 purpose: "Shows which settings a component sees.".to_owned(),
                 kind: ValueKind::Text,
-                default: Some("grim".to_owned()),
+                default_value: Some("grim".to_owned()),
                 allowed: vec![],
                 value: Source {
                     keys: vec!["cloud-config:mood".to_owned()],
@@ -45,9 +47,14 @@ impl meta::Guest for Hostile {
                 },
             }],
             annotations: vec![
-                annotation("hostile.example/*", "Shows which annotations a component sees.", false),
-                annotation("hostile.example/written-*", "Shows which annotations a component may write.", true),
+                annotation("hostile.example/*", "Shows which annotations a component sees.", AnnotationRole::Asked),
+                annotation(
+                    "hostile.example/written-*",
+                    "Shows which annotations a component may write.",
+                    AnnotationRole::Both,
+                ),
             ],
+            budgets: vec![],
             more: vec![],
         }
     }
@@ -63,14 +70,14 @@ impl meta::Guest for Hostile {
     }
 }
 
-fn annotation(name: &str, purpose: &str, written: bool) -> Annotation {
+fn annotation(name: &str, purpose: &str, role: AnnotationRole) -> Annotation {
     Annotation {
         name: name.to_owned(),
         purpose: purpose.to_owned(),
         kind: ValueKind::Text,
-        default: None,
+        default_value: None,
         allowed: vec![],
-        written,
+        role,
     }
 }
 

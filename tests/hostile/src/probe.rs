@@ -54,6 +54,7 @@ pub(crate) fn http() -> Attributes {
 fn reason(reason: TransportReason) -> &'static str {
     match reason {
         TransportReason::Denied => "denied",
+        TransportReason::Unbound => "unbound",
         TransportReason::UnknownCredential => "unknown-credential",
         TransportReason::Connect => "connect",
         TransportReason::Tls => "tls",

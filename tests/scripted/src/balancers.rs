@@ -116,7 +116,7 @@ impl load_balancers::Guest for Scripted {
             .changed(format!("backends: {}", names.join(", ")))
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         change(&service, "delete", vec![]).into()
     }
 

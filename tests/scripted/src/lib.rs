@@ -9,8 +9,8 @@ mod script;
 
 use ccm_sdk::instances::{self, Finding, Instance, Need, State};
 use ccm_sdk::meta::{
-    self, Annotation, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place,
-    Setting, Source, TlsSources, ValueKind,
+    self, Annotation, AnnotationRole, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
+    Endpoint, Place, Setting, Source, TlsSources, ValueKind,
 };
 use ccm_sdk::types::{Attributes, Failure, Node, Problem};
 
@@ -76,14 +76,15 @@ impl meta::Guest for Scripted {
                 name: "mood".to_owned(),
                 purpose: "Shows where settings come from.".to_owned(),
                 kind: ValueKind::Text,
-                default: Some("grim".to_owned()),
+                default_value: Some("grim".to_owned()),
                 allowed: vec![],
                 value: source("mood", "SCRIPTED_MOOD"),
             }],
             annotations: vec![
-                annotation(SCRIPT, "What to do.", ValueKind::Json, false),
-                annotation(WRITTEN, "What a script writes.", ValueKind::Text, true),
+                annotation(SCRIPT, "What to do.", ValueKind::Json, AnnotationRole::Asked),
+                annotation(WRITTEN, "What a script writes.", ValueKind::Text, AnnotationRole::Both),
             ],
+            budgets: vec![],
             more: vec![("dry-run".to_owned(), "judge_only".to_owned())],
         }
     }
@@ -97,8 +98,8 @@ impl meta::Guest for Scripted {
     }
 }
 
-fn annotation(name: &str, purpose: &str, kind: ValueKind, written: bool) -> Annotation {
-    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default: None, allowed: vec![], written }
+fn annotation(name: &str, purpose: &str, kind: ValueKind, role: AnnotationRole) -> Annotation {
+    Annotation { name: name.to_owned(), purpose: purpose.to_owned(), kind, default_value: None, allowed: vec![], role }
 }
 
 fn source(key: &str, variable: &str) -> Source {
@@ -121,6 +122,8 @@ fn endpoint(name: &str, default: Option<&str>) -> Endpoint {
             ca_file: of("ca-file"),
             client_certificate: of("cert-file"),
             client_key: of("key-file"),
+            ca_certificates: of("ca"),
+            verify: of("verify"),
             skip_verification: of("insecure"),
         }),
     }

@@ -63,7 +63,7 @@ struct Catch {
     header: Option<String>,
     pointer: Option<String>,
     expires: Option<String>,
-    ttl_ms: Option<u64>,
+    ttl_ms: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -336,6 +336,7 @@ fn told(answer: Result<Response, TransportError>) -> Value {
 fn refused(error: &TransportError) -> Value {
     let reason = match error.reason {
         TransportReason::Denied => "denied",
+        TransportReason::Unbound => "unbound",
         TransportReason::UnknownCredential => "unknown-credential",
         TransportReason::Connect => "connect",
         TransportReason::Tls => "tls",

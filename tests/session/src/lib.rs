@@ -92,6 +92,7 @@ impl meta::Guest for Sessions {
             ],
             settings: vec![],
             annotations: vec![],
+            budgets: vec![],
             more: vec![],
         }
     }

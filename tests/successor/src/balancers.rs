@@ -65,7 +65,7 @@ impl load_balancers::Guest for Successor {
         change(&service)
     }
 
-    fn delete(service: Service) -> Outcome {
+    fn ensure_deleted(service: Service) -> Outcome {
         let behaviour = behaviour(&service);
         misbehave(if behaviour == "cannot-delete" { "trap" } else { &behaviour });
         Outcome::gone()

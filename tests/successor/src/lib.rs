@@ -140,6 +140,7 @@ impl meta::Guest for Successor {
             credentials: field("secret").into_iter().map(credential).collect(),
             settings: vec![],
             annotations: vec![],
+            budgets: vec![],
             more: vec![],
         }
     }

@@ -12,6 +12,10 @@ use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_MODE};
 use crate::config::{BalancerMode, LoadBalancers};
 use crate::pool::Pool;
 
+/// A Service may leave the Nodes' addresses alone, and not take them.
+pub(super) const NODES_REFUSED: &str =
+    "`nodes` publishes the Nodes' own addresses, and needs loadBalancer.mode `nodes` in the operator's cloud-config";
+
 ccm_sdk::words! {
     /// Where the addresses of one load balancer come from.
     pub(crate) enum Mode {
@@ -98,6 +102,10 @@ pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, V
         let message = "`hostname` needs a domain: the operator gives loadBalancer.hostnameSuffix in the cloud-config";
         reader.refuse(LB_MODE, message);
     }
+    // Whoever listens on a Node's own address listens on the Node.
+    if mode == Mode::Nodes && config.mode != BalancerMode::Nodes {
+        reader.refuse(LB_MODE, NODES_REFUSED);
+    }
     let families = if service.ip_families.is_empty() { vec![IpFamily::Ipv4] } else { service.ip_families.clone() };
     if mode == Mode::Pool {
         for (family, word, key) in [(IpFamily::Ipv4, "IPv4", "pool4"), (IpFamily::Ipv6, "IPv6", "pool6")] {
@@ -110,11 +118,10 @@ pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, V
     let mut problems = reader.problems;
     let requested = requested(service, &mut problems);
     if let Some(Requested { ip, field }) = &requested {
-        problems.extend(wrong_place(config, mode, &families, *ip).map(|(message, fatal)| Problem {
-            field: field.clone(),
-            message,
-            fatal,
-        }));
+        problems.extend(
+            wrong_place(config, mode, &families, *ip)
+                .map(|(message, fatal)| Problem { fatal, ..Problem::fatal(field.clone(), message) }),
+        );
     }
     (ServiceSpec { mode, families, requested, hostname, delay }, problems)
 }

@@ -15,6 +15,7 @@ use ccm_sdk::types::{
 };
 use serde_json::{Value, json};
 
+use super::service_spec::NODES_REFUSED;
 use super::{Balancers, Done, POOL_LOCK, State, Store, locks, name};
 use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT};
 use crate::config::{self, Config};
@@ -319,9 +320,10 @@ fn c_33_no_call_changes_what_it_is_given() {
 #[test]
 fn every_call_holds_the_lock_since_one_in_another_mode_may_give_addresses_back() {
     for mode in ["nodes", "hostname"] {
-        let cloud = Cloud::new(&json!({ "hostnameSuffix": "lb.example.com" }));
-        let mut web = service("web");
+        let cloud = Cloud::new(&json!({ "hostnameSuffix": "lb.example.com", "mode": "nodes" }));
+        let mut web = annotated(service("web"), LB_MODE, "pool");
         let taken = cloud.ips(&mut web);
+        web.annotations.clear();
         let done = cloud.balancers().ensure(&annotated(web, LB_MODE, mode), &[backend("a", &["10.0.0.9"])]);
         assert_eq!(done.outcome.changes[0], format!("address {} released", taken[0]), "{mode}");
     }
@@ -349,6 +351,7 @@ fn what_is_wrong_with_a_service_is_said_with_its_field() {
             "hostname",
             "`hostname` needs a domain: the operator gives loadBalancer.hostnameSuffix in the cloud-config",
         ),
+        (LB_MODE, "nodes", NODES_REFUSED),
     ];
     for (name, value, message) in cases {
         let cloud = Cloud::new(&json!({}));
@@ -368,6 +371,7 @@ fn what_is_wrong_with_a_service_is_said_with_its_field() {
     assert_eq!(fields, ["spec.ports", &on(LB_MODE), &on(LB_DELAY), "spec.loadBalancerIP"]);
     let idle = annotated(annotated(service("web"), LB_MODE, "nodes"), LB_ADDRESS, "203.0.113.7");
     let harmless = Problem::harmless(ANNOTATED_ADDRESS, "has no effect in mode `nodes`");
+    let cloud = Cloud::new(&json!({ "mode": "nodes" }));
     assert_eq!(cloud.balancers().validate(&idle, false), [harmless]);
 }
 

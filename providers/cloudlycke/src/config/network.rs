@@ -1,4 +1,4 @@
-//! Load balancers, and routes: those are judged, told to have no effect yet, and not kept.
+//! Load balancers, and routes.
 
 use std::time::Duration;
 
@@ -59,18 +59,17 @@ pub(super) fn load_balancers(root: &mut Section<'_>) -> LoadBalancers {
     })
 }
 
-pub(super) fn routes(root: &mut Section<'_>) {
-    let asked = root.section("routes", |section| {
+/// None when they are switched off.
+pub(super) fn routes(root: &mut Section<'_>) -> Option<Vec<(Cidr, Option<String>)>> {
+    root.section("routes", |section| {
         let enabled = section.flag("enabled").unwrap_or(false);
         let seeds = section.sections("seed", |seed| {
-            seed.required("cidr", Cidr::parse);
-            seed.text("node");
+            let network = seed.required("cidr", Cidr::parse);
+            let node = seed.text("node");
+            network.map(|network| (network, node))
         });
-        enabled || seeds.is_some_and(|seeds| !seeds.is_empty())
-    });
-    if asked {
-        root.unused("routes", "has no effect: this version serves no routes");
-    }
+        enabled.then(|| seeds.into_iter().flatten().filter_map(|(_, seed)| seed).collect())
+    })
 }
 
 fn pool(text: &str, width: u8) -> Result<Cidr, String> {

@@ -31,6 +31,7 @@ fn defaults() -> Config {
             provision_delay: Duration::ZERO,
             hostname_suffix: None,
         },
+        routes: None,
     }
 }
 
@@ -98,6 +99,7 @@ fn every_key_about_instances_arrives() {
         report_external_ip: false,
         machines,
         load_balancers: defaults().load_balancers,
+        routes: None,
     };
     assert_eq!(reading, Reading { config, problems: vec![] });
 }
@@ -170,7 +172,6 @@ fn every_mistake_is_found_at_once() {
         "cloud-config:routes.seed[0].cidr: is missing",
         "cloud-config:routes.seed[1].cidr: \"10.0.0.0\" is not a network in CIDR notation; `203.0.113.0/24` or \
          `2001:db8::/120` would be",
-        "cloud-config:routes: has no effect: this version serves no routes",
         "cloud-config:clusterName: must be a text, not a number",
         "cloud-config:stict: no such key; here can be: mode, region, zone, strict, adoptForeign, reportExternalIP, \
          instances, loadBalancer, routes, clusterName",
@@ -212,18 +213,27 @@ fn every_key_about_load_balancers_arrives() {
 fn what_this_version_does_not_serve_is_said_and_stops_nothing() {
     let reading = read_json(&json!({
         "loadBalancer": { "pool6": ["2001:db8::/128", "::/0"] },
-        "routes": { "seed": [{ "cidr": "10.244.7.0/24" }, { "cidr": "fd00::/64", "node": "a" }] },
         "clusterName": "kubernetes",
     }));
     let problems = vec![
         Problem::fatal("cloud-config:loadBalancer.pool6[1]", "overlaps with pool6[0]"),
-        Problem::harmless("cloud-config:routes", "has no effect: this version serves no routes"),
         Problem::harmless(
             "cloud-config:clusterName",
             "has no effect: the cluster's name is what the host was given with `--cluster-name`",
         ),
     ];
     assert_eq!(reading.problems, problems);
+}
+
+#[test]
+fn seeds_of_routes_arrive_when_routes_are_switched_on() {
+    let seeds = json!([{ "cidr": "10.244.7.0/24" }, { "cidr": "fd00::/64", "node": "a" }]);
+    let reading = read_json(&json!({ "routes": { "enabled": true, "seed": seeds } }));
+    let network = |text: &str| Cidr::parse(text).expect("a network");
+    let routes = vec![(network("10.244.7.0/24"), None), (network("fd00::/64"), Some("a".to_owned()))];
+    assert_eq!(reading, Reading { config: Config { routes: Some(routes), ..defaults() }, problems: vec![] });
+    let off = read_json(&json!({ "routes": { "seed": seeds } }));
+    assert_eq!(off, Reading { config: defaults(), problems: vec![] });
 }
 
 #[test]
@@ -249,6 +259,7 @@ fn a_call_under_a_wrong_configuration_fails_with_one_message_that_lists_all_mist
             .to_owned(),
         retry_after_ms: Some(30_000),
         field: None,
+        more: vec![],
     };
     assert_eq!(reading.usable(), Err(failure));
 }

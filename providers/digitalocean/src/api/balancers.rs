@@ -146,6 +146,8 @@ ccm_sdk::records! {
         pub(crate) enable_proxy_protocol: bool,
         pub(crate) enable_backend_keepalive: bool,
         pub(crate) vpc_uuid: String,
+        /// Empty where the cloud does not tell: its documentation does not have it.
+        pub(crate) subnet_uuid: String,
         pub(crate) disable_lets_encrypt_dns_records: bool,
         pub(crate) http_idle_timeout_seconds: Option<i64>,
         pub(crate) project_id: String,

@@ -7,6 +7,7 @@ use super::done::{CONFIG_ERROR, IGNORED, IMMUTABLE, told};
 use super::lookup;
 use super::size::{self, Written};
 use super::work::{Scope, Work, nobody, remark, settled};
+use crate::annotations as names;
 use crate::api::balancers::{self, Balancer, Replaced, Spec};
 use crate::backends::{self, Chosen, Member};
 use crate::certificate;
@@ -83,6 +84,14 @@ impl Work<'_> {
     ) -> Result<Spec, Failure> {
         for remark in fixed.remarks(self.service_spec, self.config) {
             done.warn(IMMUTABLE, remark);
+        }
+        if let Some(subnet) = self.service_spec.subnet.as_ref().filter(|_| balancer.subnet_uuid.is_empty()) {
+            let message = format!(
+                "{} asks for {subnet}, and DigitalOcean does not tell which one load balancer {} has: that is for its creation, and nothing is changed for it alone",
+                names::SUBNET,
+                balancer.id
+            );
+            done.warn(IMMUTABLE, message);
         }
         let certificate = certificate::of_existing(self.service_spec.certificate_of(fixed.kind), balancer)?;
         certificate.remark.into_iter().for_each(|remark| done.warn(IGNORED, remark.message));

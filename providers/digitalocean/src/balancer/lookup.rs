@@ -121,62 +121,79 @@ fn named(service_spec: &ServiceSpec, failure: Failure) -> Result<Vec<Balancer>, 
     balancers::named(&names).ok().flatten().ok_or(failure)
 }
 
-/// Those of many Services: all of the account, or those whose IDs are on them.
-///
-/// # Errors
-///
-/// They cannot be had, or one of the Services may have one that is not known by its ID.
-pub(crate) fn of_services<'a>(services: impl Iterator<Item = &'a Service>) -> Result<Vec<Balancer>, Failure> {
-    let failure = match balancers::all(Duration::ZERO) {
-        Err(failure) if balancers::is_about_the_list(&failure) => failure,
-        listed => return listed,
-    };
-    let ids: Option<Vec<&str>> = services.map(id_of).collect();
-    // What is open, and to whom, hangs on all of them.
-    let ids = ids.filter(|ids| ids.len() <= balancers::MOST_BY_ID).ok_or(failure)?;
-    balancers::by_id(&ids).into_iter().filter_map(Result::transpose).collect()
-}
-
-/// Those of wishes.
+/// Those of many Services.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) all: Vec<Balancer>,
+pub(crate) struct Seen {
+    pub(crate) all: Vec<Balancer>,
     /// Why there may be more.
-    incomplete: Option<Failure>,
+    pub(crate) incomplete: Option<Failure>,
     /// By ID, why it was not seen.
-    unread: BTreeMap<String, Failure>,
+    pub(crate) unread: BTreeMap<String, Failure>,
 }
 
 impl Seen {
     /// Why it is not known whether a Service has one that is none of these.
-    pub(super) fn doubt(&self, service: &Service) -> Option<&Failure> {
-        id_of(service).and_then(|id| self.unread.get(id)).or(self.incomplete.as_ref())
+    pub(crate) fn doubt(&self, service: &Service) -> Option<&Failure> {
+        self.unread(service).or(self.incomplete.as_ref())
+    }
+
+    /// Why the one that the ID on the Service leads to was not seen.
+    pub(crate) fn unread(&self, service: &Service) -> Option<&Failure> {
+        id_of(service).and_then(|id| self.unread.get(id))
+    }
+
+    /// Asks for those that Services name and the listing lacks: one that was just made, or that another's deletion has moved to a page
+    /// that was read already.
+    pub(crate) fn look_up<'a>(&mut self, services: impl Iterator<Item = &'a Service>) {
+        for id in services.filter_map(id_of).take_while(|_| self.incomplete.is_none()) {
+            if self.all.iter().any(|balancer| balancer.has_id(id)) || self.unread.contains_key(id) {
+                continue;
+            }
+            match by_id(id) {
+                Ok(balancer) => self.all.extend(balancer),
+                Err(failure) => drop(self.unread.insert(id.to_owned(), failure)),
+            }
+        }
     }
 }
 
-/// The ID after the last one that a look at many has read.
-const NEXT_KEY: &str = "balancers/next";
-const NEXT: Duration = Duration::from_secs(24 * 3_600);
+/// Those of Services, as far as they can be had.
+pub(crate) fn of_services<'a>(services: impl Iterator<Item = &'a Service>) -> Seen {
+    let seen = listed_or_by_id("balancers/next-of-cluster", || services.filter_map(id_of).collect());
+    seen.unwrap_or_else(|failure| Seen { incomplete: Some(failure), ..Seen::default() })
+}
 
-/// Those of wishes: all of the account; where the list cannot be had, those whose IDs are on them, of which each look reads some.
+/// Those of wishes.
 ///
 /// # Errors
 ///
 /// None can be had.
 pub(super) fn of_wishes(wishes: &[Wish]) -> Result<Seen, Failure> {
+    listed_or_by_id("balancers/next", || wishes.iter().filter_map(|wish| id_of(&wish.service)).collect())
+}
+
+/// How long it is known which ID comes after the last one that a look at many has read.
+const NEXT: Duration = Duration::from_secs(24 * 3_600);
+
+/// All of the account; where the list cannot be had, those with these IDs, of which each look reads some.
+///
+/// # Errors
+///
+/// None can be had.
+fn listed_or_by_id<'a>(next_key: &str, ids: impl FnOnce() -> Vec<&'a str>) -> Result<Seen, Failure> {
     let failure = match balancers::all(Duration::ZERO) {
         Ok(all) => return Ok(Seen { all, ..Seen::default() }),
         Err(failure) => failure,
     };
-    let mut ids: Vec<&str> = wishes.iter().filter_map(|wish| id_of(&wish.service)).collect();
+    let mut ids = ids();
     if ids.is_empty() || !balancers::is_about_the_list(&failure) {
         return Err(failure);
     }
     if ids.len() > balancers::MOST_BY_ID {
-        let next = cache::get(NEXT_KEY).and_then(|next| ids.iter().position(|id| id.as_bytes() == next));
+        let next = cache::get(next_key).and_then(|next| ids.iter().position(|id| id.as_bytes() == next));
         ids.rotate_left(next.unwrap_or_default());
         if let Some(next) = ids.get(balancers::MOST_BY_ID) {
-            cache::put(NEXT_KEY, next.as_bytes(), NEXT);
+            cache::put(next_key, next.as_bytes(), NEXT);
         }
     }
     let unread = || {
@@ -215,8 +232,7 @@ pub(super) fn taken_now(config: &Config, service: &Service, service_spec: &Servi
     taken(config, &balancers::all(Duration::ZERO).ok()?, service, service_spec)
 }
 
-/// By ID, else by name: the first in the list that has the default one, which no other Service can have, or the one asked for,
-/// where it is not another's.
+/// By ID, else by name: the first in the list that has the default one, or the one asked for, where it is not another's.
 pub(crate) fn among<'a>(
     config: &Config,
     all: &'a [Balancer],
@@ -226,7 +242,7 @@ pub(crate) fn among<'a>(
     without_tags::learn(all);
     let is_known = has_id_of(service);
     let named = |balancer: &&Balancer| {
-        balancer.name == service_spec.default_name
+        (balancer.name == service_spec.default_name && !owner::is_squatted(service, balancer))
             || (balancer.name == service_spec.name && owner::another(config, service, balancer).is_none())
     };
     let known = |balancer: &&Balancer| is_known(balancer) && !owner::is_of_another_cluster(config, service, balancer);
@@ -237,7 +253,7 @@ pub(crate) fn among<'a>(
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Going {
     pub(crate) all: Vec<Balancer>,
-    /// What the ID on the Service leads to, where that is another Service's.
+    /// What the ID on the Service leads to, where that is another Service's; or what has its name, where nothing says whose it is.
     pub(crate) spared: Option<Balancer>,
     /// The Service's tag, where nothing that stays has it.
     pub(super) tag: Option<LastTag>,
@@ -247,7 +263,7 @@ impl Going {
     /// What the ID on the Service leads to.
     fn known(&mut self, config: &Config, service: &Service, service_spec: &ServiceSpec, balancer: Balancer) {
         let is_free = || match without_tags::is_told(&balancer) {
-            true => owner::another(config, service, &balancer).is_none(),
+            true => owner::another_by_tags(config, service, &balancer).is_none(),
             // Whoever takes it over gives it the name.
             false => {
                 (balancer.name == service_spec.name && !without_tags::is_anothers(service, &balancer))
@@ -263,9 +279,9 @@ impl Going {
 }
 
 /// What the ID on the Service leads to, unless its tags name another Service and not this one: then nobody has taken it over. What
-/// has the name that no other Service can have. Without an ID, or where the cloud has nothing with it, what has the name that was
-/// asked for goes as well if the Service's tag is there: to a Service that was never served it never belonged, and the name alone
-/// may be that of anybody's.
+/// has the default name, unless another Service asked for that. Without an ID, or where the cloud has nothing with it, what has the
+/// name that was asked for goes as well if the Service's tag is there: to a Service that was never served it never belonged, and the
+/// name alone may be that of anybody's. Where nothing says whose it is, it is spared.
 ///
 /// # Errors
 ///
@@ -305,9 +321,11 @@ pub(crate) fn all_of(
             false => without_tags::is_asked_for(service, &balancer),
         };
         let is_named = !has_known && balancer.name == service_spec.name;
-        if balancer.name == service_spec.default_name || (is_named && is_own()) {
+        let is_default = balancer.name == service_spec.default_name && !owner::is_squatted(service, &balancer);
+        let is_unclear = || !without_tags::is_told(&balancer) || owner::another(config, service, &balancer).is_none();
+        if is_default || (is_named && is_own()) {
             going.all.push(balancer);
-        } else if is_named && !without_tags::is_told(&balancer) {
+        } else if is_named && is_unclear() {
             going.spared = Some(balancer);
         } else {
             staying.push(balancer);

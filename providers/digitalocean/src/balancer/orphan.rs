@@ -100,7 +100,7 @@ fn as_it_is(name: String, service_spec: &ServiceSpec, has: &Balancer) -> Option<
         enable_proxy_protocol: has.enable_proxy_protocol,
         enable_backend_keepalive: has.enable_backend_keepalive,
         vpc_uuid: has_or(&has.vpc_uuid),
-        subnet_uuid: service_spec.subnet.clone(),
+        subnet_uuid: has_or(&has.subnet_uuid).or_else(|| service_spec.subnet.clone()),
         disable_lets_encrypt_dns_records: has.disable_lets_encrypt_dns_records,
         project_id: has_or(&has.project_id),
         validate_only: false,

@@ -1,14 +1,16 @@
 //! Decides from its [tags](super::service_tag) which Service owns a load balancer.
 //!
-//! The default name has the UID of its Service in it, and nobody else asks for it. One that is asked for is anybody's: who is not
-//! named by the tag does not take, and does not delete, what has that name. The ID on a Service counts more, as people write it
+//! The default name has the UID of its Service in it, and says whose it is as well as a tag: it is for nobody else to ask for. Whoever
+//! asked for it nevertheless, before its Service wanted a load balancer, has the tag, and keeps it. Any other name is anybody's: who is
+//! not named by the tag does not take, and does not delete, what has that name. The ID on a Service counts more, as people write it
 //! there to take one over: then the tag follows. But not one of another cluster: an ID that leads there came with a copy, and the
 //! Service of that cluster is none that could be asked. Tags of others stay. The tag of a Service goes after its load balancer, if the token
 //! may delete tags and the cloud is well: nobody waits for it.
 
 use ccm_sdk::types::{Failure, Reaction, Service};
 
-use super::service_tag::{after, is_own, of_other_services, tags, words};
+use super::lookup::has_id_of;
+use super::service_tag::{after, is_own, of_other_services, other_in_name, tags, words};
 use super::without_tags;
 use crate::annotations as names;
 use crate::api::balancers::Balancer;
@@ -18,8 +20,18 @@ use crate::service_spec::default_name;
 /// Reason of Events.
 pub(super) const SPARED: &str = "LoadBalancerNotDeleted";
 
-/// Whose it is, if not this Service's, for people. One without any tag may be taken over by its name, as it always could be.
+/// Whose it is, if not this Service's, for people. One that neither tags nor a default name give to anybody may be taken over by its
+/// name, as it always could be.
 pub(super) fn another(config: &Config, service: &Service, balancer: &Balancer) -> Option<String> {
+    let by_name = || {
+        let uid = other_in_name(service, balancer).filter(|_| !is_own(service, balancer))?;
+        Some(format!("the Service whose UID begins with {uid}, by its name"))
+    };
+    another_by_tags(config, service, balancer).or_else(by_name)
+}
+
+/// The same, whatever its name is: the ID on the Service leads there.
+pub(super) fn another_by_tags(config: &Config, service: &Service, balancer: &Balancer) -> Option<String> {
     if !without_tags::is_told(balancer) {
         return (!without_tags::is_own(service, balancer)).then(|| "whoever made it".to_owned());
     }
@@ -27,6 +39,14 @@ pub(super) fn another(config: &Config, service: &Service, balancer: &Balancer) -
         return Some(words(tag));
     }
     is_of_another_cluster(config, service, balancer).then(|| cluster_words(balancer))
+}
+
+/// Whether another Service has it, although it has this one's default name: it asked for that name first.
+pub(super) fn is_squatted(service: &Service, balancer: &Balancer) -> bool {
+    match without_tags::is_told(balancer) {
+        true => !is_own(service, balancer) && !of_other_services(service, balancer).is_empty(),
+        false => without_tags::is_anothers(service, balancer),
+    }
 }
 
 /// Whether its tags name a cluster, but not this one, and nothing says that it is this Service's: the cluster may have got another ID.
@@ -80,7 +100,7 @@ pub(super) fn refused(service: &Service, balancer: &Balancer, another: &str) -> 
     .annotation(names::NAME)
 }
 
-/// The ID on a Service that goes leads to it.
+/// The ID on a Service that goes leads to it, or nothing but the name does.
 pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
     let of_services = of_other_services(service, balancer);
     let owner = of_services.first().map_or_else(|| cluster_words(balancer), |tag| words(tag));
@@ -88,6 +108,14 @@ pub(super) fn spared(service: &Service, balancer: &Balancer) -> String {
         return format!(
             "load balancer {} with the name {:?} is left alone: DigitalOcean does not tell its tags, so that it may be another Service's. Delete it there if it is nobody's",
             balancer.id, balancer.name
+        );
+    }
+    if !has_id_of(service)(balancer) {
+        return format!(
+            "load balancer {} with the name {:?} is left alone: neither annotation {} nor a tag says that it is this Service's. Delete it there if it is nobody's",
+            balancer.id,
+            balancer.name,
+            names::ID
         );
     }
     format!(

@@ -56,6 +56,14 @@ pub(super) fn of_other_services<'a>(service: &Service, balancer: &'a Balancer) -
     tags(balancer).filter(|tag| after(SERVICE_TAG, tag).is_some() && !is_of(tag, service)).collect()
 }
 
+/// The start of another Service's UID, where the name is the default one of that: `a` and 31 hexadecimal digits. No load balancer of
+/// a default name has a tag.
+pub(super) fn other_in_name<'a>(service: &Service, balancer: &'a Balancer) -> Option<&'a str> {
+    let uid = balancer.name.strip_prefix('a').filter(|uid| uid.len() == 31)?;
+    let is_uid = uid.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_uid && balancer.name != default_name(service)).then_some(uid)
+}
+
 /// The UID that it is marked with: in the tag, else in the name that is made of it. That lacks the last digit.
 pub(super) fn uid(service: &Service, balancer: &Balancer) -> Option<String> {
     if is_own(service, balancer) {

@@ -48,6 +48,10 @@ fn standing(
     let plan = work.plan(balancer, &fixed, &chosen, done)?;
     let mut differences = desired::differences(balancer, &plan);
     let ingress = desired::ingress(&wish.service, balancer, service_spec.hostname.as_deref());
+    // Whoever is told only its address has nothing by which it is deleted, nor a tag that keeps it from others.
+    if !lookup::has_id_of(&wish.service)(balancer) {
+        differences.push("its ID is not on the Service".to_owned());
+    }
     if ingress.is_empty() {
         differences.push(format!("status is {}", balancer.status));
     }

@@ -375,7 +375,12 @@ fn do_153_169_170_171_172_173_nodes_that_do_not_fit_are_an_event() {
 fn a_survey_is_one_listing_and_changes_nothing() {
     let wish = |service: Service, backends: &[u32]| Wish { service, backends: backends.to_vec() };
     let named = |id: &str, uid: &str| changed(id, json!({ "name": format!("a{uid}") }));
-    let of = |uid: &str| Service { uid: uid.to_owned(), ..service(&[]) };
+    let of = |uid: &str| {
+        let id = format!("LB-{uid}");
+        Service { uid: uid.to_owned(), ..service(&[(names::ID, id.as_str())]) }
+    };
+    let without_id = Service { annotations: vec![], ..of("1") };
+    let of_another = Service { annotations: of("9").annotations, ..of("1") };
     let mut new = named("lb-3", "3");
     new["status"] = json!("new");
     let cloud = FakeCloud::new().on(LIST, many(&[named("lb-1", "1"), named("lb-2", "2"), new]));
@@ -387,6 +392,8 @@ fn a_survey_is_one_listing_and_changes_nothing() {
         wish(of("4"), &[0, 1]),
         wish(of("1"), &[7]),
         wish(disowned, &[]),
+        wish(without_id, &[0, 1]),
+        wish(of_another, &[0, 1]),
     ];
     assert_eq!(
         standings(&config(), &wishes),
@@ -397,6 +404,8 @@ fn a_survey_is_one_listing_and_changes_nothing() {
             Standing::Missing,
             Standing::Unknown(Failure::retry("a wish names a backend that is not in the list")),
             Standing::Unknown(disowned_failure()),
+            Standing::Differs(vec!["its ID is not on the Service".to_owned()]),
+            Standing::Differs(vec!["its ID is not on the Service".to_owned()]),
         ]
     );
     assert_eq!(routes(&cloud), [LIST]);

@@ -6,7 +6,7 @@
 //! | what | how |
 //! |---|---|
 //! | the ID on the Service leads to it | as ever |
-//! | it has the default name | as ever: the Service's UID is in it |
+//! | it has the default name | as ever: the Service's UID is in it; not where this process had it made for another Service |
 //! | this process asked for it to be made, and heard no no | remembered for an hour: the answer was lost. What is older than the request is another's |
 //! | the Service has no ID, and its tag is in the account | one was made for it, by a process that is no more |
 //! | this process had it made for another Service, or has served another one with it since | remembered for longer: it is not this Service's, whatever it asked for, unless its ID leads there and it is served |
@@ -141,7 +141,8 @@ pub(super) fn forget(service: &Service) {
 
 /// Whether one with the name that a Service asks for is its own.
 pub(super) fn is_own(service: &Service, balancer: &Balancer) -> bool {
-    let is_tagged = || id_of(service).is_none() && !is_anothers(service, balancer) && has_tag(service);
+    let is_named = || service_tag::other_in_name(service, balancer).is_none();
+    let is_tagged = || id_of(service).is_none() && is_named() && !is_anothers(service, balancer) && has_tag(service);
     is_asked_for(service, balancer) || is_tagged()
 }
 

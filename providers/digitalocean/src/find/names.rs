@@ -14,14 +14,32 @@ use crate::api::droplets::{self, Named, Shown};
 const ASKED: usize = 10;
 
 /// What has a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Holder {
+    #[default]
     None,
     One(u64),
     Several,
 }
 
-/// IDs of the droplets that have these names, or addresses; none where there is no such droplet, or more than one.
+/// What has a name in any case, or as an address; and what has just that name.
+#[derive(Debug, Clone, Copy, Default)]
+struct Holders {
+    any: Holder,
+    exact: Holder,
+}
+
+impl Holders {
+    fn id(self) -> Option<u64> {
+        match (self.exact, self.any) {
+            (Holder::One(id), _) | (Holder::None, Holder::One(id)) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// IDs of the droplets that have these names, or addresses; none where there is no such droplet, or more than one. Of those whose
+/// names differ in case alone, the one in small letters: Nodes are called so.
 ///
 /// # Errors
 ///
@@ -32,10 +50,10 @@ pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
     }
     let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
     let mut desired = Wanted {
-        holders: names.iter().map(|name| (name.as_str(), Holder::None)).collect(),
+        holders: names.iter().map(|name| (name.as_str(), Holders::default())).collect(),
         addresses: names.iter().any(|name| is_address(name)),
         lower: String::new(),
-        service_spec: 0,
+        asked: 0,
     };
     let shown = droplets::each(Droplets::SHARE, |droplet| desired.see(droplet))?;
     if shown == Shown::None {
@@ -45,28 +63,26 @@ pub(crate) fn ids_by_name(names: &[&str]) -> Result<Vec<Option<u64>>, Failure> {
     if shown == Shown::Pages {
         // Else a load balancer would lose a Node for minutes while droplets of others go.
         for name in names.iter().filter(|name| !is_address(name)) {
-            if desired.service_spec < ASKED && desired.holders.get(name.as_str()) == Some(&Holder::None) {
-                desired.service_spec += 1;
+            let is_open = desired.holders.get(name.as_str()).is_some_and(|holders| holders.any == Holder::None);
+            if desired.asked < ASKED && is_open {
+                desired.asked += 1;
                 droplets::named(name, Droplets::SHARE)?.iter().for_each(|droplet| desired.see(&droplet.named()));
             }
         }
     }
-    let id = |name: &String| match desired.holders.get(name.as_str()) {
-        Some(Holder::One(id)) => Some(*id),
-        _ => None,
-    };
+    let id = |name: &String| desired.holders.get(name.as_str()).and_then(|holders| holders.id());
     Ok(names.iter().map(id).collect())
 }
 
 struct Wanted<'a> {
     /// By name in lower case.
-    holders: HashMap<&'a str, Holder>,
+    holders: HashMap<&'a str, Holders>,
     /// Some of these names are addresses.
     addresses: bool,
     /// Of the droplet at hand.
     lower: String,
     /// How many names were asked for alone.
-    service_spec: usize,
+    asked: usize,
 }
 
 fn is_address(name: &str) -> bool {
@@ -78,20 +94,27 @@ impl Wanted<'_> {
         self.lower.clear();
         self.lower.push_str(droplet.name);
         self.lower.make_ascii_lowercase();
-        hold(&mut self.holders, &self.lower, droplet.id);
-        if self.addresses {
-            droplet.addresses.into_iter().flatten().for_each(|address| hold(&mut self.holders, address, droplet.id));
+        if let Some(holders) = self.holders.get_mut(self.lower.as_str()) {
+            holders.any.see(droplet.id);
+            if self.lower == droplet.name {
+                holders.exact.see(droplet.id);
+            }
+        }
+        for address in droplet.addresses.into_iter().flatten().filter(|_| self.addresses) {
+            if let Some(holders) = self.holders.get_mut(address) {
+                holders.any.see(droplet.id);
+            }
         }
     }
 }
 
-fn hold(holders: &mut HashMap<&str, Holder>, name: &str, id: u64) {
-    if let Some(holder) = holders.get_mut(name) {
-        *holder = match *holder {
-            Holder::None => Holder::One(id),
+impl Holder {
+    fn see(&mut self, id: u64) {
+        *self = match *self {
+            Self::None => Self::One(id),
             // Two answers may show the same one.
-            Holder::One(known) if known == id => Holder::One(id),
-            Holder::One(_) | Holder::Several => Holder::Several,
+            Self::One(known) if known == id => Self::One(id),
+            Self::One(_) | Self::Several => Self::Several,
         };
     }
 }

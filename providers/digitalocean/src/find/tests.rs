@@ -211,10 +211,27 @@ fn do_020_021_a_name_that_is_not_found_proves_nothing() {
 #[test]
 fn do_022_of_two_droplets_with_one_name_neither_is_taken() {
     let name = "api GET /v2/droplets?name=n&page=1&per_page=200";
-    let _cloud = FakeCloud::new().on(name, list(&[droplet(1, "n"), droplet(2, "N")]));
+    let _cloud = FakeCloud::new().on(name, list(&[droplet(1, "n"), droplet(2, "n")]));
     let failure = unknown(ask(node("n", None), Need::Metadata));
     assert_eq!(failure.reaction, Reaction::Conflict);
     assert!(failure.message.contains("droplets 1, 2 have the name \"n\""), "{}", failure.message);
+}
+
+/// Such a Node was never initialised, although the other manager had always known its droplet.
+#[test]
+fn of_two_droplets_whose_names_differ_in_case_the_one_that_is_called_as_the_node_is_taken() {
+    let two = || list(&[droplet(1, "Web-1"), droplet(2, "web-1")]);
+    let named = "api GET /v2/droplets?name=web-1&page=1&per_page=200";
+    let _cloud = FakeCloud::new().always(LIST, two()).always(named, two()).always(LIST_GPUS, list(&[]));
+    assert_eq!(found(ask(node("web-1", None), Need::Metadata)).provider_id, "digitalocean://2");
+    assert_eq!(ids_by_name(&["web-1"]), Ok(vec![Some(2)]));
+    assert_eq!(regions_of_names(&["web-1".to_owned()]).map(|regions| regions.len()), Ok(1));
+    // Of two in other cases neither is likelier.
+    let two = || list(&[droplet(1, "WEB-1"), droplet(2, "Web-1")]);
+    let _cloud = FakeCloud::new().always(LIST, two()).always(named, two()).always(LIST_GPUS, list(&[]));
+    let told = unknown(ask(node("web-1", None), Need::Metadata)).message;
+    assert!(told.contains("rename all but one"), "{told}");
+    assert_eq!(ids_by_name(&["web-1"]), Ok(vec![None]));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use ccm_sdk::types::{Reaction, TrafficPolicy};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::balancer::tests::{GET, balancer, body, changed, not_found, one, routes};
+use crate::balancer::tests::{GET, LIST as LIST_BALANCERS, balancer, body, changed, many, not_found, one, routes};
+use crate::cluster;
 use crate::config::tests::config;
 use crate::service_spec::tests::{port, service, udp};
 
@@ -27,14 +28,32 @@ fn lb(json: Value) -> Balancer {
 
 /// `PROTOCOL PORTS FROM`, where `*` is everybody.
 fn rules(services: &[Service], balancers: &[Balancer]) -> Vec<String> {
-    let balancers = with_unlisted(services, balancers).expect("the cloud answers");
-    let (spec, failures) = desired(&config(), &settings(), services, &balancers);
+    let mut seen = seen(balancers);
+    seen.look_up(services.iter().filter(|service| is_open(service)));
+    let (spec, failures) = super::desired(&config(), &settings(), services, &seen, &[]);
     assert_eq!(failures, []);
+    texts(&spec)
+}
+
+fn texts(spec: &Spec) -> Vec<String> {
     let text = |rule: &Inbound| {
         let from = [rule.sources.addresses.join(","), rule.sources.load_balancer_uids.join(",")].concat();
         format!("{} {} {}", rule.protocol, rule.ports, if from == "0.0.0.0/0,::/0" { "*" } else { &from })
     };
     spec.inbound_rules.iter().map(text).collect()
+}
+
+fn seen(balancers: &[Balancer]) -> Seen {
+    Seen { all: balancers.to_vec(), ..Seen::default() }
+}
+
+fn desired(
+    config: &Config,
+    firewall: &config::Firewall,
+    services: &[Service],
+    balancers: &[Balancer],
+) -> (Spec, Vec<(Subject, Failure)>) {
+    super::desired(config, firewall, services, &seen(balancers), &[])
 }
 
 /// As the cloud gives back what was asked for: in another order, with other words.
@@ -59,7 +78,13 @@ fn list(firewalls: &[Value]) -> Reply {
 }
 
 fn reconciled(services: &[Service]) -> Result<Vec<(Subject, Failure)>, Failure> {
-    reconcile(&config(), &settings(), services, &[])
+    reconcile(&config(), &settings(), services, &Seen::default())
+}
+
+/// With all that the cluster needs.
+fn of_cluster(services: &[Service]) -> Vec<(Subject, Failure)> {
+    let config = Config { firewall: Some(settings()), ..config() };
+    cluster::reconcile(&config, services).expect("what fails is in the list")
 }
 
 #[test]
@@ -153,9 +178,19 @@ fn do_234_235_283_ports_of_load_balancers_that_pass_packets_are_open() {
     assert_eq!(rules(&[classed], &has), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
     // What it is counts, not what is asked for.
     assert_eq!(rules(&[web.clone()], &[lb(changed("lb-1", json!({"type": "REGIONAL"})))]), Vec::<String>::new());
+    // Its clients are served until it is gone.
+    assert_eq!(rules(&[Service { deleting: true, ..web.clone() }], &has), ["tcp 10256 lb-1", "tcp 443 *", "tcp 80 *"]);
+    assert_eq!(rules(&[Service { deleting: true, ..node_port(&[], 31_000) }], &[]), ["tcp 31000 *"]);
+    // Somebody else makes the load balancer of another class, and only people know whether that needs the ports.
+    let other_class = |annotations: &[(&str, &str)]| Service {
+        load_balancer_class: Some("other".to_owned()),
+        ..service(annotations)
+    };
+    assert_eq!(rules(&[other_class(&[(names::FIREWALL_MANAGED, "true")])], &[]), ["tcp 80 *"]);
     for closed in [
-        Service { load_balancer_class: Some("other".to_owned()), ..service(&[]) },
-        Service { deleting: true, ..web.clone() },
+        other_class(&[]),
+        other_class(&[(names::FIREWALL_MANAGED, "undecided")]),
+        other_class(&[(names::FIREWALL_MANAGED, "true"), (names::TYPE, "REGIONAL")]),
         Service { annotations: service(&[(names::FIREWALL_MANAGED, "false")]).annotations, ..web },
         service(&[(names::NETWORK, "INTERNAL")]),
     ] {
@@ -192,15 +227,65 @@ fn a_check_whose_port_cannot_be_read_leaves_the_port_open_that_is_checked() {
     }
 }
 
-/// Once the rules were written without the port of the check, and all Nodes were unhealthy.
+/// Once the rules were written without the port of the check, and all Nodes were unhealthy; and once no rule was written for anybody,
+/// as long as one load balancer could not be asked for.
 #[test]
-fn a_load_balancer_that_cannot_be_asked_for_leaves_the_firewall_as_it_is() {
-    let web = service(&[(names::ID, "lb-1")]);
-    let (spec, _) = desired(&config(), &settings(), std::slice::from_ref(&web), &[lb(balancer("lb-1"))]);
+fn a_load_balancer_that_cannot_be_asked_for_leaves_its_ports_as_they_are_and_those_of_others_follow() {
+    let web = Service { uid: "web".to_owned(), ..service(&[(names::ID, "lb-1")]) };
+    let ranged = |range: &str, id: &str| Service {
+        uid: id.to_owned(),
+        source_ranges: vec![range.to_owned()],
+        ..service(&[(names::ID, id)])
+    };
+    let before = [web.clone(), ranged("10.0.0.0/8", "lb-2"), node_port(&[], 31_000)];
+    let two = changed("lb-2", json!({"name": "alb2"}));
+    let known = [lb(balancer("lb-1")), lb(two.clone())];
+    let (present, _) = desired(&config(), &settings(), &before, &known);
+    let now = [web, ranged("10.0.0.0/16", "lb-2"), node_port(&[], 31_001)];
     for reply in [Reply::status(500), Reply::json(429, "{}"), Reply::json(404, "<html>")] {
-        let cloud = FakeCloud::new().on(GET, reply.clone()).on(LIST, list(&[stored("f-1", &spec)]));
-        assert!(reconciled(&[web.clone(), node_port(&[], 31_000)]).is_err(), "{reply:?}");
-        assert_eq!(routes(&cloud), [GET], "{reply:?}");
+        let cloud = FakeCloud::new()
+            .on(LIST_BALANCERS, many(std::slice::from_ref(&two)))
+            .on(GET, reply.clone())
+            .on(LIST, list(&[stored("f-1", &present)]))
+            .on(PUT, Reply::status(200));
+        let failures = of_cluster(&now);
+        let [(Subject::Service(_), failure)] = failures.as_slice() else { panic!("{reply:?}: {failures:?}") };
+        assert!(failure.message.contains("lb-1"), "{}", failure.message);
+        assert_eq!(routes(&cloud), [LIST_BALANCERS, GET, LIST, PUT], "{reply:?}");
+        let sent: Spec = serde_json::from_value(body(&cloud, 3)).expect("a firewall");
+        assert_eq!(
+            texts(&sent),
+            ["tcp 10256 lb-1", "tcp 10256 lb-2", "tcp 31001 *", "tcp 80 *", "tcp 80 10.0.0.0/16"],
+            "{reply:?}"
+        );
+    }
+}
+
+/// The account may have more load balancers than one answer holds.
+#[test]
+fn node_ports_follow_also_where_load_balancers_cannot_be_listed() {
+    let of = |uid: &str, id: Option<&str>| {
+        let annotations: Vec<(&str, &str)> = id.map(|id| (names::ID, id)).into_iter().collect();
+        Service { uid: uid.to_owned(), name: uid.to_owned(), ..service(&annotations) }
+    };
+    let (known, unknown) = (of("known", Some("lb-1")), of("unknown", None));
+    let all = [lb(changed("lb-1", json!({"name": "aknown"}))), lb(changed("lb-9", json!({"name": "aunknown"})))];
+    let mut before = vec![known, unknown];
+    let (present, _) = desired(&config(), &settings(), &before, &all);
+    before.push(node_port(&[], 31_000));
+    for (list_reply, by_id) in [(Reply::status(500), true), (Reply::json(401, "{}"), false)] {
+        let mut cloud = FakeCloud::new()
+            .always(LIST_BALANCERS, list_reply)
+            .on(LIST, list(&[stored("f-1", &present)]))
+            .on(PUT, Reply::status(200));
+        if by_id {
+            cloud = cloud.on(GET, one(&changed("lb-1", json!({"name": "aknown"}))));
+        }
+        let failures = of_cluster(&before);
+        let [(Subject::Provider, _)] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!(routes(&cloud).contains(&GET.to_owned()), by_id);
+        let sent: Spec = serde_json::from_value(body(&cloud, routes(&cloud).len() - 1)).expect("a firewall");
+        assert_eq!(texts(&sent), ["tcp 10256 lb-1", "tcp 10256 lb-9", "tcp 31000 *", "tcp 80 *"]);
     }
 }
 
@@ -375,7 +460,7 @@ fn do_251_what_is_written_is_told_in_the_log() {
     let told = "k8s: in: tcp 10256 from lb-1; tcp 31000 from 0.0.0.0/0,::/0; tcp 80 from 1.1.1.1/32,10.0.0.0/8; \
                 out: icmp 0 to 0.0.0.0/0,::/0; tcp 0 to 0.0.0.0/0,::/0; udp 0 to 0.0.0.0/0,::/0; tags: edge,worker";
     let (mut spec, _) = desired(&config(), &settings(), &services, &has);
-    let again = || reconcile(&config(), &settings(), &services, &has);
+    let again = || reconcile(&config(), &settings(), &services, &seen(&has));
     let cloud = FakeCloud::new().on(LIST, list(&[])).on(POST, Reply::status(202));
     assert_eq!((again(), cloud.logged()), (Ok(vec![]), vec![format!("firewall made firewall={told}")]));
     let same = stored("f-1", &spec);

@@ -23,7 +23,10 @@ fn reading<T>(text: &str, tolerant: bool, read: impl FnOnce(&mut Section<'_>) ->
     root.finish();
     (
         value,
-        problems.into_iter().map(|Problem { field, message, fatal }| format!("{fatal} {field}: {message}")).collect(),
+        problems
+            .into_iter()
+            .map(|Problem { field, message, fatal, .. }| format!("{fatal} {field}: {message}"))
+            .collect(),
     )
 }
 

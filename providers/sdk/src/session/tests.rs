@@ -52,6 +52,19 @@ fn without_a_token_the_login_comes_first_and_its_answer_binds_endpoints() {
 }
 
 #[test]
+fn whether_a_base_url_ends_in_a_version_is_known_as_soon_as_it_is_bound() {
+    let fake = FakeCloud::new();
+    assert_eq!(NOVA.base_path(), None);
+    for (url, path) in
+        [("https://nova.example", ""), ("https://nova.example/", ""), ("https://nova.example/v2.1/", "/v2.1")]
+    {
+        NOVA.bind(url).expect("it is granted");
+        assert_eq!(NOVA.base_path().as_deref(), Some(path), "{url}");
+    }
+    assert_eq!(fake.requests(), []);
+}
+
+#[test]
 fn with_a_token_nobody_logs_in() {
     let fake = logged_in().on(GET, good());
     assert!(NOVA.get("/servers").send().is_ok());
@@ -87,14 +100,14 @@ fn a_token_that_another_call_renewed_meanwhile_needs_no_login() {
 /// Another call has logged in, and bound nothing yet; or the host kept the token.
 #[test]
 fn a_token_without_its_catalogue_gets_the_answer_of_its_login_again() {
-    let unbound = || Reply::lost(TransportReason::Denied, false);
+    let unbound = || Reply::lost(TransportReason::Unbound, false);
     let fake = logged_in().on(GET, unbound()).on(LOGIN, Reply::status(201)).on(GET, good());
     assert_eq!(NOVA.get("/servers").send().expect("an answer").status(), 200);
     assert_eq!(fake.lines(), [GET, LOGIN, BIND, GET]);
     assert_eq!(fake.requests()[1].share_ms, u32::MAX, "however old it is");
 
     let fake = logged_in().always(GET, unbound()).on(LOGIN, Reply::status(201));
-    assert_eq!(NOVA.get("/servers").send().expect_err("still unbound").reaction, Reaction::Unauthorized);
+    assert_eq!(NOVA.get("/servers").send().expect_err("still unbound").reaction, Reaction::Unsupported);
     assert_eq!(fake.lines(), [GET, LOGIN, BIND, GET], "and no further");
 }
 
@@ -113,7 +126,7 @@ fn a_token_that_ended_before_the_request_left_is_as_good_as_refused() {
 
 #[test]
 fn what_may_have_arrived_is_not_sent_again() {
-    for reason in [TransportReason::Denied, TransportReason::UnknownCredential] {
+    for reason in [TransportReason::Denied, TransportReason::Unbound, TransportReason::UnknownCredential] {
         let fake = logged_in().on("compute POST /servers", Reply::lost(reason, true));
         assert!(NOVA.post("/servers").send().is_err());
         assert_eq!(fake.lines(), ["compute POST /servers"]);

@@ -13,7 +13,7 @@ mod memory;
 mod metrics;
 mod settings;
 mod sync;
-mod wake;
+pub(crate) mod wake;
 
 #[cfg(test)]
 mod tests;

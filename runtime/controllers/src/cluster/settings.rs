@@ -48,6 +48,6 @@ impl Default for ClusterSettings {
 pub enum ClusterNodes {
     /// All: it is the only provider of this process.
     All,
-    /// Those whose provider ID has one of its schemes.
+    /// Those whose provider ID it takes care of.
     Own,
 }

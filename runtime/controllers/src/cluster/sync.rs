@@ -60,8 +60,8 @@ impl Member {
     }
 
     fn owns(&self, node: &ccm_cloud::Node) -> bool {
-        let own = |scheme: &String| Some(scheme.as_str()) == node.scheme();
-        self.nodes == ClusterNodes::All || self.cluster.descriptor().provider_id_schemes.iter().any(own)
+        let is_own = |id: &str| self.cluster.descriptor().owns(id);
+        self.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own)
     }
 
     /// How long it is not to be called; none when it may be.

@@ -215,17 +215,20 @@ impl Waking {
     }
 }
 
-async fn recovered((name, mut recovery): (Arc<str>, watch::Receiver<u64>)) -> Option<(Arc<str>, watch::Receiver<u64>)> {
+/// Waits until the counter of a provider grows. None: whoever counts is gone.
+pub(crate) async fn recovered(
+    (name, mut recovery): (Arc<str>, watch::Receiver<u64>),
+) -> Option<(Arc<str>, watch::Receiver<u64>)> {
     recovery.changed().await.ok().map(|()| (name, recovery))
 }
 
-/// A delay beyond the clock's end is as good as a year.
-fn later(from: Instant, delay: Duration) -> Instant {
+/// That long after `from`: a delay beyond the clock's end is as good as a year.
+pub(crate) fn later(from: Instant, delay: Duration) -> Instant {
     from + delay.min(YEAR)
 }
 
 /// Up to a tenth more or less, so that clusters that started together do not ask together for ever.
-fn about(period: Duration) -> Duration {
+pub(crate) fn about(period: Duration) -> Duration {
     let fifth = period.min(YEAR) / 5;
     let by_chance = ConstantBuilder::new().with_delay(fifth).with_jitter().build().next().unwrap_or(fifth);
     (period.min(YEAR) * 7 / 10).saturating_add(by_chance)

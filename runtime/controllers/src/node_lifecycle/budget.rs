@@ -39,7 +39,7 @@ impl DeletionBudget {
 }
 
 /// Counts deletions of this process, and those of the last one that are known.
-pub(crate) struct Budget {
+pub(crate) struct Deletions {
     settings: DeletionBudget,
     state: Mutex<State>,
 }
@@ -64,14 +64,14 @@ struct State {
 
 /// The right to delete one Node. Given back when it is dropped.
 pub(crate) struct Grant<'b> {
-    budget: &'b Budget,
+    budget: &'b Deletions,
     keeper: Keeper,
     kind: Kind,
 }
 
 /// Why there is no right to delete one more Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum DeletionRefusal {
     /// As many as may be were deleted.
     Spent(Spent),
     /// Others are being decided, and may not be deleted after all.
@@ -101,7 +101,7 @@ enum Kind {
     Spent,
 }
 
-impl Budget {
+impl Deletions {
     pub(crate) fn new(settings: DeletionBudget, confirmed: BTreeSet<String>) -> Self {
         Self { settings, state: Mutex::new(State { confirmed, ..State::default() }) }
     }
@@ -114,7 +114,7 @@ impl Budget {
         uid: &str,
         nodes: impl Iterator<Item = &'n str>,
         now: Instant,
-    ) -> Result<Grant<'_>, Refusal> {
+    ) -> Result<Grant<'_>, DeletionRefusal> {
         let mut state = self.state.lock();
         let granted = |kind| Ok(Grant { budget: self, keeper, kind });
         if let Some(name) = state.confirmed.take(name) {
@@ -136,10 +136,10 @@ impl Budget {
         let nodes = all.len() + nodes.filter(|uid| !all.contains(uid)).count();
         let limit = self.settings.limit(nodes);
         if account.spent.len() >= limit {
-            return Err(Refusal::Spent(Spent { limit, nodes }));
+            return Err(DeletionRefusal::Spent(Spent { limit, nodes }));
         }
         if account.spent.len().saturating_add(account.reserved) >= limit {
-            return Err(Refusal::Busy);
+            return Err(DeletionRefusal::Busy);
         }
         account.reserved = account.reserved.saturating_add(1);
         granted(Kind::Counted(uid.to_owned()))
@@ -189,17 +189,17 @@ impl Drop for Grant<'_> {
 mod tests {
     use super::*;
 
-    fn budget(percent: u8, min: usize, confirmed: &[&str]) -> Budget {
+    fn budget(percent: u8, min: usize, confirmed: &[&str]) -> Deletions {
         let settings = DeletionBudget { percent, min, ..DeletionBudget::default() };
-        Budget::new(settings, confirmed.iter().map(|&name| name.to_owned()).collect())
+        Deletions::new(settings, confirmed.iter().map(|&name| name.to_owned()).collect())
     }
 
     const RED: Keeper = Keeper::Provider(0);
     const BLUE: Keeper = Keeper::Provider(1);
 
-    impl Budget {
+    impl Deletions {
         /// Of the first provider, which has so many Nodes beside those that were deleted.
-        fn ask(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, Refusal> {
+        fn ask(&self, name: &str, uid: &str, nodes: usize, now: Instant) -> Result<Grant<'_>, DeletionRefusal> {
             self.ask_for(RED, name, uid, nodes, now)
         }
 
@@ -210,15 +210,15 @@ mod tests {
             uid: &str,
             nodes: usize,
             now: Instant,
-        ) -> Result<Grant<'_>, Refusal> {
+        ) -> Result<Grant<'_>, DeletionRefusal> {
             let uids: Vec<String> = (0..nodes).map(|node| format!("{keeper:?}-{node}")).collect();
             self.reserve(keeper, name, uid, uids.iter().map(String::as_str), now)
         }
     }
 
     /// What a refusal says.
-    fn spent(limit: usize, nodes: usize) -> Option<Refusal> {
-        Some(Refusal::Spent(Spent { limit, nodes }))
+    fn spent(limit: usize, nodes: usize) -> Option<DeletionRefusal> {
+        Some(DeletionRefusal::Spent(Spent { limit, nodes }))
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let budget = budget(0, 1, &[]);
         let now = Instant::now();
         let grant = budget.ask("a", "u-a", 10, now);
-        assert_eq!(budget.ask("b", "u-b", 10, now).err(), Some(Refusal::Busy));
+        assert_eq!(budget.ask("b", "u-b", 10, now).err(), Some(DeletionRefusal::Busy));
         drop(grant);
         assert!(budget.ask("b", "u-b", 10, now).is_ok());
     }

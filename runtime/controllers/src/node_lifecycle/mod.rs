@@ -52,7 +52,7 @@ use crate::node::wake;
 use crate::node::write::NodeWriter;
 use crate::queue::{self, GivenUp};
 use crate::store::Node;
-use budget::Budget;
+use budget::Deletions;
 use history::REPORTER;
 use memory::Memory;
 use sync::Syncer;
@@ -103,7 +103,7 @@ impl NodeLifecycleController {
             lookups,
             writer: NodeWriter::named(gate, REPORTER),
             writes: Semaphore::new(settings.concurrent_writes.get().min(Semaphore::MAX_PERMITS)),
-            budget: Budget::new(settings.budget, settings.confirmed.clone()),
+            budget: Deletions::new(settings.budget, settings.confirmed.clone()),
             recorder,
             memory: Memory::new(metrics.clone(), &settings),
             metrics,

@@ -10,7 +10,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::budget::{Budget, Grant, Refusal, Spent};
+use super::budget::{DeletionRefusal, Deletions, Grant, Spent};
 use super::deletion::Deletion;
 use super::history::{self, DELETING, PROVIDER_ID, REPORTER};
 use super::memory::{Memory, NextLook, Topic};
@@ -35,7 +35,7 @@ pub(crate) struct Syncer {
     pub(crate) writer: NodeWriter,
     /// One permit per Node that is being written.
     pub(crate) writes: Semaphore,
-    pub(crate) budget: Budget,
+    pub(crate) budget: Deletions,
     pub(crate) recorder: EventRecorder,
     pub(crate) memory: Memory,
     pub(crate) metrics: NodeLifecycleMetrics,
@@ -136,8 +136,8 @@ impl Syncer {
                     None => self.delete(&node, grant).await,
                 }
             }
-            Err(Refusal::Busy) => after(self.memory.postponed(&name, Instant::now())),
-            Err(Refusal::Spent(spent)) => {
+            Err(DeletionRefusal::Busy) => after(self.memory.postponed(&name, Instant::now())),
+            Err(DeletionRefusal::Spent(spent)) => {
                 let answer = self.ask(&node, Need::Existence).await;
                 let Some(node) = self.unless_changed(&node) else { return Verdict::Done };
                 match self.present(&node, answer).await {
@@ -370,7 +370,7 @@ impl Syncer {
         }
     }
 
-    /// Whether the scheme of its provider ID is one of ours. Without one, nobody else's either.
+    /// Whether its provider ID is one of ours. Without one, nobody else's either.
     fn is_ours(&self, node: &Node) -> bool {
         self.lookups.keeper(provider_id(node)).is_some()
     }

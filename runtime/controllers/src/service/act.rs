@@ -50,6 +50,8 @@ impl Syncer {
             tracing::info!(by = %job.by, "a component that wrote the load balancer was refused: it is ensured again");
         }
         job.by.add(&provider.component);
+        // What is noted of a takeover before the call makes the offer its own.
+        let view = self.told_of_offer(key, &job);
         if let Some(verdict) = self.guard(key, &mut job, true).await {
             return verdict;
         }
@@ -63,7 +65,7 @@ impl Syncer {
         }
         job.by = Writers::only(&provider.component);
         self.memory.with(key, |entry| entry.ensure_begins());
-        let (view, backends) = (job.view.clone(), Arc::clone(&job.backends.list));
+        let backends = Arc::clone(&job.backends.list);
         let asked = match job.is_outdated {
             true => provider.load_balancers.ensure_unhurried(view, backends),
             false => provider.load_balancers.ensure(view, backends),
@@ -84,6 +86,7 @@ impl Syncer {
     pub(crate) async fn update(&self, key: &Key, mut job: Job) -> Verdict {
         // The record stays: an update for a Node that joins would be two writes per load balancer, which every kube-proxy
         // reads, against a process that is killed at that moment and Nodes that then are as before.
+        let view = self.told_of_offer(key, &job);
         if let Some(verdict) = self.guard(key, &mut job, false).await {
             return verdict;
         }
@@ -95,7 +98,7 @@ impl Syncer {
         self.memory.with(key, |entry| entry.update_begins());
         self.metrics.updates.inc();
         let begun = Instant::now();
-        let asked = provider.load_balancers.update_backends(job.view.clone(), Arc::clone(&job.backends.list));
+        let asked = provider.load_balancers.update_backends(view, Arc::clone(&job.backends.list));
         let outcome = self.call("update", asked, |outcome| outcome.failure.as_ref()).await;
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.chose(key, &mut job, &mut outcome);
@@ -110,6 +113,18 @@ impl Syncer {
             return Box::pin(self.ensure(key, job)).await;
         }
         self.ended(key, job, Task::Update, outcome).await
+    }
+
+    /// The Service, with what its offer comes to: a provider can tell what it wrote for this one from what came with a backup.
+    fn told_of_offer(&self, key: &Key, job: &Job) -> ccm_cloud::Service {
+        let mut view = job.view.clone();
+        let has_begun = || Record::of(&job.service).is_some_and(|record| record.taken_over.is_some());
+        let whose = match self.offer(key, &job.service, &job.provider) {
+            Some(Offer::Free { uid, .. }) => Some(uid.unwrap_or_default()),
+            _ => has_begun().then(String::new),
+        };
+        view.more.extend(whose.map(|uid| (ccm_cloud::Service::TAKEN_OVER.to_owned(), uid)));
+        view
     }
 
     /// Remembers by which labels the provider chose among the Nodes, and what the backends came to.

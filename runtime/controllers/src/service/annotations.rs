@@ -31,14 +31,16 @@ pub(crate) fn goes_with_the_load_balancer(name: &str) -> bool {
     matches!(name, ENSURE | RECORD_OF_BEFORE)
 }
 
-/// Whether a provider may see an annotation and goes by it.
-pub(crate) fn is_declared(descriptor: &Descriptor, name: &str) -> bool {
-    !name.starts_with(OURS) && descriptor.annotations.iter().any(|known| known.covers(name))
+/// Whether an annotation is part of what a Service asks its provider for. What only the provider writes is not: a job number of the
+/// cloud would make each update an ensure.
+pub(crate) fn is_asked(descriptor: &Descriptor, name: &str) -> bool {
+    let mut declared = descriptor.annotations.iter().filter(|known| known.covers(name)).peekable();
+    !name.starts_with(OURS) && declared.peek().is_some() && declared.all(|known| known.is_asked())
 }
 
 /// Whether a provider may write an annotation.
 pub(crate) fn is_written(descriptor: &Descriptor, name: &str) -> bool {
-    !name.starts_with(OURS) && descriptor.annotations.iter().any(|known| known.written && known.covers(name))
+    !name.starts_with(OURS) && descriptor.annotations.iter().any(|known| known.is_written() && known.covers(name))
 }
 
 /// What the provider has written, or somebody in its place.

@@ -101,7 +101,12 @@ pub(crate) fn told(error: &SyncError, next: &str) -> String {
     if let (true, SyncError::Cloud { failure, .. }) = (error.is_pending(), error) {
         return format!("the cloud is at work: {}: {next}", cut(&failure.to_string(), MAX_ERROR));
     }
-    format!("{} ({}): {next}", cut(&error.to_string(), MAX_ERROR), error.reaction())
+    format!("{}: {next}", why(error))
+}
+
+/// The error and its reaction.
+pub(crate) fn why(error: &SyncError) -> String {
+    format!("{} ({})", cut(&error.to_string(), MAX_ERROR), error.reaction())
 }
 
 /// The condition of a type and its place in the list.

@@ -26,6 +26,9 @@ const PATIENCE: u32 = 20;
 /// That part is never longer.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Most bytes of all annotations of an object, as the API server takes them.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
 /// What is to be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -57,6 +60,8 @@ pub(super) struct Attempt {
     pub(super) until_change: bool,
     /// It is no failure: the cloud is at work.
     is_pending: bool,
+    /// What it came to, in words.
+    why: String,
 }
 
 pub(crate) struct Entry {
@@ -302,12 +307,17 @@ impl Entry {
         std::mem::replace(&mut self.offer_changed, has_changed)
     }
 
-    /// The provider wants these annotations to be written. Returns all that wait.
+    /// The provider wants these annotations to be written. Returns all that wait: those of before too, unless together they are more
+    /// than an object can have.
     pub(crate) fn wants_written(
         &mut self,
         annotations: Vec<(String, Option<String>)>,
     ) -> BTreeMap<String, Option<String>> {
-        self.unwritten.extend(annotations);
+        self.unwritten.extend(annotations.iter().cloned());
+        let bytes = |(name, value): (&String, &Option<String>)| name.len() + value.as_ref().map_or(0, String::len);
+        if self.unwritten.iter().map(bytes).sum::<usize>() > MAX_ANNOTATIONS {
+            self.unwritten = annotations.into_iter().collect();
+        }
         self.unwritten.clone()
     }
 
@@ -359,6 +369,11 @@ impl Entry {
             return None;
         }
         Some(if attempt.until_change { Verdict::Change } else { Verdict::After(left) })
+    }
+
+    /// What the last try came to, if it failed or the cloud is at work.
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.attempt.as_ref().map(|attempt| attempt.why.as_str())
     }
 
     /// Whether the last try failed. What somebody else takes care of has not failed.
@@ -413,6 +428,7 @@ impl Entry {
         purpose: Purpose,
         backends: Option<Digest>,
         is_pending: bool,
+        why: String,
         verdict: Verdict,
         settings: &QueueSettings,
     ) -> Verdict {
@@ -435,7 +451,7 @@ impl Entry {
         let now = Instant::now();
         let until = now.checked_add(delay).unwrap_or(now + Duration::from_secs(365 * 24 * 60 * 60));
         let until_change = matches!(verdict, Verdict::Change | Verdict::Done);
-        self.attempt = Some(Attempt { purpose, backends, until, until_change, is_pending });
+        self.attempt = Some(Attempt { purpose, backends, until, until_change, is_pending, why });
         if until_change {
             self.delays = None;
             return Verdict::Change;

@@ -1,7 +1,7 @@
 //! What a load balancer should be like, as digests: a record of what was ensured holds no more.
 //!
 //! Two digests, so that a change of nothing but the backends costs the smaller call. They are over what the provider is told
-//! and what decides about its answer; neither labels nor status count, nor annotations that it did not declare.
+//! and what decides about its answer; neither labels nor status count, nor annotations that it did not declare or that it alone writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use ccm_cloud::{Backend, Descriptor, Ingress, Service, ServicePort, ServiceType};
 use serde::Serialize;
 
-use super::annotations::is_declared;
+use super::annotations::is_asked;
 use super::digest::Digest;
 
 /// Most annotations of which a [`ViewDigest`] names that they counted, 9 bytes each. A load balancer has a dozen at most.
@@ -25,7 +25,7 @@ pub(crate) struct Target {
 /// The digest of everything but the backends. `configuration` is the provider's, `wrong` what is wrong with the Service: when
 /// that changes, there is news.
 pub(crate) fn spec(service: &Service, wrong: Option<&str>, descriptor: &Descriptor, configuration: &str) -> Digest {
-    let (identity, network) = fields(service, |name| is_declared(descriptor, name));
+    let (identity, network) = fields(service, |name| is_asked(descriptor, name));
     Digest::of(&(identity, network, (&service.load_balancer_class, wrong, &descriptor.revision, configuration)))
 }
 
@@ -57,8 +57,8 @@ pub(crate) struct ViewDigest {
 impl ViewDigest {
     /// None for a Service with more annotations than a record has room for.
     pub(crate) fn of(service: &Service, descriptor: &Descriptor, configuration: &str) -> Option<Self> {
-        let declared = service.annotations.keys().filter(|name| is_declared(descriptor, name));
-        let names: BTreeSet<u32> = declared.map(|name| short(name)).collect();
+        let asked = service.annotations.keys().filter(|name| is_asked(descriptor, name));
+        let names: BTreeSet<u32> = asked.map(|name| short(name)).collect();
         let annotations = Vec::from_iter(names);
         let (digest, provider) = (viewed(service, &annotations), added(descriptor, configuration));
         (annotations.len() <= MOST_ANNOTATIONS).then_some(Self { digest, provider, annotations })
@@ -108,7 +108,7 @@ fn short(name: &str) -> u32 {
 
 /// What kind of Service it is to a provider: it does much the same for all of a kind.
 pub(crate) fn kind(service: &Service, descriptor: &Descriptor) -> Digest {
-    let names: Vec<_> = service.annotations.keys().filter(|name| is_declared(descriptor, name)).collect();
+    let names: Vec<_> = service.annotations.keys().filter(|name| is_asked(descriptor, name)).collect();
     let port = |port: &ServicePort| (port.protocol.as_str(), port.app_protocol.clone());
     let ports: BTreeSet<_> = service.ports.iter().map(port).collect();
     let (policy, class) = (&service.external_traffic_policy, &service.load_balancer_class);

@@ -1,11 +1,12 @@
 //! Makes the plan of a run, and gathers what carries it out: the provider, the Service as that is told, and the hosts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloud::{Failure, Standing};
 use k8s_openapi::api::core::v1::Service;
 
-use super::annotations::{ENSURE, annotation, set};
+use super::annotations::{ENSURE, annotation, set, written_after};
 use super::backends::Backends;
 use super::condition::{Difference, Readiness};
 use super::digest::Digest;
@@ -138,11 +139,17 @@ impl Syncer {
             // It has the mark of another Service, whatever else is as it should be.
             let is_taken_over = record.as_ref().is_some_and(|record| record.taken_over.is_some())
                 || matches!(&offer, Some(Offer::Free { uid: Some(_), .. }));
+            // Somebody changed what only the provider writes, which is no part of the target.
+            let is_rewritten = record.as_ref().is_some_and(|record| {
+                let written = written_after(&service, &provider.descriptor, &BTreeMap::new());
+                record.spec == Some(spec) && record.written.is_some() && !record.has_own(written)
+            });
             let reasons = [
                 (is_asked, Reason::Requested),
                 (is_refused, Reason::WriterRefused),
                 (is_replaced, Reason::RecordReplaced),
                 (is_taken_over, Reason::TakenOver),
+                (is_rewritten, Reason::AnnotationsReplaced),
             ];
             reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
         };

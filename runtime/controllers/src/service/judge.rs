@@ -4,6 +4,7 @@
 //! manager, or people wrote them: they are an offer. What they lead to is for the Service to take over, unless it is the load
 //! balancer of another Service: that shows by its mark at the cloud.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +12,7 @@ use ccm_cloud::{Annotation, Descriptor, Failure, Mark, Reaction, Severity};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 
-use super::annotations::{ORPHAN, annotation, written};
+use super::annotations::{ORPHAN, annotation, is_asked, written};
 use super::claims::{Claim, Going};
 use super::digest::Digest;
 use super::error::{SyncError, Task};
@@ -155,16 +156,12 @@ impl Syncer {
         if mark.is_of(service.metadata.uid.as_deref().unwrap_or_default()) {
             return Ok(Offer::Own);
         }
-        let age = |service: &Service| {
-            let metadata = &service.metadata;
-            (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.uid.clone())
-        };
         let claim = Claim { key: key.clone(), uid: service.metadata.uid.clone(), goes: false };
         // Whoever was judged free before stays so.
         let has_claim = self.claims.of(asker.provider.member, &mark.load_balancer).as_ref() == Some(&claim);
         // Without a mark, whoever had the annotations first has the load balancer.
         let was_before = |other: &Service| {
-            !is_offered(other, &asker.provider.descriptor) || (!has_claim && age(other) < age(service))
+            !is_offered(other, &asker.provider.descriptor) || (!has_claim && is_older(other, service))
         };
         for _ in 0..MOST_JUDGEMENTS {
             let seen = self.claimed(asker, &mark, service)?;
@@ -181,8 +178,77 @@ impl Syncer {
         Err(unknown(Failure::new(Reaction::Retry, message)))
     }
 
+    /// Asks whether a Service would get the load balancer of another one by a name that it asks for. Nothing is written on it that the
+    /// provider gets to see, so that there is no offer to judge, and the cloud may not say whose the load balancer is: then the other Service does, which has its ID.
+    /// The provider is asked only where another Service asks for the same, by an annotation that both have.
+    ///
+    /// # Errors
+    ///
+    /// It would, or the provider or the API server cannot tell.
+    pub(crate) async fn is_not_anothers_by_name(
+        &self,
+        service: &Service,
+        provider: &Provider,
+        is_anothers: bool,
+    ) -> Result<(), SyncError> {
+        let descriptor = &*provider.descriptor;
+        let is_led_by_name = is_anothers || written(service, descriptor).is_empty();
+        if !is_led_by_name || !self.is_asked_for_by_another(service, descriptor) {
+            return Ok(());
+        }
+        let asker = Asker { provider, permit: Permit::Held };
+        let mark = match self.mark_without(&asker, service, is_anothers).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(mark)) => mark,
+            // The call that follows meets the same, and says it as its own.
+            Err(SyncError::Cloud { failure, .. })
+                if matches!(failure.reaction, Reaction::Conflict | Reaction::Invalid) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if mark.is_of(service.metadata.uid.as_deref().unwrap_or_default()) {
+            return Ok(());
+        }
+        let has_it = |other: &Service| !is_offered(other, descriptor) || is_older(other, service);
+        let Some(owner) = self.owner(&asker, &mark, service, None, has_it).await? else { return Ok(()) };
+        let message = format!(
+            "load balancer {}, to which the annotations lead, belongs to Service {}: ask for another name, or have that Service give \
+             it up with the annotation {ORPHAN}: {}",
+            mark.load_balancer,
+            owner.object_name(),
+            descriptor.name
+        );
+        Err(SyncError::Cloud { task: Task::Ensure, failure: Failure::new(Reaction::Conflict, message) })
+    }
+
+    /// Whether another Service that may have a load balancer of this provider has an annotation with the same value.
+    fn is_asked_for_by_another(&self, service: &Service, descriptor: &Descriptor) -> bool {
+        let asked = service.metadata.annotations.iter().flatten().filter(|(name, _)| is_asked(descriptor, name));
+        let asked: Vec<_> = asked.collect();
+        let is_same =
+            |other: &Service| asked.iter().any(|(name, value)| annotation(other, name) == Some(value.as_str()));
+        let has_one = |other: &Service| {
+            other.metadata.uid != service.metadata.uid
+                && may_have_a_load_balancer(other, descriptor)
+                && !written(other, descriptor).is_empty()
+        };
+        !asked.is_empty() && self.store.state().iter().any(|other| is_same(other) && has_one(other))
+    }
+
     async fn mark(&self, asker: &Asker<'_>, service: &Service) -> Result<Option<Mark>, SyncError> {
-        let (view, _wrong) = told(service, &asker.provider.descriptor, false);
+        self.mark_without(asker, service, false).await
+    }
+
+    /// Whether `without` what the provider wrote.
+    async fn mark_without(
+        &self,
+        asker: &Asker<'_>,
+        service: &Service,
+        without: bool,
+    ) -> Result<Option<Mark>, SyncError> {
+        let (view, _wrong) = told(service, &asker.provider.descriptor, without);
         let _permit = match asker.permit {
             Permit::Needed => self.width.acquire().await.ok(),
             Permit::Held => None,
@@ -209,7 +275,7 @@ impl Syncer {
     }
 
     /// The Service that has the load balancer of a mark and is another one: by the mark, by a claim, or since it has the same
-    /// annotations and `may_have_it`.
+    /// annotations, or the ID, and `may_have_it`.
     async fn owner(
         &self,
         asker: &Asker<'_>,
@@ -224,7 +290,14 @@ impl Syncer {
         let offered = written(service, descriptor);
         // Whoever goes takes nothing along that has the mark of another one: it would be left to nobody.
         let may_take = |other: &Service| mark.uid.is_none() || is_wanted(other) || !is_offered(other, descriptor);
-        let having = self.living.having(&self.store, self.written(), &offered);
+        let mut having = self.living.having(&self.store, self.written(), &offered);
+        // Who offers something else was led there by a name.
+        if !offered.values().any(|value| value.eq_ignore_ascii_case(&mark.load_balancer)) {
+            let names =
+                descriptor.annotations.iter().filter(|known| known.is_written()).map(|known| known.name.as_str());
+            let ids: BTreeMap<&str, &str> = names.map(|name| (name, mark.load_balancer.as_str())).collect();
+            having.extend(self.living.having(&self.store, self.written(), &ids));
+        }
         let mut rivals: Vec<_> = having.iter().filter_map(|(place, key)| Some((*place, other(key)?))).collect();
         rivals.retain(|(_, rival)| may_take(rival) && may_have_it(rival));
         rivals.sort_by_cached_key(|(place, rival)| {
@@ -266,7 +339,7 @@ impl Syncer {
         let mut written = vec![];
         for member in self.members.values() {
             let descriptor = member.provider.load_balancers().descriptor();
-            written.extend(descriptor.annotations.iter().filter(|annotation| annotation.written).cloned());
+            written.extend(descriptor.annotations.iter().filter(|annotation| annotation.is_written()).cloned());
         }
         written
     }
@@ -370,6 +443,14 @@ impl Syncer {
             self.reporter(key, service).event(severity, reason, message).await;
         }
     }
+}
+
+fn is_older(one: &Service, other: &Service) -> bool {
+    let age = |service: &Service| {
+        let metadata = &service.metadata;
+        (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.uid.clone())
+    };
+    age(one) < age(other)
 }
 
 /// Whether a Service may have a load balancer of this provider. One that it gave up to another provider, or to nobody, is no reason

@@ -74,6 +74,8 @@ pub(crate) enum Reason {
     WriterRefused,
     /// Somebody wrote another record.
     RecordReplaced,
+    /// Somebody changed the annotations that only the provider writes.
+    AnnotationsReplaced,
     /// It is taken over from another Service, or nobody.
     TakenOver,
     /// The cloud differs: how.
@@ -156,6 +158,7 @@ impl fmt::Display for Reason {
             Self::Requested => "an annotation asks for it",
             Self::WriterRefused => "a component that wrote it was refused",
             Self::RecordReplaced => "somebody else wrote its record",
+            Self::AnnotationsReplaced => "somebody changed what the provider wrote on it",
             Self::TakenOver => "it is being taken over",
             Self::Drifted(how) => return f.write_str(how),
             Self::FoundInStep => "the cloud has it as the Service asks for",

@@ -68,9 +68,10 @@ impl Syncer {
         if self.is_past(tried) {
             return Verdict::After(Duration::ZERO);
         }
-        let failed = self
-            .memory
-            .with(key, |entry| entry.failed(tried.purpose, tried.backends, error.is_pending(), verdict, queue));
+        let failed = self.memory.with(key, |entry| {
+            let why = condition::why(error);
+            entry.failed(tried.purpose, tried.backends, error.is_pending(), why, verdict, queue)
+        });
         failed.unwrap_or(verdict)
     }
 }
@@ -162,6 +163,30 @@ impl Reporter<'_> {
                 false
             }
         }
+    }
+
+    /// The Service waits until the load balancer of `old`, which had its name before, is deleted: `kubectl describe` shows nothing of
+    /// what becomes of that, since the Service is another one.
+    pub(crate) async fn waits_for_predecessor(&self, old: &Service) {
+        let Self { syncer, key, service } = *self;
+        let why = syncer.memory.with(key, |entry| entry.why().map(ToOwned::to_owned)).flatten();
+        let mut message = format!(
+            "the load balancer of the Service that had this name before, with UID {}, is deleted first",
+            old.metadata.uid.as_deref().unwrap_or_default()
+        );
+        if let Some(why) = why {
+            message.push_str(&format!(", which is tried again: {why}"));
+        }
+        if !self.is_news(&message) {
+            return;
+        }
+        tracing::warn!("{message}");
+        let readiness = Readiness { is_ready: false, reason: "CloudPending", message: message.clone() };
+        let changes = Changes { readiness: Some(readiness), ..Changes::default() };
+        if let Err(error) = syncer.writer.set(service, &changes).await {
+            tracing::warn!(%error, "cannot write why the load balancer is not ready");
+        }
+        self.event(Severity::Warning, NOT_SYNCED.0, format!("{}: {message}", NOT_SYNCED.1)).await;
     }
 
     /// Warns of a failure, unless the same was said lately: `next` says what comes next in words that are the same each time,

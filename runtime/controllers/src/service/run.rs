@@ -29,6 +29,10 @@ impl Syncer {
         if let Some((old, member)) = self.memory.predecessor(key, &seen) {
             let verdict = Box::pin(self.delete_gone(key, &old, member)).await;
             if verdict != Verdict::Done {
+                let is_decided_anew = matches!(verdict, Verdict::After(Duration::ZERO));
+                if !is_decided_anew && matches!(self.work(key, &seen), Work::Serve(_)) {
+                    Box::pin(self.reporter(key, &seen).waits_for_predecessor(&old)).await;
+                }
                 return verdict;
             }
         }

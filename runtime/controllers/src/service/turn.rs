@@ -10,6 +10,7 @@ use super::error::{SyncError, Task};
 use super::job::Job;
 use super::key::Key;
 use super::locks::Held;
+use super::plan::Action;
 use super::provider::Provider;
 use super::syncer::Syncer;
 use crate::queue::Verdict;
@@ -40,19 +41,29 @@ impl Syncer {
         self.job(key, &provider).filter(|now| now.target.spec == job.target.spec)
     }
 
-    /// Judges an offer once more before it is taken, because the run may have waited long for its turn.
+    /// Judges an offer once more before it is taken, because the run may have waited long for its turn; and a name that leads to a load
+    /// balancer, where there is no offer.
     ///
     /// # Errors
     ///
-    /// It is not what it was, or nobody can tell.
+    /// It is not what it was, or another's, or nobody can tell.
     pub(crate) async fn is_still_free(&self, key: &Key, job: &Job) -> Result<(), Verdict> {
         if job.is_undecided {
             return Err(Verdict::After(Duration::ZERO));
         }
         match self.is_as_before(key, &job.service, &job.provider).await {
+            Ok(()) => {}
+            Err(None) => return Err(Verdict::After(Duration::ZERO)),
+            Err(Some(error)) => return Err(self.not_served(key, job, error).await),
+        }
+        if job.plan.action != Action::Ensure {
+            return Ok(());
+        }
+        let by_name =
+            self.in_time(Task::Adopt, self.is_not_anothers_by_name(&job.service, &job.provider, job.is_anothers)).await;
+        match by_name.and_then(|by_name| by_name) {
             Ok(()) => Ok(()),
-            Err(None) => Err(Verdict::After(Duration::ZERO)),
-            Err(Some(error)) => Err(self.not_served(key, job, error).await),
+            Err(error) => Err(self.not_served(key, job, error).await),
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Node {
     pub annotations: Pairs,
     /// `spec.providerID`, where it says anything.
     pub provider_id: Option<Box<str>>,
+    /// `spec.podCIDRs`, or `spec.podCIDR` where only that is there, as they are written.
+    pub pod_cidrs: Box<[Box<str>]>,
     /// `spec.taints`.
     pub taints: Box<[Taint]>,
     /// `status.addresses`: types and addresses.
@@ -42,6 +44,8 @@ pub struct Node {
     pub capacity: Pairs,
     /// Status of the condition Ready.
     pub ready: Option<Box<str>>,
+    /// Status and reason of the condition NetworkUnavailable.
+    pub network_unavailable: Option<(Box<str>, Box<str>)>,
     /// `status.nodeInfo.systemUUID`, where it says anything.
     pub system_uuid: Option<Box<str>>,
 }
@@ -131,6 +135,10 @@ struct ReadMetadata {
 struct ReadSpec {
     #[serde(rename = "providerID")]
     provider_id: Option<Box<str>>,
+    #[serde(rename = "podCIDR")]
+    pod_cidr: Option<Box<str>>,
+    #[serde(rename = "podCIDRs")]
+    pod_cidrs: Option<Box<[Box<str>]>>,
     taints: Option<Box<[Taint]>>,
 }
 
@@ -149,6 +157,8 @@ struct ReadCondition {
     kind: Box<str>,
     #[serde(default)]
     status: Box<str>,
+    #[serde(default)]
+    reason: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +172,16 @@ impl From<ReadNode> for Node {
         let ReadNode { metadata, spec, status } = read;
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
         let annotations = metadata.annotations.into_iter().flatten();
+        let pod_cidrs = spec.pod_cidrs.filter(|all| !all.is_empty());
+        let pod_cidrs = pod_cidrs.or_else(|| Some([spec.pod_cidr.filter(|one| !one.is_empty())?].into()));
+        let (mut ready, mut network_unavailable) = (None, None);
+        for ReadCondition { kind, status, reason } in status.conditions.into_iter().flatten() {
+            match &*kind {
+                "Ready" => ready = Some(status),
+                "NetworkUnavailable" => network_unavailable = Some((status, reason.unwrap_or_default())),
+                _ => {}
+            }
+        }
         let capacity = status.capacity.into_iter().flatten().map(|(name, Quantity(value))| (name, value));
         Self {
             name: metadata.name.unwrap_or_default(),
@@ -172,10 +192,12 @@ impl From<ReadNode> for Node {
             labels: metadata.labels.into_iter().flatten().collect(),
             annotations: annotations.filter(|(name, _)| name != LAST_APPLIED).collect(),
             provider_id: spec.provider_id.filter(|text| !text.is_empty()),
+            pod_cidrs: pod_cidrs.unwrap_or_default(),
             taints: spec.taints.unwrap_or_default(),
             addresses: status.addresses.into_iter().flatten().map(|one| (one.type_, one.address)).collect(),
             capacity: capacity.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory")).collect(),
-            ready: status.conditions.into_iter().flatten().find(|one| &*one.kind == "Ready").map(|one| one.status),
+            ready,
+            network_unavailable,
             system_uuid: status.node_info.map(|info| info.system_uuid).filter(|text| !text.is_empty()),
         }
     }

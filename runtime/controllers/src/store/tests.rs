@@ -131,7 +131,7 @@ fn full() -> Value {
                 { "type": "Hostname", "address": "h" }, { "type": "Odd", "address": "x" }, { "type": "Hostname", "address": "g" },
             ],
             "capacity": { "cpu": "4", "memory": "1Ki", "pods": "110" },
-            "conditions": [{ "type": "MemoryPressure", "status": "False" }, { "type": "Ready", "status": "True", "reason": "r", "message": "m" }],
+            "conditions": [{ "type": "MemoryPressure", "status": "False" }, { "type": "Ready", "status": "True", "reason": "r", "message": "m" }, { "type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated" }],
             "nodeInfo": {
                 "architecture": "a", "bootID": "b", "containerRuntimeVersion": "c", "kernelVersion": "k", "kubeProxyVersion": "p",
                 "kubeletVersion": "l", "machineID": "m", "operatingSystem": "o", "osImage": "i", "systemUUID": "UUID",
@@ -163,10 +163,12 @@ fn what_nobody_reads_of_a_node_is_dropped() {
         labels: pairs(&[("a", "2"), ("b", "1")]),
         annotations: pairs(&[("kept", "yes")]),
         provider_id: Some("fake://1".into()),
+        pod_cidrs: ["10.0.0.0/24".into()].into(),
         taints: [taint].into(),
         addresses: pairs(&[("Hostname", "h"), ("Odd", "x"), ("Hostname", "g")]),
         capacity: pairs(&[("cpu", "4"), ("memory", "1Ki")]),
         ready: Some("True".into()),
+        network_unavailable: Some(("False".into(), "RouteCreated".into())),
         system_uuid: Some("UUID".into()),
     };
     assert_eq!(guard(full()).object.unwrap(), expected);
@@ -182,6 +184,16 @@ fn a_node_may_say_next_to_nothing() {
     });
     assert_eq!(guard(empty).object.unwrap(), nothing);
     assert_eq!((nothing.uid, nothing.provider_id, nothing.ready, nothing.is_deleting), (None, None, None, false));
+}
+
+#[test]
+fn the_list_of_pod_cidrs_counts_before_the_single_one() {
+    let read = |spec: Value| guard(json!({ "metadata": { "name": "a" }, "spec": spec })).object.unwrap().pod_cidrs;
+    let texts = |all: &[&str]| all.iter().map(|&one| one.into()).collect::<Box<[Box<str>]>>();
+    let both = ["10.0.0.0/24", "fd00::/64"];
+    assert_eq!(read(json!({ "podCIDR": "10.0.0.0/24", "podCIDRs": both })), texts(&both));
+    assert_eq!(read(json!({ "podCIDR": "10.0.0.0/24", "podCIDRs": [] })), texts(&both[..1]));
+    assert_eq!(read(json!({ "podCIDR": "" })), texts(&[]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::{
-    Annotation, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers, Mark,
+    Annotation, AnnotationRole, Answer, Backend, Descriptor, Failure, Ingress, LoadBalancerSource, LoadBalancers, Mark,
     NodeSelector as _, Outcome, Problem, Reaction, Service, Standing, ValueKind, Wish,
 };
 use kube::runtime::reflector::Store;
@@ -92,9 +92,9 @@ impl Default for FakeBalancers {
     }
 }
 
-fn annotation(name: &str, written: bool) -> Annotation {
+fn annotation(name: &str, role: AnnotationRole) -> Annotation {
     let (name, purpose) = (name.to_owned(), String::new());
-    Annotation { name, purpose, kind: ValueKind::Text, default: None, allowed: vec![], written }
+    Annotation { name, purpose, kind: ValueKind::Text, default: None, allowed: vec![], role }
 }
 
 /// Ends an operation, also one that is dropped.
@@ -313,11 +313,16 @@ impl LoadBalancers for FakeBalancers {
             version: "1.0.0".into(),
             revision: self.version().revision,
             provider_id_schemes: vec![],
-            annotations: [("fake.io/mode", false), (NODES, false), ("fake.io/id", true), ("fake.io/job-*", true)]
-                .into_iter()
-                .chain(self.version().annotations.into_iter().map(|name| (name, false)))
-                .map(|(name, written)| annotation(name, written))
-                .collect(),
+            annotations: [
+                ("fake.io/mode", AnnotationRole::Asked),
+                (NODES, AnnotationRole::Asked),
+                ("fake.io/id", AnnotationRole::Both),
+                ("fake.io/job-*", AnnotationRole::Written),
+            ]
+            .into_iter()
+            .chain(self.version().annotations.into_iter().map(|name| (name, AnnotationRole::Asked)))
+            .map(|(name, role)| annotation(name, role))
+            .collect(),
             ..Descriptor::default()
         })
     }
@@ -361,7 +366,9 @@ impl LoadBalancers for FakeBalancers {
                 return Err(failure);
             }
             tokio::time::sleep(self.mark_delay).await;
-            let id = service.annotations.get("fake.io/id").map(|id| id.to_ascii_lowercase());
+            let named = |name: &str| service.annotations.get(name).map(|id| id.to_ascii_lowercase());
+            let id = named("fake.io/id").filter(|id| self.state.lock().marks.contains_key(id));
+            let id = id.or_else(|| named("fake.io/mode"));
             let known = id.and_then(|id| Some((self.state.lock().marks.get(&id).cloned()?, id)));
             Ok(known.map(|(uid, load_balancer)| Mark { load_balancer, uid }))
         })

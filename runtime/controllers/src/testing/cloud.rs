@@ -48,7 +48,7 @@ impl FakeCloud {
         let (batcher, work) = Batcher::new(Arc::clone(self), BatchSettings::default());
         let mut task = JoinSet::new();
         task.spawn(work);
-        let claims = Box::new(|scheme: &str| scheme == "fake");
+        let claims = Box::new(|id: &str| id.starts_with("fake://"));
         (Lookups::new(vec![Member { name: "fake".into(), claims, batcher }]), task)
     }
 }

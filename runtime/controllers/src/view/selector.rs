@@ -35,9 +35,9 @@ impl NodeSelector for NodeLabels {
         Ok(names)
     }
 
-    fn provider_ids(&self, schemes: &[String], most: usize) -> Result<Vec<String>, String> {
+    fn provider_ids(&self, prefixes: &[String], most: usize) -> Result<Vec<String>, String> {
         self.first_list.state()?;
-        let is_own = |id: &str| id.split_once("://").is_some_and(|(scheme, _)| schemes.iter().any(|own| own == scheme));
+        let is_own = |id: &str| prefixes.iter().any(|prefix| id.starts_with(prefix.as_str()));
         let mut nodes = self.store.state();
         nodes.retain(|node| provider_id(node).is_some_and(is_own));
         nodes.sort_by_cached_key(|node| (!is_ready(node), node.name_any()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn provider_ids_are_those_of_the_schemes_of_nodes_that_are_ready_first() {
+    fn provider_ids_begin_as_asked_and_those_of_nodes_that_are_ready_come_first() {
         let mut writer = kube::runtime::reflector::store::Writer::<Node>::default();
         let ids = [("d", "do://4"), ("a", "do://1"), ("b", "do://2"), ("c", "other://3"), ("e", "old://5")];
         for (name, id) in ids {
@@ -265,11 +265,11 @@ mod tests {
         let unnamed = crate::testing::node("f").object();
         writer.apply_watcher_event(&kube::runtime::watcher::Event::Apply(unnamed));
         let nodes = NodeLabels::new(writer.as_reader(), FirstList::there());
-        let told = |schemes: &[&str], most| {
-            nodes.provider_ids(&schemes.iter().map(|&scheme| scheme.to_owned()).collect::<Vec<_>>(), most).unwrap()
+        let told = |prefixes: &[&str], most| {
+            nodes.provider_ids(&prefixes.iter().map(|&prefix| prefix.to_owned()).collect::<Vec<_>>(), most).unwrap()
         };
-        assert_eq!(told(&["do", "old"], 10), ["do://2", "do://4", "old://5", "do://1"]);
-        assert_eq!(told(&["do"], 2), ["do://2", "do://4"]);
+        assert_eq!(told(&["do://", "old://"], 10), ["do://2", "do://4", "old://5", "do://1"]);
+        assert_eq!(told(&["do://"], 2), ["do://2", "do://4"]);
         assert_eq!(told(&[], 10), [""; 0]);
     }
 

@@ -60,6 +60,7 @@ pub(crate) fn cloud_service(service: &Service) -> (ccm_cloud::Service, Option<Fa
         source_ranges,
         load_balancer_class: spec.and_then(|spec| spec.load_balancer_class.clone()),
         ingress: ingress(service),
+        more: Default::default(),
     };
     (view, wrong)
 }

@@ -37,9 +37,8 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// `per_second` that is not above zero counts as `fallback`.
-    pub(super) fn new(per_second: f64, fallback: f64, burst: NonZeroU32) -> Self {
-        let per_second = if per_second > 0.0 { per_second } else { fallback };
+    /// `per_second` is above zero.
+    pub(super) fn new(per_second: f64, burst: NonZeroU32) -> Self {
         let period = Duration::try_from_secs_f64(per_second.recip()).unwrap_or(SLOWEST);
         let period = period.clamp(Duration::from_nanos(1), SLOWEST);
         let burst = burst.min(MOST_BURST);
@@ -80,10 +79,11 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::BudgetSettings;
 
     #[tokio::test(start_paused = true)]
     async fn what_it_foretells_is_what_happens() {
-        let mut bucket = Bucket::new(10.0, 50.0, NonZeroU32::new(3).unwrap());
+        let mut bucket = Bucket::new(10.0, NonZeroU32::new(3).unwrap());
         assert_eq!((bucket.tokens(Instant::now()), bucket.wait(2, Instant::now())), (3, Duration::ZERO));
         for left in [2, 1, 0] {
             assert_eq!(bucket.take(Instant::now()), Ok(()));
@@ -108,7 +108,8 @@ mod tests {
             (f64::MIN_POSITIVE, SLOWEST),
             (1e-9, SLOWEST),
         ] {
-            let mut bucket = Bucket::new(per_second, 50.0, NonZeroU32::MAX);
+            let settings = BudgetSettings { per_second: Some(per_second), ..BudgetSettings::default() };
+            let mut bucket = Bucket::new(settings.rate(), NonZeroU32::MAX);
             assert_eq!((bucket.period, bucket.take(Instant::now())), (period, Ok(())), "{per_second}");
         }
     }

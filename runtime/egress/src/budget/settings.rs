@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use ccm_cloud::{Attributes, Descriptor};
+use ccm_cloud::Budget;
 
 /// How urgent a request is. The most urgent class goes first, whoever came first goes first within a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,13 +28,14 @@ pub(crate) struct PerClass<T> {
 /// Limits of one endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BudgetSettings {
-    /// Requests per second, on average. Default 50; so is what is not above zero. Infinity: as many as the burst.
-    pub per_second: f64,
-    /// Requests that may be sent at once after a quiet time. Default 250, at most 1,000,000.
-    pub burst: NonZeroU32,
+    /// Requests per second, on average. Default 50, or what the provider says of its cloud if that is less; so is what is not above
+    /// zero. Infinity: as many as the burst.
+    pub per_second: Option<f64>,
+    /// Requests that may be sent at once after a quiet time, at most 1,000,000. Default 250, or as [`per_second`](Self::per_second).
+    pub burst: Option<NonZeroU32>,
     /// Most requests in any minute. Default: what the provider says of its cloud; else as many as the others allow.
     pub per_minute: Option<NonZeroU32>,
-    /// Most requests in any hour. Default: as [`per_minute`](Self::per_minute).
+    /// Most requests in any hour. Default as for [`per_minute`](Self::per_minute).
     pub per_hour: Option<NonZeroU32>,
     /// Most requests under way. Default 100.
     pub concurrency: NonZeroUsize,
@@ -53,12 +54,13 @@ pub struct BudgetSettings {
 }
 
 pub(super) const DEFAULT_PER_SECOND: f64 = 50.0;
+pub(super) const DEFAULT_BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(249);
 
 impl Default for BudgetSettings {
     fn default() -> Self {
         Self {
-            per_second: DEFAULT_PER_SECOND,
-            burst: NonZeroU32::MIN.saturating_add(249),
+            per_second: None,
+            burst: None,
             per_minute: None,
             per_hour: None,
             concurrency: NonZeroUsize::MIN.saturating_add(99),
@@ -73,12 +75,22 @@ impl Default for BudgetSettings {
 }
 
 impl BudgetSettings {
-    /// Takes the limits of the cloud, as the provider knows them, where the operator sets none.
-    pub(crate) fn of_cloud(mut self, more: &Attributes) -> Self {
-        let told = |name: &str| more.get(name).and_then(|text| text.parse::<NonZeroU32>().ok());
-        self.per_minute = self.per_minute.or_else(|| told(Descriptor::REQUESTS_PER_MINUTE));
-        self.per_hour = self.per_hour.or_else(|| told(Descriptor::REQUESTS_PER_HOUR));
+    /// Takes the limits of the cloud, as the provider knows them, where the operator sets none. A provider can ask for less than the
+    /// defaults, and not for more.
+    pub(crate) fn of_cloud(mut self, cloud: &Budget) -> Self {
+        let rate = cloud.per_second.map(|most| f64::from(most.get()).min(DEFAULT_PER_SECOND));
+        // An operator who sets the rate alone means no burst of the slower one.
+        let burst = cloud.burst.or(cloud.per_second.filter(|_| self.per_second.is_none()));
+        self.burst = self.burst.or(burst.map(|most| most.min(DEFAULT_BURST)));
+        self.per_second = self.per_second.or(rate);
+        self.per_minute = self.per_minute.or(cloud.per_minute);
+        self.per_hour = self.per_hour.or(cloud.per_hour);
         self
+    }
+
+    /// Requests per second, with the default.
+    pub(super) fn rate(&self) -> f64 {
+        self.per_second.filter(|most| *most > 0.0).unwrap_or(DEFAULT_PER_SECOND)
     }
 }
 

@@ -9,7 +9,7 @@ use super::breaker::Breaker;
 use super::bucket::Bucket;
 use super::rate_limit_headers::RateLimitHeaders;
 use super::refused::{Refused, RefusedReason, SOON};
-use super::settings::{BudgetSettings, Class, DEFAULT_PER_SECOND, Doubling, doubling};
+use super::settings::{BudgetSettings, Class, DEFAULT_BURST, Doubling, doubling};
 use super::wait_queue::WaitQueue;
 use super::windows::Windows;
 
@@ -85,7 +85,7 @@ impl State {
     pub(super) fn new(settings: &BudgetSettings) -> Self {
         Self {
             queue: WaitQueue::default(),
-            bucket: Bucket::new(settings.per_second, DEFAULT_PER_SECOND, settings.burst),
+            bucket: Bucket::new(settings.rate(), settings.burst.unwrap_or(DEFAULT_BURST)),
             windows: Windows::new(settings),
             breaker: Breaker::new(settings),
             in_flight: 0,
@@ -96,6 +96,17 @@ impl State {
             quota: None,
             refreshed: None,
             epoch: 0,
+        }
+    }
+
+    /// Of the same cloud, with other limits: a pause that it asked for, and what it said of its own limit, hold as before.
+    pub(super) fn with(&self, settings: &BudgetSettings) -> Self {
+        Self {
+            windows: self.windows.with(settings),
+            pause: self.pause,
+            unproven: self.unproven,
+            quota: self.quota,
+            ..Self::new(settings)
         }
     }
 
@@ -207,7 +218,7 @@ impl State {
             ),
             Why::Rate => format!(
                 "more requests wait than {} per second let through; the turn would come in {seconds} s",
-                settings.per_second
+                settings.rate()
             ),
         };
         let reason = if self.breaker.is_open() { RefusedReason::Open } else { RefusedReason::Throttled };

@@ -68,7 +68,7 @@ fn between(found: Duration, least: Duration, most: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_goes_at_once_and_then_the_rate_holds() {
-    let budget = budget(BudgetSettings { per_second: 10.0, burst: NonZeroU32::new(5).unwrap(), ..patient() });
+    let budget = budget(BudgetSettings { per_second: Some(10.0), burst: NonZeroU32::new(5), ..patient() });
     let start = Instant::now();
     for expected in [0, 0, 0, 0, 0, 100, 200, 300] {
         let permit = budget.acquire(Class::Write, far()).await.unwrap();
@@ -160,8 +160,8 @@ async fn a_deadline_ends_the_wait_and_so_does_the_longest_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_cannot_get_a_turn_in_time_is_told_at_once_and_when_to_come_back() {
-    let burst = NonZeroU32::MIN;
-    let budget = budget(BudgetSettings { per_second: 10.0, burst, max_wait: S, ..BudgetSettings::default() });
+    let burst = Some(NonZeroU32::MIN);
+    let budget = budget(BudgetSettings { per_second: Some(10.0), burst, max_wait: S, ..BudgetSettings::default() });
     ask(&budget, Class::Write, 200, &[]).await;
     let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(budget.acquire(Class::Initialise, far()))).collect();
     for waiter in &mut waiting {
@@ -245,7 +245,7 @@ async fn a_pause_outlasts_the_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_line_behind_a_pause_says_when_the_pause_is_over() {
-    let budget = budget(BudgetSettings { per_second: 1.0, burst: NonZeroU32::MIN, ..patient() });
+    let budget = budget(BudgetSettings { per_second: Some(1.0), burst: Some(NonZeroU32::MIN), ..patient() });
     ask(&budget, Class::Write, 429, &[("retry-after", "60")]).await;
     between(refused(&budget, Class::Write).await.retry_after, 60 * S, 62 * S);
 }
@@ -401,7 +401,7 @@ async fn a_limit_of_nothing_is_no_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_new_node_does_not_wait_for_ten_thousand_requests_that_nobody_waits_for() {
     let one = NonZeroU32::MIN;
-    let budget = budget(BudgetSettings { per_second: 2.0, burst: one, ..patient() });
+    let budget = budget(BudgetSettings { per_second: Some(2.0), burst: Some(one), ..patient() });
     let mut rest = JoinSet::new();
     for _ in 0..10_000 {
         let budget = budget.clone();
@@ -418,7 +418,7 @@ async fn a_new_node_does_not_wait_for_ten_thousand_requests_that_nobody_waits_fo
 /// On several threads and without a paused clock: a wake-up that gets lost would hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_wake_up_is_lost_between_threads() {
-    let settings = BudgetSettings { per_second: f64::INFINITY, burst: NonZeroU32::MAX, ..concurrency(3) };
+    let settings = BudgetSettings { per_second: Some(f64::INFINITY), burst: Some(NonZeroU32::MAX), ..concurrency(3) };
     let budget = budget(settings);
     let mut tasks = JoinSet::new();
     for i in 0..64_usize {

@@ -30,6 +30,11 @@ impl Windows {
         Self { limits: limits.into_iter().filter_map(limit).collect(), ended: VecDeque::new() }
     }
 
+    /// The same requests, within other limits. Those that no limit counted before are not known.
+    pub(super) fn with(&self, settings: &BudgetSettings) -> Self {
+        Self { ended: self.ended.clone(), ..Self::new(settings) }
+    }
+
     /// A request is over, or was given up.
     pub(super) fn ended(&mut self, now: Instant) {
         let Some(longest) = self.limits.iter().map(|(length, _)| *length).max() else { return };

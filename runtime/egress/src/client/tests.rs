@@ -193,6 +193,12 @@ impl Pki {
         TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate], key).unwrap()))
     }
 
+    fn trusted_inline(&self) -> TlsOptions {
+        let pem = std::fs::read_to_string(&self.ca).unwrap();
+        let inline = InlinePem { pem, origin: "key ca of [tls]".to_owned() };
+        TlsOptions { ca_certificates: Some(inline), ..TlsOptions::default() }
+    }
+
     fn trusted(&self) -> TlsOptions {
         TlsOptions { ca_file: Some(self.ca.clone().into()), ..TlsOptions::default() }
     }
@@ -263,6 +269,9 @@ async fn trust_is_in_the_given_authorities_alone() {
     let skip_despite_ca = TlsOptions { skip_verification: true, ..other.trusted() };
     let cases = [
         ("own authority", pki.trusted(), "api.test", Ok(200)),
+        ("own authority, in the configuration", pki.trusted_inline(), "api.test", Ok(200)),
+        ("both", TlsOptions { ca_file: other.trusted().ca_file, ..pki.trusted_inline() }, "api.test", Ok(200)),
+        ("another one, in the configuration", other.trusted_inline(), "api.test", Err("unknown authority")),
         ("another authority", other.trusted(), "api.test", Err("unknown authority")),
         ("another name", pki.trusted(), "other.test", Err("for another name")),
         ("authorities of the system", TlsOptions::default(), "api.test", Err("")),

@@ -23,7 +23,7 @@ pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
         endpoints: vec![],
         settings: vec![],
         annotations: vec![],
-        more: BTreeMap::new(),
+        ..Descriptor::default()
     };
     let given = ["password", "user"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
     Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8)

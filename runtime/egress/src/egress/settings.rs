@@ -28,6 +28,8 @@ pub struct NetworkLimits {
     pub url_bytes: usize,
     /// Most requests of one `send-all` that are under way at the same time. Default 32.
     pub parallel: usize,
+    /// Most different operations that metrics tell apart; the others are `other`. Default 256: a large cloud's provider has some 100.
+    pub operations: usize,
     /// Longest exchange. Default 30 s.
     pub request_time: Duration,
     /// Most bytes of answers that are kept for others. Default 32 MiB.
@@ -47,6 +49,7 @@ impl Default for NetworkLimits {
             query_values: 1_000,
             url_bytes: 16 << 10,
             parallel: 32,
+            operations: 256,
             request_time: Duration::from_secs(30),
             share_bytes: SharedAnswers::DEFAULT_BYTES,
             min_credential_bytes: MIN_CREDENTIAL_BYTES,

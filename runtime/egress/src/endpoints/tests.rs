@@ -21,6 +21,8 @@ fn declared(name: &str, default: Option<&str>) -> ccm_cloud::Endpoint {
             ca_file: key("ca"),
             client_certificate: key("cert"),
             client_key: key("key"),
+            ca_certificates: key("authorities"),
+            verify: key("verify"),
             skip_verification: key("skip"),
         }),
     }
@@ -136,17 +138,17 @@ fn what_is_wrong_with_a_base_url_of_the_operator_is_known_before_there_is_a_prov
 }
 
 #[test]
-fn without_a_base_url_requests_are_denied_with_what_to_give() {
+fn without_a_base_url_requests_end_with_what_to_give_and_say_whether_there_is_one_that_is_not_allowed() {
     let endpoints = [declared("api", Some("https://api.cloud.test/v2")), declared("dns", None)];
     let endpoints = resolve(&endpoints, &operator(&[], &["other.test"]), &[]).unwrap();
     let api = "has no base URL: give --endpoint api=URL, or one of the keys [\"cloud:api.url\"]; for the provider's default \
                https://api.cloud.test/v2, the host api.cloud.test is not allowed; --allow-host api.cloud.test would allow it";
     let dns = "has no base URL: give --endpoint dns=URL, or one of the keys [\"cloud:dns.url\"]";
     assert_eq!(told(endpoints.warnings()), [("endpoints.api", api, false), ("endpoints.dns", dns, false)]);
-    for (name, advice) in [("api", api), ("dns", dns)] {
+    for (name, reason, advice) in [("api", TransportReason::Denied, api), ("dns", TransportReason::Unbound, dns)] {
         assert_eq!(
             endpoints.target(name).map(|target| target.base),
-            Err(TransportError::denied(format!("endpoint `{name}` {advice}")))
+            Err(TransportError::unsent(reason, format!("endpoint `{name}` {advice}")))
         );
     }
     let error = endpoints.target("ap\ni").map(|target| target.base).unwrap_err();
@@ -330,6 +332,34 @@ fn what_is_given_for_an_endpoint_stays_with_it() {
     let (a, b) = (&endpoints.endpoints["a"].grant, &endpoints.endpoints["b"].grant);
     assert_eq!(a.tls, TlsOptions { ca_file: Some(path.into()), ..TlsOptions::default() });
     assert_eq!(b.tls, TlsOptions { skip_verification: true, ..TlsOptions::default() });
+    // As clouds.yaml says it, and with the authorities in the configuration itself.
+    let pem = made.cert.pem();
+    let rows = [
+        (vec![("cloud:a.verify", "false")], TlsOptions { skip_verification: true, ..TlsOptions::default() }),
+        (vec![("cloud:a.verify", "true")], TlsOptions::default()),
+        (
+            vec![("cloud:a.verify", "true"), ("cloud:a.skip", "true")],
+            TlsOptions { skip_verification: true, ..TlsOptions::default() },
+        ),
+        (
+            vec![("cloud:a.verify", "no"), ("cloud:a.skip", "false")],
+            TlsOptions { skip_verification: true, ..TlsOptions::default() },
+        ),
+        (
+            vec![("cloud:a.authorities", pem.as_str())],
+            TlsOptions {
+                ca_certificates: Some(InlinePem {
+                    pem: pem.trim().to_owned(),
+                    origin: "cloud:a.authorities".to_owned(),
+                }),
+                ..TlsOptions::default()
+            },
+        ),
+    ];
+    for (config, wanted) in rows {
+        let endpoints = resolve(&["a", "b"].map(|name| declared(name, None)), &operator, &config).unwrap();
+        assert_eq!(endpoints.endpoints["a"].grant.tls, wanted, "{config:?}");
+    }
     let proxies = [a, b].map(|grant| format!("{:?}", grant.proxy.as_ref().unwrap()));
     assert_eq!(proxies, ["Proxy(http://everywhere.test/)", "Proxy(http://special.test/)"]);
     let [warning] = endpoints.warnings() else { panic!("{:?}", endpoints.warnings()) };

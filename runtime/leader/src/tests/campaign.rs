@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::campaign::{Campaign, Means};
-use crate::election::Standing;
+use crate::election::Candidacy;
 use crate::fence::Fence;
 use crate::metrics::LeaderMetrics;
 use crate::settings::Settings;
@@ -112,7 +112,7 @@ fn start(config: Config, timing: Timing) -> (Campaign, Arc<Fence>) {
         fence: Arc::clone(&fence),
         api_metrics: ApiMetrics::register(&mut registry),
         event_metrics: EventMetrics::default(),
-        standing: watch::Sender::new(Standing::Standby { holder: String::new(), trouble: None }),
+        candidacy: watch::Sender::new(Candidacy::Standby { holder: String::new(), trouble: None }),
     });
     (campaign.unwrap(), fence)
 }

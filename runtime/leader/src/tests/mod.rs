@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::election::{Election, End, Standing};
+use crate::election::{Candidacy, Election, End};
 use crate::fence::Fence;
 use crate::metrics::LeaderMetrics;
 use crate::settings::Settings;
@@ -27,7 +27,7 @@ const S: Duration = Duration::from_secs(1);
 /// A process that takes part, until it is told to stop.
 struct Process {
     fence: Arc<Fence>,
-    standing: watch::Receiver<Standing>,
+    candidacy: watch::Receiver<Candidacy>,
     stop: CancellationToken,
     registry: Registry,
     task: JoinSet<End>,
@@ -45,8 +45,8 @@ impl Process {
         let mut registry = Registry::default();
         let metrics = LeaderMetrics::register(&mut registry, &settings.name);
         let fence = Arc::new(Fence::new(timing));
-        let (standing, seen) = watch::channel(Standing::Standby { holder: String::new(), trouble: None });
-        let mut election = Election::new(api.client(), settings, Arc::clone(&fence), metrics, standing);
+        let (candidacy, seen) = watch::channel(Candidacy::Standby { holder: String::new(), trouble: None });
+        let mut election = Election::new(api.client(), settings, Arc::clone(&fence), metrics, candidacy);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let mut task = JoinSet::new();
@@ -56,11 +56,11 @@ impl Process {
                 None => End::Withdrew,
             }
         });
-        Self { fence, standing: seen, stop, registry, task }
+        Self { fence, candidacy: seen, stop, registry, task }
     }
 
     fn leads(&self) -> bool {
-        let leads = *self.standing.borrow() == Standing::Leading;
+        let leads = *self.candidacy.borrow() == Candidacy::Leading;
         let status = "leader_election_master_status{name=\"cloud-controller-manager\"}";
         assert_eq!(self.metric(status), f64::from(u8::from(leads)));
         leads
@@ -69,7 +69,7 @@ impl Process {
     /// Waits until it leads, and says how long that took.
     async fn elected(&mut self) -> Duration {
         let begun = Instant::now();
-        let leads = self.standing.wait_for(|standing| *standing == Standing::Leading);
+        let leads = self.candidacy.wait_for(|candidacy| *candidacy == Candidacy::Leading);
         drop(timeout(600 * S, leads).await.expect("never elected").unwrap());
         assert!(self.fence.may_write());
         begun.elapsed()
@@ -181,7 +181,7 @@ async fn a_renewal_begins_the_wait_anew_and_a_label_does_not() {
         }
         assert!(!one.leads() && !one.fence.may_write(), "after {second} s");
     }
-    assert_eq!(*one.standing.borrow(), Standing::Standby { holder: "other".into(), trouble: None });
+    assert_eq!(*one.candidacy.borrow(), Candidacy::Standby { holder: "other".into(), trouble: None });
     for _ in 0..5 {
         sleep(2 * S).await;
         api.label();
@@ -392,7 +392,7 @@ async fn a_standby_that_could_not_lead_says_why_until_it_could() {
     let api = FakeLeases::new();
     api.put(&record("other", "2020-01-01T00:00:00.000000Z"));
     let one = Process::start(&api, "one");
-    let seen = crate::Seen { identity: "one".into(), standing: one.standing.clone() };
+    let seen = crate::Seen { identity: "one".into(), candidacy: one.candidacy.clone() };
     sleep(3 * S).await;
     assert_eq!(seen.trouble(), None);
     api.is(Mood::Refuses(403));

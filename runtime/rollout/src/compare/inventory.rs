@@ -33,11 +33,11 @@ pub trait Inventory: Send + Sync {
     /// What is not known yet, and why.
     fn missing(&self) -> Option<String>;
 
-    /// Nodes with a provider ID of these schemes, at most so many.
-    fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node>;
+    /// Nodes whose provider ID begins with one of these, at most so many.
+    fn nodes(&self, prefixes: &[String], most: usize) -> Sampled<Node>;
 
     /// Those of them that were initialised and whose kubelets report: their machines are there.
-    fn working_nodes(&self, schemes: &[String], most: usize) -> Sampled<Node>;
+    fn working_nodes(&self, prefixes: &[String], most: usize) -> Sampled<Node>;
 
     /// Services whose load balancer the provider has by their record, at most so many.
     fn services(&self, provider: &Descriptor, most: usize) -> Sampled<Service>;
@@ -71,12 +71,15 @@ impl StoreInventory {
 
     fn sampled_nodes(
         &self,
-        schemes: &[String],
+        prefixes: &[String],
         most: usize,
         is_meant: impl Fn(&ccm_controllers::Node) -> bool,
     ) -> Sampled<Node> {
         let mut nodes = self.nodes.reader().state();
-        let is_own = |node: &ccm_controllers::Node| scheme(node).is_some_and(|own| schemes.iter().any(|of| of == own));
+        let is_own = |node: &ccm_controllers::Node| {
+            let id = node.provider_id.as_deref().unwrap_or_default();
+            prefixes.iter().any(|prefix| id.starts_with(prefix.as_str()))
+        };
         nodes.retain(|node| !node.is_deleting && is_own(node) && is_meant(node));
         nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let total = nodes.len();
@@ -114,12 +117,12 @@ impl Inventory for StoreInventory {
         self.lists().find_map(|(kind, list)| list.state().err().map(|why| format!("{kind}: {why}")))
     }
 
-    fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node> {
-        self.sampled_nodes(schemes, most, |_| true)
+    fn nodes(&self, prefixes: &[String], most: usize) -> Sampled<Node> {
+        self.sampled_nodes(prefixes, most, |_| true)
     }
 
-    fn working_nodes(&self, schemes: &[String], most: usize) -> Sampled<Node> {
-        self.sampled_nodes(schemes, most, |node| node.ready.as_deref() == Some("True") && !is_uninitialized(node))
+    fn working_nodes(&self, prefixes: &[String], most: usize) -> Sampled<Node> {
+        self.sampled_nodes(prefixes, most, |node| node.ready.as_deref() == Some("True") && !is_uninitialized(node))
     }
 
     fn services(&self, provider: &Descriptor, most: usize) -> Sampled<Service> {
@@ -226,12 +229,12 @@ mod tests {
             () = inventory.complete() => {}
         }
         assert_eq!(inventory.missing(), None);
-        let schemes = ["fake", "older"].map(ToOwned::to_owned);
-        let whole = inventory.nodes(&schemes, 100);
+        let prefixes = ["fake://", "older://"].map(ToOwned::to_owned);
+        let whole = inventory.nodes(&prefixes, 100);
         assert_eq!((whole.total, whole.items.len(), whole.items[0].name.as_str()), (24, 24, "alone"));
-        let working = inventory.working_nodes(&schemes, 100).items;
+        let working = inventory.working_nodes(&prefixes, 100).items;
         assert_eq!(working.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["works"]);
-        let few = inventory.nodes(&schemes, 4);
+        let few = inventory.nodes(&prefixes, 4);
         assert!(
             few.total == 24 && few.items.len() == 4 && few.items.iter().any(|node| node.name == "alone"),
             "{few:?}"

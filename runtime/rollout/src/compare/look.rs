@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloud::{Failure, Finding, Instances, LoadBalancers, Need, Node, Reaction, Service, Standing, Wish};
 use futures::StreamExt as _;
 use futures::stream::iter;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::sample::sample;
 use super::verdict::{self, Verdict};
@@ -42,7 +45,7 @@ where
     /// Looks at what exists, and in any case at what was in doubt before and is still there.
     pub(super) async fn at_all(&self, has_balancers: bool, before: &Seen) -> Seen {
         let (inventory, provider) = (self.inventory, self.old.descriptor());
-        let mut nodes = inventory.nodes(&provider.provider_id_schemes, self.limits.nodes);
+        let mut nodes = inventory.nodes(&provider.provider_ids(), self.limits.nodes);
         let known: BTreeSet<String> = nodes.items.iter().map(|node| node.name.clone()).collect();
         let missed = doubtful(&before.nodes).filter(|name| !known.contains(*name));
         nodes.items.extend(missed.filter_map(|name| inventory.node(name)));
@@ -119,21 +122,28 @@ where
     }
 
     async fn names(&self, services: Vec<Service>) -> Vec<(Key, Verdict)> {
+        let patience = &self.patience();
         let name = |service: Service| async move {
-            let key = key(&service);
-            let (old, new) = tokio::join!(self.old.name(service.clone()), self.new.name(service));
-            (key, verdict::of_name(&old, &new))
+            let (old, new) = (self.old.name(service.clone()), self.new.name(service.clone()));
+            let (old, new) = patience.of_both(old, new).await;
+            (key(&service), verdict::of_name(&old, &new))
         };
         iter(services).map(name).buffer_unordered(WIDTH).collect().await
     }
 
     async fn singles(&self, services: Vec<Service>) -> Vec<(Key, Verdict)> {
-        let single = |service: Service| async move { (key(&service), self.single(service).await) };
+        let patience = &self.patience();
+        let single = |service: Service| async move { (key(&service), self.single(service, patience).await) };
         iter(services).map(single).buffer_unordered(WIDTH).collect().await
     }
 
-    async fn single(&self, service: Service) -> Verdict {
-        let (old, new) = tokio::join!(self.old.get(service.clone()), self.new.get(service.clone()));
+    fn patience(&self) -> Patience {
+        Patience(Mutex::new(self.limits.time / 6))
+    }
+
+    async fn single(&self, service: Service, patience: &Patience) -> Verdict {
+        let (old, new) = (self.old.get(service.clone()), self.new.get(service.clone()));
+        let (old, new) = patience.of_both(old, new).await;
         let found = verdict::of_places(&old, &new);
         if found != Verdict::Same {
             return found;
@@ -144,6 +154,32 @@ where
             // What `get` said is enough.
             _ => found,
         }
+    }
+}
+
+/// How long the old component is waited for yet where it fails in the end, and the new one answers. A cloud that is away, or slow, uses up
+/// nothing: both fail then, or both answer.
+struct Patience(Mutex<Duration>);
+
+impl Patience {
+    /// Asks both the same; the new one alone when there is no patience left.
+    async fn of_both<T>(
+        &self,
+        old: impl Future<Output = Result<T, Failure>>,
+        new: impl Future<Output = Result<T, Failure>>,
+    ) -> (Result<T, Failure>, Result<T, Failure>) {
+        if self.0.lock().is_zero() {
+            let failure = Failure::new(Reaction::Retry, "the one before gave no answer to others like this");
+            return (Err(failure), new.await);
+        }
+        let begun = Instant::now();
+        let old = async { (old.await, begun.elapsed()) };
+        let ((old, took), new) = tokio::join!(old, new);
+        if old.is_err() && new.is_ok() {
+            let mut left = self.0.lock();
+            *left = left.saturating_sub(took);
+        }
+        (old, new)
     }
 }
 

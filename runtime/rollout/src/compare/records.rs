@@ -136,7 +136,7 @@ async fn nodes<N>(new: &N, inventory: &dyn Inventory, limits: &CompareLimits) ->
 where
     N: Instances + LoadBalancers,
 {
-    let nodes = inventory.working_nodes(&new.descriptor().provider_id_schemes, limits.nodes);
+    let nodes = inventory.working_nodes(&new.descriptor().provider_ids(), limits.nodes);
     let mut said = vec![];
     for some in nodes.items.chunks(MAX_NODES) {
         // The cluster waits for the answer.

@@ -31,6 +31,8 @@ struct Fake {
     mark: Says<Result<Option<Mark>, Failure>>,
     /// A function that never answers.
     hangs: Option<&'static str>,
+    /// After which a call that hangs fails; none: later than anybody waits.
+    call_time: Option<Duration>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -49,6 +51,7 @@ fn good() -> Fake {
         places: says(|_, _| Ok(Some(vec![ingress("192.0.2.1")]))),
         mark: says(|name, _| Ok(Some(Mark { load_balancer: format!("id-{name}"), uid: None }))),
         hangs: None,
+        call_time: None,
         asked: Arc::default(),
     }
 }
@@ -93,9 +96,17 @@ impl Fake {
         times
     }
 
-    async fn may_hang(&self, function: &str) {
-        if self.hangs == Some(function) {
-            std::future::pending().await
+    /// # Errors
+    ///
+    /// It hung for as long as a call may take.
+    async fn may_hang(&self, function: &str) -> Result<(), Failure> {
+        match (self.hangs == Some(function), self.call_time) {
+            (false, _) => Ok(()),
+            (true, None) => std::future::pending().await,
+            (true, Some(time)) => {
+                tokio::time::sleep(time).await;
+                Err(Failure::new(Reaction::Retry, format!("no answer within {time:?} (limit call-time)")))
+            }
         }
     }
 
@@ -110,7 +121,7 @@ impl Instances for Fake {
         if self.crashes {
             return Err(FindError::Crashed(failure(Reaction::Retry)));
         }
-        self.may_hang("find").await;
+        self.may_hang("find").await?;
         Ok(nodes.iter().map(|node| (self.machine)(&node.name, self.ask("find", &node.name))).collect())
     }
 }
@@ -143,7 +154,11 @@ impl LoadBalancers for Fake {
     }
 
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
-        ready((self.places)(&service.name, self.ask("get", &service.name)))
+        Box::pin(async move {
+            let times = self.ask("get", &service.name);
+            self.may_hang("get").await?;
+            (self.places)(&service.name, times)
+        })
     }
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
@@ -183,7 +198,7 @@ impl LoadBalancers for Fake {
         let standing = self.standing.clone().unwrap();
         let stands = move |wish: &Wish| standing(&wish.service.name, self.ask("survey", &wish.service.name));
         Box::pin(async move {
-            self.may_hang("survey").await;
+            self.may_hang("survey").await?;
             Ok(wishes.iter().map(stands).collect())
         })
     }
@@ -224,7 +239,7 @@ impl Inventory for Cluster {
     }
 
     fn nodes(&self, schemes: &[String], most: usize) -> Sampled<Node> {
-        assert_eq!(schemes, ["fake"]);
+        assert_eq!(schemes, ["fake://"]);
         *self.looks.lock() += 1;
         if *self.looks.lock() > 1 && !self.go.is_empty() {
             return Sampled::default();

@@ -55,6 +55,9 @@ pub struct LimitSettings {
     pub busy_calls: Option<usize>,
     /// Events of a call. Further ones are dropped and counted. Default 20.
     pub events: Option<usize>,
+    /// Annotations that a call writes on a Service, names and values. A call that writes more has no answer. Default 16KiB.
+    #[schemars(with = "Option<String>")]
+    pub annotation_bytes: Option<ByteSize>,
     /// Log lines of a call. Further ones are dropped and counted. Default 50.
     pub log_lines: Option<usize>,
     /// Bytes of a log line. A longer line is cut. Default 4KiB.
@@ -88,6 +91,8 @@ pub struct LimitSettings {
     pub url_bytes: Option<ByteSize>,
     /// Requests that a provider sends at once. Further ones wait. Default 32.
     pub parallel_requests: Option<usize>,
+    /// Different operations that metrics tell apart. Further ones are counted as `other`. Default 256.
+    pub operations: Option<usize>,
     /// Time of one request and its answer. A later answer counts as no answer. Default 30s.
     pub request_time: Option<String>,
     /// Time to resolve the name, connect and finish the TLS handshake. After that there is no answer. Default 5s.
@@ -108,9 +113,11 @@ pub struct LimitSettings {
     /// Shortest credential. A shorter one is refused. Default 8B.
     #[schemars(with = "Option<String>")]
     pub min_credential_bytes: Option<ByteSize>,
-    /// Requests per second to an endpoint, on average. Further ones wait. Default 50.
+    /// Requests per second to an endpoint, on average. Further ones wait.
+    /// Default 50, or what the provider says of its cloud if that is less.
     pub requests_per_second: Option<u32>,
-    /// Requests to an endpoint at once after a quiet time. Further ones wait. Default 250.
+    /// Requests to an endpoint at once after a quiet time. Further ones wait.
+    /// Default 250, or what the provider says of its cloud if that is less.
     pub request_burst: Option<u32>,
     /// Requests to an endpoint in any minute (DigitalOcean: 250). Further ones are not sent: `throttled`.
     /// Default what the provider says of its cloud.
@@ -140,7 +147,8 @@ pub struct LimitSettings {
     pub compare_services: Option<usize>,
     /// Services that the host compares one by one. It compares others by survey and name only. Default 20.
     pub compare_single_services: Option<usize>,
-    /// Time of the whole comparison. After that the host refuses the component and retries. Default 60s.
+    /// Time of the whole comparison. After that the host refuses the component and retries. Make it longer than two calls (`call-time`): an old
+    /// component that hangs would otherwise keep each new one out. Default 3m.
     pub compare_time: Option<String>,
     /// Time before the second look at what differs. A shorter time than a provider shares listings sees the same twice. Default 5s.
     pub compare_pause: Option<String>,
@@ -224,6 +232,7 @@ impl LimitSettings {
                 call_cpu: time("call-cpu", self.call_cpu.as_deref(), base.call_cpu)?,
                 busy_calls: count("busy-calls", self.busy_calls, base.busy_calls)?,
                 events: self.events.unwrap_or(base.events),
+                annotation_bytes: bytes("annotation-bytes", self.annotation_bytes, base.annotation_bytes)?,
             },
             log: LogLimits {
                 lines: self.log_lines.unwrap_or(log.lines),
@@ -255,7 +264,7 @@ impl LimitSettings {
             Some(given) => NonZeroU32::new(given).with_context(|| format!("limit {name} must be above zero")),
             None => Ok(default),
         };
-        let window = |name: &str, given: Option<u32>| match given {
+        let some_u32 = |name: &str, given: Option<u32>| match given {
             Some(given) => NonZeroU32::new(given).with_context(|| format!("limit {name} must be above zero")).map(Some),
             None => Ok(None),
         };
@@ -280,6 +289,7 @@ impl LimitSettings {
                 query_values: count("query-values", self.query_values, limits.query_values)?,
                 url_bytes: bytes("url-bytes", self.url_bytes, limits.url_bytes)?,
                 parallel: count("parallel-requests", self.parallel_requests, limits.parallel)?,
+                operations: count("operations", self.operations, limits.operations)?,
                 request_time: time("request-time", self.request_time.as_deref(), limits.request_time)?,
                 share_bytes: self.share_bytes.map_or(limits.share_bytes, |size| size.as_u64()),
                 min_credential_bytes: bytes(
@@ -289,13 +299,10 @@ impl LimitSettings {
                 )?,
             },
             budget: BudgetSettings {
-                per_second: match self.requests_per_second {
-                    Some(0) => bail!("limit requests-per-second must be above zero"),
-                    given => given.map_or(budget.per_second, f64::from),
-                },
-                burst: or_u32("request-burst", self.request_burst, budget.burst)?,
-                per_minute: window("requests-per-minute", self.requests_per_minute)?,
-                per_hour: window("requests-per-hour", self.requests_per_hour)?,
+                per_second: some_u32("requests-per-second", self.requests_per_second)?.map(|most| most.get().into()),
+                burst: some_u32("request-burst", self.request_burst)?,
+                per_minute: some_u32("requests-per-minute", self.requests_per_minute)?,
+                per_hour: some_u32("requests-per-hour", self.requests_per_hour)?,
                 concurrency: NonZeroUsize::new(concurrency).unwrap_or(budget.concurrency),
                 max_wait: time("request-wait", self.request_wait.as_deref(), budget.max_wait)?,
                 reserve_percent: self.reserve_percent.unwrap_or(budget.reserve_percent),
@@ -374,7 +381,7 @@ mod tests {
     #[test]
     fn each_limit_sets_its_own_field_and_no_other() {
         type Change = fn(&mut ProviderLimits);
-        let cases: [(&str, &str, Change); 53] = [
+        let cases: [(&str, &str, Change); 55] = [
             ("source-bytes", "101B", |l| l.source_bytes = 101),
             ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
             ("functions", "103", |l| l.sandbox.functions = 103),
@@ -391,6 +398,7 @@ mod tests {
             ("call-cpu", "114s", |l| l.sandbox.call_cpu = Duration::from_secs(114)),
             ("busy-calls", "115", |l| l.sandbox.busy_calls = 115),
             ("events", "116", |l| l.sandbox.events = 116),
+            ("annotation-bytes", "162B", |l| l.sandbox.annotation_bytes = 162),
             ("log-lines", "117", |l| l.log.lines = 117),
             ("log-line-bytes", "118B", |l| l.log.line_bytes = 118),
             ("cache-bytes", "119B", |l| l.cache_bytes = 119),
@@ -403,6 +411,7 @@ mod tests {
             ("query-values", "126", |l| l.network.limits.query_values = 126),
             ("url-bytes", "127B", |l| l.network.limits.url_bytes = 127),
             ("parallel-requests", "128", |l| l.network.limits.parallel = 128),
+            ("operations", "154", |l| l.network.limits.operations = 154),
             ("request-time", "129s", |l| l.network.limits.request_time = Duration::from_secs(129)),
             ("connect-time", "130s", |l| l.network.client.connect_timeout = Duration::from_secs(130)),
             ("idle-connections", "131", |l| l.network.client.idle_connections = 131),
@@ -411,8 +420,8 @@ mod tests {
             ("max-retry-delay", "134s", |l| l.network.retry.max_delay = Duration::from_secs(134)),
             ("share-bytes", "135B", |l| l.network.limits.share_bytes = 135),
             ("min-credential-bytes", "136B", |l| l.network.limits.min_credential_bytes = 136),
-            ("requests-per-second", "137", |l| l.network.budget.per_second = 137.0),
-            ("request-burst", "138", |l| l.network.budget.burst = NonZeroU32::new(138).unwrap()),
+            ("requests-per-second", "137", |l| l.network.budget.per_second = Some(137.0)),
+            ("request-burst", "138", |l| l.network.budget.burst = NonZeroU32::new(138)),
             ("concurrent-requests", "139", |l| l.network.budget.concurrency = NonZeroUsize::new(139).unwrap()),
             ("request-wait", "140s", |l| l.network.budget.max_wait = Duration::from_secs(140)),
             ("reserve-percent", "41", |l| l.network.budget.reserve_percent = 41),

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_cloud::{Credential, Source};
@@ -27,7 +26,7 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
         (LoadError::CoreModule, Step::Parse),
         (LoadError::Precompiled, Step::Parse),
         (LoadError::Malformed { message: "end".into(), offset: 7 }, Step::Parse),
-        (LoadError::BrokenOff(vec!["ccm:cloud/meta@0.1.0".into()]), Step::Parse),
+        (LoadError::BrokenOff(vec!["ccm:cloud/meta@0.2.0".into()]), Step::Parse),
         (LoadError::TooComplex { what: "functions", limit: 1, setting: "functions" }, Step::Parse),
         (LoadError::ContractVersion { needed: "ccm:cloud@9.0.0".into() }, Step::Parse),
         (LoadError::UnknownImports(vec!["a:b/c".into()]), Step::Imports),
@@ -76,8 +75,10 @@ async fn what_cannot_be_unpacked_ends_at_the_container_and_a_bomb_as_well() {
     };
     let config = config(|config| config.limits.sandbox.component_bytes = 1 << 10);
     for bytes in [bomb, vec![0x1f, 0x8b, 1, 2, 3], vec![0x28, 0xb5, 0x2f, 0xfd]] {
+        let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
         let rejected = unpacked(&config, packed(bytes)).await.err().unwrap();
-        assert_eq!((rejected.step, rejected.digest), (Step::Container, None), "{:#}", rejected.error);
+        // By which two of them are told apart.
+        assert_eq!((rejected.step, rejected.digest), (Step::Container, Some(digest)), "{:#}", rejected.error);
     }
 }
 
@@ -108,11 +109,11 @@ fn descriptor(name: &str, schemes: &[&str], secrets: &[&str]) -> Descriptor {
         credentials: secrets.iter().map(credential).collect(),
         settings: vec![],
         annotations: vec![],
-        more: BTreeMap::new(),
+        ..Descriptor::default()
     }
 }
 
-const LOAD_BALANCERS: &str = "ccm:cloud/load-balancers@0.1.0";
+const LOAD_BALANCERS: &str = "ccm:cloud/load-balancers@0.2.0";
 
 /// What is said of a component in place of a cloud with two schemes, a secret and load balancers, which a Service needs.
 fn judged(config: &ProviderConfig, new: &Descriptor, exports: &[&str]) -> Option<String> {
@@ -129,7 +130,7 @@ fn needs(capability: Capability) -> Option<String> {
 
 #[test]
 fn a_component_takes_over_only_when_it_is_the_same_provider() {
-    let whole = [LOAD_BALANCERS, "ccm:cloud/meta@0.1.0"];
+    let whole = [LOAD_BALANCERS, "ccm:cloud/meta@0.2.0"];
     let same = descriptor("cloud", &["cloud", "older"], &["token"]);
     let cases = [
         ("the same", same.clone(), &whole[..], None),
@@ -168,7 +169,7 @@ fn a_component_takes_over_only_when_it_is_the_same_provider() {
         (
             "an interface less",
             same.clone(),
-            &["ccm:cloud/load-balancer-survey@0.1.0"],
+            &["ccm:cloud/load-balancer-survey@0.2.0"],
             Some("does not export load-balancers, and Service default/web"),
         ),
     ];

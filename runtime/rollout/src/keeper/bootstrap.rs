@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::poll::failed_before;
-use super::report::without_request_ids;
+use super::report::{Candidate, without_request_ids};
 use super::share::Share;
 use super::{Keeper, MAX_DELAY, Place, check};
 use crate::gate::{self, Rejected, Step, Unpacked};
@@ -44,10 +43,26 @@ impl Keeper {
             let delay = self.next_delay().min(if rejected.step == Step::Probation { PEER_DELAY } else { MAX_DELAY });
             (self.surroundings.listeners.readiness)(&check(&self.source), Err(format!("{:#}", rejected.error)));
             self.reject(rejected).await;
+            self.wait_for_news(delay).await;
+        }
+    }
+
+    /// Waits for so long, or until the source may hold something else, or the other replicas know something else. What they write for other
+    /// sources is nothing new: the gate may take a minute, and asks the cloud.
+    async fn wait_for_news(&mut self, delay: Duration) {
+        let until = Instant::now() + delay;
+        loop {
             tokio::select! {
-                () = tokio::time::sleep(delay) => {}
-                () = self.changes.next() => {}
+                () = tokio::time::sleep_until(until) => return,
+                () = self.changes.next() => return,
                 () = Share::next(self.share.as_mut()) => {}
+            }
+            let known = |this: &Self| this.share.as_ref().map(|share| share.entry.clone()).zip(this.heard().ok());
+            let before = known(self);
+            self.listen().await;
+            let now = known(self);
+            if now.is_some() && now != before {
+                return;
             }
         }
     }
@@ -79,10 +94,9 @@ impl Keeper {
         let packed = self.fetch().await?;
         self.uid.clone_from(&packed.uid);
         let mark = packed.mark();
-        let unpacked =
-            gate::unpacked(&self.config, packed).await.inspect_err(|rejected| self.tell_apart(rejected, mark))?;
+        let unpacked = gate::unpacked(&self.config, packed).await?;
         if waits.is_some() && self.remembered.refused.why(&unpacked.digest).is_some() {
-            return Err(failed_before(&self.remembered.refused, unpacked.digest).into());
+            return Err(failed_before(&self.remembered.refused, &unpacked.digest, "").into());
         }
         let taken = self.admit_first(unpacked, named).await?;
         self.judged = Some(mark);
@@ -127,10 +141,8 @@ impl Keeper {
     async fn unless_served(&self, digest: &str) -> Result<(), Rejected> {
         let Some(why) = self.remembered.refused.why(digest) else { return Ok(()) };
         if let Some(leader) = self.served_by().await {
-            let error = anyhow!(
-                "this component failed its probation before ({why}), and another replica serves ({leader} leads); put the component that serves there, or a fixed one, into the source"
-            );
-            return Err(Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error });
+            let and = format!(", and another replica serves ({leader} leads)");
+            return Err(failed_before(&self.remembered.refused, digest, &and));
         }
         let source = self.source.as_str();
         tracing::warn!(source, digest, why, "no replica leads: this process loads a component that was refused before");
@@ -143,7 +155,7 @@ impl Keeper {
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release.component, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());
-        self.candidate = self.candidate(&release.version.digest, bytes, signature);
+        self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature });
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });

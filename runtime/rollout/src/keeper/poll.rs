@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use super::{Keeper, MAX_DELAY, MIN_DELAY};
 use crate::gate::{self, Rejected, Step, Unpacked};
-use crate::retry::backoff;
+use crate::pipeline::NotAdmitted;
+use crate::retry::delay;
+use crate::slot::Refusals;
 use crate::source::{Packed, SourceError};
 
 /// How long an API server may be away before that is a reason to reject what it holds: it restarts now and then.
@@ -67,7 +69,8 @@ impl Keeper {
         let mark = packed.mark();
         let gate = Instant::now();
         let config = Arc::clone(&self.config);
-        let rejected = match self.meanwhile(gate::unpacked(&config, packed)).await {
+        let unpacked = async move { gate::unpacked(&config, packed).await };
+        let rejected = match self.meanwhile(unpacked).await {
             Ok(unpacked) => match self.admit(unpacked, read).await {
                 Ok(()) => {
                     self.judged = Some(mark);
@@ -78,7 +81,6 @@ impl Keeper {
             Err(rejected) => rejected,
         };
         self.audience.metrics.took(&self.source, "rejected", gate.elapsed());
-        self.tell_apart(&rejected, mark);
         // Where it is tried again, whatever comes next is looked at, also when that is what serves.
         self.judged = (!rejected.may_pass_later()).then_some(mark);
         self.refuse(rejected).await;
@@ -91,36 +93,25 @@ impl Keeper {
     /// The step that it did not pass.
     async fn admit(&mut self, unpacked: Unpacked, read: Duration) -> Result<(), Rejected> {
         let Some(slot) = self.slot().cloned() else { return Ok(()) };
+        // What serves, packed in another way, or changed and changed back; or the proven one, which has passed the gate before, and is there.
+        let is_there = slot.put_back(&unpacked.digest);
         self.catch_up().await;
-        let view = slot.view();
-        if view.serving.digest == unpacked.digest {
-            // Packed in another way, or changed and changed back.
+        if is_there {
             self.is_as_before();
             return Ok(());
-        }
-        if view.proven.digest == unpacked.digest {
-            // It has passed the gate before, and is there.
-            let is_back = slot.put_back() || slot.view().serving.digest == unpacked.digest;
-            self.catch_up().await;
-            if is_back {
-                self.is_as_before();
-                return Ok(());
-            }
-            // The other one was proven in this very moment, and this one has to prove itself again.
         }
         if slot.refused().why(&unpacked.digest).is_some() {
             (self.tries, self.retry) = (0, None);
             // Packed in another way, it is what was told of.
             if !self.is_told_of(&unpacked.digest) {
-                let rejected = failed_before(&slot.refused(), unpacked.digest);
-                self.reject(rejected).await;
+                self.reject(failed_before(&slot.refused(), &unpacked.digest, "")).await;
             }
             return Ok(());
         }
         // A new one stands in for the proven one, whoever serves now.
         let (before, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let taken = self.meanwhile(Box::pin(surroundings.admit(&config, unpacked, Some(&before), None))).await;
-        let taken = taken.map_err(crate::pipeline::NotAdmitted::into_rejected)?;
+        let taken = async move { surroundings.admit(&config, unpacked, Some(&before), None).await };
+        let taken = self.meanwhile(taken).await.map_err(NotAdmitted::into_rejected)?;
         self.exchange(taken, read).await;
         Ok(())
     }
@@ -145,30 +136,23 @@ impl Keeper {
         self.reject(rejected).await;
     }
 
-    /// What could not be unpacked either is told of as well, though the words are the same.
-    pub(super) fn tell_apart(&mut self, rejected: &Rejected, mark: [u8; 32]) {
-        if rejected.step == Step::Container && self.broken.replace(mark) != Some(mark) {
-            self.told = None;
-        }
-    }
-
     fn try_again(&mut self) {
         let delay = self.next_delay();
         self.retry = Some(Instant::now() + delay);
     }
 
     pub(super) fn next_delay(&mut self) -> Duration {
-        let tries = usize::try_from(self.tries).unwrap_or(usize::MAX);
-        self.tries = self.tries.saturating_add(1).min(16);
-        backoff(MIN_DELAY, MAX_DELAY).nth(tries).unwrap_or(MAX_DELAY)
+        let delay = delay(MIN_DELAY, MAX_DELAY, self.tries);
+        self.tries += 1;
+        delay
     }
 }
 
-/// A component that is not tried again.
-pub(super) fn failed_before(refused: &crate::slot::Refusals, digest: String) -> Rejected {
-    let why = refused.why(&digest).map(|why| format!(" ({why})")).unwrap_or_default();
+/// A component that is not tried again; `and` says what else speaks against it.
+pub(super) fn failed_before(refused: &Refusals, digest: &str, and: &str) -> Rejected {
+    let why = refused.why(digest).map(|why| format!(" ({why})")).unwrap_or_default();
     let error = anyhow::anyhow!(
-        "this component failed its probation before{why}; put the component that serves, or a fixed one, into the source"
+        "this component failed its probation before{why}{and}; put the component that serves, or a fixed one, into the source"
     );
-    Rejected { step: Step::Probation, digest: Some(digest), error }
+    Rejected { step: Step::Probation, digest: Some(digest.to_owned()), error }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use ccm_cloud::Severity;
 
 use super::Keeper;
-use super::share::judged_refused;
 use crate::gate::{Rejected, Step};
 use crate::ledger::Judgement;
 use crate::pipeline::Taken;
@@ -18,21 +17,15 @@ use crate::status::{NotTaken, Times, milliseconds};
 pub(super) struct Told {
     /// Without request IDs.
     text: String,
-    step: Step,
-    digest: Option<String>,
+    /// Digest of the component, if it failed its probation.
+    failed: Option<String>,
 }
 
 /// A component that is kept in the state folder once it is proven.
 pub(super) struct Candidate {
-    digest: String,
-    bytes: Vec<u8>,
-    signature: Option<Vec<u8>>,
-}
-
-impl Told {
-    fn of(rejected: &Rejected, text: &str) -> Self {
-        Self { text: without_request_ids(text), step: rejected.step, digest: rejected.digest.clone() }
-    }
+    pub(super) digest: String,
+    pub(super) bytes: Vec<u8>,
+    pub(super) signature: Option<Vec<u8>>,
 }
 
 impl Keeper {
@@ -58,20 +51,22 @@ impl Keeper {
 
     /// Puts what passed the gate into the slot.
     pub(super) async fn exchange(&mut self, taken: Taken, read: Duration) {
-        // What was proven meanwhile is kept first.
-        self.catch_up().await;
         let Taken { release, bytes, signature, took, compiling, .. } = taken;
-        let candidate = self.candidate(&release.version.digest, bytes, signature);
+        let candidate = Candidate { digest: release.version.digest.clone(), bytes, signature };
         let Some(slot) = self.slot().cloned() else { return };
-        // Before the exchange: its first call may be the last one of the process.
-        self.note_trial(Some(release.version.digest.clone())).await;
-        // The one before may have been proven while the file was written.
-        self.catch_up().await;
+        // Before the exchange: its first call may be the last one of the process. The one before may be proven meanwhile, and its note
+        // goes when that is told: then this one is noted again.
+        loop {
+            self.note_trial(Some(candidate.digest.clone())).await;
+            if !self.catch_up().await {
+                break;
+            }
+        }
         let Some(exchange) = slot.put(release) else {
             // It was refused, or another way of packing it taken, while it was in the gate.
             return self.note_trial_of_now().await;
         };
-        self.candidate = candidate;
+        self.candidate = Some(candidate);
         self.took(read, took, compiling, Some(exchange));
         self.retry = None;
         // Others may have judged it already.
@@ -89,32 +84,33 @@ impl Keeper {
         if let Some(exchange) = exchange {
             metrics.exchanged(&self.source, exchange);
         }
-        let exchange = exchange.unwrap_or_default();
-        self.times = Times {
-            read_ms: milliseconds(read),
-            compile_ms: milliseconds(compiling),
-            takeover_ms: milliseconds(gate.saturating_sub(compiling).saturating_add(exchange)),
-            exchange_ms: milliseconds(exchange),
-            first_call_ms: None,
-        };
-        statuses.took(&self.source, self.times);
+        let (is_exchange, exchange) = (exchange.is_some(), exchange.unwrap_or_default());
+        let takeover = gate.saturating_sub(compiling).saturating_add(exchange);
+        let [read_ms, compile_ms, takeover_ms, exchange_ms] = [read, compiling, takeover, exchange].map(milliseconds);
+        if is_exchange {
+            let source = &self.source;
+            tracing::info!(source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged");
+        }
+        statuses.took(&self.source, Times { read_ms, compile_ms, takeover_ms, exchange_ms, first_call_ms: None });
         statuses.refused(&self.source, None);
         (self.told, self.tries) = (None, 0);
     }
 
-    /// Tells of all that has become of the components so far.
-    pub(super) async fn catch_up(&mut self) {
+    /// Tells of all that has become of the components so far. Returns whether there was anything.
+    pub(super) async fn catch_up(&mut self) -> bool {
+        let mut is_told = false;
         while let Some(news) = self.place.as_mut().and_then(|place| place.news.try_recv().ok()) {
             self.report(news).await;
+            is_told = true;
         }
+        is_told
     }
 
     /// Tells of one thing.
     pub(super) async fn report(&mut self, news: News) {
         match news {
             News::FirstCall(took) => {
-                self.times.first_call_ms = Some(milliseconds(took));
-                self.surroundings.listeners.statuses.took(&self.source, self.times);
+                self.surroundings.listeners.statuses.first_call(&self.source, milliseconds(took));
             }
             News::Changed(transition, view) => {
                 self.audience.metrics.stands(&self.source, &view, gone(&transition));
@@ -134,15 +130,6 @@ impl Keeper {
         let serving = &view.serving;
         match transition {
             Transition::Exchanged { before } => {
-                let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = self.times;
-                tracing::info!(
-                    source = self.source,
-                    read_ms,
-                    compile_ms,
-                    takeover_ms,
-                    exchange_ms,
-                    "provider exchanged"
-                );
                 let time = self.settings.probation.time;
                 let text = format!("{serving} serves in place of {before}; on probation for {time:?}");
                 self.tell(Severity::Normal, "ProviderLoaded", text).await;
@@ -152,15 +139,15 @@ impl Keeper {
                 self.keep(&serving.digest).await;
                 self.share(Judgement::Proven(serving.digest.clone())).await;
             }
-            Transition::Returned { failed, why } => {
+            Transition::Returned { failed, refusal } => {
+                let why = refusal.reason.clone();
                 self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
-                let digest = Some(failed.digest.clone());
                 let text = format!("{failed} failed its probation, {serving} serves again: {why}");
-                self.told = Some(Told { text: text.clone(), step: Step::Probation, digest: digest.clone() });
-                let refused = NotTaken::now(Step::Probation, digest, why.clone());
+                self.told = Some(Told { text: text.clone(), failed: Some(failed.digest.clone()) });
+                let refused = NotTaken::now(Step::Probation, Some(failed.digest.clone()), why);
                 self.surroundings.listeners.statuses.refused(&self.source, Some(refused));
                 self.tell(Severity::Warning, "ProviderRolledBack", text).await;
-                self.share(judged_refused(failed.digest.clone(), why)).await;
+                self.share(Judgement::Refused(refusal)).await;
             }
             // The source holds the proven one again.
             Transition::Withdrawn { trial } => {
@@ -174,10 +161,6 @@ impl Keeper {
                 self.give_way().await;
             }
         }
-    }
-
-    pub(super) fn candidate(&self, digest: &str, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Option<Candidate> {
-        self.last_good.as_ref().map(|_| Candidate { digest: digest.to_owned(), bytes, signature })
     }
 
     /// Keeps the component with this digest, which is proven, in the state folder.
@@ -212,7 +195,8 @@ impl Keeper {
             Some(digest) => format!("{} is rejected (step {step} of the gate): {reason}; {instead}", short(digest)),
             None => format!("step {step} of the gate: {reason}; {instead}"),
         };
-        let told = Told::of(&rejected, &text);
+        let failed = rejected.digest.clone().filter(|_| step == Step::Probation);
+        let told = Told { text: without_request_ids(&text), failed };
         if self.told.as_ref().is_some_and(|before| before.text == told.text) {
             self.surroundings.listeners.statuses.still_refused(&self.source, reason);
             return;
@@ -232,8 +216,7 @@ impl Keeper {
 
     /// Whether it was told of this component that it failed its probation, and of nothing else since.
     pub(super) fn is_told_of(&self, digest: &str) -> bool {
-        let told = self.told.as_ref();
-        told.is_some_and(|told| told.step == Step::Probation && told.digest.as_deref() == Some(digest))
+        self.told.as_ref().is_some_and(|told| told.failed.as_deref() == Some(digest))
     }
 
     /// The source holds what serves.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use ccm_cloud::{Capability, Severity};
-use jiff::Timestamp;
+use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{Keeper, MAX_DELAY};
@@ -13,44 +13,58 @@ use crate::compare::naming;
 use crate::component::Component;
 use crate::gate::{Rejected, Step};
 use crate::last_good::DIED;
-use crate::ledger::{Entry, Judgement, Peers, PeersError, Refusal, elsewhere};
+use crate::ledger::{Entry, Judgement, Peers, PeersError};
 use crate::release::Release;
-use crate::slot::{Refusals, RefusedComponent, Slot};
+use crate::retry::delay;
+use crate::slot::{Refusals, Slot};
 use crate::source::Changes;
 
 /// Before the others are asked or told again, when the API server did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
+/// Longest wait before a component is asked again how it names load balancers: it has failed at that many times by then.
+const MAX_NAMING_DELAY: Duration = Duration::from_secs(600);
 
 /// What a keeper shares with others.
 pub(super) struct Share {
     peers: Arc<Peers>,
     /// Notices what they write.
-    changes: Changes,
+    pub(super) changes: Changes,
     /// What they knew last.
     pub(super) entry: Entry,
     /// What they have not been told yet.
     untold: Vec<Judgement>,
-    /// Digest of the component of which the leader has told, or tells, how it names load balancers.
-    named: Option<String>,
+    /// What this process tells as the leader; none when it does not lead, or is to tell all again.
+    naming: Option<Naming>,
     /// When they are asked and told again.
     retry: Option<Instant>,
     /// Why nothing can be shared, as it was told last.
     trouble: Option<PeersError>,
 }
 
+/// How the proven component of the leader names load balancers.
+struct Naming {
+    /// Digest of the component.
+    digest: String,
+    /// How often it could not tell.
+    tries: usize,
+    /// When it is asked; none when it has told, or makes no load balancers.
+    due: Option<Instant>,
+}
+
 impl Share {
     /// `refused`: what this replica knows from before. It may have ended before it could tell the others.
     pub(super) fn new(peers: Arc<Peers>, source: &str, refused: &Refusals) -> Self {
         let (changes, entry) = (peers.changes(), Entry::of(source));
-        let untold = refused.iter().map(|one| judged_refused(one.digest.clone(), one.why.clone())).collect();
-        Self { peers, changes, entry, untold, named: None, retry: None, trouble: None }
+        let untold = refused.iter().cloned().map(Judgement::Refused).collect();
+        Self { peers, changes, entry, untold, naming: None, retry: None, trouble: None }
     }
 
     /// Waits until there is something to hear or to tell.
     pub(super) async fn next(share: Option<&mut Self>) {
         let Some(Self { peers, changes, retry, .. }) = share else { return std::future::pending().await };
         tokio::select! {
-            () = changes.next() => {}
+            // Several are one: whoever looks sees all of it.
+            () = changes.next() => while changes.next().now_or_never().is_some() {},
             () = peers.elected() => {}
             () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {}
         }
@@ -69,26 +83,23 @@ impl Share {
     /// See [`PeersError`].
     async fn listen<C: Component>(&mut self, slot: Option<&Slot<C>>) -> Result<(), PeersError> {
         let leads = self.peers.leads();
-        if let (true, None, Some(slot)) = (leads, &self.named, slot)
+        if let (true, None, Some(slot)) = (leads, &self.naming, slot)
             && let Ok(entry) = self.peers.read().await
         {
             // What the leader before has proven ends a trial here, and is not replaced by what was proven here before.
             entry.tell(slot);
         }
-        let is_named = match slot {
-            Some(slot) if leads => self.name(slot).await,
-            _ => true,
-        };
+        if let (true, Some(slot)) = (leads, slot) {
+            self.name(slot).await;
+        }
         let heard = if self.untold.is_empty() { self.peers.read().await } else { self.peers.tell(&self.untold).await };
         if leads {
             self.peers.told();
         }
-        let delay = match &heard {
-            Err(error) if error.is_for_the_operator() => Some(MAX_DELAY),
-            Err(_) => Some(AGAIN),
-            Ok(_) => (!is_named).then_some(AGAIN),
+        self.retry = match &heard {
+            Err(error) => Some(Instant::now() + if error.is_for_the_operator() { MAX_DELAY } else { AGAIN }),
+            Ok(_) => self.naming.as_ref().and_then(|naming| naming.due),
         };
-        self.retry = delay.map(|delay| Instant::now() + delay);
         self.entry = heard?;
         self.untold.clear();
         if let Some(slot) = slot {
@@ -102,32 +113,38 @@ impl Share {
 
     /// Somebody has cleared the ConfigMap, or made it anew: a new pod would take what was refused here.
     fn tell_again<C: Component>(&mut self, slot: &Slot<C>) {
-        for RefusedComponent { digest, why } in slot.refused().iter() {
-            self.tell(judged_refused(digest.clone(), why.clone()));
+        for refusal in slot.refused().iter() {
+            self.tell(Judgement::Refused(refusal.clone()));
         }
-        self.named = None;
+        self.naming = None;
         if !self.untold.is_empty() || self.peers.leads() {
             self.retry = Some(Instant::now());
         }
     }
 
     /// The proven component leads: a new pod takes none that names load balancers in another way, and a standby that has this one on trial asks
-    /// it too little to judge. Returns whether it could say how it names them.
-    async fn name<C: Component>(&mut self, slot: &Slot<C>) -> bool {
+    /// it too little to judge.
+    async fn name<C: Component>(&mut self, slot: &Slot<C>) {
         let Release { component, version } = slot.last_good();
-        if self.named.as_ref() == Some(&version.digest) {
-            return true;
+        if self.naming.as_ref().is_none_or(|naming| naming.digest != version.digest) {
+            self.tell(Judgement::Proven(version.digest.clone()));
+            let due = component.has(Capability::LoadBalancers).then(Instant::now);
+            self.naming = Some(Naming { digest: version.digest.clone(), tries: 0, due });
         }
-        self.tell(Judgement::Proven(version.digest.clone()));
-        if component.has(Capability::LoadBalancers) {
-            let Some(name) = naming::naming(&*component).await else {
-                tracing::warn!(%version, retry_in = ?AGAIN, "new pods do not know how the leader names load balancers: it cannot tell");
-                return false;
-            };
+        let Some(naming) = self.naming.as_mut().filter(|naming| naming.due.is_some_and(|due| due <= Instant::now()))
+        else {
+            return;
+        };
+        if let Some(name) = naming::naming(&*component).await {
+            naming.due = None;
             self.tell(Judgement::Named(name));
+            return;
         }
-        self.named = Some(version.digest.clone());
-        true
+        if naming.tries == 0 {
+            tracing::warn!(%version, "new pods do not know how the leader names load balancers: it cannot tell; it is asked again");
+        }
+        naming.due = Some(Instant::now() + delay(AGAIN, MAX_NAMING_DELAY, naming.tries));
+        naming.tries += 1;
     }
 }
 
@@ -151,12 +168,12 @@ impl Keeper {
             return last_good.end_trial().await;
         }
         tracing::warn!(source = self.source, digest, "a component is refused: {DIED}");
-        self.remembered.refused.add(RefusedComponent { digest: digest.clone(), why: DIED.to_owned() });
+        let refusal = self.remembered.refused.refuse(&digest, DIED.to_owned());
         if self.remember().await {
             last_good.end_trial().await;
         }
         if let Some(share) = &mut self.share {
-            share.tell(judged_refused(digest, DIED.to_owned()));
+            share.tell(Judgement::Refused(refusal));
         }
     }
 
@@ -169,31 +186,25 @@ impl Keeper {
 
     /// Tells the others what they do not know yet, and hears what they have found out. What fails is told once, and tried again later.
     pub(super) async fn listen(&mut self) {
-        self.talk().await;
-        if self.is_contested {
-            self.give_way().await;
-        }
-    }
-
-    async fn talk(&mut self) {
         let Some(share) = &mut self.share else { return };
         let trouble = share.listen(self.place.as_ref().map(|place| &place.slot)).await.err();
-        let before = std::mem::replace(&mut share.trouble, trouble);
-        let (text, is_for_the_operator) = match &share.trouble {
-            None if before.is_some() => {
-                return tracing::info!(source = self.source, "this replica shares verdicts about components again");
+        let text = |trouble: &Option<PeersError>| trouble.as_ref().map(ToString::to_string);
+        let before = text(&std::mem::replace(&mut share.trouble, trouble));
+        let is_for_the_operator = share.trouble.as_ref().is_some_and(PeersError::is_for_the_operator);
+        match text(&share.trouble) {
+            now if now == before => {}
+            None => tracing::info!(source = self.source, "this replica shares verdicts about components again"),
+            Some(now) => {
+                let text = format!("this replica cannot share verdicts about components with the others: {now}");
+                if is_for_the_operator {
+                    self.tell(Severity::Warning, "ProviderNotShared", text).await;
+                } else {
+                    tracing::warn!(source = self.source, "{text}");
+                }
             }
-            None => return,
-            Some(error) => (error.to_string(), error.is_for_the_operator()),
-        };
-        if before.is_some_and(|before| before.to_string() == text) {
-            return;
         }
-        let text = format!("this replica cannot share verdicts about components with the others: {text}");
-        if is_for_the_operator {
-            self.tell(Severity::Warning, "ProviderNotShared", text).await;
-        } else {
-            tracing::warn!(source = self.source, "{text}");
+        if self.is_contested {
+            self.give_way().await;
         }
     }
 
@@ -207,10 +218,8 @@ impl Keeper {
         self.listen().await;
         self.heard()?;
         let Some(Share { entry, .. }) = &self.share else { return Ok(None) };
-        for Refusal { digest, reason, .. } in &entry.refused {
-            if self.remembered.refused.why(digest).is_none() {
-                self.remembered.refused.add(RefusedComponent { digest: digest.clone(), why: elsewhere(reason) });
-            }
+        for refusal in entry.refusals() {
+            self.remembered.refused.add(refusal);
         }
         Ok(entry.naming.clone())
     }
@@ -280,10 +289,6 @@ impl Keeper {
             );
         }
     }
-}
-
-pub(super) fn judged_refused(digest: String, reason: String) -> Judgement {
-    Judgement::Refused(Refusal { digest, reason, at: Timestamp::now() })
 }
 
 #[cfg(test)]

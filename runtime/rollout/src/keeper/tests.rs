@@ -2,6 +2,7 @@
 
 #[path = "../../../../tests/successor/fill.rs"]
 mod fill;
+mod peers;
 
 use std::path::Path;
 
@@ -9,7 +10,9 @@ use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
 use ccm_cloud::{Alone, EventSink, Instances as _, Need, Node, Severity, Subject};
 use ccm_controllers::Metrics;
 use ccm_sandbox::{CallEnd, CallObserver};
+use futures::StreamExt as _;
 use http::{Request, Response};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::client::Body;
 use prometheus_client::registry::Registry;
@@ -18,10 +21,7 @@ use super::*;
 use crate::config::ProviderRecord;
 use crate::context::SharedContext;
 use crate::last_good::Trials;
-use crate::ledger::peers::{
-    self,
-    tests::{Server, Shared, client},
-};
+use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
 use crate::preflight;
 use crate::status::ProviderStatuses;
@@ -42,8 +42,15 @@ fn version(version: &str) -> Vec<u8> {
     fill::fill(std::fs::read(path).unwrap(), &[("version", version)]).unwrap()
 }
 
-/// Of a component that is proven with its first good answer.
+/// Without election; of components that are proven with their first good answer.
 async fn keeper(source: &Path, state: &Path, server: Option<&Shared>) -> Keeper {
+    let peers = server.map(|server| (server, settings(None)));
+    keeper_among(source, state, peers).await
+}
+
+/// The same among these replicas.
+async fn keeper_among(source: &Path, state: &Path, peers: Option<(&Shared, PeerSettings)>) -> Keeper {
+    let server = peers.as_ref().map(|(server, _)| *server);
     let record = ProviderRecord { source: source.display().to_string(), ..ProviderRecord::default() };
     let config = record.check().unwrap();
     let away = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, std::io::Error>>());
@@ -65,19 +72,28 @@ async fn keeper(source: &Path, state: &Path, server: Option<&Shared>) -> Keeper 
     };
     let metrics = Metrics::register(&mut Registry::default());
     let gate = ApiGate::new(client.clone(), metrics.api.clone(), ApiGateSettings::default());
-    let (recorder, _) = EventRecorder::new(gate, metrics.events.clone(), EventSettings::default());
+    let (recorder, writer) = EventRecorder::new(gate, metrics.events.clone(), EventSettings::default());
+    if server.is_some() {
+        tokio::spawn(writer.run(CancellationToken::new()));
+    }
     let sandbox = preflight::sandbox(&config).unwrap();
     let surroundings =
         Surroundings::new(sandbox, client, shared, listeners, Box::new(|_| None), None, Trials::default());
     let settings = KeeperSettings {
-        poll: Duration::from_secs(3600),
+        poll: Duration::from_secs(1),
         settle: Duration::ZERO,
         probation: ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 },
         state_dir: Some(state.to_owned()),
-        peers: server.map(|_| peers::tests::settings(None)),
+        peers: peers.map(|(_, settings)| settings),
     };
     let metrics = ProviderMetrics::register(&mut Registry::default());
-    let audience = Audience { events: ProviderEvents::new(recorder, None), metrics };
+    let pod = server.map(|_| ObjectReference {
+        kind: Some("Pod".to_owned()),
+        namespace: Some("kube-system".to_owned()),
+        name: Some("ccm".to_owned()),
+        ..ObjectReference::default()
+    });
+    let audience = Audience { events: ProviderEvents::new(recorder, pod), metrics };
     Keeper::new(&Arc::new(surroundings), config, settings, audience).await
 }
 
@@ -125,17 +141,62 @@ async fn who_is_on_trial_is_noted_before_it_serves_and_no_longer_when_it_is_prov
     assert_eq!((file(&state, "trial"), file(&state, "wasm")), (None, Some(version("2"))));
 }
 
+/// The note of the one before was removed when that was proven, and took the note of the next one with it.
+#[tokio::test]
+async fn who_follows_one_that_is_proven_in_the_moment_of_the_exchange_is_noted_before_it_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
+    std::fs::write(&source, version("1")).unwrap();
+    let mut keeper = keeper(&source, &state, None).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    keeper.begun().await;
+    std::fs::write(&source, version("2")).unwrap();
+    keeper.look().await;
+
+    std::fs::write(&source, version("3")).unwrap();
+    let mut generations = slot.generations();
+    generations.mark_unchanged();
+    let mut look = std::pin::pin!(keeper.look());
+    // Half of its note is written.
+    while file(&state, "new").is_none() {
+        assert!(futures::poll!(&mut look).is_pending(), "it served before that was noted");
+        tokio::task::yield_now().await;
+    }
+    let node = Node { name: "n1".to_owned(), ..Node::default() };
+    slot.find(vec![node], Need::Existence).await.unwrap();
+    assert_eq!((slot.view().proven.version.as_str(), slot.view().is_on_trial), ("2", false));
+    let noted_at_the_exchange = async {
+        generations.changed().await.unwrap();
+        file(&state, "trial")
+    };
+    let ((), noted) = tokio::join!(look, noted_at_the_exchange);
+    let view = slot.view();
+    assert_eq!((view.serving.version.as_str(), view.is_on_trial), ("3", true));
+    let noted = String::from_utf8(noted.expect("it served without a note")).unwrap();
+    assert!(noted.contains(&view.serving.digest), "{noted}");
+}
+
 /// A component in the gate waited for as long as the API server did not say what other replicas knew.
 #[tokio::test(start_paused = true)]
 async fn the_gate_goes_on_while_peers_are_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
+    let server = Server::new(Some([].into()));
+    let mut keeper = keeper(&source, &state, Some(&server)).await;
+    server.lock().is_silent = true;
+    let share = keeper.share.as_mut().unwrap();
+    let shown = futures::stream::once(std::future::ready(Ok(()))).chain(futures::stream::pending());
+    share.changes = Changes::ConfigMap { events: Box::pin(shown), shown: String::new(), told: None };
     let begun = Instant::now();
-    let mut gate = pin!(maybe_done(tokio::time::sleep(Duration::from_secs(7))));
-    beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
-    assert_eq!(begun.elapsed(), Duration::from_secs(5), "it waits for what is told, and for no more");
-    gate.as_mut().await;
-    assert_eq!(begun.elapsed(), Duration::from_secs(7));
-    beside(gate.as_mut(), tokio::time::sleep(Duration::from_secs(5))).await;
-    assert_eq!(begun.elapsed(), Duration::from_secs(12), "what is told is told to the end");
+    let gate = async move {
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+        }
+        begun.elapsed()
+    };
+    let ended = keeper.meanwhile(gate).await;
+    assert_eq!(ended, Duration::from_secs(8), "it waited for the answer, which is given up on after 5 s");
+    assert_eq!((begun.elapsed(), server.lock().reads), (ended, 1), "nobody waits for more");
 }
 
 /// It fell back on what the source held, which has no trial as the first one.

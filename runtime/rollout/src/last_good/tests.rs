@@ -1,17 +1,14 @@
 use std::path::Path;
 
 use super::*;
-use crate::slot::RefusedComponent;
 
-fn source(path: &str) -> Source {
-    Source::Path(path.into())
-}
+const SOURCE: &str = "/providers/cloud.wasm";
 
 fn kept_in(folder: &Path) -> LastGood {
-    of(folder, &source("/providers/cloud.wasm"))
+    of(folder, SOURCE)
 }
 
-fn of(folder: &Path, source: &Source) -> LastGood {
+fn of(folder: &Path, source: &str) -> LastGood {
     LastGood::new(folder, source, &Trials::default())
 }
 
@@ -79,28 +76,28 @@ async fn what_was_half_written_is_not_read() {
 #[tokio::test]
 async fn each_source_has_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (source("/a.wasm"), "configmap:kube-system/a".parse::<Source>().unwrap());
-    let (of_a, of_b) = (of(folder.path(), &a), of(folder.path(), &b));
+    let (a, b) = ("/a.wasm", "configmap:kube-system/a");
+    let (of_a, of_b) = (of(folder.path(), a), of(folder.path(), b));
     of_a.keep(b"a", None).await.unwrap();
     let mut refusals = Refusals::default();
-    refusals.add(RefusedComponent { digest: "sha256:a".into(), why: "it crashed".into() });
-    let refused = |source: &Source| Remembered { refused: refusals.clone(), ..Remembered::of(source) };
-    of_a.remember(&refused(&a)).await.unwrap();
+    refusals.refuse("sha256:a", "it crashed".into());
+    let refused = |source: &str| Remembered { refused: refusals.clone(), ..Remembered::of(source) };
+    of_a.remember(&refused(a)).await.unwrap();
     assert_eq!(component(&of_b).await, None);
-    assert_eq!(of_b.remembered(&b).await, Remembered::of(&b));
-    assert_eq!(of_a.remembered(&a).await, refused(&a));
+    assert_eq!(of_b.remembered(b).await, Remembered::of(b));
+    assert_eq!(of_a.remembered(a).await, refused(a));
     // Of two sources with the same name in the folder, should that happen, or a file that somebody copied.
     std::fs::copy(of_a.file("json"), of_b.file("json")).unwrap();
-    assert_eq!(of_b.remembered(&b).await, Remembered::of(&b));
+    assert_eq!(of_b.remembered(b).await, Remembered::of(b));
 }
 
 #[tokio::test]
 async fn a_memory_that_cannot_be_read_is_none_and_a_component_that_cannot_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let (last_good, source) = (kept_in(folder.path()), source("/providers/cloud.wasm"));
+    let (last_good, source) = (kept_in(folder.path()), SOURCE);
     for text in ["", "{", "[]", r#"{"refused": "sha256:a"}"#] {
         std::fs::write(last_good.file("json"), text).unwrap();
-        assert_eq!(last_good.remembered(&source).await, Remembered::of(&source), "{text}");
+        assert_eq!(last_good.remembered(source).await, Remembered::of(source), "{text}");
     }
     std::fs::create_dir(last_good.file("wasm")).unwrap();
     let error = format!("{:#}", last_good.component().await.unwrap_err());
@@ -123,7 +120,7 @@ async fn a_component_on_trial_is_known_after_the_death_of_the_process() {
     last_good.begin_trial("sha256:a").await.unwrap();
     last_good.begin_trial("sha256:b").await.unwrap();
     assert_eq!(kept_in(folder.path()).died_on_trial().await.as_deref(), Some("sha256:b"));
-    assert_eq!(of(folder.path(), &source("/another.wasm")).died_on_trial().await, None);
+    assert_eq!(of(folder.path(), "/another.wasm").died_on_trial().await, None);
     last_good.end_trial().await;
     assert_eq!(kept_in(folder.path()).died_on_trial().await, None);
     last_good.end_trial().await;
@@ -133,7 +130,7 @@ async fn a_component_on_trial_is_known_after_the_death_of_the_process() {
 async fn an_orderly_end_blames_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let trials = Trials::default();
-    let last_good = LastGood::new(folder.path(), &source("/providers/cloud.wasm"), &trials);
+    let last_good = LastGood::new(folder.path(), SOURCE, &trials);
     last_good.begin_trial("sha256:a").await.unwrap();
     assert_eq!(last_good.died_on_trial().await.as_deref(), Some("sha256:a"));
     trials.end_in_order();
@@ -143,12 +140,30 @@ async fn an_orderly_end_blames_nobody() {
     assert_eq!(last_good.died_on_trial().await, None);
 }
 
+/// It may be the one that was on trial when the process began to end.
+#[tokio::test]
+async fn a_panic_while_the_process_ends_in_order_counts_against_whoever_is_on_trial_still() {
+    for is_judged in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let trials = Trials::default();
+        let last_good = LastGood::new(folder.path(), SOURCE, &trials);
+        last_good.begin_trial("sha256:a").await.unwrap();
+        trials.end_in_order();
+        assert_eq!(last_good.died_on_trial().await, None);
+        if is_judged {
+            last_good.end_trial().await;
+        }
+        trials.end_in_panic();
+        assert_eq!(last_good.died_on_trial().await.is_some(), !is_judged);
+    }
+}
+
 /// Any end that let values go counted as orderly, also after the panic of another task.
 #[tokio::test]
 async fn a_process_that_only_lets_everything_go_did_not_end_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let trials = Trials::default();
-    LastGood::new(folder.path(), &source("/providers/cloud.wasm"), &trials).begin_trial("sha256:a").await.unwrap();
+    LastGood::new(folder.path(), SOURCE, &trials).begin_trial("sha256:a").await.unwrap();
     drop(trials);
     assert_eq!(kept_in(folder.path()).died_on_trial().await.as_deref(), Some("sha256:a"));
 }
@@ -159,7 +174,7 @@ async fn a_trial_that_cannot_be_removed_is_told_once_and_one_that_is_gone_is_not
     let folder = tempfile::tempdir().unwrap();
     let trials = Trials::default();
     let file = folder.path().join("a.trial");
-    let ends = || trials.end(&file, std::fs::remove_file(&file));
+    let ends = || trials.end(&file, &std::fs::remove_file(&file));
     assert!(!ends(), "it is gone");
     std::fs::create_dir(&file).unwrap();
     assert_eq!([ends(), ends()], [true, false]);

@@ -1,7 +1,7 @@
 //! A file for as long as a component is on trial. If it is there when a process starts, the one before has died meanwhile: killed, out of
 //! memory, or with its machine. Nobody could judge the component then, and it may be the reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub(super) struct Trial {
 
 #[derive(Default)]
 struct Files {
-    open: BTreeSet<PathBuf>,
+    /// Those whose components are on trial, and what they say.
+    open: BTreeMap<PathBuf, Vec<u8>>,
     /// Those that cannot be removed, which was told.
     stuck: BTreeSet<PathBuf>,
     has_ended: bool,
@@ -36,32 +37,47 @@ pub struct Trials(Arc<Mutex<Files>>);
 
 impl Trials {
     /// The process ends in order: nobody on trial is to blame for that. Whoever is on trial in a process that ends in another way is refused
-    /// by the next one.
+    /// by the next one. To be called before anything that takes long: who kills the process meanwhile says nothing about the component.
     pub fn end_in_order(&self) {
-        let files = {
+        let open = {
             let mut files = self.0.lock();
             files.has_ended = true;
             files.open.clone()
         };
-        for file in files {
-            self.end(&file, std::fs::remove_file(&file));
+        for file in open.into_keys() {
+            self.tell(&file, &std::fs::remove_file(&file));
+        }
+    }
+
+    /// The process ends since a task has panicked: whoever is on trial may be to blame, also when the process has begun to end in order.
+    pub fn end_in_panic(&self) {
+        for (file, text) in &self.0.lock().open {
+            if let Err(error) = std::fs::write(file, text) {
+                let file = file.display();
+                tracing::warn!(%file, %error, "the panic does not count against the component on probation; check --state-dir");
+            }
         }
     }
 
     /// Such a file is about to be written. Returns whether it may be.
-    pub(super) fn begin(&self, file: &Path) -> bool {
+    pub(super) fn begin(&self, file: &Path, text: &[u8]) -> bool {
         let mut files = self.0.lock();
-        if !files.has_ended {
-            files.open.insert(file.to_owned());
-        }
+        files.open.insert(file.to_owned(), text.to_vec());
         !files.has_ended
     }
 
     /// Its component was judged, or has gone. Tells once that the file could not be removed, and returns whether it did now.
-    pub(super) fn end(&self, file: &Path, removed: io::Result<()>) -> bool {
+    pub(super) fn end(&self, file: &Path, removed: &io::Result<()>) -> bool {
+        if is_gone(removed) {
+            self.0.lock().open.remove(file);
+        }
+        self.tell(file, removed)
+    }
+
+    fn tell(&self, file: &Path, removed: &io::Result<()>) -> bool {
         let mut files = self.0.lock();
         match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error) if !is_gone(removed) => {
                 let is_new = files.stuck.insert(file.to_owned());
                 if is_new {
                     let file = file.display();
@@ -74,10 +90,13 @@ impl Trials {
                 is_new
             }
             _ => {
-                files.open.remove(file);
                 files.stuck.remove(file);
                 false
             }
         }
     }
+}
+
+fn is_gone(removed: &io::Result<()>) -> bool {
+    removed.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::NotFound)
 }

@@ -118,8 +118,8 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// Asks nobody yet.
-    pub(crate) fn new(settings: PeerSettings, client: &Client, source: &Source) -> Arc<Self> {
-        let (client, source) = (client.clone(), source.to_string());
+    pub(crate) fn new(settings: PeerSettings, client: &Client, source: &str) -> Arc<Self> {
+        let (client, source) = (client.clone(), source.to_owned());
         // Sources are paths, and paths are no keys.
         let key = format!("{:x}", Sha256::digest(format!("{} {source}", settings.lease)));
         let key = key.get(..16).unwrap_or(&key).to_owned();

@@ -60,7 +60,7 @@ impl ExchangeMetrics {
         };
         registry.register(
             "ccm_cloud_requests",
-            "Attempts at requests to clouds, retries included, by outcome: `2xx`, `3xx`, `4xx`, `429`, `5xx`; `shared` for the answer of another request; without an answer `denied`, `unknown-credential`, `connect`, `tls`, `timeout`, `too-large`, `throttled`, `read-only`, `other`",
+            "Attempts at requests to clouds, retries included, by outcome: `2xx`, `3xx`, `4xx`, `429`, `5xx`; `shared` for the answer of another request; without an answer `denied`, `unbound`, `unknown-credential`, `connect`, `tls`, `timeout`, `too-large`, `throttled`, `read-only`, `other`",
             metrics.requests.clone(),
         );
         registry.register_with_unit(

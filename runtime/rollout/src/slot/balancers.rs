@@ -24,8 +24,9 @@ use crate::release::digits;
 
 const ENSURE: &str = "load-balancers.ensure";
 const UPDATE: &str = "load-balancers.update-backends";
-const DELETE: &str = "load-balancers.delete";
+const DELETE: &str = "load-balancers.ensure-deleted";
 const GET: &str = "load-balancers.get";
+const NOT_FOUND: &str = "it does not find the load balancer, which the last good one finds";
 const SURVEY: &str = "load-balancer-survey.survey";
 
 /// Whether an answer counts for the trial.
@@ -39,12 +40,8 @@ enum Proof {
     None,
 }
 
-/// Who has answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    New,
-    Witness,
-}
+/// An answer, and whether it proves something for the new component.
+type Judged<T> = (Result<T, Failure>, bool);
 
 impl<C: Component> Handle<C> {
     /// The answer to a question that changes nothing, which counts for the trial as `proof` says.
@@ -55,65 +52,87 @@ impl<C: Component> Handle<C> {
         question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Result<T, Failure> {
         let Some(probation) = self.probation() else { return question(self.provider()).await };
-        let (answer, _) = self.answered(function, proof, question, probation).await;
+        let answer = self.answered(function, proof, question, probation).await.map_or_else(|instead| instead, Ok);
         self.judge();
         answer
     }
 
-    /// The same for what there is. `confirm`: what comes of an answer of the new component when the witness is asked as well, and whether that
-    /// was a good answer.
+    /// The same for what there is. `confirm`: what comes of an answer of the new component when the witness is asked as well.
     async fn look<'a, T: Send + 'a>(
         &'a self,
         function: &'static str,
         question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
-        confirm: impl FnOnce(T, &'a Probation<C>) -> Answer<'a, (Result<T, Failure>, bool)> + Send + 'a,
+        confirm: impl FnOnce(T, &'a Probation<C>) -> Answer<'a, Judged<T>> + Send + 'a,
     ) -> Result<T, Failure> {
         let Some(probation) = self.probation() else { return question(self.provider()).await };
-        let answer = match self.answered(function, Proof::Counts, question, probation).await {
-            (Ok(answer), By::New) => {
-                let (answer, is_good) = confirm(answer, probation).await;
-                if is_good {
-                    probation.answers_well();
-                }
-                answer
-            }
-            (answer, _) => answer,
+        let judged = match self.answered(function, Proof::Counts, question, probation).await {
+            Ok(answer) => confirm(answer, probation).await,
+            Err(instead) => (instead, false),
         };
+        self.counted(judged, probation)
+    }
+
+    fn counted<T>(&self, (answer, is_good): Judged<T>, probation: &Probation<C>) -> Result<T, Failure> {
+        if is_good {
+            probation.answers_well();
+        }
         self.judge();
         answer
     }
 
-    /// The answer of the new component, or of the witness where the new one fails. Nothing is counted but differences.
+    /// The answer of the new component. Nothing is counted but differences.
+    ///
+    /// # Errors
+    ///
+    /// What is answered in its place where it fails: what the witness says, or the failure.
     async fn answered<'a, T: Send + 'a>(
         &'a self,
         function: &'static str,
         proof: Proof,
         question: impl for<'p> Fn(&'p C) -> Answer<'p, Result<T, Failure>> + Send + Sync + 'a,
         probation: &'a Probation<C>,
-    ) -> (Result<T, Failure>, By) {
+    ) -> Result<T, Result<T, Failure>> {
+        let ask_witness = || question(&probation.witness);
         let Some(answer) = self.unless_refused(question(self.provider())).await else {
-            return (question(&probation.witness).await, By::Witness);
+            return Err(ask_witness().await);
         };
-        let Err(failure) = &answer else { return (answer, By::New) };
-        if !is_suspect(failure) {
-            return (answer, By::New);
-        }
-        let known = match question(&probation.witness).await {
-            Ok(known) if proof == Proof::Counts => {
-                // It may know that from before, and the cloud be away.
+        let failure = match answer {
+            Err(failure) if is_suspect(&failure) => failure,
+            answer => return answer.map_err(Err),
+        };
+        let Ok(known) = ask_witness().await else { return Err(Err(failure)) };
+        let (known, counts) = match proof {
+            // It may know that from before, and the cloud be away.
+            Proof::Counts => {
                 probation.witness.forget();
-                question(&probation.witness).await.or(Err(known))
+                ask_witness().await.map_or_else(|_| (known, false), |anew| (anew, true))
             }
-            Ok(known) if proof == Proof::Computed => Ok(known),
-            Ok(known) => Err(known),
-            Err(_) => return (answer, By::New),
+            Proof::Computed => (known, true),
+            Proof::None => (known, false),
         };
-        match known {
-            Ok(known) => {
-                probation.differs(function, &failure.to_string());
-                (Ok(known), By::Witness)
+        if counts {
+            probation.differs(function, &failure.to_string());
+        }
+        Err(Ok(known))
+    }
+
+    /// Where a load balancer is; that there is none is believed when the witness says so too.
+    async fn places<'a>(&'a self, service: Service, probation: &'a Probation<C>) -> Judged<Option<Vec<Ingress>>> {
+        let asked = service.clone();
+        match self.answered(GET, Proof::Counts, move |one| one.get(asked.clone()), probation).await {
+            Ok(None) => {}
+            Ok(found) => return (Ok(found), true),
+            Err(instead) => return (instead, false),
+        }
+        let ask = || probation.witness.get(service.clone());
+        match probation.witnessed(ask, |known| matches!(known, Ok(Some(_)))).await {
+            Ok(Some(known)) => {
+                probation.differs(GET, NOT_FOUND);
+                (Ok(Some(known)), false)
             }
-            Err(known) => (Ok(known), By::Witness),
+            Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
+            // It never had to do with load balancers.
+            Ok(None) | Err(_) => (Ok(None), true),
         }
     }
 
@@ -134,21 +153,15 @@ impl<C: Component> Handle<C> {
             }
             _ => {}
         }
-        let known = match witness.get(service.clone()).await {
+        match witness.get(service.clone()).await {
             Ok(None) => return Ok(()),
             // It never had to do with load balancers.
             Err(failure) if failure.reaction == Reaction::Unsupported => return Ok(()),
-            known => known,
-        };
-        match (new.get(service.clone()).await, known) {
-            (Ok(Some(_)), _) => Ok(()),
-            // It may be gone since the witness saw it.
-            (Ok(None), Ok(_)) if matches!(fresh(probation, service).await, Ok(None)) => Ok(()),
-            (Ok(None), Ok(_)) => {
-                Err(probation.differs(GET, "it does not find the load balancer, which the last good one finds"))
-            }
-            (Ok(None), Err(failure)) => Err(undecided(failure)),
-            (Err(failure), Ok(_)) if is_suspect(&failure) => Err(probation.differs(GET, &failure.to_string())),
+            Ok(Some(_)) | Err(_) => {}
+        }
+        match self.places(service.clone(), probation).await {
+            (Ok(_), true) => Ok(()),
+            (Ok(_), false) => Err(Failure::new(Reaction::Retry, format!("{GET}: {NOT_FOUND}"))),
             (Err(failure), _) => Err(failure),
         }
     }
@@ -190,24 +203,19 @@ impl<C: Component> Handle<C> {
             Err(failure) => Outcome::failed(failure),
             Ok(()) => {
                 let mut outcome = work(self.provider(), service.clone()).await;
-                match &outcome.failure {
-                    // It would let the Service go.
-                    Some(failure) if function == DELETE && failure.reaction == Reaction::Elsewhere => {
-                        if let Some(failure) = still_there(service, &outcome, probation).await {
-                            outcome.failure = Some(failure);
-                        }
+                let unseen = match &outcome.failure {
+                    // Elsewhere: it would let the Service go.
+                    Some(failure) if function != DELETE || failure.reaction != Reaction::Elsewhere => {
+                        self.compare(function, failure, service, probation).await;
+                        None
                     }
-                    Some(failure) => self.compare(function, failure, service, probation).await,
-                    None => {
-                        outcome.failure = match function {
-                            ENSURE => self.unseen(service, &outcome, probation).await,
-                            DELETE => still_there(service, &outcome, probation).await,
-                            _ => None,
-                        };
-                        if outcome.failure.is_none() {
-                            probation.answers_well();
-                        }
-                    }
+                    _ if function == DELETE => still_there(service, &outcome, probation).await,
+                    _ if function == ENSURE => self.unseen(service, &outcome, probation).await,
+                    _ => None,
+                };
+                outcome.failure = unseen.or(outcome.failure);
+                if outcome.failure.is_none() {
+                    probation.answers_well();
                 }
                 outcome
             }
@@ -256,27 +264,11 @@ impl<C: Component> LoadBalancers for Handle<C> {
     }
 
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
-        let asked = service.clone();
-        Box::pin(self.look(
-            GET,
-            move |one| one.get(asked.clone()),
-            |found, probation| {
-                Box::pin(async move {
-                    if found.is_some() {
-                        return (Ok(found), true);
-                    }
-                    match fresh(probation, &service).await {
-                        Ok(Some(known)) => {
-                            probation.differs(GET, "it does not find the load balancer");
-                            (Ok(Some(known)), false)
-                        }
-                        Err(failure) if failure.reaction != Reaction::Unsupported => (Err(undecided(failure)), false),
-                        // It never had to do with load balancers.
-                        Ok(None) | Err(_) => (Ok(None), true),
-                    }
-                })
-            },
-        ))
+        Box::pin(async move {
+            let Some(probation) = self.probation() else { return self.provider().get(service).await };
+            let found = self.places(service, probation).await;
+            self.counted(found, probation)
+        })
     }
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
@@ -365,15 +357,20 @@ async fn looked_for<C: Component>(
     wishes: Vec<Wish>,
     backends: Arc<[Backend]>,
     probation: &Probation<C>,
-) -> (Result<Vec<Standing>, Failure>, bool) {
+) -> Judged<Vec<Standing>> {
     let missing = standings.iter().enumerate().filter(|(_, standing)| **standing == Standing::Missing);
     let places: Vec<usize> = missing.map(|(at, _)| at).collect();
     let mut differs = false;
     if !places.is_empty() {
-        let wishes = places.iter().filter_map(|at| wishes.get(*at).cloned()).collect();
-        let known = probation.witness.survey(backends, wishes).await;
-        let known = known.unwrap_or_else(|failure| vec![Standing::Unknown(failure); places.len()]);
-        for (at, known) in places.into_iter().zip(known) {
+        let wishes: Vec<Wish> = places.iter().filter_map(|at| wishes.get(*at).cloned()).collect();
+        let ask = || async {
+            let known = probation.witness.survey(Arc::clone(&backends), wishes.clone()).await;
+            known.unwrap_or_else(|failure| vec![Standing::Unknown(failure); places.len()])
+        };
+        let known =
+            probation.witnessed(ask, |known| known.iter().any(|known| is_known(known) && *known != Standing::Missing));
+        let known = known.await;
+        for (at, known) in places.iter().copied().zip(known) {
             let Some(standing) = standings.get_mut(at) else { continue };
             differs |= is_known(&known) && known != Standing::Missing;
             *standing = match known {
@@ -403,17 +400,6 @@ pub(super) fn is_same(found: &[Ingress], told: &[Ingress]) -> bool {
     };
     let places = [shares(|one| one.ip.as_deref()), shares(|one| one.hostname.as_deref())];
     places.contains(&Some(true)) || !places.contains(&Some(false))
-}
-
-/// What the witness sees when it asks the cloud anew.
-async fn fresh<C: Component>(probation: &Probation<C>, service: &Service) -> Result<Option<Vec<Ingress>>, Failure> {
-    let known = probation.witness.get(service.clone()).await;
-    if !matches!(known, Ok(Some(_))) {
-        return known;
-    }
-    // It may know that from before.
-    probation.witness.forget();
-    probation.witness.get(service.clone()).await
 }
 
 /// The Service as it is when the annotations of the call are written. Without its addresses, which say where a load balancer was.

@@ -134,16 +134,11 @@ async fn confirmed<C: Component>(
         return findings;
     }
     let asked: Vec<Node> = doubtful.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
-    let ask = async || match probation.witness.find(asked.clone(), need).await {
-        Ok(known) => known,
-        Err(error) => vec![Finding::Unknown(error.into_failure()); doubtful.len()],
+    let ask = || async {
+        let known = probation.witness.find(asked.clone(), need).await;
+        known.unwrap_or_else(|error| vec![Finding::Unknown(error.into_failure()); doubtful.len()])
     };
-    let mut known = ask().await;
-    if known.iter().any(|known| matches!(known, Finding::Found(_))) {
-        // It may know them from before, and they be gone, or the cloud away.
-        probation.witness.forget();
-        known = ask().await;
-    }
+    let known = probation.witnessed(ask, |known| known.iter().any(|known| matches!(known, Finding::Found(_)))).await;
     let mut differs = None;
     for (at, known) in doubtful.into_iter().zip(known) {
         let Some(finding) = findings.get_mut(at) else { continue };

@@ -7,7 +7,7 @@ use ccm_cloud::{Failure, Reaction};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::component::Component;
+use crate::component::{Component, Crashes};
 
 /// How long a new component is watched, and what it may do wrong meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,7 @@ pub(super) struct Probation<C> {
     /// The proven one: it is asked as well, and returns.
     pub(super) witness: Arc<C>,
     /// What the new one had done before it was put into the slot.
-    calls_before: u32,
-    crashes_before: u32,
+    before: Crashes,
     counts: Mutex<Counts>,
 }
 
@@ -53,12 +52,6 @@ struct Counts {
     harm: Option<String>,
 }
 
-impl Counts {
-    fn begin_anew(&mut self) {
-        (self.since, self.good) = (None, 0);
-    }
-}
-
 /// What a look at a trial comes to.
 pub(super) enum Progress {
     Open,
@@ -68,29 +61,48 @@ pub(super) enum Progress {
 
 impl<C: Component> Probation<C> {
     pub(super) fn begin(settings: ProbationSettings, witness: Arc<C>, component: &C) -> Self {
-        let crashes = component.crashes();
-        Self { settings, witness, calls_before: crashes.calls, crashes_before: crashes.count, counts: Mutex::default() }
+        Self { settings, witness, before: component.crashes(), counts: Mutex::default() }
     }
 
     /// The new one failed, or said no, where the witness has an answer. Returns what a call comes to that it must not answer then.
     pub(super) fn differs(&self, function: &'static str, what: &str) -> Failure {
-        let mut counts = self.counts.lock();
-        counts.last_difference = format!("{function}: {what}");
-        counts.differences = counts.differences.saturating_add(1);
-        counts.begin_anew();
-        drop(counts);
-        tracing::warn!(function, what, "the new provider fails or finds less than the last good one");
-        Failure::new(Reaction::Retry, format!("{function}: {what}"))
+        self.fault(function, what, |counts, text| {
+            counts.differences = counts.differences.saturating_add(1);
+            counts.last_difference = text;
+        })
     }
 
     /// The same where what the new one would do in the cloud is not what the witness would.
     pub(super) fn harms(&self, function: &'static str, what: &str) -> Failure {
+        self.fault(function, what, |counts, text| counts.harm = Some(text))
+    }
+
+    fn fault(&self, function: &'static str, what: &str, count: impl FnOnce(&mut Counts, String)) -> Failure {
+        tracing::warn!(
+            function,
+            what,
+            "the new provider fails, finds less, or does something else than the last good one"
+        );
+        let text = format!("{function}: {what}");
         let mut counts = self.counts.lock();
-        counts.harm = Some(format!("{function}: {what}"));
-        counts.begin_anew();
-        drop(counts);
-        tracing::warn!(function, what, "the new provider does something else than the last good one");
-        Failure::new(Reaction::Retry, format!("{function}: {what}"))
+        count(&mut counts, text.clone());
+        (counts.since, counts.good) = (None, 0);
+        Failure::new(Reaction::Retry, text)
+    }
+
+    /// What the witness says. Where it `finds` something it is asked anew, with an empty cache: it may know that from before, and it be gone, or
+    /// the cloud away.
+    pub(super) async fn witnessed<A, F: Future<Output = A>>(
+        &self,
+        ask: impl Fn() -> F,
+        finds: impl FnOnce(&A) -> bool,
+    ) -> A {
+        let known = ask().await;
+        if !finds(&known) {
+            return known;
+        }
+        self.witness.forget();
+        ask().await
     }
 
     /// It gave an answer that is no failure.
@@ -108,13 +120,13 @@ impl<C: Component> Probation<C> {
 
     pub(super) fn verdict(&self, component: &C) -> Progress {
         let now = component.crashes();
-        let calls = now.calls.wrapping_sub(self.calls_before);
-        let crashes = now.count.wrapping_sub(self.crashes_before);
+        let calls = now.calls.wrapping_sub(self.before.calls);
+        let crashes = now.count.wrapping_sub(self.before.count);
         let limit = self.settings.faults.max(1);
         let mut counts = self.counts.lock();
         if crashes > counts.crashes {
             counts.crashes = crashes;
-            counts.begin_anew();
+            (counts.since, counts.good) = (None, 0);
         }
         if let Some(why) = &counts.harm {
             return Progress::Failed(why.clone());

@@ -10,6 +10,8 @@
 //! | C on trial against P | taken: D | D on trial against P; C withdrawn, not refused | + 1 | `a_third_one_is_on_trial_against_the_proven_one` |
 //! | C on trial against P | taken: C | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
 //! | C on trial against P | taken: P | P proven; C withdrawn, not refused | + 1 | `putting_the_proven_one_back_ends_a_trial_without_a_verdict` |
+//! | C on trial against P | put back: P | as if P were taken | + 1 | `putting_the_proven_one_back_ends_a_trial_without_a_verdict` |
+//! | any | put back: one that is not proven, or serves | as before | | `one_that_is_proven_no_longer_is_not_put_back` |
 //! | C on trial against P | passed | C proven | | `whoever_passes_its_trial_is_proven_and_returns_next` |
 //! | C on trial against P | failed | P proven; C refused | + 1 | `whoever_fails_its_trial_is_refused_and_the_proven_one_returns` |
 //! | any | taken: a refused one | as before | | `a_refused_component_is_not_taken_again` |
@@ -18,78 +20,29 @@
 //! | any | a peer refused: another one | as before; that one is refused | | `a_component_that_a_peer_refused_is_not_taken_here_either` |
 //! | C on trial against P | a peer proved: C | C proven | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | a peer proved: another one | as before | | `whoever_a_peer_proved_passes_its_trial_here` |
+//! | any | this process begins to lead | as before: what the leader before has proven and refused comes first, as from any peer; then P is told to the peers, not C | | `what_the_leader_before_has_proven_is_heard_before_anything_is_told`, of the keeper |
 //! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
 //!
 //! What a refused or withdrawn component wrote is in doubt, and is written again: [`SlotState::doubts`].
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::release::{Release, Version, digits};
-
-/// Most refused components that are remembered; the oldest is forgotten first.
-pub(crate) const MOST_REFUSED: usize = 16;
-
-/// A component that served and failed its trial.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RefusedComponent {
-    /// `sha256:…` of the unpacked component.
-    pub(crate) digest: String,
-    /// What it did wrong.
-    pub(crate) why: String,
-}
-
-/// The refused components, the newest last.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Refusals(VecDeque<RefusedComponent>);
-
-impl Refusals {
-    /// Why the component with this digest was refused.
-    #[must_use]
-    pub(crate) fn why(&self, digest: &str) -> Option<&str> {
-        self.0.iter().find(|one| one.digest == digest).map(|one| one.why.as_str())
-    }
-
-    /// The same for 12 digits of it, as records on objects have them.
-    #[must_use]
-    pub(crate) fn has_digits(&self, short: &str) -> bool {
-        self.0.iter().any(|one| digits(&one.digest) == short)
-    }
-
-    /// The oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &RefusedComponent> {
-        self.0.iter()
-    }
-
-    /// Takes the component with this digest out of them.
-    fn take(&mut self, digest: &str) -> Option<RefusedComponent> {
-        let place = self.0.iter().position(|one| one.digest == digest)?;
-        self.0.remove(place)
-    }
-
-    pub(crate) fn add(&mut self, refused: RefusedComponent) {
-        self.0.retain(|one| one.digest != refused.digest);
-        self.0.push_back(refused);
-        if self.0.len() > MOST_REFUSED {
-            self.0.pop_front();
-        }
-    }
-}
+use super::refusals::{Refusal, Refusals};
+use crate::release::{Release, Version};
 
 /// What happens to components.
 #[derive(Debug)]
 pub(crate) enum Event<C> {
     /// One passed the gate.
     Taken(Release<C>),
+    /// The source holds the one with this digest again, which was proven when it was looked at.
+    PutBack(String),
     /// The one on trial since this generation has proved itself.
     Passed(u64),
     /// It has not, for this reason.
     Failed(u64, String),
     /// Another replica refused this one.
-    PeerRefused(RefusedComponent),
+    PeerRefused(Refusal),
     /// The component with this digest has proved itself at another replica.
     PeerProved(String),
 }
@@ -105,7 +58,7 @@ pub(crate) enum Transition {
     /// The one that serves is proven.
     Proven,
     /// The proven one serves again, and this one is refused.
-    Returned { failed: Arc<Version>, why: String },
+    Returned { failed: Arc<Version>, refusal: Refusal },
     /// The proven one was put back: this one, which was on trial, goes without a verdict.
     Withdrawn { trial: Arc<Version> },
     /// Nothing but this: the proven one was refused by another replica.
@@ -121,7 +74,7 @@ pub(crate) struct SlotState<C> {
     /// Those that went without a verdict: they may come again, and what they wrote is as uncertain as what refused ones wrote.
     withdrawn: Refusals,
     /// That another replica refused the proven one.
-    contested: Option<RefusedComponent>,
+    contested: Option<Refusal>,
     generation: u64,
     doubts: u64,
 }
@@ -177,13 +130,12 @@ impl<C> SlotState<C> {
         self.doubts
     }
 
-    fn refuse(&mut self, refused: RefusedComponent) {
-        self.refused.add(refused);
-        self.doubts += 1;
+    fn refuse(&mut self, refusal: Refusal) {
+        self.doubts += u64::from(self.refused.add(refusal));
     }
 
     fn withdraw(&mut self, trial: &Version) {
-        self.withdrawn.add(RefusedComponent { digest: trial.digest.clone(), why: String::new() });
+        self.withdrawn.refuse(&trial.digest, String::new());
         self.doubts += 1;
     }
 
@@ -191,6 +143,7 @@ impl<C> SlotState<C> {
     pub(crate) fn apply(&mut self, event: Event<C>) -> Option<Transition> {
         match event {
             Event::Taken(release) => self.take(release),
+            Event::PutBack(digest) => self.put_back(&digest),
             Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
             Event::Passed(_) => self.pass(),
             Event::Failed(_, why) => self.rollback(why),
@@ -212,28 +165,34 @@ impl<C> SlotState<C> {
 
     fn rollback(&mut self, why: String) -> Option<Transition> {
         let failed = self.trial.take()?.version;
-        self.refuse(RefusedComponent { digest: failed.digest.clone(), why: why.clone() });
+        let refusal = self.refused.refuse(&failed.digest, why);
+        self.doubts += 1;
         self.generation += 1;
-        Some(Transition::Returned { failed, why })
+        Some(Transition::Returned { failed, refusal })
     }
 
-    fn refused_by_a_peer(&mut self, refused: RefusedComponent) -> Option<Transition> {
-        let digest = &refused.digest;
+    fn refused_by_a_peer(&mut self, refusal: Refusal) -> Option<Transition> {
+        let digest = &refusal.digest;
         if self.trial.as_ref().is_some_and(|trial| trial.is(digest)) {
-            return self.rollback(refused.why);
+            return self.rollback(refusal.reason);
         }
         if self.proven.is(digest) {
             if self.contested.is_some() {
                 return None;
             }
-            let (proven, why) = (Arc::clone(&self.proven.version), refused.why.clone());
-            self.contested = Some(refused);
+            let (proven, why) = (Arc::clone(&self.proven.version), refusal.reason.clone());
+            self.contested = Some(refusal);
             return Some(Transition::Contested { proven, why });
         }
-        if self.refused.why(digest).is_none() {
-            self.refuse(refused);
-        }
+        self.refuse(refusal);
         None
+    }
+
+    fn put_back(&mut self, digest: &str) -> Option<Transition> {
+        let trial = self.trial.take_if(|_| self.proven.is(digest))?.version;
+        self.withdraw(&trial);
+        self.generation += 1;
+        Some(Transition::Withdrawn { trial })
     }
 
     fn take(&mut self, release: Release<C>) -> Option<Transition> {
@@ -242,16 +201,13 @@ impl<C> SlotState<C> {
             return None;
         }
         if self.proven.is(digest) {
-            let trial = self.trial.take()?.version;
-            self.withdraw(&trial);
-            self.generation += 1;
-            return Some(Transition::Withdrawn { trial });
+            return self.put_back(digest);
         }
         if self.refused.why(digest).is_some() {
             return None;
         }
         self.generation += 1;
-        self.withdrawn.0.retain(|one| one.digest != *digest);
+        drop(self.withdrawn.take(digest));
         let before = Arc::clone(&self.serving().version);
         if let Some(replaced) = self.trial.replace(release) {
             // Nobody has judged it, and nobody will.
@@ -263,6 +219,8 @@ impl<C> SlotState<C> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn release(name: &str) -> Release<()> {
@@ -273,6 +231,10 @@ mod tests {
 
     fn taken(name: &str) -> Event<()> {
         Event::Taken(release(name))
+    }
+
+    fn put_back(name: &str) -> Event<()> {
+        Event::PutBack(release(name).version.digest.clone())
     }
 
     fn failed(generation: u64) -> Event<()> {
@@ -326,14 +288,30 @@ mod tests {
 
     #[test]
     fn putting_the_proven_one_back_ends_a_trial_without_a_verdict() {
-        let mut standing = after([taken("c")]);
-        let done = standing.apply(taken("p"));
-        assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
-        assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
-        assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
-        standing.apply(taken("c"));
-        assert_eq!(shows(&standing), ("c", "p", 4), "it may come again");
-        assert!(!standing.is_taken_back(&"c".repeat(12)));
+        for event in [taken("p"), put_back("p")] {
+            let mut standing = after([taken("c")]);
+            let done = standing.apply(event);
+            assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
+            assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+            assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
+            standing.apply(taken("c"));
+            assert_eq!(shows(&standing), ("c", "p", 4), "it may come again");
+            assert!(!standing.is_taken_back(&"c".repeat(12)));
+        }
+    }
+
+    /// Between the look at who is proven and the exchange, the one on trial was proven; the one that served was put on trial in its own place then.
+    #[test]
+    fn one_that_is_proven_no_longer_is_not_put_back() {
+        for events in [vec![], vec![taken("c")], vec![taken("c"), Event::Passed(2)]] {
+            let mut standing = after(events);
+            let before = (standing.serving().version.version.clone(), standing.generation(), standing.doubts());
+            let serving = before.0.clone();
+            for name in ["d", &serving, if serving == "c" && !standing.is_on_trial() { "p" } else { "d" }] {
+                assert!(standing.apply(put_back(name)).is_none(), "{name}");
+            }
+            assert_eq!((standing.serving().version.version.clone(), standing.generation(), standing.doubts()), before);
+        }
     }
 
     #[test]
@@ -350,8 +328,8 @@ mod tests {
     fn whoever_fails_its_trial_is_refused_and_the_proven_one_returns() {
         let mut standing = after([taken("c")]);
         let done = standing.apply(failed(2));
-        let is_told = matches!(done, Some(Transition::Returned { failed, why })
-            if failed.version == "c" && why == "it crashed");
+        let is_told = matches!(done, Some(Transition::Returned { failed, refusal })
+            if failed.version == "c" && refusal.digest == failed.digest && refusal.reason == "it crashed");
         assert!(is_told);
         assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
         let digest = &release("c").version.digest;
@@ -407,8 +385,13 @@ mod tests {
         assert!(standing.apply(failed(2)).is_none(), "it has been proven meanwhile");
     }
 
+    fn refusal(name: &str) -> Refusal {
+        let digest = release(name).version.digest.clone();
+        Refusal { digest, reason: "it lied".into(), at: Timestamp::UNIX_EPOCH }
+    }
+
     fn peer_refused(name: &str) -> Event<()> {
-        Event::PeerRefused(RefusedComponent { digest: release(name).version.digest.clone(), why: "it lied".into() })
+        Event::PeerRefused(refusal(name))
     }
 
     fn peer_proved(name: &str) -> Event<()> {
@@ -419,8 +402,8 @@ mod tests {
     fn whoever_a_peer_refused_on_trial_goes_as_if_it_had_failed_here() {
         let mut standing = after([taken("c")]);
         let done = standing.apply(peer_refused("c"));
-        let is_told = matches!(done, Some(Transition::Returned { failed, why })
-            if failed.version == "c" && why == "it lied");
+        let is_told = matches!(done, Some(Transition::Returned { failed, refusal })
+            if failed.version == "c" && refusal.reason == "it lied");
         assert!(is_told);
         assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
         assert!(standing.apply(taken("c")).is_none());
@@ -473,24 +456,10 @@ mod tests {
     #[test]
     fn a_first_component_that_was_refused_counts_as_proven() {
         let mut refused = Refusals::default();
-        refused.add(RefusedComponent { digest: release("p").version.digest.clone(), why: "it lied".into() });
+        refused.add(refusal("p"));
         let mut standing = SlotState::new(release("p"), refused);
         assert!(!standing.is_taken_back(&"p".repeat(12)), "what it writes would be ensured again for ever");
         assert!(standing.apply(peer_refused("p")).is_none(), "that was told when it was taken");
         assert_eq!(shows(&standing), ("p", "p", 1));
-    }
-
-    #[test]
-    fn the_oldest_of_too_many_refused_ones_is_forgotten() {
-        let mut refused = Refusals::default();
-        let one = |number: usize| RefusedComponent { digest: format!("sha256:{number:064}"), why: "no".into() };
-        for number in 0..=MOST_REFUSED {
-            refused.add(one(number));
-            refused.add(one(number));
-        }
-        assert_eq!(refused.why(&one(0).digest), None);
-        for number in 1..=MOST_REFUSED {
-            assert_eq!(refused.why(&one(number).digest), Some("no"), "{number}");
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Components that do as they are told, and a cloud that remembers who did what.
 
+mod routes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,9 +58,11 @@ pub(crate) struct Balancer {
     address: String,
 }
 
-/// The load balancers by their names.
+/// The load balancers by their names, and the routes.
 #[derive(Default)]
 pub(crate) struct Cloud {
+    /// Node by network, and the version that changed it last.
+    pub(crate) routes: Mutex<BTreeMap<String, (String, String)>>,
     pub(crate) balancers: Mutex<BTreeMap<String, Balancer>>,
     made: AtomicU32,
     /// Whether it answers anybody.
@@ -99,6 +103,8 @@ pub(crate) struct Fake {
     pub(crate) forgot: AtomicU32,
     /// Whether it answers from memory, where everything was there.
     pub(crate) remembers: AtomicBool,
+    /// The load balancers that it has in its memory.
+    memory: Mutex<BTreeMap<String, Balancer>>,
     /// How often each function was called.
     pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
 }
@@ -114,6 +120,7 @@ impl Fake {
             last_crash: Mutex::default(),
             forgot: AtomicU32::new(0),
             remembers: AtomicBool::new(false),
+            memory: Mutex::default(),
             asked: Mutex::default(),
         })
     }
@@ -124,6 +131,18 @@ impl Fake {
 
     pub(crate) fn does_when_changing(&self, does: Does) {
         *self.when_changing.lock() = Some(does);
+    }
+
+    /// It answers from memory what the cloud holds now, until it forgets.
+    pub(crate) fn remember(&self) {
+        self.memory.lock().clone_from(&self.cloud.balancers.lock());
+        self.remembers.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it finds this load balancer.
+    fn place(&self, name: &str) -> Option<Vec<Ingress>> {
+        let known = if self.remembers.load(Ordering::Relaxed) { &self.memory } else { &self.cloud.balancers };
+        known.lock().get(name).map(|balancer| vec![at(&balancer.address)])
     }
 
     /// What it does this time.
@@ -238,7 +257,7 @@ impl LoadBalancers for Fake {
 
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
         let name = self.own_name(&service);
-        let right = move || self.cloud.balancers.lock().get(&name).map(|balancer| vec![at(&balancer.address)]);
+        let right = move || self.place(&name);
         Box::pin(self.answer("get", right, || None))
     }
 
@@ -296,10 +315,8 @@ impl LoadBalancers for Fake {
 
     fn survey(&self, _backends: Arc<[Backend]>, wishes: Vec<Wish>) -> Answer<'_, Result<Vec<Standing>, Failure>> {
         Box::pin(async move {
-            let stands = |wish: &Wish| match self.cloud.balancers.lock().get(&self.own_name(&wish.service)) {
-                Some(balancer) => Standing::InStep(vec![at(&balancer.address)]),
-                None => Standing::Missing,
-            };
+            let place = |wish: &Wish| self.place(&self.own_name(&wish.service));
+            let stands = |wish: &Wish| place(wish).map_or(Standing::Missing, Standing::InStep);
             let right = || wishes.iter().map(stands).collect();
             self.answer("survey", right, || vec![Standing::Missing; wishes.len()]).await
         })

@@ -4,6 +4,7 @@ mod balancers;
 mod cluster;
 mod exchange;
 mod machines;
+mod routes;
 mod simulation;
 
 use ccm_cloud::{FindError, Finding, Instances as _, Need};

@@ -1,8 +1,10 @@
 //! What a component says of itself.
 
+use std::num::NonZeroU32;
+
 use ccm_cloud::{
-    Annotation, Attributes, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
-    Source, TlsSources, ValueKind,
+    Annotation, AnnotationRole, Attributes, Budget, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
+    Endpoint, Place, Setting, Source, TlsSources, ValueKind,
 };
 use ccm_egress::line;
 
@@ -25,13 +27,36 @@ pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Descriptor {
         version: text(descriptor.version),
         revision: text(descriptor.revision),
         provider_id_schemes: texts(descriptor.provider_id_schemes),
+        provider_id_prefixes: vec![],
         files: descriptor.files.into_iter().map(config_file).collect(),
         endpoints: descriptor.endpoints.into_iter().map(endpoint).collect(),
         credentials: descriptor.credentials.into_iter().map(credential).collect(),
         settings: descriptor.settings.into_iter().map(setting).collect(),
         annotations: descriptor.annotations.into_iter().map(annotation).collect(),
+        budgets: descriptor.budgets.into_iter().map(budget).collect(),
         more: descriptor.more.into_iter().collect::<Attributes>(),
     }
+}
+
+fn budget(budget: meta::Budget) -> Budget {
+    // `check_budgets` has seen that none is zero.
+    let number = |number: Option<u32>| number.and_then(NonZeroU32::new);
+    Budget {
+        endpoints: texts(budget.endpoints),
+        per_second: number(budget.per_second),
+        burst: number(budget.burst),
+        per_minute: number(budget.per_minute),
+        per_hour: number(budget.per_hour),
+    }
+}
+
+/// What is wrong with numbers that [`Descriptor`] cannot hold.
+pub(crate) fn check_budgets(descriptor: &meta::Descriptor) -> Option<String> {
+    let numbers = |budget: &meta::Budget| [budget.per_second, budget.burst, budget.per_minute, budget.per_hour];
+    let is_zero = |budget: &&meta::Budget| numbers(budget).contains(&Some(0));
+    let wrong = descriptor.budgets.iter().find(is_zero)?;
+    let endpoints = texts(wrong.endpoints.clone()).join(", ");
+    Some(format!("its budget of {endpoints} lets no request through (leave out what is not limited)"))
 }
 
 fn config_file(file: meta::ConfigFile) -> ConfigFile {
@@ -56,6 +81,8 @@ fn endpoint(endpoint: meta::Endpoint) -> Endpoint {
         ca_file: source(tls.ca_file),
         client_certificate: source(tls.client_certificate),
         client_key: source(tls.client_key),
+        ca_certificates: source(tls.ca_certificates),
+        verify: source(tls.verify),
         skip_verification: source(tls.skip_verification),
     };
     Endpoint {
@@ -104,7 +131,7 @@ fn setting(setting: meta::Setting) -> Setting {
         name: text(setting.name),
         purpose: text(setting.purpose),
         kind: value_kind(setting.kind),
-        default: setting.default.map(text),
+        default: setting.default_value.map(text),
         allowed: texts(setting.allowed),
         value: source(setting.value),
     }
@@ -115,8 +142,12 @@ fn annotation(annotation: meta::Annotation) -> Annotation {
         name: text(annotation.name),
         purpose: text(annotation.purpose),
         kind: value_kind(annotation.kind),
-        default: annotation.default.map(text),
+        default: annotation.default_value.map(text),
         allowed: texts(annotation.allowed),
-        written: annotation.written,
+        role: match annotation.role {
+            meta::AnnotationRole::Asked => AnnotationRole::Asked,
+            meta::AnnotationRole::Written => AnnotationRole::Written,
+            meta::AnnotationRole::Both => AnnotationRole::Both,
+        },
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn ingress(ingress: Vec<types::Ingress>) -> Vec<Ingress> {
         },
         error,
     };
-    let place = |types::Ingress { ip, hostname, ip_mode, ports }| Ingress {
+    let place = |types::Ingress { ip, hostname, ip_mode, ports, more: _ }| Ingress {
         ip,
         hostname,
         ip_mode: ip_mode.map(|mode| match mode {

@@ -37,7 +37,7 @@ pub(crate) fn service(service: Service, declared: &[Annotation]) -> types::Servi
         source_ranges: service.source_ranges,
         load_balancer_class: service.load_balancer_class,
         ingress: service.ingress.into_iter().map(ingress).collect(),
-        more: vec![],
+        more: service.more.into_iter().collect(),
     }
 }
 
@@ -73,6 +73,7 @@ fn ingress(ingress: Ingress) -> types::Ingress {
             IpMode::Proxy => types::IpMode::Proxy,
         }),
         ports: ports.into_iter().map(status).collect(),
+        more: vec![],
     }
 }
 

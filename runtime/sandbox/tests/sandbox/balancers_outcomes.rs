@@ -30,7 +30,7 @@ async fn an_outcome_that_the_api_server_or_the_operator_would_refuse_is_no_answe
         let outcomes = [
             ("load-balancers.ensure", rig.provider.ensure(service(name), backends(&[])).await),
             ("load-balancers.update-backends", rig.provider.update_backends(service(name), backends(&[])).await),
-            ("load-balancers.delete", rig.provider.delete(service(name)).await),
+            ("load-balancers.ensure-deleted", rig.provider.delete(service(name)).await),
         ];
         for (function, outcome) in outcomes {
             let failure = outcome.failure.clone().unwrap();
@@ -66,6 +66,18 @@ async fn what_was_written_down_comes_back_with_a_failure() {
         ("hostile.example/written-job".to_owned(), None),
     ];
     assert_eq!(outcome.annotations, written);
+}
+
+/// What the API server refuses waits in the memory of the host, which all providers share.
+#[tokio::test]
+async fn an_outcome_that_writes_more_annotations_than_are_allowed_is_no_answer() {
+    let of = async |annotation_bytes| {
+        let rig = Rig::hostile(Limits { annotation_bytes, ..Limits::default() }).await;
+        rig.provider.ensure(service("written"), backends(&[])).await
+    };
+    assert_eq!(of(57).await.annotations.len(), 2);
+    let what = "annotations of 57 bytes to write, 56 are allowed (limit annotation-bytes)";
+    assert_eq!(of(56).await, Outcome::failed(broken("load-balancers.ensure", what)));
 }
 
 #[tokio::test]
@@ -104,7 +116,7 @@ async fn a_crash_is_a_failure_to_be_retried_that_names_the_function() {
     assert_eq!(ensured, Outcome::failed(crashed("load-balancers.ensure")));
     assert_eq!(rig.end().outcome, "trap");
     let deleted = rig.provider.delete(service("panic")).await;
-    assert_eq!(deleted, Outcome::failed(crashed("load-balancers.delete")));
+    assert_eq!(deleted, Outcome::failed(crashed("load-balancers.ensure-deleted")));
     let validated = rig.provider.validate(service("panic"), None, false).await;
     assert_eq!(validated, Err(crashed("load-balancers.validate")));
     let good = Outcome { ingress: vec![at("192.0.2.1")], ..Outcome::default() };

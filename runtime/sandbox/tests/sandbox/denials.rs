@@ -92,12 +92,12 @@ async fn a_base_url_that_a_guest_found_leads_only_where_the_operator_allows() {
     rig.refused("denied", rows.iter().map(|(url, words)| (bind(url), *words)).collect()).await;
     let rest = vec![
         (json!({ "bind": ["evil", "https://x.allowed.example/"] }), "declares no endpoint `evil`"),
-        (send(json!({ "endpoint": "found", "path": "/" })), "has no base URL"),
         (send(json!({ "endpoint": "evil", "path": "/" })), "declares no endpoint `evil`"),
         (send(json!({ "endpoint": "", "path": "/" })), "declares no endpoint"),
         (send(json!({ "path": "/" })), "--allow-host api.scripted.example would allow it"),
     ];
     rig.refused("denied", rest).await;
+    rig.refused("unbound", vec![(send(json!({ "endpoint": "found", "path": "/" })), "has no base URL")]).await;
     assert_eq!(rig.guest.run(json!([bind("https://x.allowed.example/v2")])).await, [json!({ "bound": true })]);
 }
 

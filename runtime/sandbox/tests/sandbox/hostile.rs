@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ccm_cloud::{Failure, FindError, Finding, Instances as _, Need, Node, Reaction, Severity, Subject};
-use ccm_egress::Settings;
-use ccm_sandbox::Limits;
+use ccm_egress::{ProviderContext, Settings};
+use ccm_sandbox::{Limits, Sandbox};
 use tracing::Level;
 
 use crate::capture::{Capture, Line, guest_line};
-use crate::rig::{Event, HOSTILE, Rig, crashed, found, map, node};
+use crate::rig::{Event, HOSTILE, Rig, component, crashed, found, map, node};
 
 #[tokio::test]
 async fn a_guest_that_spins_is_stopped_at_its_computing_time() {
@@ -172,6 +172,18 @@ async fn a_provider_id_of_a_scheme_that_was_not_declared_is_not_believed() {
     let own = Node { provider_id: Some("aws:///eu-1a/i-0123".into()), ..node("foreign-id") };
     let kept = rig.provider.find(vec![own], Need::Metadata).await.unwrap();
     assert!(matches!(kept.as_slice(), [Finding::Found(_)]), "the Node's own ID may come back: {kept:?}");
+}
+
+#[tokio::test]
+async fn a_provider_that_was_left_a_part_of_its_scheme_is_believed_about_no_other_part() {
+    let component = Sandbox::try_new().unwrap().load(component(HOSTILE), Limits::default(), true).await.unwrap();
+    let component = component.configured(Some("hostile-east"), &["hostile://east/".to_owned()]);
+    assert_eq!((component.descriptor().name.as_str(), component.declared().name.as_str()), ("hostile-east", "hostile"));
+    let provider = component.into_provider(ProviderContext::closed(), None, None);
+    let findings = provider.find(vec![node("good")], Need::Metadata).await.unwrap();
+    let [Finding::Unknown(failure)] = findings.as_slice() else { panic!("{findings:?}") };
+    let parts = ["\"hostile://good\"", "none of its own (they begin with hostile://east/)"];
+    assert!(parts.iter().all(|part| failure.message.contains(part)), "{failure}");
 }
 
 #[tokio::test]

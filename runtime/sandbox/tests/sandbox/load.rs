@@ -110,13 +110,13 @@ fn is_whole(rest: &Component, whole: &[u8]) -> bool {
 /// A wrapper may keep to itself what the component in it offers.
 #[tokio::test]
 async fn what_the_modules_of_a_component_have_code_of_it_exports() {
-    let module = r#"(core module (func (export "ccm:cloud/load-balancer-survey@0.1.0#survey"))
-        (func (export "ccm:cloud/meta@0.1.0#describe")) (func (export "ccm:cloud/meta@0.1.0#offers"))
-        (func (export "cabi_post_ccm:cloud/cluster@0.1.0#reconcile")) (func (export "acme:thing/api@1.0.0#run")))"#;
-    let meta = r#"(instance $i) (export "ccm:cloud/meta@0.1.0" (instance $i))"#;
+    let module = r#"(core module (func (export "ccm:cloud/load-balancer-survey@0.2.0#survey"))
+        (func (export "ccm:cloud/meta@0.2.0#describe")) (func (export "ccm:cloud/meta@0.2.0#offers"))
+        (func (export "cabi_post_ccm:cloud/cluster@0.2.0#reconcile")) (func (export "acme:thing/api@1.0.0#run")))"#;
+    let meta = r#"(instance $i) (export "ccm:cloud/meta@0.2.0" (instance $i))"#;
     assert_eq!(
         message(&format!("(component {module} {meta})")).await,
-        "it is damaged: it has the code of ccm:cloud/load-balancer-survey@0.1.0, and does not export it; build or upload it \
+        "it is damaged: it has the code of ccm:cloud/load-balancer-survey@0.2.0, and does not export it; build or upload it \
          again"
     );
     let error = refusal(wat::parse_str(format!("(component (component {module}) {meta})")).unwrap(), limits(), true);
@@ -145,27 +145,30 @@ async fn a_component_with_a_wrong_bit_never_panics() {
 
 #[tokio::test]
 async fn another_version_of_the_contract_is_refused_and_both_are_named() {
-    let newer = renamed(&component(CLOUDLYCKE), "@0.1.0", "@0.2.0");
-    assert_eq!(
-        refusal(newer, Limits::default(), true).await.to_string(),
-        format!(
-            "it is made for ccm:cloud@0.2.0, this host speaks {CONTRACT}; rebuild the provider, or use a host that speaks \
-             ccm:cloud@0.2.0"
-        )
-    );
+    assert_eq!(CONTRACT, "ccm:cloud@0.2.0");
+    for version in ["0.1.0", "0.3.0"] {
+        let other = renamed(&component(CLOUDLYCKE), "@0.2.0", &format!("@{version}"));
+        assert_eq!(
+            refusal(other, Limits::default(), true).await.to_string(),
+            format!(
+                "it is made for ccm:cloud@{version}, this host speaks ccm:cloud@0.2.0; rebuild the provider, or use a host that \
+                 speaks ccm:cloud@{version}"
+            )
+        );
+    }
 }
 
 #[tokio::test]
 async fn required_exports_that_are_missing_are_all_named() {
     assert_eq!(
         message("(component)").await,
-        "it does not offer ccm:cloud/meta@0.1.0, ccm:cloud/instances@0.1.0, which every provider of ccm:cloud@0.1.0 must \
+        "it does not offer ccm:cloud/meta@0.2.0, ccm:cloud/instances@0.2.0, which every provider of ccm:cloud@0.2.0 must \
          export"
     );
-    let half = r#"(component (instance $i) (export "ccm:cloud/meta@0.1.0" (instance $i)))"#;
+    let half = r#"(component (instance $i) (export "ccm:cloud/meta@0.2.0" (instance $i)))"#;
     assert_eq!(
         message(half).await,
-        "it does not offer ccm:cloud/instances@0.1.0, which every provider of ccm:cloud@0.1.0 must export"
+        "it does not offer ccm:cloud/instances@0.2.0, which every provider of ccm:cloud@0.2.0 must export"
     );
 }
 
@@ -174,16 +177,16 @@ async fn imports_that_nobody_offers_are_all_named() {
     let text = r#"(component
         (import "acme:thing/api@1.0.0" (instance))
         (import "shell" (func))
-        (import "ccm:cloud/secrets@0.1.0" (instance))
-        (import "ccm:cloud/meta@0.1.0" (instance))
+        (import "ccm:cloud/secrets@0.2.0" (instance))
+        (import "ccm:cloud/meta@0.2.0" (instance))
         (import "wasi:http/outgoing-handler@0.2.0" (instance))
         (import "wasi:cli/environment@0.3.0" (instance))
         (import "wasi:cli/environment@0.2.0" (instance)))"#;
     assert_eq!(
         message(text).await,
-        "it asks for acme:thing/api@1.0.0, shell, ccm:cloud/secrets@0.1.0, ccm:cloud/meta@0.1.0, \
+        "it asks for acme:thing/api@1.0.0, shell, ccm:cloud/secrets@0.2.0, ccm:cloud/meta@0.2.0, \
          wasi:http/outgoing-handler@0.2.0, wasi:cli/environment@0.3.0, which this host does not offer; a provider may import \
-         only interfaces of ccm:cloud@0.1.0 and WASI 0.2"
+         only interfaces of ccm:cloud@0.2.0 and WASI 0.2"
     );
 }
 
@@ -197,10 +200,10 @@ async fn right_names_with_wrong_types_inside_are_refused_at_load_and_not_at_the_
         assert!(error.to_string().contains("rebuild it against the contract of this host"), "{error}");
     }
     let empty = r#"(component (instance $i)
-        (export "ccm:cloud/meta@0.1.0" (instance $i))
-        (export "ccm:cloud/instances@0.1.0" (instance $i)))"#;
+        (export "ccm:cloud/meta@0.2.0" (instance $i))
+        (export "ccm:cloud/instances@0.2.0" (instance $i)))"#;
     let error = message(empty).await;
-    assert!(error.starts_with("its types differ from those of ccm:cloud@0.1.0: "), "{error}");
+    assert!(error.starts_with("its types differ from those of ccm:cloud@0.2.0: "), "{error}");
 }
 
 #[tokio::test]
@@ -274,7 +277,7 @@ async fn a_summary_counts_what_is_in_a_component() {
     let mut exports = summary.exports.clone();
     exports.sort(); // in the order of the linker, which nothing depends on
     let interfaces = ["cluster", "instances", "load-balancer-survey", "load-balancers", "meta"];
-    assert_eq!(exports, interfaces.map(|interface| format!("ccm:cloud/{interface}@0.1.0")));
+    assert_eq!(exports, interfaces.map(|interface| format!("ccm:cloud/{interface}@0.2.0")));
     assert_eq!((summary.contract().as_deref(), summary.needs_wasi()), (Some(CONTRACT), false));
     assert!(summary.functions > 10 && summary.types > 10, "{summary:?}");
     let exact = Limits { functions: summary.functions, types: summary.types, ..Limits::default() };

@@ -268,8 +268,8 @@ impl NodeSelector for Slow {
         Ok(vec![])
     }
 
-    fn provider_ids(&self, schemes: &[String], most: usize) -> Result<Vec<String>, String> {
-        Ok(schemes.iter().map(|scheme| format!("{scheme}://1")).take(most).collect())
+    fn provider_ids(&self, prefixes: &[String], most: usize) -> Result<Vec<String>, String> {
+        Ok(prefixes.iter().map(|prefix| format!("{prefix}1")).take(most).collect())
     }
 }
 

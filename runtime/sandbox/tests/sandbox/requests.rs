@@ -227,7 +227,7 @@ async fn who_asks_too_much_by_the_operators_word_is_throttled_before_anything_is
         |_| ok("{}"),
         |grants| {
             let budget = &mut grants.settings.budget;
-            (budget.per_second, budget.burst, budget.max_wait) = (0.01, NonZeroU32::MIN, 50 * MS);
+            (budget.per_second, budget.burst, budget.max_wait) = (Some(0.01), Some(NonZeroU32::MIN), 50 * MS);
         },
     );
     let rig = rig.await;

@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use ccm_controllers::{ClusterSettings, DeletionBudget, NodeLifecycleSettings, ServiceSettings};
+use ccm_controllers::{ClusterSettings, DeletionBudget, NodeLifecycleSettings, RouteSettings, ServiceSettings};
 use ccm_rollout::config::duration::{parse, parse_period};
-use clap::Args;
+use clap::{ArgAction, Args};
 
 /// When Nodes are deleted, and how many.
 #[derive(Debug, Args)]
@@ -116,6 +116,44 @@ impl ServiceArgs {
     }
 }
 
+/// How routes to pods are kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Routes")]
+pub(crate) struct RouteArgs {
+    /// Keep a route in the cloud for each pod CIDR of a Node, where the provider offers routes and --cluster-cidr is given.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, action = ArgAction::Set)]
+    pub(crate) configure_cloud_routes: bool,
+    /// Interval between comparisons of all routes with the cloud without a change of Nodes, plus or minus a tenth.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
+    pub(crate) route_reconciliation_period: Duration,
+    /// Time without further changes of Nodes after which the host compares routes.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse)]
+    pub(crate) route_debounce: Duration,
+    /// Longest time that a change of a Node waits while further changes arrive.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse)]
+    pub(crate) route_max_wait: Duration,
+    /// Routes in one call of the provider, at most.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(1_999))]
+    pub(crate) route_batch: NonZeroUsize,
+    /// Calls of the provider to find the routes that make a batch fail, at most. The others are tried again later.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(63))]
+    pub(crate) route_max_calls: NonZeroUsize,
+}
+
+impl RouteArgs {
+    /// As the controller takes them.
+    pub(crate) fn settings(&self) -> RouteSettings {
+        RouteSettings {
+            debounce: self.route_debounce,
+            max_wait: self.route_max_wait,
+            period: self.route_reconciliation_period,
+            batch: self.route_batch,
+            max_calls: self.route_max_calls,
+            ..RouteSettings::default()
+        }
+    }
+}
+
 /// When providers are asked to look after the cluster as a whole.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster as a whole")]
@@ -156,6 +194,8 @@ mod tests {
         #[command(flatten)]
         service: ServiceArgs,
         #[command(flatten)]
+        route: RouteArgs,
+        #[command(flatten)]
         cluster: ClusterArgs,
     }
 
@@ -168,6 +208,8 @@ mod tests {
         let cli = parsed(&[]).unwrap();
         assert_eq!(cli.node_lifecycle.settings(), NodeLifecycleSettings::default());
         assert_eq!(cli.service.settings(), ServiceSettings::default());
+        assert_eq!(cli.route.settings(), RouteSettings::default());
+        assert!(cli.route.configure_cloud_routes);
         assert_eq!(cli.cluster.settings(), ClusterSettings::default());
     }
 
@@ -218,6 +260,24 @@ mod tests {
     }
 
     #[test]
+    fn each_flag_of_the_route_controller_sets_its_own_value() {
+        let given = parsed(&[
+            "--route-reconciliation-period=10s",
+            "--route-debounce=2s",
+            "--route-max-wait=3s",
+            "--route-batch=4",
+            "--route-max-calls=5",
+        ]);
+        let set = given.unwrap().route.settings();
+        let seconds = Duration::from_secs;
+        assert_eq!((set.period, set.debounce, set.max_wait), (seconds(10), seconds(2), seconds(3)));
+        assert_eq!((set.batch.get(), set.max_calls.get()), (4, 5));
+        let wants = |flags: &[&str]| parsed(flags).unwrap().route.configure_cloud_routes;
+        assert!(wants(&["--configure-cloud-routes"]) && wants(&["--configure-cloud-routes=true"]));
+        assert!(!wants(&["--configure-cloud-routes=false"]));
+    }
+
+    #[test]
     fn each_flag_of_the_cluster_controller_sets_its_own_value() {
         let given = parsed(&["--cluster-debounce=1s", "--cluster-max-wait=3s", "--cluster-period=1m"]);
         let set = given.unwrap().cluster.settings();
@@ -236,6 +296,10 @@ mod tests {
             "--confirm-node-deletions=*",
             "--confirm-node-deletions=a,",
             "--confirm-node-deletions=A",
+            "--route-reconciliation-period=0",
+            "--route-batch=0",
+            "--route-max-calls=0",
+            "--configure-cloud-routes=perhaps",
         ] {
             assert!(parsed(&[flag]).is_err(), "{flag}");
         }

@@ -1,4 +1,4 @@
-//! Flags of `check`, `push` and `inspect`.
+//! Flags of `check`, `push`, `new` and `inspect`.
 
 use std::path::PathBuf;
 
@@ -62,6 +62,17 @@ pub(crate) struct PushArgs {
     /// component that serves.
     #[arg(long, help_heading = "Provider")]
     pub(crate) allow_provider_change: bool,
+}
+
+/// Flags of `new`.
+#[derive(Args)]
+pub(crate) struct NewArgs {
+    /// The name of the provider, of its crate and of the new folder: lower-case letters and digits.
+    pub(crate) name: String,
+    /// Where the SDK comes from: the folder `providers/sdk` of a checkout of wasm-ccm, or `URL#REV` of its git repository. In a
+    /// checkout it is that of the checkout.
+    #[arg(long, value_name = "SDK")]
+    pub(crate) sdk: Option<String>,
 }
 
 /// Flags of `inspect`.

@@ -167,7 +167,6 @@ const MIGRATION: &str =
 const NOTHING: &str = "upstream does nothing with it either";
 const PROFILES: &str = "there are no Go profiles";
 const RATE: &str = "the client does not limit requests; the API server's priority and fairness does";
-const ROUTES: &str = "there is no route controller yet";
 const SNI: &str = "there is one certificate for a port";
 const SOCKETS: &str = "the port is not shared";
 
@@ -184,8 +183,6 @@ const INERT: &[Inert] = &[
     inert("allow-untagged-cloud", Kind::Bool, "the provider decides what a cluster needs in its cloud"),
     always("allocate-node-cidrs", false, CIDRS),
     inert("cidr-allocator-type", Kind::Text, CIDRS),
-    always("configure-cloud-routes", false, ROUTES),
-    inert("route-reconciliation-period", Kind::Duration, ROUTES),
     inert("node-sync-period", Kind::Duration, NOTHING),
     always("profiling", false, PROFILES),
     always("contention-profiling", false, PROFILES),

@@ -1,5 +1,6 @@
 //! One request: counted, late, perhaps struck by a fault, answered.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ enum Ask {
     Delete(String),
     Firewall,
     SetFirewall(Firewall),
+    Routes,
+    SetRoutes(BTreeMap<String, String>),
 }
 
 impl Ask {
@@ -41,6 +44,8 @@ impl Ask {
             Self::Delete(_) => Kind::Delete,
             Self::Firewall => Kind::Firewall,
             Self::SetFirewall(_) => Kind::SetFirewall,
+            Self::Routes => Kind::Routes,
+            Self::SetRoutes(_) => Kind::SetRoutes,
         }
     }
 }
@@ -132,6 +137,8 @@ fn parse(method: &Method, path: &str, query: &str, body: &[u8]) -> Result<Ask, R
         }
         ("GET", ["v1", "firewall"]) => Ok(Ask::Firewall),
         ("PUT", ["v1", "firewall"]) => Ok(Ask::SetFirewall(read(body)?)),
+        ("GET", ["v1", "routes"]) => Ok(Ask::Routes),
+        ("PUT", ["v1", "routes"]) => Ok(Ask::SetRoutes(read(body)?)),
         _ => Err((404, told("no such place"))),
     }
 }
@@ -180,10 +187,16 @@ impl Shared {
             Ask::Firewall => (200, json!(state.firewall)),
             Ask::SetFirewall(firewall) => {
                 state.firewall = firewall;
-                let write = Write { at: Instant::now(), kind, id: String::new(), owner: String::new() };
-                state.writes.push(write);
-                (204, Value::Null)
+                state.wrote_whole(kind)
             }
+            Ask::Routes => (200, json!(state.routes)),
+            Ask::SetRoutes(routes) => match state.refused_routes.iter().find(|network| routes.contains_key(*network)) {
+                Some(network) => (422, told(&format!("{network} is reserved"))),
+                None => {
+                    state.routes = routes;
+                    state.wrote_whole(kind)
+                }
+            },
         }
     }
 }
@@ -195,6 +208,11 @@ impl State {
         let balancer = balancer.clone();
         self.wrote(kind, &balancer);
         one(200, &balancer)
+    }
+
+    fn wrote_whole(&mut self, kind: Kind) -> Reply {
+        self.writes.push(Write { at: Instant::now(), kind, id: String::new(), owner: String::new() });
+        (204, Value::Null)
     }
 
     fn wrote(&mut self, kind: Kind, balancer: &Balancer) {

@@ -8,6 +8,7 @@
 //! PUT    /v1/load-balancers/{id}/members                      who takes traffic; needs the pool
 //! DELETE /v1/load-balancers/{id}                              204
 //! GET, PUT /v1/firewall
+//! GET, PUT /v1/routes                                         the whole table, all or nothing
 //! ```
 //!
 //! As in real clouds, names are not unique: who asks twice has two, and pays for both. What has an effect has it at once or
@@ -74,13 +75,17 @@ pub enum Kind {
     Firewall,
     /// Changes it.
     SetFirewall,
+    /// Reads the routes.
+    Routes,
+    /// Changes them, as a whole.
+    SetRoutes,
 }
 
 impl Kind {
     /// Whether it changes anything.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        !matches!(self, Self::List | Self::Get | Self::Firewall)
+        !matches!(self, Self::List | Self::Get | Self::Firewall | Self::Routes)
     }
 }
 
@@ -136,9 +141,9 @@ pub struct Write {
     pub at: Instant,
     /// What.
     pub kind: Kind,
-    /// The load balancer; empty for the firewall.
+    /// The load balancer; empty for firewall and routes.
     pub id: String,
-    /// Its owner; empty for the firewall.
+    /// Its owner; empty for firewall and routes.
     pub owner: String,
 }
 
@@ -147,6 +152,10 @@ struct State {
     balancers: BTreeMap<String, Balancer>,
     made: u32,
     firewall: Firewall,
+    /// Machine by network.
+    routes: BTreeMap<String, String>,
+    /// A table with one of these networks is refused.
+    refused_routes: Vec<String>,
     counts: BTreeMap<Kind, usize>,
     writes: Vec<Write>,
     faults: Vec<fault::Waiting>,
@@ -248,6 +257,35 @@ impl BalancerCloud {
     #[must_use]
     pub fn firewall(&self) -> Firewall {
         self.shared.state.lock().firewall.clone()
+    }
+
+    /// The routes: machine by network.
+    #[must_use]
+    pub fn routes(&self) -> BTreeMap<String, String> {
+        self.shared.state.lock().routes.clone()
+    }
+
+    /// Somebody changes the routes behind everybody's back.
+    pub fn tamper_routes(&self, change: impl FnOnce(&mut BTreeMap<String, String>)) {
+        change(&mut self.shared.state.lock().routes);
+    }
+
+    /// From now on a table with this network is refused.
+    pub fn refuse_route(&self, network: &str) {
+        self.shared.state.lock().refused_routes.push(network.to_owned());
+    }
+
+    /// Waits until the routes are these: pairs of network and machine, in order.
+    ///
+    /// # Errors
+    ///
+    /// They were not within `limit`; the error shows them.
+    pub async fn await_routes(&self, limit: Duration, wanted: &[(&str, &str)]) -> Result<()> {
+        let is_so = |routes: &BTreeMap<String, String>| {
+            routes.iter().map(|(network, machine)| (network.as_str(), machine.as_str())).eq(wanted.iter().copied())
+        };
+        let waited = self.until(limit, || is_so(&self.routes())).await;
+        waited.with_context(|| format!("routes: {:#?}", self.routes()))
     }
 
     /// Somebody changes a load balancer behind everybody's back.

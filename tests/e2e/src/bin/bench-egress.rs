@@ -277,8 +277,8 @@ impl Rig {
 /// No request waits for its turn, or the rate would be measured.
 fn unlimited() -> NetworkSettings {
     let mut settings = NetworkSettings::default();
-    settings.budget.per_second = f64::INFINITY;
-    settings.budget.burst = NonZeroU32::MAX;
+    settings.budget.per_second = Some(f64::INFINITY);
+    settings.budget.burst = Some(NonZeroU32::MAX);
     settings
 }
 

@@ -68,8 +68,8 @@ impl Rig {
     pub(crate) async fn start(given: &[(&str, &str)]) -> Self {
         let most = NonZeroU32::MAX;
         let budget = BudgetSettings {
-            per_second: f64::INFINITY,
-            burst: most,
+            per_second: Some(f64::INFINITY),
+            burst: Some(most),
             per_minute: Some(most),
             per_hour: Some(most),
             ..BudgetSettings::default()

@@ -29,7 +29,7 @@ fn row(annotation: &Value) -> String {
     let allowed: Vec<String> = allowed.map(|value| format!("`{value}`")).collect();
     let values = if allowed.is_empty() { "any".to_owned() } else { allowed.join(", ") };
     let default = annotation["default"].as_str().map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
-    let written = if annotation["written"] == true { " The provider writes it." } else { "" };
+    let written = if matches!(text("role"), "written" | "both") { " The provider writes it." } else { "" };
     let purpose = sentence(text("purpose")).replace('|', "\\|");
     format!("| `{}` | {values} | {default} | {purpose}{written} |\n", text("name"))
 }

@@ -117,9 +117,10 @@ fn wat(text: &str) -> Vec<u8> {
 pub(crate) fn bad_files() -> Vec<Bad> {
     let good = || Place::File(cloudlycke());
     let component = |parts: &str| Place::File(wat(&format!("(component (instance $i) {parts})")));
-    let meta = "(export \"ccm:cloud/meta@0.1.0\" (instance $i))";
-    let instances = "(export \"ccm:cloud/instances@0.1.0\" (instance $i))";
-    let version = "(export \"ccm:cloud/meta@0.9.0\" (instance $i))";
+    let meta = "(export \"ccm:cloud/meta@0.2.0\" (instance $i))";
+    let instances = "(export \"ccm:cloud/instances@0.2.0\" (instance $i))";
+    // Of the contract before this one.
+    let version = "(export \"ccm:cloud/meta@0.1.0\" (instance $i))";
     let import = format!("(import \"evil:door/open@1.0.0\" (instance)) {meta} {instances}");
     let files = |names: &[&'static str]| Place::Folder(names.iter().map(|name| (*name, cloudlycke())).collect());
     let with = |mut bad: Bad, flag: &str| {
@@ -137,8 +138,13 @@ pub(crate) fn bad_files() -> Vec<Bad> {
         bad("wat", Place::File(b"(component)".to_vec()), &["WebAssembly text", "give its .wasm file"], good()),
         bad("module", Place::File(wat("(module)")), &["core WebAssembly module", "wasm-tools component new"], good()),
         bad("damaged", Place::File(half(&cloudlycke())), &["it is damaged", "at byte"], good()),
-        bad("version", component(version), &["ccm:cloud@0.9.0", "rebuild the provider"], good()),
-        bad("export", component(meta), &["does not offer ccm:cloud/instances@0.1.0", "must export"], good()),
+        bad(
+            "version",
+            component(version),
+            &["made for ccm:cloud@0.1.0", "speaks ccm:cloud@0.2.0", "rebuild the provider"],
+            good(),
+        ),
+        bad("export", component(meta), &["does not offer ccm:cloud/instances@0.2.0", "must export"], good()),
         bad("import", component(&import), &["asks for evil:door/open@1.0.0", "may import only"], good()),
         bad("types", component(&format!("{meta} {instances}")), &["types differ", "rebuild it"], good()),
         bad(

@@ -163,13 +163,14 @@ async fn a_stock_manifest_starts_and_one_line_says_which_flags_do_nothing_and_wh
     let told = [
         "WARN",
         "--authentication-kubeconfig, --authorization-kubeconfig, --client-ca-file (the health port authenticates no client",
-        "--configure-cloud-routes (there is no route controller yet)",
         "--kube-api-burst, --kube-api-qps (the client does not limit requests",
     ];
     for part in told {
         assert!(line.contains(part), "{line} does not say {part}");
     }
-    for quiet in ["allocate-node-cidrs", "cluster-cidr", "leader-elect", "tls-min-version", "--v"] {
+    for quiet in
+        ["allocate-node-cidrs", "cluster-cidr", "configure-cloud-routes", "leader-elect", "tls-min-version", "--v"]
+    {
         assert!(!line.contains(quiet), "{line} says {quiet}");
     }
     host.end().await;

@@ -286,7 +286,7 @@ async fn each_exchange_is_one_line_of_the_trace_and_one_more_in_the_metrics() {
     };
     assert_eq!(count("api", "GET /machines/a", "2xx").await, 1.0);
     assert_eq!(count("api", "GET /absent/b", "4xx").await, 1.0);
-    assert_eq!(count("identity", "GET /v3", "denied").await, 1.0);
+    assert_eq!(count("identity", "GET /v3", "unbound").await, 1.0);
     assert_eq!(count("unknown", "GET /v3", "denied").await, 1.0, "a name that the provider made up");
     assert_eq!(count("api", "GET /x", "unknown-credential").await, 1.0);
     assert_eq!(host.count("ccm_cloud_requests_total", &[]).await.unwrap(), 5.0);

@@ -32,7 +32,7 @@ async fn what_run_would_refuse_is_refused_with_code_1_and_one_line_that_names_th
 
 /// Interfaces of the contract by their full names.
 fn contract(interfaces: &[&str]) -> Vec<String> {
-    interfaces.iter().map(|interface| format!("ccm:cloud/{interface}@0.1.0")).collect()
+    interfaces.iter().map(|interface| format!("ccm:cloud/{interface}@0.2.0")).collect()
 }
 
 fn inspect(file: &str) -> Value {
@@ -74,7 +74,7 @@ async fn a_good_component_is_shown_for_programs_and_for_people_in_all_its_forms(
         });
         let wanted = json!({
             "file": file,
-            "contract": "ccm:cloud@0.1.0",
+            "contract": "ccm:cloud@0.2.0",
             "size": cloudlycke().len(),
             "exports": contract(&["instances", "load-balancer-survey", "load-balancers", "meta"]),
             "imports": contract(&["types", "settings", "cache", "clock", "log", "events"]),
@@ -96,10 +96,10 @@ async fn a_good_component_is_shown_for_programs_and_for_people_in_all_its_forms(
         "cloudlycke 0.1.0",
         &file,
         digest,
-        "ccm:cloud@0.1.0",
+        "ccm:cloud@0.2.0",
         "cloudlycke://",
-        "instances@0.1.0",
-        "settings@0.1.0",
+        "instances@0.2.0",
+        "settings@0.2.0",
         "endpoints: none",
         "credentials: none",
         "cloudlycke.io/zone",

@@ -17,12 +17,14 @@
 //! | `verification` | load balancers that are compared with the cloud |
 //! | `crash_points` | a process that is killed at every step of what it does for a Service |
 //! | `walkthrough` | the walk-through of Cloudlycke about Services, A-06, A-12, A-14 to, A-26 |
+//! | `routes` | routes to pods, and what Nodes are told of their network (5, A-22 to A-24) |
 //! | `whole_cluster` | a firewall that follows Services and Nodes |
 //! | `webhook` | Services that are refused before they are there |
 //! | `faults` | an API server that is away, other writers, Nodes that come again, the end of the process |
 //! | `api_server` | one that refuses what belongs to a namespace, falls silent, or was restored from a backup |
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
+//! | `regions` | several providers of one component: two regions of one cloud |
 //! | `swap` | providers that are exchanged while the host works, and those that are refused or rolled back |
 //! | `flags` | flags that no other test needs: each changes what is seen |
 //! | `mistakes` | flags and files that cannot be |
@@ -69,6 +71,8 @@ mod provided_ip;
 mod records;
 mod refresh;
 mod refused;
+mod regions;
+mod routes;
 mod selection;
 mod service_faults;
 mod service_look;

@@ -62,9 +62,8 @@ fn c_28_in_mode_nodes_the_addresses_are_the_nodes_own_sorted_and_each_once() {
             ..backend("e", &[])
         },
     ];
-    for configured in [true, false] {
-        let cloud = Cloud::new(&if configured { json!({ "mode": "nodes" }) } else { json!({}) });
-        let web = if configured { service("web") } else { annotated(service("web"), LB_MODE, "nodes") };
+    for web in [service("web"), annotated(service("web"), LB_MODE, "nodes")] {
+        let cloud = Cloud::new(&json!({ "mode": "nodes" }));
         let ensured = cloud.balancers().ensure(&web, &nodes).outcome;
         assert_eq!((ensured.failure, ensured.ingress), (None, ["10.0.0.9", "10.0.0.10"].map(Ingress::ip).to_vec()));
         let updated = cloud.balancers().update(&web, &nodes[..1]).outcome;
@@ -78,16 +77,18 @@ fn c_28_in_mode_nodes_the_addresses_are_the_nodes_own_sorted_and_each_once() {
 #[test]
 fn a_service_that_leaves_the_pool_gives_its_address_back_also_after_a_restart() {
     for restarts in [false, true] {
-        let cloud = Cloud::new(&json!({}));
-        let mut web = annotated(service("web"), LB_ADDRESS, "203.0.113.7");
+        let cloud = Cloud::new(&json!({ "mode": "nodes" }));
+        let mut web = annotated(annotated(service("web"), LB_ADDRESS, "203.0.113.7"), LB_MODE, "pool");
         cloud.ips(&mut web);
         if restarts {
             cloud.restart();
         }
-        let web = annotated(web, LB_MODE, "nodes");
+        web.annotations.retain(|(name, _)| name != LB_MODE);
+        let standing = surveys::standing(&cloud, &web);
+        assert_eq!(standing, surveys::differs("the mode is `nodes` now"));
         let done = cloud.balancers().ensure(&web, &[backend("a", &["10.0.0.1"])]);
         assert_eq!(done.outcome.ingress, [Ingress::ip("10.0.0.1")]);
-        let mut other = annotated(service("other"), LB_ADDRESS, "203.0.113.7");
+        let mut other = annotated(annotated(service("other"), LB_ADDRESS, "203.0.113.7"), LB_MODE, "pool");
         assert_eq!(cloud.ips(&mut other), ["203.0.113.7"]);
     }
 }

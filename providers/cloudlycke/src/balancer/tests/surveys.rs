@@ -14,11 +14,11 @@ fn survey(cloud: &Cloud, services: &[Service]) -> Vec<Standing> {
     cloud.balancers().survey(&backends(&["a", "b"]), &wishes(services))
 }
 
-fn standing(cloud: &Cloud, service: &Service) -> Standing {
+pub(super) fn standing(cloud: &Cloud, service: &Service) -> Standing {
     survey(cloud, std::slice::from_ref(service)).remove(0)
 }
 
-fn differs(what: &str) -> Standing {
+pub(super) fn differs(what: &str) -> Standing {
     Standing::Differs(vec![what.to_owned()])
 }
 
@@ -118,7 +118,10 @@ fn what_differs_is_told_and_changes_nothing() {
             annotated(web.clone(), LB_ADDRESS, "203.0.113.200"),
             differs(&format!("the address should be 203.0.113.200, not {own}")),
         ),
-        (annotated(web.clone(), LB_MODE, "nodes"), differs("the mode is `nodes` now")),
+        (
+            annotated(web.clone(), LB_MODE, "nodes"),
+            Standing::Unknown(Failure::invalid(NODES_REFUSED).annotation(LB_MODE)),
+        ),
         (Service { ip_families: both, ..web.clone() }, differs("an address of one IP family is missing")),
         (at(&[&own, "10.0.0.1"]), differs("the address 10.0.0.1 is one too many")),
         (at(&[&own, "fd00::1"]), differs("the address fd00::1 is of an IP family that is not asked for")),

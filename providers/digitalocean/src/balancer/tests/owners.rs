@@ -88,6 +88,55 @@ fn one_of_another_service_is_neither_taken_nor_deleted_for_its_name() {
     }
 }
 
+/// The default name of another Service, whose load balancer has no tag: it is called by its UID.
+const VICTIM: &str = "ac3d4e5f600004abc9def00000000000";
+
+/// A Service that asked for that name had the load balancer tagged as its own, and deleted with it.
+#[test]
+fn the_default_name_of_another_service_is_not_to_be_had_by_asking_for_it() {
+    const LOOK: &str = "api GET /v2/tags/wasm-ccm-service%3Aservice-123%3Adefault%3Atest";
+    let thief = service(&[(names::NAME, VICTIM)]);
+    // Of another one that it once had.
+    let look = Reply::json(200, json!({"tag": {"name": OWN}}).to_string());
+    let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
+    for tags in [json!([]), json!(["k8s:ours"]), Value::Null] {
+        let has = changed("lb-1", json!({"name": VICTIM, "tags": tags}));
+        let cloud = FakeCloud::new().always(LIST, many(&[has])).always(LOOK, look.clone());
+        for done in [ensure(&ours, &thief, &nodes()), update_backends(&ours, &thief, &nodes())] {
+            assert_eq!((failure(&done).0, written(&done)), (Reaction::Conflict, vec![]), "{tags}");
+            let told = done.outcome.failure.expect("it is another's").message;
+            assert!(tags.is_null() || told.contains(&VICTIM[1..]), "{told}");
+        }
+        assert_eq!((delete(&ours, &thief).outcome.failure, deletes(&cloud)), (None, vec![]), "{tags}");
+        assert!(routes(&cloud).iter().all(|line| line.starts_with("api GET")), "{:?}", routes(&cloud));
+    }
+    // What was made for it under that name is its own; so is what its ID leads to.
+    let own = changed("lb-1", json!({"name": VICTIM, "tags": [OWN]}));
+    let _cloud = FakeCloud::new().on(LIST, many(std::slice::from_ref(&own)));
+    assert_eq!(addresses(&ensure(&ours, &thief, &nodes())), both());
+    let taken = changed("lb-1", json!({"name": VICTIM, "tags": []}));
+    let cloud = FakeCloud::new().on(LIST, many(&[taken])).on(DELETE, Reply::status(204));
+    assert_eq!(delete(&ours, &settled_service(&[(names::NAME, VICTIM)])).outcome.failure, None);
+    assert_eq!(deletes(&cloud), [DELETE]);
+}
+
+/// Who knows the UID of a Service that will want a load balancer asked for its name before: both changed and deleted the same one.
+#[test]
+fn what_another_service_made_under_the_default_name_is_not_shared_with_it() {
+    let squatted = changed("lb-1", json!({"tags": [THEIRS]}));
+    let cloud = FakeCloud::new().always(LIST, many(std::slice::from_ref(&squatted)));
+    for done in [ensure(&config(), &service(&[]), &nodes()), update_backends(&config(), &service(&[]), &nodes())] {
+        assert_eq!((failure(&done).0, written(&done)), (Reaction::Conflict, vec![]));
+        let told = done.outcome.failure.expect("it is another's").message;
+        assert!(["shop/web", "u-2", names::ID].iter().all(|words| told.contains(words)), "{told}");
+    }
+    assert_eq!((delete(&config(), &service(&[])), deletes(&cloud)), (Done::new(), vec![]));
+    // Both tags are there where it was taken over by its ID, which was lost.
+    let cloud = FakeCloud::new().on(LIST, many(&[changed("lb-1", json!({"tags": [OWN, THEIRS]}))]));
+    assert_eq!(addresses(&ensure(&config(), &service(&[]), &nodes())), both());
+    assert_eq!(routes(&cloud), [LIST]);
+}
+
 #[test]
 fn a_name_that_was_taken_within_the_last_second_is_told_with_its_owner() {
     let taken = || Reply::json(422, r#"{"message": "There is already a load balancer with that name"}"#);
@@ -282,10 +331,18 @@ fn what_a_service_never_had_is_not_deleted_for_its_name() {
             assert_eq!(routes(&cloud).contains(&DELETE_1.to_owned()), deleted, "{tags:?}");
         }
     }
+    // It may be paid for and used by nobody, so that people hear of it.
     let ours = Config { tag: Some("k8s:ours".to_owned()), ..config() };
-    let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", &["k8s:ours"])]));
-    assert_eq!(delete(&ours, &named()), Done::new());
-    assert_eq!(routes(&cloud), [LIST]);
+    for (tags, told) in [(&["k8s:ours"][..], vec!["LoadBalancerNotDeleted"]), (&[THEIRS], vec![]), (&["k8s:x"], vec![])]
+    {
+        let cloud = FakeCloud::new().on(LIST, many(&[tagged("lb-1", tags)]));
+        let done = delete(&ours, &named());
+        assert_eq!((done.outcome.failure.clone(), reasons(&done)), (None, told), "{tags:?}");
+        assert_eq!(routes(&cloud), [LIST]);
+        for words in ["lb-1", "\"my-lb\"", names::ID, "nobody's"] {
+            assert!(done.warnings.iter().all(|(_, told)| told.contains(words)), "{words}: {:?}", done.warnings);
+        }
+    }
 }
 
 #[test]

@@ -134,6 +134,32 @@ fn do_052_053_054_an_address_of_ones_own_is_for_a_new_one_and_a_subnet_for_all()
     assert_eq!((changed.get("ip"), &changed["subnet_uuid"]), (None, &json!("s-1")));
 }
 
+/// It was sent with the next change of something else, and nobody heard why the address moved, or did not.
+#[test]
+fn another_subnet_of_one_that_exists_is_told_and_changes_nothing() {
+    let asks = settled_service(&[(names::SUBNET, "s-2")]);
+    let warnings = |done: &Done| done.warnings.iter().map(|(reason, told)| (*reason, told.clone())).collect::<Vec<_>>();
+    let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", json!({"subnet_uuid": "s-1"}))));
+    let done = ensure(&config(), &asks, &nodes());
+    let told = warnings(&done);
+    let [(IMMUTABLE, message)] = told.as_slice() else { panic!("{told:?}") };
+    assert!([names::SUBNET, "s-1", "s-2"].iter().all(|words| message.contains(words)), "{message}");
+    assert_eq!((addresses(&done), routes(&cloud)), (both(), vec![GET.to_owned()]));
+    // With the next change it keeps what it has, also where nothing is asked for.
+    let differs = one(&changed("lb-1", json!({"subnet_uuid": "s-1", "droplet_ids": []})));
+    for service in [asks.clone(), settled_service(&[])] {
+        let cloud = FakeCloud::new().on(GET, differs.clone()).on(PUT, one(&balancer("lb-1")));
+        ensure(&config(), &service, &nodes());
+        assert_eq!(body(&cloud, 1)["subnet_uuid"], "s-1");
+    }
+    // The same one, and one of which nothing is told.
+    for (has, count) in [(json!("S-2"), 0), (json!(null), 1)] {
+        let cloud = FakeCloud::new().on(GET, one(&changed("lb-1", json!({"subnet_uuid": has}))));
+        assert_eq!(warnings(&ensure(&config(), &asks, &nodes())).len(), count, "{has}");
+        assert_eq!(routes(&cloud), [GET]);
+    }
+}
+
 #[test]
 fn do_259_nodes_that_are_ready_are_written_and_those_that_are_not_do_not_wait() {
     for (has, change) in

@@ -250,7 +250,7 @@ fn descriptor() -> Descriptor {
         kind: ValueKind::Text,
         default: None,
         allowed: vec![],
-        written: false,
+        role: ccm_cloud::AnnotationRole::Asked,
     };
     Descriptor {
         name: "fake".into(),

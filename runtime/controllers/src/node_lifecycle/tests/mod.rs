@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::budget::Budget;
+use super::budget::Deletions;
 use super::history::REPORTER;
 use super::memory::Memory;
 use super::sync::Syncer;
@@ -68,7 +68,11 @@ impl Bench {
             let (batcher, work) = ccm_cloud::Batcher::new(cloud, batches);
             bench._lookups.spawn(work);
             let scheme = scheme.to_owned();
-            Member { name: scheme.clone(), claims: Box::new(move |given| given == scheme), batcher }
+            Member {
+                name: scheme.clone(),
+                claims: Box::new(move |id| id.starts_with(&format!("{scheme}://"))),
+                batcher,
+            }
         };
         let mut members = vec![member("fake", Arc::clone(&bench.cloud))];
         for i in 1..providers {
@@ -100,12 +104,12 @@ impl<C: Instances> Bench<C> {
             store: reader,
             lookups: Lookups::new(vec![Member {
                 name: "fake".into(),
-                claims: Box::new(|scheme| scheme == "fake"),
+                claims: Box::new(|id| id.starts_with("fake://")),
                 batcher,
             }]),
             writer: NodeWriter::named(gate, REPORTER),
             writes: Semaphore::new(settings.concurrent_writes.get()),
-            budget: Budget::new(settings.budget, settings.confirmed.clone()),
+            budget: Deletions::new(settings.budget, settings.confirmed.clone()),
             recorder,
             memory: Memory::new(metrics.node_lifecycle.clone(), &settings),
             metrics: metrics.node_lifecycle.clone(),

@@ -78,6 +78,31 @@ async fn a_service_of_the_same_name_is_served_after_its_predecessor_is_cleaned_u
     assert!(place("delete web").is_some() && place("delete web") < place("ensure web"), "{calls:?}");
 }
 
+/// It was pending without a word: what becomes of the one before is told of that one, which `kubectl describe` does not show.
+#[tokio::test(start_paused = true)]
+async fn a_service_of_the_same_name_says_that_it_waits_for_its_predecessor_and_why() {
+    let mut world = World::new(slow(10)).service(service("web"));
+    world.memory = memory();
+    removed(&mut world).await;
+    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    world.cloud.fail("delete", "web", vec![failure(Reaction::Quota, "too many deletions"); 3]);
+    world
+        .run(async |world: &mut World| {
+            seconds(1).await;
+            let waits = world.api.service("web").unwrap()["status"]["conditions"][0].clone();
+            assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("CloudPending")), "{waits}");
+            let message = waits["message"].as_str().unwrap();
+            for part in ["had this name before", "uid-web", "too many deletions"] {
+                assert!(message.contains(part), "{message}");
+            }
+            world.addressed(&["web".into()]).await;
+            let ready = world.api.service("web").unwrap()["status"]["conditions"].clone();
+            let ready = ready.as_array().unwrap().iter().find(|one| one["type"] == "LoadBalancerReady").unwrap();
+            assert_eq!((&ready["status"], &ready["reason"]), (&json!("True"), &json!("Ensured")));
+        })
+        .await;
+}
+
 /// A provider before it in the operator's order makes load balancers now, or alone does: nobody else is asked to delete what is not
 /// theirs.
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! A process that ends at any moment, other writers, a cloud and an API server that fail.
 
-use ccm_cloud::Reaction;
+use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
 
 use super::*;
@@ -50,6 +50,27 @@ async fn a_process_that_is_killed_at_any_step_of_an_ensure_leaves_one_load_balan
         assert!(calls <= 2, "killed after {turns} turns: {calls} calls");
     }
     assert!((4..60).contains(&killed), "{killed} of 60 were killed on the way");
+}
+
+/// They once piled up, under another name with each try, until the process had no memory left.
+#[tokio::test(start_paused = true)]
+async fn annotations_that_the_api_server_never_takes_wait_as_far_as_an_object_could_have_them() {
+    let mut bench = Bench::new();
+    bench.add(finalized("web"));
+    let noted = |number: usize| {
+        let annotations = vec![(format!("fake.io/job-{number}"), Some("x".repeat(100_000)))];
+        Outcome { annotations, ..Outcome::failed(failure(Reaction::Retry, &format!("try {number}"))) }
+    };
+    bench.cloud.script("ensure", "web", (0..6).map(noted));
+    let mut waiting = vec![];
+    for _ in 0..6 {
+        bench.api.refuse(STATUS, 422, 1);
+        if let Verdict::After(delay) = bench.sync("web").await {
+            tokio::time::advance(delay).await;
+        }
+        waiting.push(bench.syncer.memory.with(&key("web"), |entry| entry.unwritten().len()).unwrap());
+    }
+    assert_eq!(waiting, [1, 2, 1, 2, 1, 2], "three are more than 256 KiB");
 }
 
 #[tokio::test(start_paused = true)]

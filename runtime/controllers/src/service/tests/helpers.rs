@@ -300,6 +300,7 @@ fn a_service_is_read_as_a_whole() {
             ip_mode: Some(IpMode::Proxy),
             ports: vec![PortStatus { port: 80, protocol: Protocol::Tcp, error: Some("Broken".into()) }],
         }],
+        more: ccm_cloud::Attributes::new(),
     };
     assert_eq!(view, wanted);
 }

@@ -47,7 +47,8 @@ pub(super) async fn with_other(cloud: FakeBalancers) -> Bench {
 async fn the_mark_at_the_cloud_decides_whether_a_restored_service_has_its_load_balancer_again() {
     let plain = |uid: &str| uid.replace('-', "");
     let adopted = Some("Normal LoadBalancerAdopted");
-    /// Whose mark is there, if anything is; whether it is taken; which Event there is.
+    /// Whose mark is there, if anything is; whether it is taken; which Event there is. Where it is not its own, the provider is told
+    /// whose it was.
     type Row<'a> = (&'a str, Option<Option<String>>, bool, Option<&'a str>);
     let rows: [Row<'_>; 6] = [
         ("there is none", None, true, None),
@@ -82,11 +83,19 @@ async fn the_mark_at_the_cloud_decides_whether_a_restored_service_has_its_load_b
             assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
             assert_eq!(calls(&bench), ["ensure web: n0 n1"], "{what}");
             assert_eq!(seen(&bench, "web").is_some(), is_taken, "{what}");
+            let whose = mark.clone().filter(|_| told == adopted).map(Option::unwrap_or_default);
+            let ensured = bench.cloud.seen().into_iter().rfind(|seen| seen.name == "web").unwrap();
+            assert_eq!(ensured.more.get(ccm_cloud::Service::TAKEN_OVER).cloned(), whose, "{what}");
             assert_eq!(bench.json("web")["metadata"]["annotations"]["fake.io/id"], "lb-9", "{what}");
             // It is its own from now on.
             let before = bench.patches();
             assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
             assert_eq!((bench.cloud.take_calls(), bench.patches()), (vec![], before), "{what}");
+            bench.edit("web", &json!({ "spec": { "ports": [{ "port": 81, "nodePort": 30081 }] } }));
+            bench.cloud.script("ensure", "web", [made("lb-9")]);
+            assert_eq!(bench.sync("web").await, Verdict::Done, "{what}");
+            assert_eq!(bench.cloud.seen().last().unwrap().more, ccm_cloud::Attributes::new(), "{what}");
+            assert_eq!(bench.cloud.take_calls(), ["ensure web: n0 n1"], "{what}");
             let events = bench.events().await;
             let offers: Vec<_> = events.iter().filter(|event| event.contains("Adopted")).collect();
             assert_eq!(offers.len(), usize::from(told.is_some()), "{what}: {events:?}");
@@ -403,4 +412,59 @@ async fn what_was_nobodys_is_judged_again_at_each_try_to_delete_it() {
     tokio::time::advance(delay).await;
     while bench.sync("web").await != Verdict::Done {}
     assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["delete web".to_owned()], None));
+}
+
+/// The load balancer of the one is known by its ID, which only that Service has: nothing in the cloud says whose it is. The other one
+/// asks for the same name. It had the load balancer, and deleted it.
+#[tokio::test(start_paused = true)]
+async fn the_load_balancer_of_a_living_service_is_not_to_be_had_by_its_name() {
+    let named = |name: &str| json!({ "metadata": { "annotations": { "fake.io/mode": name } } });
+    for (what, annotations, is_refused) in [
+        ("the same name", json!({ "fake.io/mode": "lb-1" }), true),
+        ("the same name, and an ID that leads nowhere", json!({ "fake.io/mode": "lb-1", "fake.io/id": "gone" }), true),
+        ("another name", json!({ "fake.io/mode": "lb-2" }), false),
+        ("no name", json!({}), false),
+    ] {
+        let mut bench = with_other(FakeBalancers::default()).await;
+        bench.cloud.mark_with("lb-1", None);
+        bench.edit("other", &named("lb-1"));
+        bench.sync("other").await;
+        bench.cloud.take_calls();
+        // Days later, by another process.
+        let mut bench = bench.restart();
+        bench.add(service("web").with("/metadata", "uid", json!(WEB)).with(
+            "/metadata",
+            "annotations",
+            annotations.clone(),
+        ));
+        // What leads to the other one is not shown to the provider, and then the name is all that is left.
+        let mut verdict = bench.sync("web").await;
+        if verdict == Verdict::After(Duration::ZERO) {
+            verdict = bench.sync("web").await;
+        }
+        let made = bench.cloud.take_calls();
+        if !is_refused {
+            assert_eq!(
+                (verdict, made),
+                (Verdict::Done, vec!["ensure web: n0 n1".to_owned()]),
+                "{what}: nobody is asked"
+            );
+            continue;
+        }
+        assert!(made.iter().all(|call| ["mark web", "mark other"].contains(&call.as_str())), "{what}: {made:?}");
+        assert_eq!(bench.json("web")["metadata"].get("finalizers"), None, "nothing is left behind with it");
+        let events = bench.events().await;
+        let told = events.last().unwrap();
+        assert!(
+            told.contains("lb-1") && told.contains("default/other") && told.contains("wasm-ccm.io/orphan: fake"),
+            "{told}"
+        );
+        // Once its owner has given it up.
+        bench.edit("other", &json!({ "metadata": { "annotations": { "wasm-ccm.io/orphan": "fake" } } }));
+        bench.sync("other").await;
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        bench.cloud.take_calls();
+        while bench.sync("web").await != Verdict::Done {}
+        assert!(calls(&bench).contains(&"ensure web: n0 n1".to_owned()));
+    }
 }

@@ -1,6 +1,6 @@
 //! The record of what was ensured: who is believed, and how people ask for one more look.
 
-use ccm_cloud::Reaction;
+use ccm_cloud::{Outcome, Reaction};
 use serde_json::json;
 
 use super::restart::{garbled, surveying, sync_all, three};
@@ -177,4 +177,29 @@ async fn a_request_that_cannot_be_taken_away_is_tried_with_back_off() {
     bench.api.script(STATUS, |_| None);
     bench.api.refuse(STATUS, 422, 1);
     assert!(matches!(bench.sync("web").await, Verdict::After(delay) if delay > Duration::ZERO));
+}
+
+/// The number of a job of the cloud made each update an ensure.
+#[tokio::test(start_paused = true)]
+async fn what_only_the_provider_writes_is_no_reason_to_ensure_unless_somebody_else_changed_it() {
+    let mut bench = Bench::new();
+    bench.add(service("web"));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    let jobs = |number: &str| vec![("fake.io/job-1".to_owned(), Some(number.to_owned()))];
+    bench.cloud.take_calls();
+    for (number, hosts) in [("1", &["n0"][..]), ("2", &["n0", "n1"])] {
+        bench.cloud.script("update", "web", [Outcome { annotations: jobs(number), ..Outcome::default() }]);
+        assert_eq!(bench.pass(hosts.iter().map(|name| node(name))).await, [Verdict::Done]);
+        assert_eq!(bench.sync("web").await, Verdict::Done);
+        assert_eq!(bench.cloud.take_calls(), [format!("update web: {}", hosts.join(" "))]);
+        assert_eq!(bench.json("web")["metadata"]["annotations"]["fake.io/job-1"], number);
+    }
+    // So it is after a restart.
+    let mut bench = bench.restart();
+    assert_eq!((bench.sync("web").await, bench.cloud.take_calls().len()), (Verdict::Done, 0));
+
+    bench.edit("web", &json!({ "metadata": { "annotations": { "fake.io/job-1": "edited" } } }));
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(bench.cloud.take_calls().last().unwrap(), "ensure web: n0 n1");
+    assert_eq!((bench.sync("web").await, bench.cloud.take_calls().len()), (Verdict::Done, 0));
 }

@@ -1,6 +1,6 @@
 //! What the cloud takes in a minute and in an hour.
 
-use ccm_cloud::{Attributes, Descriptor};
+use ccm_cloud::Budget as CloudBudget;
 
 use super::*;
 
@@ -68,16 +68,28 @@ async fn those_under_way_take_a_place_too() {
 
 #[test]
 fn what_the_provider_says_of_its_cloud_counts_unless_the_operator_knows_better() {
-    let more = |minute: &str| -> Attributes {
-        let texts = [(Descriptor::REQUESTS_PER_MINUTE, minute), (Descriptor::REQUESTS_PER_HOUR, "5000")];
-        texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
-    };
+    let number = NonZeroU32::new;
+    let minute = CloudBudget { per_minute: number(250), per_hour: number(5_000), ..CloudBudget::default() };
     let plain = BudgetSettings::default();
-    assert_eq!(plain.clone().of_cloud(&Attributes::new()), plain);
-    assert_eq!(plain.clone().of_cloud(&more("250")), windows(250, 5_000, &plain));
-    for wrong in ["0", "-1", "many", ""] {
-        assert_eq!(plain.clone().of_cloud(&more(wrong)).per_minute, None, "{wrong:?}");
-    }
+    assert_eq!(plain.clone().of_cloud(&CloudBudget::default()), plain);
+    assert_eq!(plain.clone().of_cloud(&minute), windows(250, 5_000, &plain));
     let operators = windows(1_000, 20_000, &plain);
-    assert_eq!(operators.clone().of_cloud(&more("250")), operators);
+    assert_eq!(operators.clone().of_cloud(&minute), operators);
+
+    let rate = |per_second: Option<u32>, burst: Option<u32>| {
+        let (per_second, burst) = (per_second.and_then(number), burst.and_then(number));
+        CloudBudget { per_second, burst, ..CloudBudget::default() }
+    };
+    let of = |cloud: CloudBudget| {
+        let settings = plain.clone().of_cloud(&cloud);
+        (settings.per_second, settings.burst.map(NonZeroU32::get))
+    };
+    assert_eq!(of(rate(Some(10), Some(30))), (Some(10.0), Some(30)));
+    assert_eq!(of(rate(Some(10), None)), (Some(10.0), Some(10)), "no burst of many times the rate");
+    assert_eq!(of(rate(None, Some(30))), (None, Some(30)));
+    assert_eq!(of(rate(Some(1_000), Some(9_000))), (Some(50.0), Some(250)), "nobody asks for more than the defaults");
+    let faster = BudgetSettings { per_second: Some(100.0), ..plain.clone() };
+    assert_eq!(faster.clone().of_cloud(&rate(Some(10), None)), faster);
+    let longer = BudgetSettings { burst: number(400), ..plain };
+    assert_eq!(longer.of_cloud(&rate(Some(10), Some(30))).burst, number(400));
 }

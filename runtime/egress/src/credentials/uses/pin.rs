@@ -162,11 +162,13 @@ impl Pin {
         }
         let sources = |endpoint: &Endpoint| {
             let of = |pick: fn(&TlsSources) -> &Source| endpoint.tls.as_ref().map(pick).cloned().unwrap_or_default();
-            [of(|tls| &tls.ca_file), of(|tls| &tls.skip_verification)]
+            let authorities = [of(|tls| &tls.ca_file), of(|tls| &tls.ca_certificates)];
+            authorities.into_iter().chain([of(|tls| &tls.verify), of(|tls| &tls.skip_verification)])
         };
         let trusts_the_same = |(before, source): (&Source, &Source)| self.says_the_same(before, new, source);
-        let (before, after) = (sources(before), sources(endpoint));
-        (!before.iter().zip(&after).all(trusts_the_same)).then_some("other rules of whom it trusts")
+        let pairs: Vec<(Source, Source)> = sources(before).zip(sources(endpoint)).collect();
+        (!pairs.iter().all(|(before, after)| trusts_the_same((before, after))))
+            .then_some("other rules of whom it trusts")
     }
 }
 

@@ -65,7 +65,16 @@ fn no_source_of_an_endpoint_shows_a_secret() {
         let tls = |ca_file: &Source, client_certificate: &Source, client_key: &Source, skip_verification: &Source| {
             let [ca_file, client_certificate] = [ca_file, client_certificate].map(Clone::clone);
             let [client_key, skip_verification] = [client_key, skip_verification].map(Clone::clone);
-            (nothing(), Some(TlsSources { ca_file, client_certificate, client_key, skip_verification }))
+            (
+                nothing(),
+                Some(TlsSources {
+                    ca_file,
+                    client_certificate,
+                    client_key,
+                    skip_verification,
+                    ..TlsSources::default()
+                }),
+            )
         };
         let (none, source) = (&nothing(), &source);
         let all = [

@@ -345,7 +345,7 @@ async fn who_gets_no_turn_has_waited_all_the_same() {
     let rig = Rig::with(Cloud::start(answer), Arc::default(), Arc::new(Alone), |settings| {
         settings.limits.request_time = 60 * S;
         (settings.budget.concurrency, settings.budget.max_wait) = (NonZeroUsize::MIN, 100 * MS);
-        (settings.budget.per_second, settings.budget.burst) = (0.001, NonZeroU32::MIN.saturating_add(6));
+        (settings.budget.per_second, settings.budget.burst) = (Some(0.001), Some(NonZeroU32::MIN.saturating_add(6)));
     });
     let second = async {
         arrived.notified().await;

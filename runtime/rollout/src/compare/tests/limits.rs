@@ -28,15 +28,15 @@ async fn no_more_is_asked_than_the_limits_say_nor_for_longer() {
 
     let begun = tokio::time::Instant::now();
     let new = Fake { machine: says(|_, _| Finding::Absent), ..good() };
-    let hasty = CompareLimits { pause: Duration::from_secs(100), ..limits };
+    let hasty = CompareLimits { pause: Duration::from_secs(200), ..limits };
     let error = compare(&good(), &new, &cluster(1, 0), true, &hasty).await.unwrap_err();
     assert!(
-        error.to_string().ends_with("no two looks gave the same answers within 60s (limit compare-time)"),
+        error.to_string().ends_with("no two looks gave the same answers within 180s (limit compare-time)"),
         "{error}"
     );
     let unlisted = Cluster { is_incomplete: true, ..cluster(1, 0) };
     let error = compared(&good(), &good(), &unlisted).await.unwrap_err().to_string();
-    assert!(error.contains("the first list is not complete within 60s"), "{error}");
+    assert!(error.contains("the first list is not complete within 180s"), "{error}");
     assert_eq!(begun.elapsed(), 2 * hasty.time);
 }
 
@@ -79,7 +79,7 @@ async fn whoever_of_two_hangs_the_new_one_is_neither_taken_nor_refused_for_good_
         let hanging = || Fake { hangs: Some(function), ..surveying(in_step) };
         for (old, new) in [(hanging(), surveying(in_step)), (surveying(in_step), hanging())] {
             let error = compared(&old, &new, &cluster(2, 2)).await.unwrap_err().to_string();
-            assert!(error.ends_with("no two looks gave the same answers within 60s (limit compare-time)"), "{error}");
+            assert!(error.ends_with("no two looks gave the same answers within 180s (limit compare-time)"), "{error}");
             for one in [&old, &new] {
                 let answered = ["survey", "find"].map(|function| one.count(function));
                 assert_eq!(answered, ["survey", "find"].map(|asked| if one.hangs == Some(asked) { 0 } else { 2 }));
@@ -87,4 +87,38 @@ async fn whoever_of_two_hangs_the_new_one_is_neither_taken_nor_refused_for_good_
         }
     }
     assert_eq!(begun.elapsed(), 4 * time);
+}
+
+/// The time of the comparison was that of one call, so that every repair was turned away.
+#[tokio::test(start_paused = true)]
+async fn a_last_good_component_that_hangs_for_a_whole_call_keeps_no_good_one_out() {
+    let call_time = Duration::from_secs(60);
+    for (function, nodes, services) in [("find", 0, 20), ("survey", 2, 0), ("get", 2, 0)] {
+        let other = || if function == "survey" { surveying(in_step) } else { good() };
+        let old = Fake { hangs: Some(function), call_time: Some(call_time), ..other() };
+        let begun = tokio::time::Instant::now();
+        let report = compared(&old, &other(), &cluster(2, 20)).await.unwrap();
+        assert!(report.differences.is_empty(), "{function}: {report:?}");
+        assert_eq!((report.nodes.compared, report.services.compared), (nodes, services), "{function}: the rest counts");
+        assert_eq!(begun.elapsed(), call_time, "{function}: the same is waited for once");
+    }
+}
+
+/// It answers other questions, and these count.
+#[tokio::test(start_paused = true)]
+async fn a_last_good_component_that_hangs_in_one_half_keeps_out_who_is_wrong_in_the_other() {
+    let old = Fake { hangs: Some("get"), call_time: Some(Duration::from_secs(60)), ..good() };
+    let new = Fake { machine: says(|_, _| Finding::Absent), ..good() };
+    let report = compared(&old, &new, &cluster(2, 20)).await.unwrap();
+    assert_eq!(report.differences.len(), 2, "{report:?}");
+}
+
+/// Otherwise a bad one would serve after an outage: nothing was compared then.
+#[tokio::test(start_paused = true)]
+async fn where_both_fail_the_last_good_component_is_asked_all_the_same() {
+    let away = || Fake { hangs: Some("get"), call_time: Some(Duration::from_secs(20)), ..good() };
+    let (old, new) = (away(), away());
+    let error = compared(&old, &new, &cluster(2, 20)).await.unwrap_err().to_string();
+    assert!(error.contains("neither answers about any of the Services"), "{error}");
+    assert_eq!((old.count("get"), new.count("get")), (20, 20));
 }

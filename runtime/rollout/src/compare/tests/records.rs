@@ -159,7 +159,7 @@ async fn before_the_objects_are_known_nothing_is_taken() {
     let unlisted = Cluster { is_incomplete: true, ..cluster(1, 0) };
     let error = confirmed(&first(), unlisted).await.unwrap_err();
     assert!(matches!(error, Unconfirmed::Unanswered(_)), "{error:?}");
-    assert!(error.to_string().contains("the first list is not complete within 60s"), "{error}");
+    assert!(error.to_string().contains("the first list is not complete within 180s"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,6 +35,35 @@ async fn a_leader_that_cannot_tell_how_it_names_load_balancers_is_asked_again() 
     assert_eq!(share.retry, None);
 }
 
+/// Every ten seconds for ever, and whenever somebody wrote the ConfigMap.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_never_tells_how_it_names_load_balancers_is_asked_less_and_less_often() {
+    let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
+    let peers = peers(&server, "/provider", None);
+    let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
+    rig.proven.does(Does::Crash);
+    elected(&peers, &mut share, &rig).await.unwrap();
+    let asked = || rig.proven.asked.lock()["name"];
+    let begun = Instant::now();
+    let mut waits = vec![];
+    while begun.elapsed() < Duration::from_secs(7200) {
+        for _ in 0..3 {
+            share.listen(Some(&rig.slot)).await.unwrap();
+        }
+        let retry = share.retry.expect("nobody tries again");
+        waits.push(retry - Instant::now());
+        tokio::time::sleep_until(retry).await;
+        share.listen(Some(&rig.slot)).await.unwrap();
+    }
+    assert!(waits[0] <= 2 * AGAIN && waits.last() == Some(&MAX_NAMING_DELAY), "{waits:?}");
+    assert_eq!(asked() as usize, waits.len() + 1, "once at each of these times");
+    assert!(asked() < 30, "asked {} times", asked());
+    rig.put("2", Does::Right);
+    rig.slot.peer_proved(&digest("2"));
+    share.listen(Some(&rig.slot)).await.unwrap();
+    assert_eq!((share.retry, share.entry.naming.is_some()), (None, true), "another one is asked at once");
+}
+
 /// Who had it on trial asked it too little to judge, and a new pod could take one that names them in another way.
 #[tokio::test(start_paused = true)]
 async fn what_a_leader_could_not_tell_when_it_began_it_tells_later() {
@@ -74,7 +103,7 @@ async fn a_ledger_that_was_cleared_is_filled_again_by_those_who_know() {
     let (server, rig) = (Server::new(Some(BTreeMap::new())), Rig::new(faults(1)));
     let peers = peers(&server, "/provider", None);
     let mut share = Share::new(Arc::clone(&peers), "/provider", &Refusals::default());
-    rig.slot.peer_refused(RefusedComponent { digest: digest("9"), why: "it lied".to_owned() });
+    rig.slot.peer_refused(Refusals::default().refuse(&digest("9"), "it lied".to_owned()));
     elected(&peers, &mut share, &rig).await.unwrap();
     for cleared in [false, true] {
         if cleared {

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::Value;
 
-use super::super::Refusal;
 use super::*;
+use crate::slot::Refusal;
 
 /// An API server with one ConfigMap, one Lease, and somebody else who writes at the same time.
 #[derive(Default)]
@@ -16,11 +16,17 @@ pub(crate) struct Server {
     /// None: there is no ConfigMap.
     pub(crate) data: Option<BTreeMap<String, String>>,
     version: u64,
-    lease: Option<Value>,
+    pub(crate) lease: Option<Value>,
+    /// Whether its holder renews it before each look.
+    pub(crate) is_renewed: bool,
+    /// Types and reasons of Events, in the order of their writes.
+    pub(crate) events: Vec<String>,
     /// Writes of somebody else that come between a read and a write.
     others: u32,
     writes: u32,
-    reads: u32,
+    pub(crate) reads: u32,
+    /// Whether it answers no read of the ConfigMap.
+    pub(crate) is_silent: bool,
     /// Reads, in their order, that are answered with 503.
     pub(crate) failing_reads: std::ops::Range<u32>,
     /// What becomes of requests with this method.
@@ -50,6 +56,16 @@ impl Server {
             // The watch: it tells nothing.
             return None;
         }
+        if path.starts_with("/apis/events.k8s.io/") {
+            let event: Value = serde_json::from_slice(body).unwrap();
+            let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+            self.events.push(format!("{} {}", word("type"), word("reason")));
+            return Some((201, event));
+        }
+        if self.is_silent {
+            self.reads += 1;
+            return None;
+        }
         match self.fault.as_ref().filter(|(of, _)| of == method).map(|(_, fault)| *fault) {
             Some(Fault::Status(code, text)) => return Some(status(code, text)),
             Some(Fault::Silence) => {
@@ -64,6 +80,10 @@ impl Server {
 
     fn answered(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         if path.contains("/leases/") {
+            if let Some(spec) = self.lease.as_mut().filter(|_| self.is_renewed) {
+                self.version += 1;
+                spec["leaseTransitions"] = json!(self.version);
+            }
             return match &self.lease {
                 Some(spec) => (200, json!({ "metadata": { "name": "ccm" }, "spec": spec })),
                 None => status(404, "NotFound"),
@@ -132,8 +152,7 @@ pub(crate) fn settings(lease: Option<&str>) -> PeerSettings {
 }
 
 pub(crate) fn peers(server: &Shared, source: &str, lease: Option<&str>) -> Arc<Peers> {
-    let source: Source = source.parse().unwrap();
-    Peers::new(settings(lease), &client(server), &source)
+    Peers::new(settings(lease), &client(server), source)
 }
 
 fn refused(digest: &str) -> Judgement {

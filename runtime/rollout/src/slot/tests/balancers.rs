@@ -7,7 +7,7 @@ use ccm_cloud::{Ingress, LoadBalancerSource as _, Outcome, Reaction, Service, St
 
 use super::*;
 use crate::slot::ProbationSettings;
-use crate::slot::testing::{at, served, service};
+use crate::slot::testing::{at, digest, served, service};
 
 async fn ensure(rig: &Rig, service: Service) -> Outcome {
     rig.slot.load_balancers().ensure(service, Arc::default()).await
@@ -127,7 +127,7 @@ async fn what_a_new_component_says_that_it_deleted_is_gone_only_when_the_witness
         let failure = delete(&rig, served("web")).await.failure.unwrap();
         assert!(failure.message.contains("still finds"), "{failure}");
     }
-    assert!(rig.why("2").unwrap().contains("the last: load-balancers.delete: "), "{:?}", rig.why("2"));
+    assert!(rig.why("2").unwrap().contains("the last: load-balancers.ensure-deleted: "), "{:?}", rig.why("2"));
     assert_eq!(delete(&rig, served("web")).await, Outcome::default());
     assert_eq!(rig.balancers(), []);
 }
@@ -232,17 +232,25 @@ async fn a_cloud_that_is_slow_or_at_its_limit_is_nobodys_fault() {
     assert!(rig.is_on_trial());
 }
 
+/// In a survey it was believed at once.
 #[tokio::test]
 async fn what_the_witness_knows_from_before_is_no_fault_of_the_new_one() {
-    let (rig, _) = after_one(Does::Right, faults(1)).await;
-    rig.cloud.balancers.lock().clear();
-    let remembers = || rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
-    // From memory it has none here, and so the fake says.
-    remembers();
-    assert_eq!(rig.slot.load_balancers().get(served("web")).await, Ok(None));
-    remembers();
-    assert_eq!(ensure(&rig, served("web")).await.failure, None);
-    assert!(rig.is_on_trial());
+    let rig = async || {
+        let (rig, _) = after_one(Does::Right, faults(1)).await;
+        rig.proven.remember();
+        rig.cloud.balancers.lock().clear();
+        rig
+    };
+    let one = rig().await;
+    assert_eq!(one.slot.load_balancers().get(served("web")).await, Ok(None));
+    assert!(one.is_on_trial(), "get");
+    let one = rig().await;
+    let wishes = vec![Wish { service: served("web"), backends: vec![] }];
+    let standings = one.slot.load_balancers().survey(Arc::default(), wishes).await;
+    assert_eq!((standings, one.is_on_trial()), (Ok(vec![Standing::Missing]), true), "survey");
+    let one = rig().await;
+    assert_eq!(ensure(&one, served("web")).await.failure, None);
+    assert!(one.is_on_trial(), "ensure");
 }
 
 /// The controller lets such a Service go.
@@ -304,7 +312,7 @@ async fn what_the_witness_cannot_tell_is_tried_again() {
 async fn a_component_that_is_withdrawn_changes_nothing_more() {
     let (rig, _) = after_one(Does::Right, faults(1)).await;
     let work = rig.slot.load_balancers();
-    assert!(rig.slot.put_back() && !rig.slot.put_back());
+    assert!(rig.slot.put_back(&digest("1")) && !rig.is_on_trial());
     assert!(work.ensure(served("web"), Arc::default()).await.failure.is_some());
     assert_eq!(rig.balancers(), [made("web", "1")]);
     assert!(rig.slot.is_refused(&work.component()));

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloud::LoadBalancerSource as _;
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::slot::standing::Transition;
 use crate::slot::testing::{Fake, digest, release, service};
-use crate::slot::{News, ProbationSettings, RefusedComponent};
+use crate::slot::{News, ProbationSettings, Refusal, Refusals};
 
 /// As soon as it has answered once.
 const SHORT: ProbationSettings = ProbationSettings { time: Duration::ZERO, calls: 1, faults: 1 };
@@ -139,7 +140,7 @@ async fn the_generation_grows_whenever_another_one_serves_and_with_nothing_else(
     assert_eq!(answers(&rig).await, "2");
     assert_eq!(*generations.borrow_and_update(), 4);
     rig.put("4", Does::Right);
-    rig.slot.put_back();
+    rig.slot.put_back(&digest("2"));
     assert_eq!((*generations.borrow_and_update(), rig.serving()), (6, "2".to_owned()));
 }
 
@@ -149,7 +150,7 @@ async fn what_another_replica_refuses_makes_all_look_again_at_what_it_wrote() {
     let rig = Rig::new(SHORT);
     let (mut generations, mut doubts) = (rig.slot.generations(), rig.slot.doubts());
     generations.mark_unchanged();
-    let refused = || RefusedComponent { digest: format!("sha256:{}", "e".repeat(64)), why: "it crashed".into() };
+    let refused = || Refusals::default().refuse(&digest("e"), "it crashed".into());
     rig.slot.peer_refused(refused());
     assert!(doubts.has_changed().unwrap() && !generations.has_changed().unwrap());
     doubts.mark_unchanged();
@@ -157,15 +158,33 @@ async fn what_another_replica_refuses_makes_all_look_again_at_what_it_wrote() {
     assert!(!doubts.has_changed().unwrap(), "it was known");
     // The exchange says it already.
     rig.put("2", Does::Right);
-    rig.slot.put_back();
+    rig.slot.put_back(&digest("1"));
     assert!(generations.has_changed().unwrap() && !doubts.has_changed().unwrap());
+}
+
+/// What was refused long ago came again and again and drove out what had been refused since, which came again for that: all was ensured each time.
+#[tokio::test]
+async fn what_others_tell_again_of_long_ago_neither_drives_out_what_is_newer_nor_makes_anybody_look_again() {
+    let rig = Rig::new(SHORT);
+    let refusal = |letter: &str, second: i64| {
+        let (digest, at) = (digest(&format!("{letter}{second}")), Timestamp::from_second(second).unwrap());
+        Refusal { digest, reason: "it crashed".into(), at }
+    };
+    let new: Vec<Refusal> = (100..116).map(|second| refusal("n", second)).collect();
+    let old: Vec<Refusal> = (0..16).map(|second| refusal("o", second)).collect();
+    let tell = |all: &[Refusal]| all.iter().for_each(|one| rig.slot.peer_refused(one.clone()));
+    tell(&new);
+    let doubts = rig.slot.doubts();
+    tell(&old);
+    assert!(!doubts.has_changed().unwrap());
+    assert!(rig.slot.refused().iter().eq(&new));
 }
 
 /// It is the witness still, and what the one on trial has shown so far is as true as before.
 #[tokio::test(start_paused = true)]
 async fn a_peers_refusal_of_the_proven_one_neither_ends_a_running_trial_nor_begins_it_anew() {
     let settings = ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 2 };
-    let contested = |rig: &Rig| rig.slot.peer_refused(RefusedComponent { digest: digest("1"), why: "it lied".into() });
+    let contested = |rig: &Rig| rig.slot.peer_refused(Refusals::default().refuse(&digest("1"), "it lied".into()));
     let (rig, _) = Rig::trying(Does::Right, settings);
     let work = rig.slot.load_balancers();
     for _ in 0..2 {
@@ -200,7 +219,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
     rig.put("3", Does::Lose);
     answers(&rig).await;
     rig.put("4", Does::Right);
-    rig.slot.put_back();
+    rig.slot.put_back(&digest("2"));
     assert_eq!(rig.slot.put(release(Fake::new("3", Does::Right, &rig.cloud))), None, "it was refused");
     let mut told = vec![];
     while let Ok(news) = rig.news.try_recv() {

@@ -17,15 +17,17 @@ use fastrand::Rng;
 use futures::FutureExt as _;
 
 use super::*;
-use crate::ledger::{Entry, Judgement, Refusal};
+use crate::ledger::{Entry, Judgement};
 use crate::slot::standing::Transition;
 use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_of_a_kind, release, service};
-use crate::slot::{News, ProbationSettings, RefusedComponent, Slot};
+use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};
-use replica::{Folder, Place, Replica, judged};
+use replica::{Folder, Place, Replica};
 
 const SEEDS: u64 = 10_000;
 const EVENTS: usize = 40;
+/// So many of a hundred seeds come to their end at least; the others go beyond what is promised. There were 89 when this was counted.
+const LEAST_ENDS: u64 = 85;
 const SERVICES: [&str; 4] = ["w", "x", "y", "z"];
 const SETTINGS: ProbationSettings = ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 2 };
 
@@ -136,14 +138,11 @@ impl Simulation {
         let is_alone = self.slot(1 - replica).is_none();
         let folder = &mut self.replicas[replica].folder;
         if let Some(died) = folder.died.take_if(|died| self.shared.proven != Some(digest(died))) {
-            let refused = RefusedComponent { digest: digest(&died), why: "it died".to_owned() };
-            folder.refused.add(refused.clone());
-            self.shared.note(&judged(refused));
+            let refusal = folder.refused.refuse(&digest(&died), "it died".to_owned());
+            self.shared.note(&Judgement::Refused(refusal));
         }
-        for Refusal { digest, reason, .. } in &self.shared.refused {
-            if folder.refused.why(digest).is_none() {
-                folder.refused.add(RefusedComponent { digest: digest.clone(), why: reason.clone() });
-            }
+        for refusal in self.shared.refusals() {
+            folder.refused.add(refusal);
         }
         let folder = folder.clone();
         let may_serve = |version: &String| is_alone || folder.refused.why(&digest(version)).is_none();
@@ -203,10 +202,7 @@ impl Simulation {
         let Some(slot) = self.slot(replica) else { return self.begins(replica) };
         let (version, does) = &self.versions[self.source];
         let release = release(Fake::new(version, *does, &self.cloud));
-        let view = slot.view();
-        if view.proven.digest == release.version.digest {
-            slot.put_back();
-        } else if view.serving.digest != release.version.digest && self.is_admitted(slot, version) {
+        if !slot.put_back(&release.version.digest) && self.is_admitted(slot, version) {
             slot.put(release);
             self.replicas[replica].heard.tell(slot);
         }
@@ -224,8 +220,8 @@ impl Simulation {
                         self.shared.note(&Judgement::Proven(view.serving.digest.clone()));
                     }
                     News::Changed(Transition::Contested { .. }, view) => gives_way |= view.generation == 1,
-                    News::Changed(Transition::Returned { failed, why }, _) => {
-                        self.shared.note(&judged(RefusedComponent { digest: failed.digest.clone(), why }));
+                    News::Changed(Transition::Returned { refusal, .. }, _) => {
+                        self.shared.note(&Judgement::Refused(refusal));
                     }
                     _ => {}
                 }
@@ -342,8 +338,8 @@ impl Simulation {
         }
     }
 
-    /// What is true in the end, when nobody breaks anything any more.
-    async fn settles(&mut self) {
+    /// What is true in the end, when nobody breaks anything any more. Returns whether it came to that, within what is promised.
+    async fn settles(&mut self) -> bool {
         self.cloud.is_down.store(false, Ordering::Relaxed);
         if self.slots().next().is_none() {
             // Somebody mends it.
@@ -370,7 +366,7 @@ impl Simulation {
             self.finds().await;
             tokio::time::advance(Duration::from_secs(30)).await;
             if self.is_beyond_promise() {
-                return;
+                return false;
             }
         }
         let (version, does) = &self.versions[self.source];
@@ -386,7 +382,7 @@ impl Simulation {
             }
         }
         // Nobody: what the source holds names load balancers otherwise than what is recorded.
-        let Some(slot) = self.leads() else { return };
+        let Some(slot) = self.leads() else { return false };
         let balancers = self.cloud.balancers.lock();
         for (name, object) in &self.objects {
             let balancer = balancers.values().find(|balancer| balancer.uid == *name);
@@ -397,22 +393,27 @@ impl Simulation {
                 assert_eq!(balancer, None, "{name} is deleted and has a load balancer");
             }
         }
+        true
     }
 }
 
-/// Why it fails.
-async fn fails(events: &[Event]) -> Option<String> {
+/// Whether these events come to an end within what is promised.
+///
+/// # Errors
+///
+/// What is broken.
+async fn ends_well(events: &[Event]) -> Result<bool, String> {
     let run = async {
         let mut simulation = Simulation::new();
         for event in events {
             simulation.happens(*event).await;
             if simulation.is_beyond_promise() {
-                return;
+                return false;
             }
         }
-        simulation.settles().await;
+        simulation.settles().await
     };
-    AssertUnwindSafe(run).catch_unwind().await.err().map(|panic| match panic.downcast::<String>() {
+    AssertUnwindSafe(run).catch_unwind().await.map_err(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => panic.downcast_ref::<&str>().unwrap_or(&"it panicked").to_string(),
     })
@@ -425,20 +426,31 @@ async fn whatever_happens_no_load_balancer_is_lost_or_doubled_and_the_good_compo
         Some(seed) => seed..seed + 1,
         None => 0..number("SWAP_SEEDS").unwrap_or(SEEDS),
     };
+    let (mut runs, mut ends) = (0, 0);
     for seed in seeds {
+        runs += 1;
         let mut random = Rng::with_seed(seed);
         let mut events: Vec<Event> = (0..EVENTS).map(|_| event(&mut random)).collect();
-        let Some(mut why) = fails(&events).await else { continue };
+        let mut why = match ends_well(&events).await {
+            Ok(has_ended) => {
+                ends += u64::from(has_ended);
+                continue;
+            }
+            Err(why) => why,
+        };
         // The fewest events that still fail.
         let mut place = 0;
         while place < events.len() {
             let mut fewer = events.clone();
             fewer.remove(place);
-            match fails(&fewer).await {
-                Some(still) => (events, why) = (fewer, still),
-                None => place += 1,
+            match ends_well(&fewer).await {
+                Err(still) => (events, why) = (fewer, still),
+                Ok(_) => place += 1,
             }
         }
         panic!("SWAP_SEED={seed}: {why}, after {events:#?}");
     }
+    // Otherwise it says little about the end, and nobody would notice.
+    let few = runs < 1000;
+    assert!(few || ends * 100 >= runs * LEAST_ENDS, "only {ends} of {runs} come to their end within what is promised");
 }

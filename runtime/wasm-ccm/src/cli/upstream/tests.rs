@@ -59,7 +59,6 @@ fn a_flag_of_upstream_has_an_effect_or_is_told_to_have_none() {
 fn a_flag_that_asks_for_what_is_so_anyway_is_no_news_and_the_last_of_several_counts() {
     let quiet = [
         "--allocate-node-cidrs=false",
-        "--configure-cloud-routes=False",
         "--use-service-account-credentials=0",
         "--profiling=f",
         "--permit-port-sharing=FALSE",
@@ -82,11 +81,12 @@ fn by_default_a_silent_connection_is_replaced_within_45_s() {
 #[test]
 fn booleans_are_written_as_in_go_and_never_take_the_next_word() {
     type Told = fn(&RunArgs) -> bool;
-    let flags: [(&str, Told, bool); 4] = [
+    let flags: [(&str, Told, bool); 5] = [
         ("trace-http", |args| args.trace_http, false),
         ("untaint-before-addresses", |args| args.untaint_before_addresses, false),
         ("allow-provider-change", |args| args.provider.record.allow_provider_change, false),
         ("leader-elect", |args| args.leader.leader_elect, true),
+        ("configure-cloud-routes", |args| args.route.configure_cloud_routes, true),
     ];
     for (name, is, default) in flags {
         assert_eq!(is(&run(&[]).unwrap().0), default, "{name}");
@@ -159,5 +159,5 @@ fn the_table_in_the_documentation_has_every_flag_and_says_what_the_program_says(
             defaults += 1;
         }
     }
-    assert_eq!(defaults, 2, "defaults in the table");
+    assert_eq!(defaults, 3, "defaults in the table");
 }

@@ -132,7 +132,7 @@ async fn provider(sandbox: &Sandbox, cloud: &DigitalOcean, watch: &Arc<Watch>) -
     grants.addresses.loopback = true;
     grants.base_urls.insert("api".to_owned(), cloud.url());
     let mut settings = NetworkSettings::default();
-    (settings.budget.per_second, settings.budget.burst) = (f64::INFINITY, NonZeroU32::MAX);
+    (settings.budget.per_second, settings.budget.burst) = (Some(f64::INFINITY), Some(NonZeroU32::MAX));
     // Else those of the provider count.
     (settings.budget.per_minute, settings.budget.per_hour) = (Some(NonZeroU32::MAX), Some(NonZeroU32::MAX));
     let token = CredentialSource::Environment {

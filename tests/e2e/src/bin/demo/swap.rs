@@ -286,7 +286,7 @@ impl fmt::Display for Writer {
 
 /// The component as if it were built for a version of the contract that is not there yet.
 fn foreign(mut component: Vec<u8>) -> Vec<u8> {
-    let (ours, other) = (b"@0.1.0", b"@0.9.0");
+    let (ours, other) = (b"@0.2.0", b"@0.9.0");
     let at: Vec<usize> =
         component.windows(ours.len()).enumerate().filter(|(_, part)| part == ours).map(|(at, _)| at).collect();
     for at in at {

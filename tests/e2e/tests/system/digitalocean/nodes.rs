@@ -76,7 +76,7 @@ async fn a_node_whose_name_several_droplets_have_waits_and_is_told_which() {
     let client = stage.client();
     let cloud = Cloud::start().await;
     cloud.put_droplet(Droplet::new(201, "twin"));
-    cloud.put_droplet(Droplet::new(202, "TWIN"));
+    cloud.put_droplet(Droplet::new(202, "twin"));
     let host = start(&stage, &cloud, &[], &[]);
     NodeFixture::new("twin").register(client).await.unwrap();
     let parts = ["droplets 201, 202 have the name \"twin\"", "--provider-id"];

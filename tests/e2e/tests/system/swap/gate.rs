@@ -24,8 +24,8 @@ fn bad(bytes: Vec<u8>, step: &'static str, says: &'static [&'static str]) -> Bad
     Bad { bytes, step, says }
 }
 
-const META: &str = "(export \"ccm:cloud/meta@0.1.0\" (instance $i))";
-const INSTANCES: &str = "(export \"ccm:cloud/instances@0.1.0\" (instance $i))";
+const META: &str = "(export \"ccm:cloud/meta@0.2.0\" (instance $i))";
+const INSTANCES: &str = "(export \"ccm:cloud/instances@0.2.0\" (instance $i))";
 
 fn all() -> Vec<Bad> {
     // Valid, and larger than any place that a call gets.

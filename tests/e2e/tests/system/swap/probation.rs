@@ -214,7 +214,7 @@ async fn nothing_is_deleted_on_the_word_of_a_component_on_probation_alone() {
     delete(client, "other").await;
     host.await_count(
         "ccm_provider_calls_total",
-        &["function=\"load-balancers.delete\"", "outcome=\"trap\""],
+        &["function=\"load-balancers.ensure-deleted\"", "outcome=\"trap\""],
         LIMIT,
         |calls| calls >= 1.0,
     )

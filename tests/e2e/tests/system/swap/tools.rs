@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use super::{MAP, NAMESPACE, QUICK, SOURCE, await_status, await_version, component, put, serves, version};
 use crate::bytes::cloudlycke;
 use crate::mistakes::ended;
-use crate::stage::Stage;
+use crate::stage::{LIMIT, Stage};
 
 /// Runs the program; what it says on both streams.
 pub(super) fn run(arguments: &[&str]) -> (Option<i32>, String) {
@@ -110,6 +110,9 @@ async fn push_puts_a_component_into_the_config_map_that_a_host_watches() {
     says(&told, 0, &["configmap:kube-system/provider/p.wasm", "cloudlycke 2", "before sha256:", "now    sha256:"]);
     await_version(&host, "2").await;
     serves(client, "n2", "2").await;
+    // At the gate, and once more when it serves.
+    let offers = ["function=\"meta.offers\""];
+    host.await_count("ccm_provider_calls_total", &offers, LIMIT, |calls| calls >= 3.0).await.unwrap();
     says(&push(&two, &[]).await, 0, &["(the same component)"]);
 
     let garbage = stage.file("garbage.wasm", "garbage");

@@ -60,7 +60,7 @@ fn descriptor(credentials: Vec<Credential>) -> Descriptor {
             value: source("cloud:Global.cloud"),
         }],
         annotations: vec![],
-        more: BTreeMap::new(),
+        ..Descriptor::default()
     }
 }
 
@@ -200,12 +200,7 @@ fn an_endpoint_that_gets_credentials_stays_where_it_is() {
     let old = descriptor(vec![credential("c", TOKEN, &uses)]);
     let tls = |key: &str| {
         let skip_verification = source(key);
-        TlsSources {
-            ca_file: Source::default(),
-            client_certificate: Source::default(),
-            client_key: Source::default(),
-            skip_verification,
-        }
+        TlsSources { skip_verification, ..TlsSources::default() }
     };
     type Change<'a> = &'a dyn Fn(&mut Endpoint);
     // Without and with `--endpoint api=...`.

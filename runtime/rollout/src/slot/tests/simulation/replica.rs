@@ -1,11 +1,10 @@
 //! What a replica is made of, and how it takes the word of the other one.
 
-use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use crate::ledger::{Entry, Judgement, Refusal};
+use crate::ledger::Entry;
 use crate::slot::testing::{Does, Fake};
-use crate::slot::{News, Refusals, RefusedComponent, Slot};
+use crate::slot::{News, Refusals, Slot};
 
 /// What a state folder holds.
 #[derive(Debug, Clone, Default)]
@@ -31,9 +30,4 @@ pub(super) struct Replica {
     pub(super) chosen: Option<(String, Does)>,
     /// What the ConfigMap held when it looked last.
     pub(super) heard: Entry,
-}
-
-pub(super) fn judged(refused: RefusedComponent) -> Judgement {
-    let RefusedComponent { digest, why: reason } = refused;
-    Judgement::Refused(Refusal { digest, reason, at: Timestamp::UNIX_EPOCH })
 }

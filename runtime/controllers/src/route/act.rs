@@ -1,0 +1,165 @@
+//! Asks a provider for changes: as many as may be in one call, deletions first. A provider that changes all or nothing, and fails, is
+//! asked for the halves, until the routes that are wrong are alone.
+//!
+//! | a whole call failed with | |
+//! |---|---|
+//! | `invalid`, `conflict`, `unsupported`, `quota` | one route may be the reason: halved |
+//! | `retry`, no answer | the same; or the cloud is away: after [`MAX_FAILURES`] in a row all that is left waits |
+//! | `throttled`, `unauthorized`, `pending`, `elsewhere` | no route is the reason: all that is left waits |
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ccm_cloud::{Failure, Reaction, RouteChangeError, RouteOutcome, Routes};
+
+use super::plan::Item;
+
+/// What became of an [`Item`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Why an obsolete route is perhaps there still.
+    pub(super) obsolete: Option<Failure>,
+    /// Why the wanted one is perhaps not in place.
+    pub(super) wish: Option<Failure>,
+}
+
+impl Done {
+    fn failed(failure: &Failure) -> Self {
+        Self { obsolete: Some(failure.clone()), wish: Some(failure.clone()) }
+    }
+}
+
+/// What a run may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Most routes in a call.
+    pub(super) batch: usize,
+    /// Most calls.
+    pub(super) calls: usize,
+    /// Longest time of one.
+    pub(super) timeout: Duration,
+}
+
+/// So many calls in a row that fail with `retry`, or have no answer, and the cloud is taken to be away. With one call more for each
+/// route, an outage would be paid for.
+pub(super) const MAX_FAILURES: usize = 8;
+
+/// Changes `items`. One result for each, in their order.
+pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) -> Vec<Done> {
+    let mut waiting = batches(items, limits.batch);
+    let mut done = vec![Done::default(); items.len()];
+    let (mut calls, mut in_a_row) = (0_usize, 0_usize);
+    // Of the last call that failed as a whole: for what is not asked for any more.
+    let mut last = None;
+    let mut is_over = false;
+    // The larger halves first: what is right is made early, and shows that the cloud is there.
+    while let Some((start, batch)) = waiting.pop_front() {
+        let results = done.iter_mut().skip(start).take(batch.len());
+        if let (Some(last), true) = (&last, is_over || calls >= limits.calls) {
+            results.for_each(|result| *result = Done::failed(last));
+            continue;
+        }
+        calls = calls.saturating_add(1);
+        let error = match ask(routes, batch, limits.timeout).await {
+            Ok(outcomes) => {
+                in_a_row = 0;
+                results.zip(outcomes).for_each(|(result, outcome)| *result = outcome);
+                continue;
+            }
+            Err(error) => error,
+        };
+        let blame = blame(&error);
+        let failure = error.into_failure();
+        if blame == Blame::Nobody {
+            in_a_row = in_a_row.saturating_add(1);
+        }
+        is_over |= blame == Blame::Cloud || in_a_row >= MAX_FAILURES;
+        if !is_over && batch.len() > 1 {
+            let half = batch.len().div_ceil(2);
+            let (one, other) = batch.split_at(half);
+            waiting.push_back((start, one));
+            waiting.push_back((start.saturating_add(half), other));
+        } else {
+            results.for_each(|result| *result = Done::failed(&failure));
+        }
+        last = Some(failure);
+    }
+    done
+}
+
+/// Who is the reason that all routes of a call failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// One of them, perhaps.
+    Route,
+    /// None of them.
+    Cloud,
+    /// It is not said.
+    Nobody,
+}
+
+const fn blame(error: &RouteChangeError) -> Blame {
+    let failure = match error {
+        RouteChangeError::Crashed(_) => return Blame::Nobody,
+        RouteChangeError::Failed(failure) => failure,
+    };
+    match failure.reaction {
+        Reaction::Invalid | Reaction::Conflict | Reaction::Unsupported | Reaction::Quota => Blame::Route,
+        Reaction::Throttled | Reaction::Unauthorized | Reaction::Pending | Reaction::Elsewhere => Blame::Cloud,
+        Reaction::Retry => Blame::Nobody,
+    }
+}
+
+/// At most `limit` routes each, and at least one item; with the place of the first one.
+fn batches(items: &[Item], limit: usize) -> VecDeque<(usize, &[Item])> {
+    let mut batches = VecDeque::new();
+    let (mut start, mut rest) = (0_usize, items);
+    while !rest.is_empty() {
+        let mut routes = 0_usize;
+        let fits = rest.iter().take_while(|item| {
+            routes = routes.saturating_add(item.len());
+            routes <= limit
+        });
+        let (batch, others) = rest.split_at(fits.count().max(1));
+        batches.push_back((start, batch));
+        start = start.saturating_add(batch.len());
+        rest = others;
+    }
+    batches
+}
+
+async fn ask(routes: &dyn Routes, batch: &[Item], timeout: Duration) -> Result<Vec<Done>, RouteChangeError> {
+    let obsolete: Vec<_> = batch.iter().flat_map(|item| item.obsolete.iter().cloned()).collect();
+    let wanted: Vec<_> = batch.iter().filter_map(|item| item.wish.clone()).collect();
+    let asked = obsolete.len().saturating_add(wanted.len());
+    let gone = obsolete.len();
+    tracing::debug!(obsolete = gone, wanted = wanted.len(), "routes are changed");
+    let answer = tokio::time::timeout(timeout, routes.change(obsolete, wanted)).await;
+    let outcomes = answer.unwrap_or_else(|_elapsed| {
+        let failure = Failure::new(Reaction::Retry, format!("no answer within {timeout:?}"));
+        Err(RouteChangeError::Crashed(failure))
+    })?;
+    if outcomes.len() != asked {
+        // Which of them are meant, nobody knows: none is believed.
+        let (name, given) = (routes.descriptor().name.clone(), outcomes.len());
+        let message = format!("the provider {name} gave {given} outcomes for {asked} routes");
+        return Err(RouteChangeError::Crashed(Failure::new(Reaction::Retry, message)));
+    }
+    let mut removed = outcomes;
+    let mut made = removed.split_off(gone).into_iter();
+    let mut removed = removed.into_iter();
+    let done = |item: &Item| {
+        let obsolete = removed.by_ref().take(item.obsolete.len()).filter_map(told).reduce(|first, _| first);
+        let wish = item.wish.as_ref().and_then(|_| made.next()).and_then(told);
+        Done { obsolete, wish }
+    };
+    Ok(batch.iter().map(done).collect())
+}
+
+/// The failure of an outcome, whose changes go to the log.
+fn told(outcome: RouteOutcome) -> Option<Failure> {
+    for change in outcome.changes {
+        tracing::info!(change, "a route was changed");
+    }
+    outcome.failure
+}

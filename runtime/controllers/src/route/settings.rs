@@ -1,0 +1,59 @@
+//! How the route controller works.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::queue::QueueSettings;
+
+/// How the route controller works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteSettings {
+    /// How long no Node may have changed before routes are brought in step. Default 1 s: a pool of Nodes that joins is one call.
+    pub debounce: Duration,
+    /// How long a change may wait when changes do not end. Default 10 s, as upstream's period.
+    pub max_wait: Duration,
+    /// From one look at all routes without a cause to the next, up to a tenth more or less: what somebody changed in the cloud is
+    /// put right. Default 5 min.
+    pub period: Duration,
+    /// Most routes, obsolete and wanted ones together, in one call of the provider. Default 2,000. Further ones are the next call.
+    pub batch: NonZeroUsize,
+    /// Most changes that one run asks a provider for, when a failing batch is halved to find the routes that are wrong. Default 64:
+    /// enough to find three among 2,000. What is left has failed with its batch, and is tried again.
+    pub max_calls: NonZeroUsize,
+    /// How long one call may take, with its waiting for a turn. Default 5 min: a guard, calls have a limit of their own.
+    pub call_timeout: Duration,
+    /// When to look again at routes that the cloud is still at work on, unless it says when. Default 5 s.
+    pub pending_look: Duration,
+    /// When to try again what people have to repair. Default 1 min; less than 30 s counts as 30 s.
+    pub slow_retry: Duration,
+    /// When the same warning about the same Node is given again. Default 1 h.
+    pub repeat_warning: Duration,
+    /// Most conditions that are written at the same time. Default 128.
+    pub concurrent_writes: NonZeroUsize,
+    /// When calls, and single routes, are tried again that failed. Default: after 1 s, doubling up to 5 min, with up to as much
+    /// again by chance.
+    pub queue: QueueSettings,
+}
+
+impl Default for RouteSettings {
+    fn default() -> Self {
+        let number = |more| NonZeroUsize::MIN.saturating_add(more);
+        Self {
+            debounce: Duration::from_secs(1),
+            max_wait: Duration::from_secs(10),
+            period: Duration::from_secs(5 * 60),
+            batch: number(1_999),
+            max_calls: number(63),
+            call_timeout: Duration::from_secs(5 * 60),
+            pending_look: Duration::from_secs(5),
+            slow_retry: Duration::from_secs(60),
+            repeat_warning: Duration::from_secs(60 * 60),
+            concurrent_writes: number(127),
+            queue: QueueSettings {
+                min_backoff: Duration::from_secs(1),
+                max_backoff: Duration::from_secs(5 * 60),
+                ..QueueSettings::default()
+            },
+        }
+    }
+}

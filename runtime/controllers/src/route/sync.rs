@@ -1,0 +1,309 @@
+//! One run for one provider: look at all routes, change what differs, tell the Nodes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ccm_apiserver::{EventRecorder, EventRequest, cut, node_reference};
+use ccm_cloud::{Failure, Reaction, Routes, Severity};
+use futures::StreamExt as _;
+use kube::runtime::reflector::Store;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::act::{self, Done, Limits};
+use super::condition::{Network, network};
+use super::memory::Memory;
+use super::metrics::RouteMeters;
+use super::plan::{Item, Plan, Standing, Want, plan};
+use super::ranges::PodRanges;
+use super::settings::RouteSettings;
+use crate::cluster::ClusterNodes;
+use crate::metrics::now_seconds;
+use crate::node::write::NodeWriter;
+use crate::queue::Verdict;
+use crate::reaction;
+use crate::store::Node;
+use crate::view::node::cloud_node;
+
+/// Upstream's name of this controller in Events.
+const REPORTER: &str = "route_controller";
+/// Most bytes of an error in an Event, which leaves room for what is done about it.
+const MAX_ERROR: usize = 800;
+/// Most Events that one run writes: where thousands of Nodes fail for one reason, people look at a few.
+pub(super) const MAX_EVENTS: usize = 50;
+
+/// A provider.
+pub(crate) struct Member {
+    routes: Arc<dyn Routes>,
+    nodes: ClusterNodes,
+    meters: RouteMeters,
+    /// Whether a Node has changed since the last run.
+    has_changed: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    memory: Memory,
+    /// Not called before.
+    held_until: Option<Instant>,
+}
+
+impl Member {
+    pub(crate) fn new(routes: Arc<dyn Routes>, nodes: ClusterNodes, meters: RouteMeters) -> Self {
+        Self { routes, nodes, meters, has_changed: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    /// The next run is due to a Node, and not to the period.
+    pub(crate) fn changed(&self) {
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
+    fn owns(&self, node: &Node) -> bool {
+        let is_own = |id: &str| self.routes.descriptor().owns(id);
+        self.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own)
+    }
+
+    /// How long it is not to be called; none when it may be.
+    fn held(&self) -> Option<Duration> {
+        let left = self.state.lock().held_until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// Everything that a run uses, shared by all of them.
+pub(crate) struct Syncer {
+    pub(crate) nodes: Store<Node>,
+    pub(crate) members: HashMap<Arc<str>, Member>,
+    pub(crate) ranges: PodRanges,
+    pub(crate) writer: NodeWriter,
+    pub(crate) recorder: EventRecorder,
+    pub(crate) settings: RouteSettings,
+}
+
+impl Syncer {
+    /// Brings the routes of the provider called `name` in step with the Nodes.
+    pub(crate) async fn sync(&self, name: &str) -> Verdict {
+        let Some(member) = self.members.get(name) else { return Verdict::Done };
+        if let Some(left) = member.held() {
+            return Verdict::After(left);
+        }
+        let trigger = if member.has_changed.swap(false, Ordering::Relaxed) { "node_change" } else { "periodic" };
+        let begun = Instant::now();
+        let (outcome, verdict) = self.run(member).await;
+        member.meters.duration.observe(begun.elapsed().as_secs_f64());
+        member.meters.ended(trigger, outcome);
+        verdict
+    }
+
+    /// The cloud of the provider called `name` answers again, or its component was exchanged: it may be called at once.
+    pub(crate) fn release(&self, name: &str) {
+        if let Some(member) = self.members.get(name) {
+            let mut state = member.state.lock();
+            state.held_until = None;
+            state.memory.release();
+        }
+    }
+
+    /// Says how it ended, in upstream's words, and when to run again.
+    async fn run(&self, member: &Member) -> (&'static str, Verdict) {
+        let nodes = self.nodes.state();
+        let told: Vec<ccm_cloud::Node> =
+            nodes.iter().filter(|node| member.owns(node)).map(|node| cloud_node(node)).collect();
+        let limit = self.settings.call_timeout;
+        let found = tokio::time::timeout(limit, member.routes.get_all(told))
+            .await
+            .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
+        let found = match found {
+            Ok(found) => found,
+            Err(failure) => return ("error", self.unknown(member, &failure)),
+        };
+        if member.state.lock().memory.recovered() {
+            tracing::info!("routes are looked at again");
+        }
+        let mut plan = plan(&nodes, found, &self.ranges, |node| member.owns(node));
+        if plan.unreadable > 0 {
+            tracing::debug!(routes = plan.unreadable, "routes whose destination is no network are left alone");
+        }
+        let (has_changed, has_failed) = self.change(member, &mut plan).await;
+        let is_written = self.tell(&plan).await;
+        let verdict = self.report(member, &plan, has_failed).await;
+        let outcome = match (has_failed || !is_written, has_changed) {
+            (true, _) => "error",
+            (false, true) => "changed",
+            (false, false) => "noop",
+        };
+        (outcome, if is_written { verdict } else { Verdict::Backoff })
+    }
+
+    /// Nobody knows what routes there are: nothing is changed, and no Node is told anything.
+    fn unknown(&self, member: &Member, failure: &Failure) -> Verdict {
+        let verdict = reaction::verdict(failure, self.settings.slow_retry);
+        let mut state = member.state.lock();
+        if let Verdict::After(delay) = verdict {
+            state.held_until = Instant::now().checked_add(delay);
+        }
+        if failure.reaction == Reaction::Elsewhere {
+            return verdict;
+        }
+        let error = format!("{failure} ({})", failure.reaction.as_str());
+        let next = reaction::describe(verdict);
+        if state.memory.is_news("", &error, self.settings.repeat_warning) {
+            tracing::warn!(error, next, "the routes of the cluster cannot be looked at");
+        } else {
+            tracing::debug!(error, next, "the routes of the cluster cannot be looked at");
+        }
+        verdict
+    }
+
+    /// Does what is to be done, but for what failed lately, and notes in the plan how it went. Says whether something was changed, and
+    /// whether something failed.
+    async fn change(&self, member: &Member, plan: &mut Plan) -> (bool, bool) {
+        let mut done: BTreeMap<_, Done> = BTreeMap::new();
+        let mut due: Vec<(_, Item)> = vec![];
+        {
+            let state = member.state.lock();
+            for (network, item) in std::mem::take(&mut plan.items) {
+                match state.memory.held(&network, item.mark()) {
+                    Some(failure) => drop(done.insert(network, Done { obsolete: None, wish: Some(failure) })),
+                    None => due.push((network, item)),
+                }
+            }
+        }
+        let mut failing: BTreeSet<_> = done.keys().copied().collect();
+        let mut has_changed = false;
+        let limits = Limits {
+            batch: self.settings.batch.get(),
+            calls: self.settings.max_calls.get(),
+            timeout: self.settings.call_timeout,
+        };
+        let (networks, items): (Vec<_>, Vec<Item>) = due.into_iter().unzip();
+        let outcomes = act::change(&*member.routes, &items, limits).await;
+        let mut state = member.state.lock();
+        for ((network, item), outcome) in networks.into_iter().zip(items).zip(outcomes) {
+            // That of the wish first: it is what a Node waits for.
+            match outcome.wish.as_ref().filter(|_| item.wish.is_some()).or(outcome.obsolete.as_ref()) {
+                Some(failure) if failure.reaction == Reaction::Pending && item.wish.is_some() => has_changed = true,
+                Some(failure) => {
+                    state.memory.failed(network, item.mark(), failure, &self.settings);
+                    failing.insert(network);
+                    if item.wish.is_none() {
+                        let error = format!("{failure} ({})", failure.reaction.as_str());
+                        tracing::warn!(%network, error, "a route that leads nowhere is not removed");
+                    }
+                }
+                None => has_changed = true,
+            }
+            done.insert(network, outcome);
+        }
+        state.memory.keep(&failing);
+        drop(state);
+        for want in &mut plan.wants {
+            let outcome = want.network.as_ref().and_then(|network| done.get(network));
+            if let (Standing::Wanted, Some(outcome)) = (&want.standing, outcome) {
+                want.standing = match &outcome.wish {
+                    None => Standing::InPlace,
+                    Some(failure) if failure.reaction == Reaction::Pending => Standing::Pending,
+                    Some(failure) => Standing::Failed(failure.clone()),
+                };
+            }
+        }
+        (has_changed, !failing.is_empty())
+    }
+
+    /// Writes the conditions. Says whether all are as they should be.
+    async fn tell(&self, plan: &Plan) -> bool {
+        let mut standings: BTreeMap<&str, (&Arc<Node>, Vec<&Standing>)> = BTreeMap::new();
+        for Want { node, standing, .. } in &plan.wants {
+            standings.entry(&node.name).or_insert_with(|| (node, vec![])).1.push(standing);
+        }
+        let told = standings.into_values().filter_map(|(node, standings)| {
+            let network = network(standings.into_iter())?;
+            Some((node, network))
+        });
+        let told: Vec<_> = told.chain(plan.stray.iter().map(|node| (node, Network::Unavailable))).collect();
+        let is_written = AtomicBool::new(true);
+        let write = async |(node, network): (&Arc<Node>, Network)| match self.writer.set_network(node, network).await {
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(node = %node.name, %error, "the condition of a Node's network is not written");
+                is_written.store(false, Ordering::Relaxed);
+            }
+        };
+        let width = self.settings.concurrent_writes.get();
+        futures::stream::iter(told).for_each_concurrent(width, write).await;
+        is_written.into_inner()
+    }
+
+    /// Metrics and Events. Says when to run again.
+    async fn report(&self, member: &Member, plan: &Plan, has_failed: bool) -> Verdict {
+        let count = |of: fn(&Standing) -> bool| {
+            let count = plan.wants.iter().filter(|want| of(&want.standing)).count();
+            i64::try_from(count).unwrap_or(i64::MAX)
+        };
+        let meters = &member.meters;
+        let pending = count(|standing| *standing == Standing::Pending);
+        let failing = count(is_failed);
+        meters.in_place.set(count(|standing| *standing == Standing::InPlace));
+        meters.pending.set(pending);
+        meters.failing.set(failing);
+        if failing == 0 && pending == 0 && !has_failed {
+            meters.last_success.set(now_seconds());
+        }
+        for request in self.news(member, plan) {
+            self.recorder.record(request).await;
+        }
+        let next = member.state.lock().memory.next();
+        let look = (pending > 0).then_some(self.settings.pending_look);
+        match [next, look].into_iter().flatten().min() {
+            Some(delay) => Verdict::After(delay.max(Duration::from_millis(1))),
+            None => Verdict::Done,
+        }
+    }
+
+    /// The Events to write.
+    fn news(&self, member: &Member, plan: &Plan) -> Vec<EventRequest> {
+        let mut state = member.state.lock();
+        let (mut news, mut still, mut left_out) = (vec![], BTreeSet::new(), 0_usize);
+        for Want { node, text, standing, .. } in &plan.wants {
+            let Standing::Failed(failure) = standing else { continue };
+            if !is_failed(standing) {
+                continue;
+            }
+            let uid = node.uid.as_deref().unwrap_or_default();
+            let about = format!("{uid} {text}");
+            still.insert(about.clone());
+            let error = format!("{} ({})", cut(&failure.to_string(), MAX_ERROR), failure.reaction.as_str());
+            let message = format!("Could not create route {} for node {}: {error}", cut(text, MAX_ERROR), node.name);
+            if news.len() == MAX_EVENTS {
+                left_out = left_out.saturating_add(1);
+                continue;
+            }
+            if !state.memory.is_news(&about, &message, self.settings.repeat_warning) {
+                continue;
+            }
+            tracing::warn!(node = %node.name, error = message, "a Node has not all its routes");
+            news.push(EventRequest {
+                about: node_reference(&node.name, uid),
+                severity: Severity::Warning,
+                reason: "FailedToCreateRoute".into(),
+                action: "CreateRoute",
+                message,
+                reporter: REPORTER,
+                annotations: Default::default(),
+            });
+        }
+        if left_out > 0 {
+            tracing::warn!(left_out, "more Nodes lack a route than are told about at once");
+        }
+        state.memory.keep_warnings(&still);
+        news
+    }
+}
+
+/// Whether people should know: another controller's work is no failure.
+fn is_failed(standing: &Standing) -> bool {
+    matches!(standing, Standing::Failed(failure) if failure.reaction != Reaction::Elsewhere)
+}

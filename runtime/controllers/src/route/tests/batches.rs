@@ -1,0 +1,114 @@
+//! Changes as a whole, and the route that makes one fail.
+
+use std::num::NonZeroUsize;
+
+use ccm_cloud::{Reaction, RouteChangeError};
+
+use super::{Bench, Call, available, failure, pods, unavailable};
+use crate::testing::Draft;
+
+fn many(count: u8) -> Vec<Draft> {
+    (0..count).map(|i| pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).collect()
+}
+
+/// Wishes of each change.
+fn sizes(bench: &Bench) -> Vec<usize> {
+    let size = |call| match call {
+        Call::Change(_, made) => made.len(),
+        Call::GetAll(_) => 0,
+    };
+    bench.changes().into_iter().map(size).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_246_all_nodes_are_one_look_and_one_change() {
+    let bench = Bench::once(many(250), |_| {}).await;
+    assert_eq!((bench.looks(), sizes(&bench)), (vec![0], vec![250]));
+    let writes = bench.api.lines().iter().filter(|line| line.starts_with("PATCH")).count();
+    assert_eq!(writes, 250, "one for each Node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_is_halved_until_the_wrong_route_is_alone_and_all_others_are_made() {
+    let bench = Bench::once(many(8), |cloud| cloud.poison.lock().push("10.244.5.0/24".to_owned())).await;
+    assert_eq!(sizes(&bench), [8, 4, 4, 2, 2, 1, 1]);
+    assert_eq!(bench.cloud.routes().len(), 7);
+    assert_eq!((bench.condition("n4"), bench.condition("n5")), (available(), unavailable()));
+    assert_eq!(bench.told().len(), 1, "{:?}", bench.told());
+    assert!(bench.told()[0].contains("for node n5: the table has a route that cannot be (invalid)"));
+}
+
+/// What clouds answer to a wrong route is often no more than a failure.
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_blames_nobody_is_halved_too() {
+    for poison in 0..16 {
+        let bench = Bench::once(many(16), |cloud| {
+            cloud.poison.lock().push(format!("10.244.{poison}.0/24"));
+            *cloud.poisoned.lock() = Reaction::Retry;
+        })
+        .await;
+        assert_eq!((bench.cloud.routes().len(), bench.told().len()), (15, 1), "{poison}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_away_is_asked_a_few_times_and_not_once_for_each_route() {
+    for (reaction, calls) in [(Reaction::Retry, vec![99, 50, 49, 25, 25, 25, 24, 13]), (Reaction::Throttled, vec![99])]
+    {
+        let bench = Bench::once(many(99), |cloud| {
+            cloud.changes.lock().extend((0..99).map(|_| failure(reaction).into()));
+        })
+        .await;
+        assert_eq!((sizes(&bench), bench.condition("n3")), (calls, unavailable()), "{reaction:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_gives_no_answer_is_asked_for_less() {
+    let bench = Bench::once(many(4), |cloud| {
+        let error = RouteChangeError::Crashed(failure(Reaction::Retry));
+        cloud.changes.lock().push_back(error);
+    })
+    .await;
+    assert_eq!((sizes(&bench), bench.cloud.routes().len()), (vec![4, 2, 2], 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_outcomes_than_routes_name_the_provider_and_nothing_is_believed() {
+    let bench = Bench::once(many(2), |cloud| *cloud.withheld.lock() = 1).await;
+    assert_eq!((bench.condition("n0"), bench.condition("n1")), (unavailable(), unavailable()));
+    assert!(bench.told()[0].contains("the provider fake gave 0 outcomes for 1 routes (retry)"), "{:?}", bench.told());
+    assert_eq!(bench.scraped(r#"ccm_routes{provider="fake",state="in_place"}"#), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_has_no_more_routes_than_its_limit() {
+    let mut bench = Bench::new(|settings| settings.batch = NonZeroUsize::new(3).unwrap());
+    bench
+        .play(async |bench| {
+            for node in many(7) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+        })
+        .await;
+    assert_eq!((sizes(&bench), bench.cloud.routes().len()), (vec![3, 3, 1], 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_search_for_wrong_routes_ends_at_its_limit_and_the_rest_is_tried_again_later() {
+    let mut bench = Bench::new(|settings| settings.max_calls = NonZeroUsize::new(4).unwrap());
+    let first = failure(Reaction::Conflict);
+    bench.cloud.changes.lock().extend((0..4).map(|_| first.clone().into()));
+    bench
+        .play(async |bench| {
+            for node in many(16) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+            assert_eq!((sizes(bench), bench.condition("n9")), (vec![16, 8, 8, 4], unavailable()));
+            bench.until(10).await;
+        })
+        .await;
+    assert_eq!((bench.cloud.routes().len(), bench.condition("n9")), (16, available()));
+}

@@ -1,0 +1,119 @@
+//! Failures over time.
+
+use std::time::Duration;
+
+use ccm_cloud::Reaction;
+
+use super::{Bench, available, failure, pairs, pods, route, unavailable};
+
+const ERRORS: &str = r#"route_controller_route_sync_total{trigger="periodic",outcome="error"}"#;
+
+#[tokio::test(start_paused = true)]
+async fn case_245_where_routes_cannot_be_looked_at_nothing_is_made_removed_or_said_and_it_is_tried_again() {
+    let mut bench = Bench::new(|_| {});
+    bench.cloud.has([route("10.244.9.0/24", Some("gone"))]);
+    bench.cloud.looks.lock().push_back(failure(Reaction::Retry));
+    bench
+        .play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.listed().await;
+            assert_eq!((bench.changes(), bench.condition("n1"), bench.told()), (vec![], None, vec![]));
+            assert_eq!(bench.scraped(ERRORS), 1.0);
+            bench.until(10).await;
+        })
+        .await;
+    assert_eq!((bench.cloud.routes(), bench.condition("n1")), (pairs(&[("10.244.1.0/24", "n1")]), available()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_fails_has_a_back_off_of_its_own_and_a_change_of_another_node_does_not_try_it() {
+    let mut bench = Bench::new(|settings| settings.queue.min_backoff = Duration::from_secs(100));
+    bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(Reaction::Retry));
+    bench
+        .play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.listed().await;
+            bench.until(10).await;
+            bench.apply(pods("n2", &["10.244.2.0/24"])).await;
+            bench.until(20).await;
+            let tried: Vec<String> = bench.changes().iter().map(|call| format!("{call:?}")).collect();
+            assert_eq!(tried.len(), 2);
+            assert!(tried[1].contains("n2") && !tried[1].contains("n1"), "{tried:?}");
+            // Another address of the Node is another wish.
+            bench.cloud.refused.lock().clear();
+            bench.apply(pods("n1", &["10.244.1.0/24"]).address("InternalIP", "10.0.0.7")).await;
+            bench.until(30).await;
+        })
+        .await;
+    assert_eq!((bench.changes().len(), bench.condition("n1")), (3, available()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_fails_is_tried_again_by_itself_and_at_once_when_the_cloud_is_back() {
+    for is_told in [false, true] {
+        let mut bench = Bench::new(|settings| settings.queue.min_backoff = Duration::from_secs(100));
+        bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(Reaction::Retry));
+        bench
+            .play(async |bench| {
+                bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+                bench.listed().await;
+                assert_eq!(bench.condition("n1"), unavailable());
+                bench.cloud.refused.lock().clear();
+                if is_told {
+                    bench.recovery.send_modify(|count| *count += 1);
+                    bench.until(1).await;
+                } else {
+                    bench.until(201).await;
+                }
+            })
+            .await;
+        assert_eq!(bench.condition("n1"), available(), "{is_told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_the_wish_itself_waits_for_another_one() {
+    let mut bench = Bench::new(|settings| settings.period = Duration::from_secs(300));
+    bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(Reaction::Invalid));
+    bench
+        .play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.listed().await;
+            bench.until(3_600).await;
+        })
+        .await;
+    assert!(bench.looks().len() > 9, "{:?}", bench.looks());
+    assert_eq!((bench.changes().len(), bench.told().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_obsolete_route_that_cannot_be_removed_is_tried_again_and_the_run_is_an_error() {
+    let mut bench = Bench::new(|_| {});
+    bench.cloud.has([route("10.244.9.0/24", Some("gone"))]);
+    bench.cloud.changes.lock().push_back(failure(Reaction::Retry).into());
+    bench
+        .play(async |bench| {
+            bench.listed().await;
+            assert_eq!(bench.scraped(ERRORS), 1.0);
+            bench.until(10).await;
+        })
+        .await;
+    assert_eq!((bench.cloud.routes(), bench.changes().len()), (vec![], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_asks_for_a_pause_gets_it_whatever_changes() {
+    let mut bench = Bench::new(|_| {});
+    let mut pause = failure(Reaction::Throttled);
+    pause.retry_after = Some(Duration::from_secs(60));
+    bench.cloud.looks.lock().push_back(pause);
+    bench
+        .play(async |bench| {
+            bench.listed().await;
+            bench.until(10).await;
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.until(100).await;
+        })
+        .await;
+    assert_eq!((bench.looks(), bench.condition("n1")), (vec![0, 60], available()));
+}

@@ -1,0 +1,224 @@
+//! What a provider offers can change while it serves: the answer hangs on the cloud, such as on a service in a catalogue. It is asked again
+//! when the cloud answers again, when credentials are others, and when another component serves: one that returns was asked long ago.
+//!
+//! What comes counts at once. What objects depend on stays, as at the gate: a catalogue that lacks a service for a moment would leave all
+//! load balancers to nobody.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use ccm_cloud::Capability;
+use ccm_sandbox::Provider;
+use futures::future::select_all;
+use tokio::sync::watch;
+
+use crate::slot::Slot;
+
+const ALL: [Capability; 3] = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
+
+/// A component that can be asked what it offers.
+pub(crate) trait Asked {
+    /// Grow when something answers again that did not, or when credentials are others.
+    fn recoveries(&self) -> Vec<watch::Receiver<u64>>;
+
+    /// Whether an optional interface works now.
+    fn has(&self, capability: Capability) -> bool;
+
+    /// What it offers with its configuration, and the cloud as it is.
+    ///
+    /// # Errors
+    ///
+    /// It cannot tell.
+    fn ask(&self) -> impl Future<Output = Result<Vec<Capability>>> + Send;
+
+    /// These work from now on.
+    fn serve(&self, offers: Vec<Capability>);
+}
+
+impl Asked for Provider {
+    fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        self.recoveries()
+    }
+
+    fn has(&self, capability: Capability) -> bool {
+        self.has(capability)
+    }
+
+    async fn ask(&self) -> Result<Vec<Capability>> {
+        self.ask_offers().await?.context("it cannot tell what it offers")
+    }
+
+    fn serve(&self, offers: Vec<Capability>) {
+        self.serve(offers);
+    }
+}
+
+/// Asks whoever serves in `slot`. `depends` names an object that needs an interface. Never ends.
+pub(crate) async fn follow(source: &str, slot: &Slot<Provider>, depends: impl Fn(Capability) -> Option<String>) {
+    follow_all(source, || slot.component(), slot.generations(), || slot.offers_changed(), depends).await;
+}
+
+async fn follow_all<P: Asked>(
+    source: &str,
+    serving: impl Fn() -> Arc<P>,
+    mut generations: watch::Receiver<u64>,
+    changed: impl Fn(),
+    depends: impl Fn(Capability) -> Option<String>,
+) {
+    loop {
+        generations.borrow_and_update();
+        let component = serving();
+        // From before the question: what recovers meanwhile is a reason for the next one.
+        let mut recoveries = component.recoveries();
+        recoveries.push(generations.clone());
+        // An error means that the slot is gone, and so is the process.
+        drop(select_all(recoveries.iter_mut().map(|one| Box::pin(one.changed()))).await);
+        look(source, &*serving(), &changed, &depends).await;
+    }
+}
+
+async fn look<P: Asked>(
+    source: &str,
+    component: &P,
+    changed: impl Fn(),
+    depends: impl Fn(Capability) -> Option<String>,
+) {
+    let mut offers = match component.ask().await {
+        Ok(offers) => offers,
+        Err(error) => {
+            let error = format!("{error:#}");
+            return tracing::warn!(
+                source,
+                error,
+                "what the provider offers stays as it was; the host asks again when its cloud answers"
+            );
+        }
+    };
+    for capability in ALL.into_iter().filter(|one| component.has(*one) && !offers.contains(one)).collect::<Vec<_>>() {
+        if let Some(object) = depends(capability) {
+            let interface = capability.as_str();
+            tracing::warn!(
+                source,
+                interface,
+                object,
+                "the provider no longer offers what an object depends on; the host keeps it"
+            );
+            offers.push(capability);
+        }
+    }
+    if ALL.into_iter().all(|one| component.has(one) == offers.contains(&one)) {
+        return;
+    }
+    let interfaces = offers.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(",");
+    tracing::info!(source, interfaces, "the provider offers other interfaces");
+    component.serve(offers);
+    changed();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use anyhow::bail;
+    use futures::FutureExt as _;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use Capability::{Cluster, LoadBalancers};
+
+    /// A component whose cloud comes and goes.
+    struct Fake {
+        cloud: watch::Sender<u64>,
+        /// None: the cloud does not answer.
+        answer: Mutex<Option<Vec<Capability>>>,
+        offered: Mutex<Vec<Capability>>,
+        asked: AtomicUsize,
+    }
+
+    impl Fake {
+        fn new(offers: &[Capability]) -> Arc<Self> {
+            Arc::new(Self {
+                cloud: watch::Sender::new(0),
+                answer: Mutex::new(Some(offers.to_vec())),
+                offered: Mutex::new(offers.to_vec()),
+                asked: AtomicUsize::new(0),
+            })
+        }
+
+        /// The cloud answers again, and this is what the component says then.
+        fn recover(&self, answer: Option<&[Capability]>) {
+            *self.answer.lock() = answer.map(<[Capability]>::to_vec);
+            self.cloud.send_modify(|count| *count += 1);
+        }
+    }
+
+    impl Asked for Fake {
+        fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+            vec![self.cloud.subscribe()]
+        }
+
+        fn has(&self, capability: Capability) -> bool {
+            self.offered.lock().contains(&capability)
+        }
+
+        async fn ask(&self) -> Result<Vec<Capability>> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let Some(offers) = self.answer.lock().clone() else { bail!("no answer") };
+            Ok(offers)
+        }
+
+        fn serve(&self, offers: Vec<Capability>) {
+            *self.offered.lock() = offers;
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_offers_after_a_recovery_counts_and_what_objects_depend_on_stays() {
+        let component = Fake::new(&[]);
+        let (changes, generations) = (AtomicUsize::new(0), watch::Sender::new(1));
+        let depends = |capability| (capability == LoadBalancers).then(|| "Service shop/web".to_owned());
+        let changed = || {
+            changes.fetch_add(1, Ordering::Relaxed);
+        };
+        let serving = || Arc::clone(&component);
+        let mut following = pin!(follow_all("a.wasm", serving, generations.subscribe(), changed, depends));
+        let mut after = |answer: Option<&[Capability]>| {
+            assert!(following.as_mut().now_or_never().is_none());
+            component.recover(answer);
+            assert!(following.as_mut().now_or_never().is_none());
+            (component.offered.lock().clone(), changes.load(Ordering::Relaxed))
+        };
+        assert_eq!(after(Some(&[])), (vec![], 0), "nothing new");
+        assert_eq!(after(Some(&[LoadBalancers, Cluster])), (vec![LoadBalancers, Cluster], 1));
+        assert_eq!(after(None), (vec![LoadBalancers, Cluster], 1), "no answer is no answer");
+        assert_eq!(after(Some(&[Cluster])), (vec![LoadBalancers, Cluster], 1), "a Service depends on it");
+        assert_eq!(after(Some(&[LoadBalancers])), (vec![LoadBalancers], 2), "nothing depends on it");
+        assert_eq!(component.asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn whoever_serves_after_an_exchange_is_asked_again() {
+        let (one, other) = (Fake::new(&[]), Fake::new(&[]));
+        let serving = Mutex::new(Arc::clone(&one));
+        let (changes, generations) = (AtomicUsize::new(0), watch::Sender::new(1));
+        let changed = || {
+            changes.fetch_add(1, Ordering::Relaxed);
+        };
+        let of = || Arc::clone(&serving.lock());
+        let mut following = pin!(follow_all("a.wasm", of, generations.subscribe(), changed, |_| None));
+        assert!(following.as_mut().now_or_never().is_none());
+        // It was asked at the gate, when its cloud had less.
+        *other.answer.lock() = Some(vec![LoadBalancers]);
+        *serving.lock() = Arc::clone(&other);
+        generations.send_modify(|generation| *generation += 1);
+        assert!(following.as_mut().now_or_never().is_none());
+        assert_eq!((other.offered.lock().clone(), changes.load(Ordering::Relaxed)), (vec![LoadBalancers], 1));
+        // What recovers from now on is that of the other one.
+        one.recover(Some(&[Cluster]));
+        other.recover(Some(&[]));
+        assert!(following.as_mut().now_or_never().is_none());
+        assert_eq!((one.asked.load(Ordering::Relaxed), other.asked.load(Ordering::Relaxed)), (0, 2));
+        assert_eq!(other.offered.lock().clone(), []);
+    }
+}

@@ -1,0 +1,80 @@
+//! A new component proves itself with routes.
+
+use ccm_cloud::{Failure, Reaction, Route, RouteChangeError, RouteOutcome, RouteWish, Routes as _};
+
+use super::*;
+
+fn wish(network: &str, node: &str) -> RouteWish {
+    RouteWish {
+        destination_cidr: network.to_owned(),
+        node: node.to_owned(),
+        provider_id: format!("cloud://{node}"),
+        addresses: vec![],
+    }
+}
+
+async fn all(rig: &Rig) -> Result<Vec<Route>, Failure> {
+    rig.slot.get_all(vec![node("a")]).await
+}
+
+async fn make(rig: &Rig, network: &str) -> Result<Vec<RouteOutcome>, RouteChangeError> {
+    rig.slot.change(vec![], vec![wish(network, "a")]).await
+}
+
+/// Version 2 on trial, in a cloud with one route to Node `a`.
+fn trying(does: Does, limit: u32) -> Rig {
+    let (rig, _) = Rig::trying(does, faults(limit));
+    rig.cloud.routes.lock().insert("10.244.0.0/24".to_owned(), ("a".to_owned(), "1".to_owned()));
+    rig
+}
+
+/// Whoever removed what leads to no Node would remove them all.
+#[tokio::test]
+async fn where_a_new_one_does_not_say_the_same_of_a_route_the_proven_one_is_believed() {
+    for does in [Does::Lose, Does::Disown, Does::Fail, Does::Crash] {
+        let rig = trying(does, 2);
+        for _ in 0..2 {
+            assert!(rig.is_on_trial(), "{does:?}");
+            let routes = all(&rig).await.unwrap();
+            assert_eq!(routes[0].node.as_deref(), Some("a"), "{does:?}");
+        }
+        assert!(!rig.is_on_trial() && rig.why("2").is_some(), "{does:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_proven_one_remembers_from_before_counts_for_nothing() {
+    let rig = trying(Does::Right, 1);
+    rig.cloud.routes.lock().clear();
+    rig.proven.remembers.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(all(&rig).await, Ok(vec![]));
+    assert!(rig.is_on_trial());
+}
+
+#[tokio::test]
+async fn where_the_proven_one_cannot_tell_nothing_is_decided() {
+    let rig = trying(Does::Right, 1);
+    rig.proven.does(Does::Fail);
+    let failure = all(&rig).await.unwrap_err();
+    assert!(failure.message.contains("on probation") && rig.is_on_trial(), "{failure}");
+}
+
+#[tokio::test]
+async fn the_proven_one_makes_what_a_new_one_refuses_and_a_pause_is_nobodys_fault() {
+    for does in [Does::Refuse, Does::Fail] {
+        let rig = trying(does, 1);
+        assert_eq!(make(&rig, "10.244.1.0/24").await, Ok(vec![RouteOutcome::default()]), "{does:?}");
+        assert_eq!(rig.cloud.routes.lock()["10.244.1.0/24"].1, "1", "{does:?}");
+        assert!(rig.why("2").unwrap().contains("routes.change"), "{does:?}");
+    }
+    let rig = trying(Does::Throttle, 1);
+    let paused = make(&rig, "10.244.1.0/24").await.unwrap_err().into_failure();
+    assert!(paused.reaction == Reaction::Throttled && rig.is_on_trial());
+}
+
+#[tokio::test]
+async fn what_crashed_is_not_begun_anew_at_once_by_the_proven_one() {
+    let rig = trying(Does::CrashAfterwards, 2);
+    assert!(make(&rig, "10.244.1.0/24").await.is_err());
+    assert_eq!((rig.is_on_trial(), rig.proven.asked.lock().get("change")), (true, None));
+}
