@@ -73,7 +73,7 @@ pub(crate) struct Budgets(Mutex<BTreeMap<String, Budget>>);
 
 impl Budgets {
     /// A budget for each endpoint that `descriptor` declares: the one of before while the cloud's limits are the same, or a new one, which keeps
-    /// the pauses. What is new counts for later components once its own is [taken](Self::taken).
+    /// the pauses. Later components use the new one only after [`taken`](Self::taken).
     pub(crate) fn of(&self, descriptor: &Descriptor, settings: &BudgetSettings) -> BTreeMap<String, Budget> {
         let mut kept = self.0.lock();
         let is_shared = |name: &String| descriptor.budgets.iter().any(|cloud| cloud.endpoints.contains(name));

@@ -1,5 +1,5 @@
 //! What a provider offers can change while it serves: the answer hangs on the cloud, such as on a service in a catalogue. It is asked again
-//! when the cloud answers again, when credentials are others, and when another component serves: one that returns was asked long ago.
+//! when the cloud answers again, when a credential changes, and when another component serves: one that returns was asked long ago.
 //!
 //! What comes counts at once. What objects depend on stays, as at the gate: a catalogue that lacks a service for a moment would leave all
 //! load balancers to nobody.
@@ -18,7 +18,7 @@ const ALL: [Capability; 3] = [Capability::LoadBalancers, Capability::Routes, Cap
 
 /// A component that can be asked what it offers.
 pub(crate) trait Asked {
-    /// Grow when something answers again that did not, or when credentials are others.
+    /// Grow when something answers again that did not, or when a credential changes.
     fn recoveries(&self) -> Vec<watch::Receiver<u64>>;
 
     /// Whether an optional interface works now.
@@ -65,15 +65,20 @@ async fn follow_all<P: Asked>(
     changed: impl Fn(),
     depends: impl Fn(Capability) -> Option<String>,
 ) {
+    generations.borrow_and_update();
+    let mut component = serving();
+    let mut recoveries = component.recoveries();
     loop {
-        generations.borrow_and_update();
-        let component = serving();
-        // From before the question: what recovers meanwhile is a reason for the next one.
-        let mut recoveries = component.recoveries();
-        recoveries.push(generations.clone());
+        let reasons = recoveries.iter_mut().chain([&mut generations]);
         // An error means that the slot is gone, and so is the process.
-        drop(select_all(recoveries.iter_mut().map(|one| Box::pin(one.changed()))).await);
-        look(source, &*serving(), &changed, &depends).await;
+        drop(select_all(reasons.map(|one| Box::pin(one.changed()))).await);
+        let now = serving();
+        if !Arc::ptr_eq(&now, &component) {
+            recoveries = now.recoveries();
+            component = now;
+        }
+        // What recovers or is exchanged during the question is a reason for the next one: these receivers have not seen it.
+        look(source, &*component, &changed, &depends).await;
     }
 }
 
@@ -120,9 +125,9 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use anyhow::bail;
     use futures::FutureExt as _;
     use parking_lot::Mutex;
+    use tokio::sync::Semaphore;
 
     use super::*;
     use Capability::{Cluster, LoadBalancers};
@@ -134,6 +139,8 @@ mod tests {
         answer: Mutex<Option<Vec<Capability>>>,
         offered: Mutex<Vec<Capability>>,
         asked: AtomicUsize,
+        /// Answers come only while there is a permit.
+        patience: Semaphore,
     }
 
     impl Fake {
@@ -143,6 +150,7 @@ mod tests {
                 answer: Mutex::new(Some(offers.to_vec())),
                 offered: Mutex::new(offers.to_vec()),
                 asked: AtomicUsize::new(0),
+                patience: Semaphore::new(1),
             })
         }
 
@@ -164,8 +172,9 @@ mod tests {
 
         async fn ask(&self) -> Result<Vec<Capability>> {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            let Some(offers) = self.answer.lock().clone() else { bail!("no answer") };
-            Ok(offers)
+            let answer = self.answer.lock().clone();
+            let _permit = self.patience.acquire().await?;
+            answer.context("no answer")
         }
 
         fn serve(&self, offers: Vec<Capability>) {
@@ -195,6 +204,33 @@ mod tests {
         assert_eq!(after(Some(&[Cluster])), (vec![LoadBalancers, Cluster], 1), "a Service depends on it");
         assert_eq!(after(Some(&[LoadBalancers])), (vec![LoadBalancers], 2), "nothing depends on it");
         assert_eq!(component.asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn what_recovers_or_is_exchanged_during_a_question_is_a_reason_for_the_next_one() {
+        for is_exchanged in [false, true] {
+            let (one, other) = (Fake::new(&[]), Fake::new(&[]));
+            let serving = Mutex::new(Arc::clone(&one));
+            let generations = watch::Sender::new(1);
+            let of = || Arc::clone(&serving.lock());
+            let mut following = pin!(follow_all("a.wasm", of, generations.subscribe(), || {}, |_| None));
+            assert!(following.as_mut().now_or_never().is_none());
+            one.patience.forget_permits(1);
+            one.recover(Some(&[]));
+            assert!(following.as_mut().now_or_never().is_none());
+            assert_eq!(one.asked.load(Ordering::Relaxed), 1, "the answer is on its way");
+            let next = if is_exchanged { &other } else { &one };
+            *serving.lock() = Arc::clone(next);
+            if is_exchanged {
+                *next.answer.lock() = Some(vec![LoadBalancers]);
+                generations.send_modify(|generation| *generation += 1);
+            } else {
+                next.recover(Some(&[LoadBalancers]));
+            }
+            one.patience.add_permits(1);
+            assert!(following.as_mut().now_or_never().is_none());
+            assert_eq!(*next.offered.lock(), [LoadBalancers], "{is_exchanged}");
+        }
     }
 
     #[test]

@@ -44,10 +44,11 @@ pub fn create(parent: &Path, name: &str, sdk: &str) -> Result<PathBuf> {
     for (path, text) in FILES {
         let path = folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-            let text = text
-                .replace(SDK, &format!("{{ {dependency}"))
-                .replace("--target HOST", &format!("--target {}", host()));
-            fs::write(&path, rename(&text, name))
+            // What the user gave comes last: it may contain the template's own name.
+            let text = rename(text, name)
+                .replace("--target HOST", &format!("--target {}", host()))
+                .replace(SDK, &format!("{{ {dependency}"));
+            fs::write(&path, text)
         });
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -116,7 +117,7 @@ const fn host() -> &'static str {
 mod tests {
     use super::*;
 
-    const GIT: &str = "https://git.example/wasm-ccm";
+    const GIT: &str = "https://git.example/mycloud/wasm-ccm";
 
     #[test]
     fn a_new_provider_has_its_own_name_everywhere() {
@@ -124,7 +125,7 @@ mod tests {
         let folder = create(parent.path(), "acme7", &format!("{GIT}#v1.0")).unwrap();
         let read = |path: &str| fs::read_to_string(folder.join(path)).unwrap();
         for (path, _) in FILES {
-            assert!(!read(path).to_lowercase().contains(NAME), "{path}");
+            assert!(!read(path).replace(GIT, "").to_lowercase().contains(NAME), "{path}");
         }
         let manifest = read("Cargo.toml");
         let sdk = format!(r#"ccm-sdk = {{ git = "{GIT}", rev = "v1.0""#);

@@ -34,8 +34,8 @@ impl Done {
 pub(super) struct Limits {
     /// Most routes in a call.
     pub(super) batch: usize,
-    /// Most calls.
-    pub(super) calls: usize,
+    /// Most calls for halves of what failed.
+    pub(super) halves: usize,
     /// Longest time of one.
     pub(super) timeout: Duration,
 }
@@ -48,18 +48,18 @@ pub(super) const MAX_FAILURES: usize = 8;
 pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) -> Vec<Done> {
     let mut waiting = batches(items, limits.batch);
     let mut done = vec![Done::default(); items.len()];
-    let (mut calls, mut in_a_row) = (0_usize, 0_usize);
-    // Of the last call that failed as a whole: for what is not asked for any more.
-    let mut last = None;
-    let mut is_over = false;
+    let (mut halves, mut in_a_row) = (0_usize, 0_usize);
+    // Why nothing more is asked for.
+    let mut over = None;
     // The larger halves first: what is right is made early, and shows that the cloud is there.
-    while let Some((start, batch)) = waiting.pop_front() {
+    while let Some(Batch { start, items: batch, failed }) = waiting.pop_front() {
         let results = done.iter_mut().skip(start).take(batch.len());
-        if let (Some(last), true) = (&last, is_over || calls >= limits.calls) {
-            results.for_each(|result| *result = Done::failed(last));
+        let is_enough = failed.is_some() && halves >= limits.halves;
+        if let Some(why) = over.as_ref().or(failed.as_ref().filter(|_| is_enough)) {
+            results.for_each(|result| *result = Done::failed(why));
             continue;
         }
-        calls = calls.saturating_add(1);
+        halves = halves.saturating_add(usize::from(failed.is_some()));
         let error = match ask(routes, batch, limits.timeout).await {
             Ok(outcomes) => {
                 in_a_row = 0;
@@ -73,16 +73,17 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
         if blame == Blame::Nobody {
             in_a_row = in_a_row.saturating_add(1);
         }
-        is_over |= blame == Blame::Cloud || in_a_row >= MAX_FAILURES;
-        if !is_over && batch.len() > 1 {
+        if blame == Blame::Cloud || in_a_row >= MAX_FAILURES {
+            over = Some(failure.clone());
+        }
+        if over.is_none() && batch.len() > 1 {
             let half = batch.len().div_ceil(2);
             let (one, other) = batch.split_at(half);
-            waiting.push_back((start, one));
-            waiting.push_back((start.saturating_add(half), other));
+            waiting.push_back(Batch { start, items: one, failed: Some(failure.clone()) });
+            waiting.push_back(Batch { start: start.saturating_add(half), items: other, failed: Some(failure) });
         } else {
             results.for_each(|result| *result = Done::failed(&failure));
         }
-        last = Some(failure);
     }
     done
 }
@@ -110,8 +111,17 @@ const fn blame(error: &RouteChangeError) -> Blame {
     }
 }
 
-/// At most `limit` routes each, and at least one item; with the place of the first one.
-fn batches(items: &[Item], limit: usize) -> VecDeque<(usize, &[Item])> {
+/// What one call asks for.
+struct Batch<'a> {
+    /// Place of the first item among all.
+    start: usize,
+    items: &'a [Item],
+    /// Why the call failed whose half this is.
+    failed: Option<Failure>,
+}
+
+/// At most `limit` routes each, and at least one item.
+fn batches(items: &[Item], limit: usize) -> VecDeque<Batch<'_>> {
     let mut batches = VecDeque::new();
     let (mut start, mut rest) = (0_usize, items);
     while !rest.is_empty() {
@@ -121,7 +131,7 @@ fn batches(items: &[Item], limit: usize) -> VecDeque<(usize, &[Item])> {
             routes <= limit
         });
         let (batch, others) = rest.split_at(fits.count().max(1));
-        batches.push_back((start, batch));
+        batches.push_back(Batch { start, items: batch, failed: None });
         start = start.saturating_add(batch.len());
         rest = others;
     }

@@ -32,7 +32,7 @@ pub(super) enum Standing {
     Pending,
     /// It is to be made, or to be made whole.
     Wanted,
-    /// Its Node has no provider ID yet, or is another provider's: nobody is asked for it.
+    /// Its Node has no provider ID yet: nobody is asked for it.
     Waits,
     /// It is not made, or could not be.
     Failed(Failure),

@@ -31,7 +31,7 @@ impl PodRanges {
     /// There is none, one is no network, or there are several of one family.
     pub fn parse(texts: &[String]) -> Result<Self, PodRangesError> {
         let read = |text: &String| {
-            let network = text.parse().map_err(|_| PodRangesError::NoNetwork(text.clone()))?;
+            let network = text.parse().map_err(|_error| PodRangesError::NoNetwork(text.clone()))?;
             Ok(IpNet::trunc(&network))
         };
         let ranges: Vec<IpNet> = texts.iter().map(read).collect::<Result<_, _>>()?;

@@ -17,8 +17,8 @@ pub struct RouteSettings {
     pub period: Duration,
     /// Most routes, obsolete and wanted ones together, in one call of the provider. Default 2,000. Further ones are the next call.
     pub batch: NonZeroUsize,
-    /// Most changes that one run asks a provider for, when a failing batch is halved to find the routes that are wrong. Default 64:
-    /// enough to find three among 2,000. What is left has failed with its batch, and is tried again.
+    /// Most calls of one run for halves of failing batches, to find the routes that are wrong. Default 64: enough to find three among
+    /// 2,000. What is left has failed with its batch, and is tried again.
     pub max_calls: NonZeroUsize,
     /// How long one call may take, with its waiting for a turn. Default 5 min: a guard, calls have a limit of their own.
     pub call_timeout: Duration,

@@ -51,6 +51,15 @@ struct State {
     held_until: Option<Instant>,
 }
 
+impl State {
+    /// No call comes before the time that the verdict names.
+    fn hold(&mut self, verdict: Verdict) {
+        if let Verdict::After(delay) = verdict {
+            self.held_until = Instant::now().checked_add(delay);
+        }
+    }
+}
+
 impl Member {
     pub(crate) fn new(routes: Arc<dyn Routes>, nodes: ClusterNodes, meters: RouteMeters) -> Self {
         Self { routes, nodes, meters, has_changed: AtomicBool::new(false), state: Mutex::default() }
@@ -142,9 +151,7 @@ impl Syncer {
     fn unknown(&self, member: &Member, failure: &Failure) -> Verdict {
         let verdict = reaction::verdict(failure, self.settings.slow_retry);
         let mut state = member.state.lock();
-        if let Verdict::After(delay) = verdict {
-            state.held_until = Instant::now().checked_add(delay);
-        }
+        state.hold(verdict);
         if failure.reaction == Reaction::Elsewhere {
             return verdict;
         }
@@ -176,7 +183,7 @@ impl Syncer {
         let mut has_changed = false;
         let limits = Limits {
             batch: self.settings.batch.get(),
-            calls: self.settings.max_calls.get(),
+            halves: self.settings.max_calls.get(),
             timeout: self.settings.call_timeout,
         };
         let (networks, items): (Vec<_>, Vec<Item>) = due.into_iter().unzip();
@@ -188,6 +195,10 @@ impl Syncer {
                 Some(failure) if failure.reaction == Reaction::Pending && item.wish.is_some() => has_changed = true,
                 Some(failure) => {
                     state.memory.failed(network, item.mark(), failure, &self.settings);
+                    // It is about the account, and not about this route.
+                    if matches!(failure.reaction, Reaction::Throttled | Reaction::Unauthorized) {
+                        state.hold(reaction::verdict(failure, self.settings.slow_retry));
+                    }
                     failing.insert(network);
                     if item.wish.is_none() {
                         let error = format!("{failure} ({})", failure.reaction.as_str());

@@ -178,9 +178,9 @@ impl Syncer {
         Err(unknown(Failure::new(Reaction::Retry, message)))
     }
 
-    /// Asks whether a Service would get the load balancer of another one by a name that it asks for. Nothing is written on it that the
-    /// provider gets to see, so that there is no offer to judge, and the cloud may not say whose the load balancer is: then the other Service does, which has its ID.
-    /// The provider is asked only where another Service asks for the same, by an annotation that both have.
+    /// Asks whether a Service would get the load balancer of another one by a name that it asks for. The Service has no ID yet, so there is
+    /// no offer to judge, and the cloud may not say who owns the load balancer; then the Service that has its ID does. The provider is
+    /// asked only if another Service asks for the same by an annotation that both have.
     ///
     /// # Errors
     ///

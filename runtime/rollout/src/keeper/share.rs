@@ -122,8 +122,8 @@ impl Share {
         }
     }
 
-    /// The proven component leads: a new pod takes none that names load balancers in another way, and a standby that has this one on trial asks
-    /// it too little to judge.
+    /// The leader publishes how its proven component names load balancers, so that a new pod refuses one that names them otherwise. It
+    /// publishes the proof as well: a standby asks its own component too little to prove it.
     async fn name<C: Component>(&mut self, slot: &Slot<C>) {
         let Release { component, version } = slot.last_good();
         if self.naming.as_ref().is_none_or(|naming| naming.digest != version.digest) {

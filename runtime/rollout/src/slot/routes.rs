@@ -15,6 +15,7 @@ use ccm_cloud::{
     Answer, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteState,
     RouteWish, Routes,
 };
+use ipnet::IpNet;
 
 use super::Slot;
 use super::handle::{Handle, is_suspect};
@@ -136,30 +137,113 @@ async fn compared<C: Component>(
     }
 }
 
-/// Which Node each network leads to, and whether it does.
-fn targets(routes: &[Route]) -> BTreeMap<(&str, Option<&str>), bool> {
+/// Where packets get along a route, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    /// Nowhere: the host removes it.
+    Nowhere,
+    /// Not yet to its Node.
+    Unfinished,
+    /// To its Node.
+    Node,
+}
+
+impl Reach {
+    const fn of(state: RouteState) -> Self {
+        match state {
+            RouteState::Blackhole => Self::Nowhere,
+            RouteState::Incomplete | RouteState::Pending => Self::Unfinished,
+            RouteState::InPlace => Self::Node,
+        }
+    }
+}
+
+/// Network, as a number where it is one, and Node.
+type Target<'a> = (Result<IpNet, &'a str>, Option<&'a str>);
+
+/// How far packets get to each target.
+fn targets(routes: &[Route]) -> BTreeMap<Target<'_>, Reach> {
     let mut targets = BTreeMap::new();
     for route in routes {
-        let leads = targets.entry((route.destination_cidr.as_str(), route.node.as_deref())).or_insert(false);
-        *leads |= route.state != RouteState::Blackhole;
+        let text = route.destination_cidr.as_str();
+        let network = text.parse().map(|network: IpNet| network.trunc()).map_err(|_error| text);
+        let reach = targets.entry((network, route.node.as_deref())).or_insert(Reach::Nowhere);
+        *reach = (*reach).max(Reach::of(route.state));
     }
     targets
 }
 
-/// Where two components do not say the same of where packets go.
+/// Where two components do not say the same of where packets go, and the host would act on it. A route to no Node that `found` lacks
+/// is somebody else's, or gone already. A route that `found` calls unfinished is looked at again.
 fn difference(found: &[Route], known: &[Route]) -> Option<String> {
     let (found, known) = (targets(found), targets(known));
-    let lost = known.iter().find(|(target, leads)| found.get(*target) != Some(*leads));
-    let lost = lost
-        .map(|((network, node), _)| ("does not find, or not as the last good one does, the route", *network, *node));
-    let extra = || {
-        let extra = found.iter().find(|(target, _)| !known.contains_key(*target))?;
-        let ((network, node), _) = extra;
-        Some(("finds, and the last good one does not, the route", *network, *node))
+    let lost = known.iter().find_map(|(target, known)| match found.get(target) {
+        None => target.1.map(|_| ("does not find", target)),
+        Some(found) if (*found == Reach::Nowhere) != (*known == Reach::Nowhere) || found > known => {
+            Some(("does not say the same of", target))
+        }
+        Some(_) => None,
+    });
+    let extra = || found.keys().find(|target| !known.contains_key(target)).map(|target| ("alone finds", target));
+    let (what, (network, node)) = lost.or_else(extra)?;
+    let network = match network {
+        Ok(network) => network.to_string(),
+        Err(text) => format!("{text:?}"),
     };
-    let (what, network, node) = lost.or_else(extra)?;
     Some(match node {
-        Some(node) => format!("it {what} for {network:?} to Node {node:?}"),
-        None => format!("it {what} for {network:?} to no Node"),
+        Some(node) => format!("it {what} the route for {network} to Node {node:?}"),
+        None => format!("it {what} the route for {network} to no Node"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Network, Node, and state.
+    fn routes(list: &[(&str, &str, RouteState)]) -> Vec<Route> {
+        let route = |(network, node, state): &(&str, &str, RouteState)| Route {
+            name: (*network).to_owned(),
+            destination_cidr: (*network).to_owned(),
+            node: (*node != "-").then(|| (*node).to_owned()),
+            next_hop: None,
+            state: *state,
+            more: vec![],
+        };
+        list.iter().map(route).collect()
+    }
+
+    #[test]
+    fn only_what_the_host_would_act_on_is_a_difference_of_routes() {
+        use RouteState::{Blackhole, InPlace, Incomplete, Pending};
+        let a = ("10.244.1.0/24", "a", InPlace);
+        let foreign = ("192.168.0.0/24", "-", Blackhole);
+        let cases: [(&[_], &[_], Option<&str>); 15] = [
+            (&[a], &[a], None),
+            (&[("fd00:0:0:1::/64", "a", InPlace)], &[("fd00:0000:0:1:0::/64", "a", InPlace)], None),
+            (&[("10.244.1.7/24", "a", InPlace)], &[a], None),
+            (&[], &[a], Some("it does not find the route for 10.244.1.0/24 to Node \"a\"")),
+            (&[("10.244.1.0/24", "b", InPlace)], &[a], Some("it does not find the route for 10.244.1.0/24 to Node \"a\"")),
+            (&[("10.244.1.0/24", "a", Blackhole)], &[a], Some("it does not say the same of")),
+            (&[a], &[("10.244.1.0/24", "a", Blackhole)], Some("it does not say the same of")),
+            // Packets that do not get there yet: the new one must not say that they do.
+            (&[a], &[("10.244.1.0/24", "a", Incomplete)], Some("it does not say the same of")),
+            (&[a], &[("10.244.1.0/24", "a", Pending)], Some("it does not say the same of")),
+            (&[("10.244.1.0/24", "a", Incomplete)], &[a], None),
+            (&[("10.244.1.0/24", "a", Pending)], &[("10.244.1.0/24", "a", Incomplete)], None),
+            // Somebody else's: one need not show them. What only the new one shows would be removed.
+            (&[a], &[a, foreign], None),
+            (&[a, foreign], &[a], Some("it alone finds the route for 192.168.0.0/24 to no Node")),
+            (&[a, ("10.244.2.0/24", "b", InPlace)], &[a], Some("it alone finds the route for 10.244.2.0/24 to Node \"b\"")),
+            (&[("default", "a", InPlace)], &[], Some("it alone finds the route for \"default\" to Node \"a\"")),
+        ];
+        for (found, known, expected) in cases {
+            let said = difference(&routes(found), &routes(known));
+            let is_as_expected = match (&said, expected) {
+                (Some(said), Some(part)) => said.starts_with(part),
+                (said, part) => said.is_none() && part.is_none(),
+            };
+            assert!(is_as_expected, "{found:?} {known:?}: {said:?}");
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub(crate) enum Does {
     Double,
     /// Says that it deleted, and does not.
     Leave,
+    /// Does not have the interface.
+    Lack,
     /// Says that somebody else takes care of the Service.
     Elsewhere,
     /// Says of every load balancer that it is another Service's.
@@ -185,6 +187,7 @@ impl Fake {
             Does::Hang => std::future::pending().await,
             Does::Fail => Err(Failure::new(Reaction::Retry, "it cannot tell")),
             Does::Refuse => Err(Failure::new(Reaction::Invalid, "it says no")),
+            Does::Lack => Err(Failure::new(Reaction::Unsupported, "it has no such interface")),
             Does::Throttle => Err(Failure::new(Reaction::Throttled, "slower")),
             Does::Lose => self.cloud.answers().map(|()| lost()),
             _ => self.cloud.answers().map(|()| right()),

@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
 }
 
 /// What the provider and the API server were asked for so far.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Cost {
     /// Calls of `routes.get-all` and `routes.change`.
     calls: f64,
@@ -126,6 +126,11 @@ async fn bench() -> Result<()> {
         f64::from(u32::try_from(later.tables.saturating_sub(before.tables)).unwrap_or(u32::MAX))
     };
     let none = Cost { calls: 0.0, tables: 0, patches: 0 };
+    // Series that are not there count as nothing, and nothing would meet every target.
+    ensure!(first.calls >= 2.0 && first.tables >= 1, "no calls were counted: {first:?}");
+    ensure!(first.patches >= u64::from(count), "{} writes of {count} Nodes were counted", first.patches);
+    ensure!(after_join.calls > idle.calls && after_join.patches > idle.patches, "the joining Node was not counted");
+    ensure!(after_leave.calls > after_join.calls, "the leaving Node was not counted");
     let per_hour = 3_600.0 / PERIOD.as_secs_f64();
     let mut report = Report::new("routes");
     report

@@ -96,6 +96,26 @@ async fn a_change_has_no_more_routes_than_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_keeps_no_other_batch_from_being_asked_for() {
+    let mut bench = Bench::new(|settings| {
+        settings.batch = NonZeroUsize::new(2).unwrap();
+        settings.max_calls = NonZeroUsize::MIN;
+    });
+    bench.cloud.poison.lock().push("10.244.0.0/24".to_owned());
+    bench
+        .play(async |bench| {
+            for node in many(8) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+        })
+        .await;
+    assert_eq!((sizes(&bench), bench.cloud.routes().len()), (vec![2, 2, 2, 2, 1], 6));
+    assert_eq!((bench.condition("n1"), bench.condition("n7")), (unavailable(), available()));
+    assert!(bench.told().iter().all(|event| event.contains("a route that cannot be")), "{:?}", bench.told());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_search_for_wrong_routes_ends_at_its_limit_and_the_rest_is_tried_again_later() {
     let mut bench = Bench::new(|settings| settings.max_calls = NonZeroUsize::new(4).unwrap());
     let first = failure(Reaction::Conflict);
@@ -106,7 +126,7 @@ async fn the_search_for_wrong_routes_ends_at_its_limit_and_the_rest_is_tried_aga
                 bench.apply(node).await;
             }
             bench.listed().await;
-            assert_eq!((sizes(bench), bench.condition("n9")), (vec![16, 8, 8, 4], unavailable()));
+            assert_eq!((sizes(bench), bench.condition("n9")), (vec![16, 8, 8, 4, 4], unavailable()));
             bench.until(10).await;
         })
         .await;

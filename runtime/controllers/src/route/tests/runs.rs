@@ -103,17 +103,25 @@ async fn an_obsolete_route_that_cannot_be_removed_is_tried_again_and_the_run_is_
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_asks_for_a_pause_gets_it_whatever_changes() {
-    let mut bench = Bench::new(|_| {});
-    let mut pause = failure(Reaction::Throttled);
-    pause.retry_after = Some(Duration::from_secs(60));
-    bench.cloud.looks.lock().push_back(pause);
-    bench
-        .play(async |bench| {
-            bench.listed().await;
-            bench.until(10).await;
-            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
-            bench.until(100).await;
-        })
-        .await;
-    assert_eq!((bench.looks(), bench.condition("n1")), (vec![0, 60], available()));
+    for is_change in [false, true] {
+        let mut bench = Bench::new(|_| {});
+        let mut pause = failure(Reaction::Throttled);
+        pause.retry_after = Some(Duration::from_secs(60));
+        if is_change {
+            bench.cloud.changes.lock().push_back(pause.into());
+        } else {
+            bench.cloud.looks.lock().push_back(pause);
+        }
+        bench
+            .play(async |bench| {
+                bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+                bench.listed().await;
+                bench.until(10).await;
+                bench.apply(pods("n2", &["10.244.2.0/24"])).await;
+                bench.until(100).await;
+            })
+            .await;
+        let conditions = (bench.condition("n1"), bench.condition("n2"));
+        assert_eq!((bench.looks(), conditions), (vec![0, 60], (available(), available())), "{is_change}");
+    }
 }

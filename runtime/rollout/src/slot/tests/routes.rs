@@ -42,6 +42,15 @@ async fn where_a_new_one_does_not_say_the_same_of_a_route_the_proven_one_is_beli
     }
 }
 
+/// A component without routes cannot vouch for any: nothing is removed for being found by the new one.
+#[tokio::test]
+async fn beside_a_proven_one_that_knows_no_routes_a_new_one_removes_none() {
+    let rig = trying(Does::Right, 1);
+    rig.proven.does(Does::Lack);
+    assert_eq!(all(&rig).await, Ok(vec![]));
+    assert!(rig.is_on_trial());
+}
+
 #[tokio::test]
 async fn what_the_proven_one_remembers_from_before_counts_for_nothing() {
     let rig = trying(Does::Right, 1);
