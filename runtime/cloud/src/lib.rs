@@ -31,7 +31,7 @@ pub use leadership::{Alone, Leadership};
 pub use load_balancer::{Answer, LoadBalancerSource, LoadBalancers, Mark, Outcome, Standing, Wish};
 pub use lookups::{Keeper, Lookups, Member};
 pub use node::{Address, AddressKind, Described, Node};
-pub use route::{Route, RouteChangeError, RouteOutcome, RouteState, RouteWish, Routes};
+pub use route::{Route, RouteChangeError, RouteOutcome, RouteSource, RouteState, RouteWish, Routes};
 pub use selector::NodeSelector;
 pub use service::{
     Backend, Ingress, IpFamily, IpMode, PortStatus, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,

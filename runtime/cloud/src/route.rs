@@ -79,6 +79,19 @@ impl RouteChangeError {
     }
 }
 
+/// Gives the provider that a run of the route controller is done with: another one may take its place in between, and does not know the
+/// routes that this one found.
+pub trait RouteSource: Send + Sync + 'static {
+    /// The provider of the moment, for one run. To take it is no call.
+    fn routes(&self) -> Arc<dyn Routes>;
+}
+
+impl<T: Routes> RouteSource for Arc<T> {
+    fn routes(&self) -> Arc<dyn Routes> {
+        Self::clone(self)
+    }
+}
+
 /// Keeps routes to the pods of Nodes.
 pub trait Routes: Send + Sync + 'static {
     /// Who the provider of the moment is.

@@ -13,6 +13,7 @@ mod admission;
 mod all_metrics;
 mod backoff;
 mod cluster;
+mod hold;
 mod metrics;
 mod node;
 mod node_lifecycle;

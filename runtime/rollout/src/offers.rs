@@ -1,19 +1,27 @@
 //! What a provider offers can change while it serves: the answer hangs on the cloud, such as on a service in a catalogue. It is asked again
 //! when the cloud answers again, when a credential changes, and when another component serves: one that returns was asked long ago.
 //!
+//! A question without an answer is asked again with back-off: an exchange may have been the reason, and then nothing recovers.
+//!
 //! What comes counts at once. What objects depend on stays, as at the gate: a catalogue that lacks a service for a moment would leave all
 //! load balancers to nobody.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use ccm_cloud::Capability;
 use ccm_sandbox::Provider;
-use futures::future::select_all;
+use futures::future::{select, select_all};
 use tokio::sync::watch;
 
+use crate::retry::backoff;
 use crate::slot::Slot;
 
+/// When a question without an answer is asked again: first, and at most.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const MAX_RETRY: Duration = Duration::from_secs(300);
 const ALL: [Capability; 3] = [Capability::LoadBalancers, Capability::Routes, Capability::Cluster];
 
 /// A component that can be asked what it offers.
@@ -68,37 +76,47 @@ async fn follow_all<P: Asked>(
     generations.borrow_and_update();
     let mut component = serving();
     let mut recoveries = component.recoveries();
+    let mut retries = None;
     loop {
+        let retry = retries.as_mut().and_then(Iterator::next);
+        let retry = pin!(async {
+            match retry {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => std::future::pending().await,
+            }
+        });
         let reasons = recoveries.iter_mut().chain([&mut generations]);
         // An error means that the slot is gone, and so is the process.
-        drop(select_all(reasons.map(|one| Box::pin(one.changed()))).await);
+        let reason = select_all(reasons.map(|one| Box::pin(one.changed())));
+        drop(select(retry, reason).await);
         let now = serving();
         if !Arc::ptr_eq(&now, &component) {
             recoveries = now.recoveries();
             component = now;
         }
         // What recovers or is exchanged during the question is a reason for the next one: these receivers have not seen it.
-        look(source, &*component, &changed, &depends).await;
+        match component.ask().await {
+            Ok(offers) => {
+                retries = None;
+                take(source, &*component, offers, &changed, &depends);
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(source, error, "what the provider offers stays as it was; the host asks again");
+                retries.get_or_insert_with(|| backoff(FIRST_RETRY, MAX_RETRY));
+            }
+        }
     }
 }
 
-async fn look<P: Asked>(
+/// This is what it offers now.
+fn take<P: Asked>(
     source: &str,
     component: &P,
+    mut offers: Vec<Capability>,
     changed: impl Fn(),
     depends: impl Fn(Capability) -> Option<String>,
 ) {
-    let mut offers = match component.ask().await {
-        Ok(offers) => offers,
-        Err(error) => {
-            let error = format!("{error:#}");
-            return tracing::warn!(
-                source,
-                error,
-                "what the provider offers stays as it was; the host asks again when its cloud answers"
-            );
-        }
-    };
     for capability in ALL.into_iter().filter(|one| component.has(*one) && !offers.contains(one)).collect::<Vec<_>>() {
         if let Some(object) = depends(capability) {
             let interface = capability.as_str();
@@ -204,6 +222,32 @@ mod tests {
         assert_eq!(after(Some(&[Cluster])), (vec![LoadBalancers, Cluster], 1), "a Service depends on it");
         assert_eq!(after(Some(&[LoadBalancers])), (vec![LoadBalancers], 2), "nothing depends on it");
         assert_eq!(component.asked.load(Ordering::Relaxed), 5);
+    }
+
+    /// Nothing recovers where nothing was given up: an exchange may have been the reason for the question.
+    #[tokio::test(start_paused = true)]
+    async fn a_question_without_an_answer_is_asked_again_with_back_off() {
+        let component = Fake::new(&[]);
+        let generations = watch::Sender::new(1);
+        let serving = || Arc::clone(&component);
+        let following = follow_all("a.wasm", serving, generations.subscribe(), || {}, |_| None);
+        let story = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            component.recover(None);
+            tokio::time::sleep(FIRST_RETRY * 2 + FIRST_RETRY * 4).await;
+            let asked = component.asked.load(Ordering::Relaxed);
+            assert!((2..=4).contains(&asked), "{asked}");
+            *component.answer.lock() = Some(vec![LoadBalancers]);
+            tokio::time::sleep(FIRST_RETRY * 8).await;
+            assert_eq!(*component.offered.lock(), [LoadBalancers]);
+            let asked = component.asked.load(Ordering::Relaxed);
+            tokio::time::sleep(MAX_RETRY * 3).await;
+            assert_eq!(component.asked.load(Ordering::Relaxed), asked, "it has its answer");
+        };
+        tokio::select! {
+            () = following => {}
+            () = story => {}
+        }
     }
 
     #[test]

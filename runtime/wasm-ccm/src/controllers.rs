@@ -237,7 +237,7 @@ fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
             tracing::info!("no routes are kept: no provider offers routes with its configuration");
         }
         let member = |(provider, _): &(ProviderSlot, Vec<String>)| RouteMember {
-            routes: Arc::new(provider.clone()) as Arc<dyn Routes>,
+            source: Arc::new(provider.clone()),
             nodes: nodes_told,
             recoveries: recoveries(provider),
         };

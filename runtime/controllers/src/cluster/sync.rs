@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::memory::{About, Memory};
 use super::metrics::ClusterMeters;
 use super::settings::{ClusterNodes, ClusterSettings};
+use crate::hold::{Hold, Releases};
 use crate::metrics::now_seconds;
 use crate::queue::Verdict;
 use crate::reaction;
@@ -50,8 +51,7 @@ pub(crate) struct Member {
 #[derive(Default)]
 struct State {
     memory: Memory,
-    /// Not called before.
-    held_until: Option<Instant>,
+    hold: Hold,
 }
 
 impl Member {
@@ -62,12 +62,6 @@ impl Member {
     fn owns(&self, node: &ccm_cloud::Node) -> bool {
         let is_own = |id: &str| self.cluster.descriptor().owns(id);
         self.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own)
-    }
-
-    /// How long it is not to be called; none when it may be.
-    fn held(&self) -> Option<Duration> {
-        let left = self.state.lock().held_until?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
     }
 }
 
@@ -84,22 +78,26 @@ impl Syncer {
     /// Calls the provider called `name`.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(member) = self.members.get(name) else { return Verdict::Done };
-        if let Some(left) = member.held() {
-            return Verdict::After(left);
-        }
+        let begun = {
+            let hold = &member.state.lock().hold;
+            if let Some(left) = hold.left() {
+                return Verdict::After(left);
+            }
+            hold.releases()
+        };
         let nodes: Vec<ccm_cloud::Node> = self.nodes.state().iter().map(|node| cloud_node(node)).collect();
         let nodes: Vec<ccm_cloud::Node> = nodes.into_iter().filter(|node| member.owns(node)).collect();
         let (services, unreadable) = self.services();
         tracing::debug!(nodes = nodes.len(), services = services.len(), "the cluster's needs are told");
-        let begun = Instant::now();
+        let called = Instant::now();
         let limit = self.settings.call_timeout;
         let answer = tokio::time::timeout(limit, member.cluster.reconcile(nodes, services))
             .await
             .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
-        member.meters.duration.observe(begun.elapsed().as_secs_f64());
+        member.meters.duration.observe(called.elapsed().as_secs_f64());
         match answer {
-            Ok(failures) => self.answered(member, unreadable.into_iter().chain(failures)).await,
-            Err(failure) => self.failed(member, &failure),
+            Ok(failures) => self.answered(member, begun, unreadable.into_iter().chain(failures)).await,
+            Err(failure) => self.failed(member, begun, &failure),
         }
     }
 
@@ -126,18 +124,16 @@ impl Syncer {
     /// The cloud of the provider called `name` answers again: it may be called at once.
     pub(crate) fn release(&self, name: &str) {
         if let Some(member) = self.members.get(name) {
-            member.state.lock().held_until = None;
+            member.state.lock().hold.release();
         }
     }
 
     /// The whole call failed.
-    fn failed(&self, member: &Member, failure: &Failure) -> Verdict {
+    fn failed(&self, member: &Member, begun: Releases, failure: &Failure) -> Verdict {
         let verdict = reaction::verdict(failure, self.settings.slow_retry);
         member.meters.ended(failure.reaction.as_str());
         let mut state = member.state.lock();
-        if let Verdict::After(delay) = verdict {
-            state.held_until = Instant::now().checked_add(delay);
-        }
+        state.hold.hold(begun, verdict);
         // Neither is wrong: it takes its time, or is not this one's work.
         if matches!(failure.reaction, Reaction::Pending | Reaction::Elsewhere) {
             tracing::debug!(%failure, "the cluster as a whole is not served now");
@@ -157,6 +153,7 @@ impl Syncer {
     async fn answered(
         &self,
         member: &Member,
+        begun: Releases,
         failures: impl Iterator<Item = (ClusterSubject, Failure)> + Send,
     ) -> Verdict {
         let failures: Vec<_> = failures.filter(|(_, failure)| failure.reaction != Reaction::Elsewhere).collect();
@@ -168,9 +165,8 @@ impl Syncer {
         let slow = self.settings.slow_retry;
         let verdicts = failures.iter().map(|(_, failure)| reaction::verdict(failure, slow));
         let next = verdicts.fold(Verdict::Done, soonest);
-        let is_throttled = failures.iter().any(|(_, failure)| failure.reaction == Reaction::Throttled);
-        if let (true, Verdict::After(delay)) = (is_throttled, next) {
-            member.state.lock().held_until = Instant::now().checked_add(delay);
+        if failures.iter().any(|(_, failure)| failure.reaction == Reaction::Throttled) {
+            member.state.lock().hold.hold(begun, next);
         }
         let news = self.news(member, &failures, next);
         for request in news {

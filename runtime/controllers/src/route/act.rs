@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ccm_cloud::{Failure, Reaction, RouteChangeError, RouteOutcome, Routes};
+use tokio::time::Instant;
 
 use super::plan::Item;
 
@@ -38,6 +39,8 @@ pub(super) struct Limits {
     pub(super) halves: usize,
     /// Longest time of one.
     pub(super) timeout: Duration,
+    /// When all of them are to have ended.
+    pub(super) until: Instant,
 }
 
 /// So many calls in a row that fail with `retry`, or have no answer, and the cloud is taken to be away. With one call more for each
@@ -59,8 +62,15 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
             results.for_each(|result| *result = Done::failed(why));
             continue;
         }
+        let left = limits.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // Nothing else can be said of them; they are the first ones of the next run.
+            let why = over.insert(failed.unwrap_or_else(out_of_time));
+            results.for_each(|result| *result = Done::failed(why));
+            continue;
+        }
         halves = halves.saturating_add(usize::from(failed.is_some()));
-        let error = match ask(routes, batch, limits.timeout).await {
+        let error = match ask(routes, batch, limits.timeout.min(left)).await {
             Ok(outcomes) => {
                 in_a_row = 0;
                 results.zip(outcomes).for_each(|(result, outcome)| *result = outcome);
@@ -70,9 +80,11 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
         };
         let blame = blame(&error);
         let failure = error.into_failure();
-        if blame == Blame::Nobody {
-            in_a_row = in_a_row.saturating_add(1);
-        }
+        in_a_row = match blame {
+            Blame::Nobody => in_a_row.saturating_add(1),
+            // Somebody is there to blame it.
+            Blame::Route | Blame::Cloud => 0,
+        };
         if blame == Blame::Cloud || in_a_row >= MAX_FAILURES {
             over = Some(failure.clone());
         }
@@ -109,6 +121,10 @@ const fn blame(error: &RouteChangeError) -> Blame {
         Reaction::Throttled | Reaction::Unauthorized | Reaction::Pending | Reaction::Elsewhere => Blame::Cloud,
         Reaction::Retry => Blame::Nobody,
     }
+}
+
+fn out_of_time() -> Failure {
+    Failure::new(Reaction::Retry, "other routes took all the time of this run")
 }
 
 /// What one call asks for.

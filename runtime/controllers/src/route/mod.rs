@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ccm_apiserver::{ApiGate, EventRecorder};
-use ccm_cloud::Routes;
+use ccm_cloud::RouteSource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,7 @@ const FIELD_MANAGER: &str = "node-route-controller";
 /// A provider that offers the contract's `routes`.
 pub struct RouteMember {
     /// The way to it. Its name at the start tells it from the others.
-    pub routes: Arc<dyn Routes>,
+    pub source: Arc<dyn RouteSource>,
     /// Whose routes it keeps.
     pub nodes: ClusterNodes,
     /// Grow when its cloud answers again that did not, or when it was exchanged: then nothing waits out its back-off.
@@ -101,11 +101,11 @@ impl RouteController {
         let RouteControllerParts { recorder, metrics, queue_metrics, settings, .. } = parts;
         let mut recoveries = vec![];
         let mut providers = HashMap::new();
-        for RouteMember { routes, nodes, recoveries: theirs } in members {
-            let name: Arc<str> = routes.descriptor().name.as_str().into();
+        for RouteMember { source, nodes, recoveries: theirs } in members {
+            let name: Arc<str> = source.routes().descriptor().name.as_str().into();
             recoveries.extend(theirs.into_iter().map(|recovery| (Arc::clone(&name), recovery)));
             let meters = metrics.of(&name);
-            providers.insert(name, Member::new(routes, nodes, meters));
+            providers.insert(name, Member::new(source, nodes, meters));
         }
         let writer = NodeWriter::named(gate, FIELD_MANAGER);
         let syncer = Arc::new(Syncer { nodes, members: providers, ranges, writer, recorder, settings });

@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloud::{Failure, Route, RouteState, RouteWish};
 use ipnet::IpNet;
@@ -81,6 +82,8 @@ pub(super) struct Plan {
     pub(super) stray: Vec<Arc<Node>>,
     /// Routes that are left alone since nobody knows where they lead.
     pub(super) unreadable: usize,
+    /// When to look again at what the cloud began to do, as soon as it says.
+    pub(super) look: Option<Duration>,
 }
 
 /// Compares `routes`, which a provider found, with `nodes`, all of the cluster. `owns` says which of them are the provider's.

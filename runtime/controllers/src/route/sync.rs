@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_apiserver::{EventRecorder, EventRequest, cut, node_reference};
-use ccm_cloud::{Failure, Reaction, Routes, Severity};
+use ccm_cloud::{Failure, Reaction, RouteSource, Routes, Severity};
 use futures::StreamExt as _;
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use super::plan::{Item, Plan, Standing, Want, plan};
 use super::ranges::PodRanges;
 use super::settings::RouteSettings;
 use crate::cluster::ClusterNodes;
+use crate::hold::{Hold, Releases};
 use crate::metrics::now_seconds;
 use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
@@ -36,7 +37,7 @@ pub(super) const MAX_EVENTS: usize = 50;
 
 /// A provider.
 pub(crate) struct Member {
-    routes: Arc<dyn Routes>,
+    source: Arc<dyn RouteSource>,
     nodes: ClusterNodes,
     meters: RouteMeters,
     /// Whether a Node has changed since the last run.
@@ -47,39 +48,28 @@ pub(crate) struct Member {
 #[derive(Default)]
 struct State {
     memory: Memory,
-    /// Not called before.
-    held_until: Option<Instant>,
-}
-
-impl State {
-    /// No call comes before the time that the verdict names.
-    fn hold(&mut self, verdict: Verdict) {
-        if let Verdict::After(delay) = verdict {
-            self.held_until = Instant::now().checked_add(delay);
-        }
-    }
+    hold: Hold,
 }
 
 impl Member {
-    pub(crate) fn new(routes: Arc<dyn Routes>, nodes: ClusterNodes, meters: RouteMeters) -> Self {
-        Self { routes, nodes, meters, has_changed: AtomicBool::new(false), state: Mutex::default() }
+    pub(crate) fn new(source: Arc<dyn RouteSource>, nodes: ClusterNodes, meters: RouteMeters) -> Self {
+        Self { source, nodes, meters, has_changed: AtomicBool::new(false), state: Mutex::default() }
     }
 
     /// The next run is due to a Node, and not to the period.
     pub(crate) fn changed(&self) {
         self.has_changed.store(true, Ordering::Relaxed);
     }
+}
 
-    fn owns(&self, node: &Node) -> bool {
-        let is_own = |id: &str| self.routes.descriptor().owns(id);
-        self.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own)
-    }
-
-    /// How long it is not to be called; none when it may be.
-    fn held(&self) -> Option<Duration> {
-        let left = self.state.lock().held_until?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
-    }
+/// One run for a provider, by the component of its beginning.
+struct Run<'a> {
+    member: &'a Member,
+    routes: Arc<dyn Routes>,
+    /// What follows from before the provider was released again counts for nothing.
+    releases: Releases,
+    /// Nothing more is asked for: a run that has no end would leave nothing behind.
+    until: Instant,
 }
 
 /// Everything that a run uses, shared by all of them.
@@ -96,12 +86,19 @@ impl Syncer {
     /// Brings the routes of the provider called `name` in step with the Nodes.
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(member) = self.members.get(name) else { return Verdict::Done };
-        if let Some(left) = member.held() {
-            return Verdict::After(left);
-        }
+        let releases = {
+            let hold = &member.state.lock().hold;
+            if let Some(left) = hold.left() {
+                return Verdict::After(left);
+            }
+            hold.releases()
+        };
         let trigger = if member.has_changed.swap(false, Ordering::Relaxed) { "node_change" } else { "periodic" };
         let begun = Instant::now();
-        let (outcome, verdict) = self.run(member).await;
+        // A fifth of its time is left for what the Nodes are told.
+        let until = begun.checked_add(self.settings.queue.max_run / 5 * 4).unwrap_or(begun);
+        let run = Run { member, routes: member.source.routes(), releases, until };
+        let (outcome, verdict) = self.run(&run).await;
         member.meters.duration.observe(begun.elapsed().as_secs_f64());
         member.meters.ended(trigger, outcome);
         verdict
@@ -111,32 +108,36 @@ impl Syncer {
     pub(crate) fn release(&self, name: &str) {
         if let Some(member) = self.members.get(name) {
             let mut state = member.state.lock();
-            state.held_until = None;
+            state.hold.release();
             state.memory.release();
         }
     }
 
     /// Says how it ended, in upstream's words, and when to run again.
-    async fn run(&self, member: &Member) -> (&'static str, Verdict) {
+    async fn run(&self, run: &Run<'_>) -> (&'static str, Verdict) {
+        let Run { member, routes, .. } = run;
+        let descriptor = routes.descriptor();
+        let is_own = |id: &str| descriptor.owns(id);
+        let owns =
+            |node: &Node| member.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own);
         let nodes = self.nodes.state();
-        let told: Vec<ccm_cloud::Node> =
-            nodes.iter().filter(|node| member.owns(node)).map(|node| cloud_node(node)).collect();
+        let told: Vec<ccm_cloud::Node> = nodes.iter().filter(|node| owns(node)).map(|node| cloud_node(node)).collect();
         let limit = self.settings.call_timeout;
-        let found = tokio::time::timeout(limit, member.routes.get_all(told))
+        let found = tokio::time::timeout(limit, routes.get_all(told))
             .await
             .unwrap_or_else(|_elapsed| Err(Failure::new(Reaction::Retry, format!("no answer within {limit:?}"))));
         let found = match found {
             Ok(found) => found,
-            Err(failure) => return ("error", self.unknown(member, &failure)),
+            Err(failure) => return ("error", self.unknown(run, &failure)),
         };
         if member.state.lock().memory.recovered() {
             tracing::info!("routes are looked at again");
         }
-        let mut plan = plan(&nodes, found, &self.ranges, |node| member.owns(node));
+        let mut plan = plan(&nodes, found, &self.ranges, owns);
         if plan.unreadable > 0 {
             tracing::debug!(routes = plan.unreadable, "routes whose destination is no network are left alone");
         }
-        let (has_changed, has_failed) = self.change(member, &mut plan).await;
+        let (has_changed, has_failed) = self.change(run, &mut plan).await;
         let is_written = self.tell(&plan).await;
         let verdict = self.report(member, &plan, has_failed).await;
         let outcome = match (has_failed || !is_written, has_changed) {
@@ -148,10 +149,10 @@ impl Syncer {
     }
 
     /// Nobody knows what routes there are: nothing is changed, and no Node is told anything.
-    fn unknown(&self, member: &Member, failure: &Failure) -> Verdict {
+    fn unknown(&self, run: &Run<'_>, failure: &Failure) -> Verdict {
         let verdict = reaction::verdict(failure, self.settings.slow_retry);
-        let mut state = member.state.lock();
-        state.hold(verdict);
+        let mut state = run.member.state.lock();
+        state.hold.hold(run.releases, verdict);
         if failure.reaction == Reaction::Elsewhere {
             return verdict;
         }
@@ -167,7 +168,8 @@ impl Syncer {
 
     /// Does what is to be done, but for what failed lately, and notes in the plan how it went. Says whether something was changed, and
     /// whether something failed.
-    async fn change(&self, member: &Member, plan: &mut Plan) -> (bool, bool) {
+    async fn change(&self, run: &Run<'_>, plan: &mut Plan) -> (bool, bool) {
+        let member = run.member;
         let mut done: BTreeMap<_, Done> = BTreeMap::new();
         let mut due: Vec<(_, Item)> = vec![];
         {
@@ -185,19 +187,24 @@ impl Syncer {
             batch: self.settings.batch.get(),
             halves: self.settings.max_calls.get(),
             timeout: self.settings.call_timeout,
+            until: run.until,
         };
         let (networks, items): (Vec<_>, Vec<Item>) = due.into_iter().unzip();
-        let outcomes = act::change(&*member.routes, &items, limits).await;
+        let outcomes = act::change(&*run.routes, &items, limits).await;
         let mut state = member.state.lock();
         for ((network, item), outcome) in networks.into_iter().zip(items).zip(outcomes) {
             // That of the wish first: it is what a Node waits for.
             match outcome.wish.as_ref().filter(|_| item.wish.is_some()).or(outcome.obsolete.as_ref()) {
-                Some(failure) if failure.reaction == Reaction::Pending && item.wish.is_some() => has_changed = true,
+                Some(failure) if failure.reaction == Reaction::Pending => {
+                    has_changed = true;
+                    let look = failure.retry_after.map_or(self.settings.pending_look, reaction::bounded);
+                    plan.look = Some(plan.look.map_or(look, |other| other.min(look)));
+                }
                 Some(failure) => {
                     state.memory.failed(network, item.mark(), failure, &self.settings);
                     // It is about the account, and not about this route.
                     if matches!(failure.reaction, Reaction::Throttled | Reaction::Unauthorized) {
-                        state.hold(reaction::verdict(failure, self.settings.slow_retry));
+                        state.hold.hold(run.releases, reaction::verdict(failure, self.settings.slow_retry));
                     }
                     failing.insert(network);
                     if item.wish.is_none() {
@@ -210,6 +217,9 @@ impl Syncer {
             done.insert(network, outcome);
         }
         state.memory.keep(&failing);
+        if state.hold.releases() != run.releases {
+            state.memory.release();
+        }
         drop(state);
         for want in &mut plan.wants {
             let outcome = want.network.as_ref().and_then(|network| done.get(network));
@@ -267,7 +277,7 @@ impl Syncer {
             self.recorder.record(request).await;
         }
         let next = member.state.lock().memory.next();
-        let look = (pending > 0).then_some(self.settings.pending_look);
+        let look = plan.look.or((pending > 0).then_some(self.settings.pending_look));
         match [next, look].into_iter().flatten().min() {
             Some(delay) => Verdict::After(delay.max(Duration::from_millis(1))),
             None => Verdict::Done,

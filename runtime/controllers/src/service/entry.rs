@@ -92,6 +92,7 @@ pub(crate) struct Entry {
     warnings: Warnings,
     /// What became of offers. A manifest that is applied again and again makes the same one each time, and it succeeds each time.
     offers_told: Warnings,
+    waits_told: Warnings,
     /// When the condition was written last, and what was to be reached then.
     condition: Option<(Purpose, Instant)>,
     /// When a status that somebody else had changed was put right last.
@@ -139,6 +140,7 @@ impl Entry {
             unsaid: None,
             warnings: Warnings::default(),
             offers_told: Warnings::default(),
+            waits_told: Warnings::default(),
             condition: None,
             repaired: None,
             pass: None,
@@ -224,6 +226,11 @@ impl Entry {
     /// Whether it was not said lately what becomes of an offer.
     pub(crate) fn is_offer_news(&mut self, message: &str, repeat: Duration) -> bool {
         self.offers_told.is_news(message, repeat)
+    }
+
+    /// Whether it was not said lately why the Service waits for the one that had its name before. That one's own warnings are others.
+    pub(crate) fn is_wait_news(&mut self, message: &str, repeat: Duration) -> bool {
+        self.waits_told.is_news(message, repeat)
     }
 
     // === What happens to it ===

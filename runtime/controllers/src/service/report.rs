@@ -177,15 +177,24 @@ impl Reporter<'_> {
         if let Some(why) = why {
             message.push_str(&format!(", which is tried again: {why}"));
         }
-        if !self.is_news(&message) {
+        let repeat = syncer.settings.repeat_warning;
+        let is_news = syncer.memory.with(key, |entry| entry.is_wait_news(&message, repeat)).unwrap_or(true);
+        let readiness = Readiness { is_ready: false, reason: "CloudPending", message: message.clone() };
+        let is_due = match readiness.differs(service) {
+            Difference::None => false,
+            Difference::Message => is_news,
+            Difference::Other => true,
+        };
+        if is_due {
+            let changes = Changes { readiness: Some(readiness), ..Changes::default() };
+            if let Err(error) = syncer.writer.set(service, &changes).await {
+                tracing::warn!(%error, "cannot write why the load balancer is not ready");
+            }
+        }
+        if !is_news {
             return;
         }
         tracing::warn!("{message}");
-        let readiness = Readiness { is_ready: false, reason: "CloudPending", message: message.clone() };
-        let changes = Changes { readiness: Some(readiness), ..Changes::default() };
-        if let Err(error) = syncer.writer.set(service, &changes).await {
-            tracing::warn!(%error, "cannot write why the load balancer is not ready");
-        }
         self.event(Severity::Warning, NOT_SYNCED.0, format!("{}: {message}", NOT_SYNCED.1)).await;
     }
 

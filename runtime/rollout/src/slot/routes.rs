@@ -5,15 +5,18 @@
 //! | `get-all` | both are asked. Where they do not say the same of a network, the witness is believed |
 //! | `change` | what the new one fails at, and the witness does not, is a difference |
 //!
-//! The witness is asked anew, with an empty cache, before a difference counts. Where it cannot tell, the call fails and is made again
-//! later.
+//! One component does the whole of a run: what one found, another may not know how to remove. After a difference it is the witness.
+//!
+//! Routes come and go between two questions. Before a difference counts, the witness is asked anew, with an empty cache, and then the
+//! new component: only what both of its answers lack counts. Where the witness cannot tell, the call fails and is made again later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
-    Answer, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteState,
-    RouteWish, Routes,
+    Answer, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource,
+    RouteState, RouteWish, Routes,
 };
 use ipnet::IpNet;
 
@@ -27,39 +30,60 @@ const CHANGE: &str = "routes.change";
 
 type Changed = Result<Vec<RouteOutcome>, RouteChangeError>;
 
-impl<C: Component> Routes for Slot<C> {
-    fn descriptor(&self) -> Arc<Descriptor> {
-        LoadBalancers::descriptor(&*self.component())
-    }
-
-    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
-        Box::pin(async move { self.handle().all_routes(nodes).await })
-    }
-
-    fn change(&self, obsolete: Vec<Route>, wanted: Vec<RouteWish>) -> Answer<'_, Changed> {
-        Box::pin(async move { self.handle().change_routes(obsolete, wanted).await })
+impl<C: Component> RouteSource for Slot<C> {
+    fn routes(&self) -> Arc<dyn Routes> {
+        Arc::new(RouteRun { handle: self.handle(), is_of_the_witness: AtomicBool::new(false) })
     }
 }
 
-impl<C: Component> Handle<C> {
-    async fn all_routes(&self, nodes: Vec<Node>) -> Result<Vec<Route>, Failure> {
-        let Some(probation) = self.probation() else { return self.provider().get_all(nodes).await };
-        let answer = self.unless_refused(self.provider().get_all(nodes.clone())).await;
-        let Some(answer) = answer else { return probation.witness.get_all(nodes).await };
-        let answer = match answer {
-            Err(failure) if !is_suspect(&failure) => Err(failure),
-            answer => compared(answer, nodes, probation).await,
-        };
-        self.judge();
-        answer
+/// The component of one run of the route controller.
+struct RouteRun<C> {
+    handle: Handle<C>,
+    /// The witness found the routes of this run, so it changes them, too.
+    is_of_the_witness: AtomicBool,
+}
+
+impl<C: Component> Routes for RouteRun<C> {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(&self.handle)
     }
 
+    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+        Box::pin(async move {
+            let handle = &self.handle;
+            let Some(probation) = handle.probation() else { return handle.provider().get_all(nodes).await };
+            let answer = handle.unless_refused(handle.provider().get_all(nodes.clone())).await;
+            let found = match answer {
+                None => Found::Known(probation.witness.get_all(nodes).await?),
+                Some(Err(failure)) if !is_suspect(&failure) => return Err(failure),
+                Some(answer) => {
+                    let found = compared(answer, nodes, handle.provider(), probation).await;
+                    handle.judge();
+                    found?
+                }
+            };
+            self.is_of_the_witness.store(matches!(found, Found::Known(_)), Ordering::Relaxed);
+            let (Found::Own(routes) | Found::Known(routes)) = found;
+            Ok(routes)
+        })
+    }
+
+    fn change(&self, obsolete: Vec<Route>, wanted: Vec<RouteWish>) -> Answer<'_, Changed> {
+        Box::pin(self.change_routes(obsolete, wanted))
+    }
+}
+
+impl<C: Component> RouteRun<C> {
     async fn change_routes(&self, obsolete: Vec<Route>, wanted: Vec<RouteWish>) -> Changed {
-        let Some(probation) = self.probation() else { return self.provider().change(obsolete, wanted).await };
-        if let Some(failure) = self.refused() {
+        let handle = &self.handle;
+        let Some(probation) = handle.probation() else { return handle.provider().change(obsolete, wanted).await };
+        if self.is_of_the_witness.load(Ordering::Relaxed) {
+            return probation.witness.change(obsolete, wanted).await;
+        }
+        if let Some(failure) = handle.refused() {
             return Err(failure.into());
         }
-        let answer = self.provider().change(obsolete.clone(), wanted.clone()).await;
+        let answer = handle.provider().change(obsolete.clone(), wanted.clone()).await;
         let answer = match faults(&answer) {
             None => {
                 probation.answers_well();
@@ -78,7 +102,7 @@ impl<C: Component> Handle<C> {
                 }
             }
         };
-        self.judge();
+        handle.judge();
         answer
     }
 }
@@ -95,37 +119,49 @@ fn faults(answer: &Changed) -> Option<String> {
     }
 }
 
-/// Routes of a new component beside those of the witness.
+/// Routes, and who says so.
+enum Found {
+    /// The new component, and the witness does not deny it.
+    Own(Vec<Route>),
+    /// The witness.
+    Known(Vec<Route>),
+}
+
+/// What the new component found, beside what the witness finds.
 async fn compared<C: Component>(
     answer: Result<Vec<Route>, Failure>,
     nodes: Vec<Node>,
+    provider: &C,
     probation: &Probation<C>,
-) -> Result<Vec<Route>, Failure> {
+) -> Result<Found, Failure> {
     let mut known = probation.witness.get_all(nodes.clone()).await;
     if let (Ok(found), Ok(proven)) = (&answer, &known)
-        && difference(found, proven).is_some()
+        && !differences(found, proven).is_empty()
     {
         // It may know them from before.
         probation.witness.forget();
-        known = probation.witness.get_all(nodes).await;
+        known = probation.witness.get_all(nodes.clone()).await;
     }
     match (answer, known) {
-        (Ok(found), Ok(known)) => match difference(&found, &known) {
-            None => {
+        (Ok(found), Ok(known)) => {
+            let first = differences(&found, &known);
+            if first.is_empty() {
                 probation.answers_well();
-                Ok(found)
+                return Ok(Found::Own(found));
             }
-            Some(what) => {
-                probation.differs(GET_ALL, &what);
-                Ok(known)
+            let again = provider.get_all(nodes).await;
+            let again = again.as_ref().map_or_else(|_| first.clone(), |again| differences(again, &known));
+            if let Some(what) = first.intersection(&again).next() {
+                probation.differs(GET_ALL, what);
             }
-        },
+            Ok(Found::Known(known))
+        }
         (Err(failure), Ok(known)) => {
             probation.differs(GET_ALL, &failure.to_string());
-            Ok(known)
+            Ok(Found::Known(known))
         }
         // It never had to do with routes: nothing is known of what the new one finds.
-        (Ok(_), Err(failure)) if failure.reaction == Reaction::Unsupported => Ok(vec![]),
+        (Ok(_), Err(failure)) if failure.reaction == Reaction::Unsupported => Ok(Found::Own(vec![])),
         (Ok(_), Err(failure)) => Err(Failure {
             message: format!(
                 "the new provider is on probation, and the last good one cannot tell which routes there are: {}",
@@ -173,27 +209,27 @@ fn targets(routes: &[Route]) -> BTreeMap<Target<'_>, Reach> {
     targets
 }
 
-/// Where two components do not say the same of where packets go, and the host would act on it. A route to no Node that `found` lacks
+/// Where two components do not say the same of where packets go, and the host would act on it, each in a sentence. A route to no Node that `found` lacks
 /// is somebody else's, or gone already. A route that `found` calls unfinished is looked at again.
-fn difference(found: &[Route], known: &[Route]) -> Option<String> {
+fn differences(found: &[Route], known: &[Route]) -> BTreeSet<String> {
     let (found, known) = (targets(found), targets(known));
-    let lost = known.iter().find_map(|(target, known)| match found.get(target) {
+    let lost = known.iter().filter_map(|(target, known)| match found.get(target) {
         None => target.1.map(|_| ("does not find", target)),
         Some(found) if (*found == Reach::Nowhere) != (*known == Reach::Nowhere) || found > known => {
             Some(("does not say the same of", target))
         }
         Some(_) => None,
     });
-    let extra = || found.keys().find(|target| !known.contains_key(target)).map(|target| ("alone finds", target));
-    let (what, (network, node)) = lost.or_else(extra)?;
-    let network = match network {
-        Ok(network) => network.to_string(),
-        Err(text) => format!("{text:?}"),
-    };
-    Some(match node {
-        Some(node) => format!("it {what} the route for {network} to Node {node:?}"),
-        None => format!("it {what} the route for {network} to no Node"),
-    })
+    let extra = found.keys().filter(|target| !known.contains_key(target)).map(|target| ("alone finds", target));
+    lost.chain(extra).map(|(what, target)| format!("it {what} {}", describe(target))).collect()
+}
+
+fn describe((network, node): &Target<'_>) -> String {
+    let network = network.map_or_else(|text| format!("{text:?}"), |network| network.to_string());
+    match node {
+        Some(node) => format!("the route for {network} to Node {node:?}"),
+        None => format!("the route for {network} to no Node"),
+    }
 }
 
 #[cfg(test)]
@@ -238,10 +274,10 @@ mod tests {
             (&[("default", "a", InPlace)], &[], Some("it alone finds the route for \"default\" to Node \"a\"")),
         ];
         for (found, known, expected) in cases {
-            let said = difference(&routes(found), &routes(known));
-            let is_as_expected = match (&said, expected) {
-                (Some(said), Some(part)) => said.starts_with(part),
-                (said, part) => said.is_none() && part.is_none(),
+            let said = differences(&routes(found), &routes(known));
+            let is_as_expected = match expected {
+                Some(part) => said.iter().any(|said| said.starts_with(part)),
+                None => said.is_empty(),
             };
             assert!(is_as_expected, "{found:?} {known:?}: {said:?}");
         }

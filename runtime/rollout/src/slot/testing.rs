@@ -107,6 +107,8 @@ pub(crate) struct Fake {
     pub(crate) remembers: AtomicBool,
     /// The load balancers that it has in its memory.
     memory: Mutex<BTreeMap<String, Balancer>>,
+    /// A route that the cloud has from the next question for routes on: network, Node, version.
+    pub(crate) comes: Mutex<Option<(String, (String, String))>>,
     /// How often each function was called.
     pub(crate) asked: Mutex<BTreeMap<&'static str, u32>>,
 }
@@ -123,6 +125,7 @@ impl Fake {
             forgot: AtomicU32::new(0),
             remembers: AtomicBool::new(false),
             memory: Mutex::default(),
+            comes: Mutex::default(),
             asked: Mutex::default(),
         })
     }

@@ -76,7 +76,7 @@ async fn a_good_component_is_shown_for_programs_and_for_people_in_all_its_forms(
             "file": file,
             "contract": "ccm:cloud@0.2.0",
             "size": cloudlycke().len(),
-            "exports": contract(&["instances", "load-balancer-survey", "load-balancers", "meta"]),
+            "exports": contract(&["instances", "load-balancer-survey", "load-balancers", "meta", "routes"]),
             "imports": contract(&["types", "settings", "cache", "clock", "log", "events"]),
             "name": "cloudlycke",
             "schemes": ["cloudlycke", "kind", "k3s", "kwok"],

@@ -91,6 +91,25 @@ async fn a_cloud_that_is_back_is_not_made_to_wait() {
     assert_eq!(bench.calls(), [0, 50]);
 }
 
+/// What the call found out is of before.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_back_during_a_call_is_called_again_when_it_ends() {
+    let throttled = Ok(vec![of_node("n1", failure(Reaction::Throttled, Some(900)))]);
+    for answer in [Err(failure(Reaction::Quota, Some(900))), throttled] {
+        let takes = Duration::from_secs(10);
+        let mut bench = Bench::new(Setup { answers: vec![answer], takes, ..Setup::default() });
+        bench
+            .play(async |bench| {
+                bench.listed().await;
+                bench.until(5).await;
+                bench.recovery.send_replace(1);
+                bench.until(60).await;
+            })
+            .await;
+        assert_eq!(bench.calls(), [0, 10]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_failed_has_a_warning_and_the_rest_is_done() {
     let answers = vec![Ok(vec![of_node("n1", failure(Reaction::Quota, None)), of_web(failure(Reaction::Retry, None))])];

@@ -56,6 +56,8 @@ struct FakeRoutes {
     refused: Mutex<BTreeMap<String, Failure>>,
     /// Outcomes that are kept back.
     withheld: Mutex<usize>,
+    /// How long a change takes. It does what it does in its first moment.
+    takes: Mutex<Duration>,
     begun: Instant,
 }
 
@@ -70,6 +72,7 @@ impl FakeRoutes {
             poisoned: Mutex::new(Reaction::Invalid),
             refused: Mutex::default(),
             withheld: Mutex::default(),
+            takes: Mutex::default(),
             begun: Instant::now(),
         })
     }
@@ -146,7 +149,11 @@ impl Routes for FakeRoutes {
             outcomes.truncate(kept);
             Ok(outcomes)
         };
-        Box::pin(async move { answer })
+        let takes = *self.takes.lock();
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            answer
+        })
     }
 }
 
@@ -218,7 +225,7 @@ impl Bench {
             first_list: FirstList::of(list.subscribe()),
             keys,
             members: vec![RouteMember {
-                routes: Arc::clone(&cloud) as Arc<dyn Routes>,
+                source: Arc::new(Arc::clone(&cloud)),
                 nodes: ClusterNodes::All,
                 recoveries: vec![recovery.subscribe()],
             }],

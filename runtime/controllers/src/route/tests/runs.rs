@@ -1,5 +1,6 @@
 //! Failures over time.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use ccm_cloud::Reaction;
@@ -124,4 +125,71 @@ async fn a_cloud_that_asks_for_a_pause_gets_it_whatever_changes() {
         let conditions = (bench.condition("n1"), bench.condition("n2"));
         assert_eq!((bench.looks(), conditions), (vec![0, 60], (available(), available())), "{is_change}");
     }
+}
+
+/// What the run found out is of before.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_back_during_a_run_is_asked_again_when_the_run_ends() {
+    for reaction in [Reaction::Unauthorized, Reaction::Retry] {
+        let mut bench = Bench::new(|settings| settings.queue.min_backoff = Duration::from_secs(100));
+        bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(reaction));
+        *bench.cloud.takes.lock() = Duration::from_secs(10);
+        bench
+            .play(async |bench| {
+                bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+                bench.listed().await;
+                bench.until(5).await;
+                bench.cloud.refused.lock().clear();
+                bench.recovery.send_modify(|count| *count += 1);
+                bench.until(30).await;
+            })
+            .await;
+        assert_eq!((bench.looks(), bench.condition("n1")), (vec![0, 10], available()), "{reaction:?}");
+    }
+}
+
+/// A run that the queue drops would leave nothing behind, and the next one would do the same.
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_before_its_time_is_over_and_tells_what_it_did() {
+    let mut bench = Bench::new(|settings| {
+        settings.batch = NonZeroUsize::MIN;
+        settings.queue.max_run = Duration::from_secs(100);
+    });
+    *bench.cloud.takes.lock() = Duration::from_secs(30);
+    bench
+        .play(async |bench| {
+            for i in 0..4 {
+                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
+            }
+            bench.listed().await;
+            bench.until(79).await;
+            assert_eq!((bench.condition("n0"), bench.told()), (None, vec![]));
+            bench.until(81).await;
+            let conditions = ["n0", "n1", "n2", "n3"].map(|node| bench.condition(node));
+            assert_eq!(conditions, [available(), available(), unavailable(), unavailable()]);
+            let told = bench.told();
+            assert!(told[0].contains("for node n2: no answer within 20s (retry)"), "{told:?}");
+            assert!(told[1].contains("for node n3: other routes took all the time of this run (retry)"), "{told:?}");
+            bench.until(300).await;
+        })
+        .await;
+    assert_eq!((bench.condition("n2"), bench.condition("n3")), (available(), available()));
+}
+
+/// What the cloud began to do, it also says when to look at.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_the_cloud_is_at_work_on_is_looked_at_when_the_cloud_says() {
+    let mut bench = Bench::new(|_| {});
+    let mut pending = failure(Reaction::Pending);
+    pending.retry_after = Some(Duration::from_secs(40));
+    bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), pending);
+    bench
+        .play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.listed().await;
+            bench.cloud.refused.lock().clear();
+            bench.until(60).await;
+        })
+        .await;
+    assert_eq!((bench.looks(), bench.condition("n1"), bench.told()), (vec![0, 40], available(), vec![]));
 }

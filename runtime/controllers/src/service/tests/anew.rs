@@ -96,6 +96,11 @@ async fn a_service_of_the_same_name_says_that_it_waits_for_its_predecessor_and_w
                 assert!(message.contains(part), "{message}");
             }
             world.addressed(&["web".into()]).await;
+            let told: Vec<String> = world.api.events();
+            for part in ["had this name before", "Error deleting load balancer"] {
+                let times = told.iter().filter(|event| event.contains(part)).count();
+                assert_eq!(times, 1, "{part:?} in {told:#?}");
+            }
             let ready = world.api.service("web").unwrap()["status"]["conditions"].clone();
             let ready = ready.as_array().unwrap().iter().find(|one| one["type"] == "LoadBalancerReady").unwrap();
             assert_eq!((&ready["status"], &ready["reason"]), (&json!("True"), &json!("Ensured")));

@@ -16,6 +16,7 @@ impl Routes for Fake {
 
     fn get_all(&self, _: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
         let disowns = *self.does.lock() == Does::Disown;
+        self.cloud.routes.lock().extend(self.comes.lock().take());
         let right = move || {
             let routes = self.cloud.routes.lock();
             let route = |(network, (node, _)): (&String, &(String, String))| Route {

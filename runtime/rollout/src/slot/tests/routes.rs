@@ -1,6 +1,6 @@
 //! A new component proves itself with routes.
 
-use ccm_cloud::{Failure, Reaction, Route, RouteChangeError, RouteOutcome, RouteWish, Routes as _};
+use ccm_cloud::{Failure, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource as _, RouteWish};
 
 use super::*;
 
@@ -14,11 +14,11 @@ fn wish(network: &str, node: &str) -> RouteWish {
 }
 
 async fn all(rig: &Rig) -> Result<Vec<Route>, Failure> {
-    rig.slot.get_all(vec![node("a")]).await
+    rig.slot.routes().get_all(vec![node("a")]).await
 }
 
 async fn make(rig: &Rig, network: &str) -> Result<Vec<RouteOutcome>, RouteChangeError> {
-    rig.slot.change(vec![], vec![wish(network, "a")]).await
+    rig.slot.routes().change(vec![], vec![wish(network, "a")]).await
 }
 
 /// Version 2 on trial, in a cloud with one route to Node `a`.
@@ -86,4 +86,34 @@ async fn what_crashed_is_not_begun_anew_at_once_by_the_proven_one() {
     let rig = trying(Does::CrashAfterwards, 2);
     assert!(make(&rig, "10.244.1.0/24").await.is_err());
     assert_eq!((rig.is_on_trial(), rig.proven.asked.lock().get("change")), (true, None));
+}
+
+/// What one component found, another may not know how to change.
+#[tokio::test]
+async fn a_run_is_done_by_the_component_that_found_its_routes_whatever_is_exchanged_meanwhile() {
+    let rig = trying(Does::Lose, 2);
+    let run = rig.slot.routes();
+    assert_eq!(run.get_all(vec![node("a")]).await.unwrap().len(), 1, "the proven one found it");
+    run.change(vec![], vec![wish("10.244.1.0/24", "a")]).await.unwrap();
+    assert_eq!(rig.cloud.routes.lock()["10.244.1.0/24"].1, "1", "and changes it");
+    // The next run begins with the new one, which loses its trial in the middle.
+    let run = rig.slot.routes();
+    let failure = {
+        all(&rig).await.unwrap();
+        assert!(!rig.is_on_trial());
+        run.change(vec![], vec![wish("10.244.2.0/24", "a")]).await.unwrap_err().into_failure()
+    };
+    assert!(failure.message.contains("was rolled back during this work"), "{failure}");
+}
+
+/// A cloud changes between two questions. That is no fault of who was asked first.
+#[tokio::test]
+async fn a_route_that_comes_between_two_questions_is_no_difference() {
+    let rig = trying(Does::Right, 1);
+    let late = ("10.244.7.0/24".to_owned(), ("a".to_owned(), "1".to_owned()));
+    *rig.proven.comes.lock() = Some(late);
+    let routes = all(&rig).await.unwrap();
+    assert_eq!((routes.len(), rig.is_on_trial()), (2, true), "the witness has seen it");
+    assert_eq!(all(&rig).await.unwrap().len(), 2);
+    assert_eq!(rig.why("2"), None);
 }
