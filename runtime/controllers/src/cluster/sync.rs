@@ -12,7 +12,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ccm_apiserver::{EventRecorder, EventRequest, cut, node_reference, service_reference};
 use ccm_cloud::{Cluster, ClusterSubject, Failure, Reaction, Severity};

@@ -118,8 +118,7 @@ impl Syncer {
         let Run { member, routes, .. } = run;
         let descriptor = routes.descriptor();
         let is_own = |id: &str| descriptor.owns(id);
-        let owns =
-            |node: &Node| member.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own);
+        let owns = |node: &Node| member.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own);
         let nodes = self.nodes.state();
         let told: Vec<ccm_cloud::Node> = nodes.iter().filter(|node| owns(node)).map(|node| cloud_node(node)).collect();
         let limit = self.settings.call_timeout;

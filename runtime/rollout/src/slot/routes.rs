@@ -259,7 +259,11 @@ mod tests {
             (&[("fd00:0:0:1::/64", "a", InPlace)], &[("fd00:0000:0:1:0::/64", "a", InPlace)], None),
             (&[("10.244.1.7/24", "a", InPlace)], &[a], None),
             (&[], &[a], Some("it does not find the route for 10.244.1.0/24 to Node \"a\"")),
-            (&[("10.244.1.0/24", "b", InPlace)], &[a], Some("it does not find the route for 10.244.1.0/24 to Node \"a\"")),
+            (
+                &[("10.244.1.0/24", "b", InPlace)],
+                &[a],
+                Some("it does not find the route for 10.244.1.0/24 to Node \"a\""),
+            ),
             (&[("10.244.1.0/24", "a", Blackhole)], &[a], Some("it does not say the same of")),
             (&[a], &[("10.244.1.0/24", "a", Blackhole)], Some("it does not say the same of")),
             // Packets that do not get there yet: the new one must not say that they do.
@@ -270,7 +274,11 @@ mod tests {
             // Somebody else's: one need not show them. What only the new one shows would be removed.
             (&[a], &[a, foreign], None),
             (&[a, foreign], &[a], Some("it alone finds the route for 192.168.0.0/24 to no Node")),
-            (&[a, ("10.244.2.0/24", "b", InPlace)], &[a], Some("it alone finds the route for 10.244.2.0/24 to Node \"b\"")),
+            (
+                &[a, ("10.244.2.0/24", "b", InPlace)],
+                &[a],
+                Some("it alone finds the route for 10.244.2.0/24 to Node \"b\""),
+            ),
             (&[("default", "a", InPlace)], &[], Some("it alone finds the route for \"default\" to Node \"a\"")),
         ];
         for (found, known, expected) in cases {

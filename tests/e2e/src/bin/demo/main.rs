@@ -25,6 +25,8 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
+/// Cloudlycke keeps routes when it is told to.
+const CONFIG: &str = "routes: { enabled: true }\n";
 /// Longest wait for anything.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -66,8 +68,12 @@ async fn demo(keep: bool) -> Result<()> {
     let client = cluster.client().clone();
     say(&format!("Ready after {:.1} s.\n", cluster.ready_after().as_secs_f64()))?;
 
-    let nodes = [("master-c2-1", "192.168.20.10"), ("node-c2-1", "192.168.20.11"), ("node-c2-2", "192.168.20.12")];
-    let fixtures = nodes.map(|(name, ip)| NodeFixture::new(name).provided_node_ip(ip).kwok());
+    let nodes = [
+        ("master-c2-1", "192.168.20.10", "10.244.0.0/24"),
+        ("node-c2-1", "192.168.20.11", "10.244.1.0/24"),
+        ("node-c2-2", "192.168.20.12", "10.244.2.0/24"),
+    ];
+    let fixtures = nodes.map(|(name, ip, pods)| NodeFixture::new(name).provided_node_ip(ip).pod_cidr(pods).kwok());
     register_nodes(&client, fixtures).await?;
     deploy(&client).await?;
     let why = scheduling_failure(&client).await?;
@@ -79,9 +85,17 @@ async fn demo(keep: bool) -> Result<()> {
     let provider = component("providers/cloudlycke.wasm")?;
     let size = manifest::put_component(&client, namespace, "cloudlycke", &provider).await?;
     say(&format!("The provider goes into a ConfigMap: kube-system/cloudlycke, {} KB gzipped.", size / 1000))?;
+    let folder = tempfile::tempdir()?;
+    let config = folder.path().join("cloudlycke.yaml");
+    std::fs::write(&config, CONFIG)?;
     // A Node must be a minute old before it may go, for which nobody wants to wait here.
-    let flags =
-        ["--cloud-provider=cloudlycke", "--provider=configmap:kube-system/cloudlycke", "--node-deletion-min-age=0s"];
+    let flags = [
+        "--cloud-provider=cloudlycke".to_owned(),
+        "--provider=configmap:kube-system/cloudlycke".to_owned(),
+        format!("--cloud-config={}", config.display()),
+        "--cluster-cidr=10.244.0.0/16".to_owned(),
+        "--node-deletion-min-age=0s".to_owned(),
+    ];
     say(&format!("wasm-ccm run {}\n", flags.join(" ")))?;
     let start = Instant::now();
     let mut host = Host::start(cluster.kubeconfig_of(&name)?, flags)?;
@@ -90,8 +104,9 @@ async fn demo(keep: bool) -> Result<()> {
 
     say("AFTER\n")?;
     say(&picture::of_all(&client).await?)?;
+    say(&picture::routes(&client).await?)?;
     say(&times)?;
-    let happened = Box::pin(lose_machines(&client)).await;
+    let happened = Box::pin(lose_machines(&client, &host)).await;
     happened.with_context(|| format!("the host's log:\n{}", host.log_text()))?;
     if keep {
         say(&format!(
@@ -128,7 +143,7 @@ async fn deploy(client: &Client) -> Result<()> {
 }
 
 /// One machine is switched off, one is deleted, each with before and after.
-async fn lose_machines(client: &Client) -> Result<()> {
+async fn lose_machines(client: &Client, host: &Host) -> Result<()> {
     let (stopped, deleted) = ("node-c2-1", "node-c2-2");
     say(&format!("NEXT    the machine of {stopped} is switched off, its kubelet is silent\n"))?;
     let time = machine::stop(client, stopped).await?;
@@ -137,7 +152,10 @@ async fn lose_machines(client: &Client) -> Result<()> {
     say(&format!("NEXT    the machine of {deleted} is deleted in the cloud\n"))?;
     let (time, event) = machine::delete(client, deleted).await?;
     say(&picture::nodes(client).await?)?;
-    say(&format!("  {:>6.2} s  the host asked twice, five seconds apart, then: {event}\n", time.as_secs_f64()))
+    say(&format!("  {:>6.2} s  the host asked twice, five seconds apart, then: {event}", time.as_secs_f64()))?;
+    let start = Instant::now();
+    host.await_log(LIMIT, &["route 10.244.2.0/24 removed"]).await?;
+    say(&format!("  {:>6.2} s  the route to its pods is removed\n", time.saturating_add(start.elapsed()).as_secs_f64()))
 }
 
 /// Waits until the scheduler has given up on all three pods; returns what it says.
@@ -171,12 +189,18 @@ async fn follow(client: &Client, host: &Host, start: Instant) -> Result<String> 
     let services: Api<Service> = Api::default_namespaced(client.clone());
     await_object(&services, "web", LIMIT, |service| picture::address(service).is_some()).await?;
     let addressed = start.elapsed();
+    for node in Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items {
+        let route = format!("route {} leads to {}", picture::pod_network(&node), node.name_any());
+        host.await_log(LIMIT, &[&route]).await?;
+    }
+    let routed = start.elapsed();
     let row = |what: &str, time: Duration| format!("  {:>6.2} s  {what}\n", time.as_secs_f64());
     Ok([
         row("provider read from the ConfigMap, checked, compiled and taken", taken),
         row("last taint gone: every node has its provider ID, zone, type and addresses", untainted),
         row("all pods Running", running),
         row("Service web has its address", addressed),
+        row("every node has a route to its pods", routed),
     ]
     .concat())
 }

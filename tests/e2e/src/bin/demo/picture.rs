@@ -50,6 +50,21 @@ pub(crate) async fn nodes(client: &Client) -> Result<String> {
     Ok(out)
 }
 
+/// Where the pod networks lead: the host has said that these routes are there.
+pub(crate) async fn routes(client: &Client) -> Result<String> {
+    let nodes: Vec<Node> = Api::all(client.clone()).list(&ListParams::default()).await?.items;
+    let mut out = String::new();
+    writeln!(out, "  {:13}  ROUTE TO", "POD NETWORK")?;
+    for node in &nodes {
+        writeln!(out, "  {:13}  {}", pod_network(node), node.name_any())?;
+    }
+    Ok(out)
+}
+
+pub(crate) fn pod_network(node: &Node) -> &str {
+    node.spec.as_ref().and_then(|spec| spec.pod_cidr.as_deref()).unwrap_or("-")
+}
+
 async fn pods(client: &Client) -> Result<String> {
     let pods: Vec<Pod> = Api::default_namespaced(client.clone()).list(&ListParams::default()).await?.items;
     let mut out = String::new();
