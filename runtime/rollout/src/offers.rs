@@ -200,8 +200,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_the_cloud_offers_after_a_recovery_counts_and_what_objects_depend_on_stays() {
+    #[tokio::test(start_paused = true)]
+    async fn what_the_cloud_offers_after_a_recovery_counts_and_what_objects_depend_on_stays() {
         let component = Fake::new(&[]);
         let (changes, generations) = (AtomicUsize::new(0), watch::Sender::new(1));
         let depends = |capability| (capability == LoadBalancers).then(|| "Service shop/web".to_owned());
