@@ -30,9 +30,9 @@ use ccm_controllers::FirstList;
 use ccm_sandbox::Provider;
 use futures::future::OptionFuture;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::compare::Report;
 use crate::config::ProviderConfig;
@@ -220,10 +220,11 @@ impl Keeper {
 
     /// Waits for `work`, and tells meanwhile what becomes of the one that serves: the gate may take a minute, and goes on while that is told.
     pub(super) async fn meanwhile<T: Send + 'static>(&mut self, work: impl Future<Output = T> + Send + 'static) -> T {
-        let mut work = AbortOnDropHandle::new(tokio::spawn(work));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(work);
         loop {
             tokio::select! {
-                done = &mut work => match done {
+                Some(done) = tasks.join_next() => match done {
                     Ok(done) => return done,
                     Err(error) => match error.try_into_panic() {
                         Ok(panic) => std::panic::resume_unwind(panic),

@@ -74,6 +74,10 @@ async fn keeper_among(source: &Path, state: &Path, peers: Option<(&Shared, PeerS
     let gate = ApiGate::new(client.clone(), metrics.api.clone(), ApiGateSettings::default());
     let (recorder, writer) = EventRecorder::new(gate, metrics.events.clone(), EventSettings::default());
     if server.is_some() {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what it writes is read by the test; it ends with the test's runtime"
+        )]
         tokio::spawn(writer.run(CancellationToken::new()));
     }
     let sandbox = preflight::sandbox(&config).unwrap();

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use ccm_cloud::LoadBalancerSource as _;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
-use futures::{StreamExt as _, stream};
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -115,11 +116,14 @@ impl Process {
     }
 
     /// Runs it while `work` is done. Returns what that comes to; none when the process ends first.
-    async fn runs<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            () = self.keeper.follow(CancellationToken::new()) => None,
-            done = work => Some(done),
-        }
+    fn runs<'a, T: 'a>(&'a mut self, work: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, Option<T>> {
+        let runs = async {
+            tokio::select! {
+                () = self.keeper.follow(CancellationToken::new()) => None,
+                done = work => Some(done),
+            }
+        };
+        runs.boxed_local()
     }
 
     /// Why it has no component yet.
