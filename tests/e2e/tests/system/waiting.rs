@@ -108,6 +108,7 @@ async fn a_node_that_failed_often_goes_on_at_once_when_it_is_put_right() {
     let stage = Stage::new().await;
     let client = stage.client();
     let host = stage.cloudlycke(&[]);
+    host.ready().await;
     let failures = "ccm_node_initialization_failures_total";
     let failed = async || host.count(failures, &["reaction=\"absent\""]).await.unwrap();
     // Where the machine is so busy that going on takes as long as the back-off, a longer one tells.
