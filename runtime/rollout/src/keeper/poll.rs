@@ -100,12 +100,7 @@ impl Keeper {
             self.is_as_before();
             return Ok(());
         }
-        if slot.refused().why(&unpacked.digest).is_some() {
-            (self.tries, self.retry) = (0, None);
-            // Packed in another way, it is what was told of.
-            if !self.is_told_of(&unpacked.digest) {
-                self.reject(failed_before(&slot.refused(), &unpacked.digest, "")).await;
-            }
+        if self.was_refused(&slot, &unpacked.digest).await {
             return Ok(());
         }
         // A new one stands in for the proven one, whoever serves now.
@@ -114,6 +109,20 @@ impl Keeper {
         let taken = self.meanwhile(taken).await.map_err(NotAdmitted::into_rejected)?;
         self.exchange(taken, read).await;
         Ok(())
+    }
+
+    /// Whether this component was refused before, which is told of once.
+    pub(super) async fn was_refused(&mut self, slot: &Slot<Provider>, digest: &str) -> bool {
+        let refused = slot.refused();
+        if refused.why(digest).is_none() {
+            return false;
+        }
+        (self.tries, self.retry) = (0, None);
+        // Packed in another way, it is what was told of.
+        if !self.is_told_of(digest) {
+            self.reject(failed_before(&refused, digest, "")).await;
+        }
+        true
     }
 
     /// Whether the API server is away, and not for long yet: then nothing is wrong with the source.

@@ -64,7 +64,9 @@ impl Keeper {
         }
         let Some(exchange) = slot.put(release) else {
             // It was refused, or another way of packing it taken, while it was in the gate.
-            return self.note_trial_of_now().await;
+            self.note_trial_of_now().await;
+            self.was_refused(&slot, &candidate.digest).await;
+            return;
         };
         self.candidate = Some(candidate);
         self.took(read, took, compiling, Some(exchange));

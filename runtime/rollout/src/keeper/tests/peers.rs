@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use super::*;
+use crate::gate;
 use crate::ledger::Judgement;
 use crate::ledger::peers::tests::peers;
 use crate::release::digits;
@@ -221,6 +222,21 @@ async fn a_process_that_leads_does_not_end_for_its_first_component_that_was_refu
         assert_eq!(slot.view().serving.version, "1");
     });
     done.await.expect("it ended");
+}
+
+/// It waits in the source for ever, and nothing else would say why.
+#[tokio::test(start_paused = true)]
+async fn whoever_was_refused_elsewhere_while_it_was_in_the_gate_is_told_of() {
+    let (mut process, slot) = Process::serving().await;
+    let place = process.place.clone();
+    place.holds("2");
+    let keeper = &mut process.keeper;
+    let unpacked = gate::unpacked(&keeper.config, keeper.fetch().await.unwrap()).await.unwrap();
+    let taken = keeper.surroundings.admit(&keeper.config, unpacked, None, None).await.ok().unwrap();
+    slot.peer_refused(Refusals::default().refuse(&digest("2"), "it lied".to_owned()));
+    keeper.exchange(taken, Duration::ZERO).await;
+    place.has_told("Warning ProviderRejected").await;
+    assert_eq!((slot.view().serving.version.as_str(), file(&place.state(), "trial")), ("1", None));
 }
 
 /// What it wrote when it led elsewhere is ensured again.
