@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
@@ -10,7 +11,7 @@ use super::{Keeper, MAX_DELAY, MIN_DELAY};
 use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::pipeline::NotAdmitted;
 use crate::retry::delay;
-use crate::slot::Refusals;
+use crate::slot::{Refusals, Slot};
 use crate::source::{Packed, SourceError};
 
 /// How long an API server may be away before that is a reason to reject what it holds: it restarts now and then.
