@@ -91,9 +91,9 @@ _new-provider: _programs
     # Without a network there are these versions alone.
     cp ../../providers/Cargo.lock acme/
     cd acme
-    export CARGO_TARGET_DIR={{ quote(wasm) }} RUSTFLAGS={{ quote(release_flags) }}
+    export CARGO_TARGET_DIR={{ quote(wasm) }}
     cargo test --target "$(rustc -vV | sed -n 's/^host: //p')"
-    cargo build --release
+    RUSTFLAGS={{ quote(release_flags) }} cargo build --release
     echo my-token >token
     "$host" check "$CARGO_TARGET_DIR/wasm32-unknown-unknown/release/acme.wasm" --cloud-provider acme \
         --allow-host=api.acme.example --credential=token=file:token
