@@ -35,7 +35,7 @@ use crate::endpoints::{Endpoints, Target};
 use crate::error::{Refusal, TransportError, TransportReason};
 use crate::http::{Effect, Method, Request, Response};
 use crate::log::line;
-use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use crate::paths;
 use crate::share::{AnswerSource, Key, SharedAnswers};
 use crate::signature::{Algorithm, Digest};
@@ -178,7 +178,13 @@ impl Egress {
             Err(mut error) => {
                 // It may name what the guest made up.
                 error.message = line(&error.message, MAX_MESSAGE);
-                self.tell(&request.endpoint, &operation, Outcome::Failed(error.reason), Duration::ZERO, Duration::ZERO);
+                self.tell(
+                    &request.endpoint,
+                    &operation,
+                    ExchangeOutcome::Failed(error.reason),
+                    Duration::ZERO,
+                    Duration::ZERO,
+                );
                 Err(error.after(&operation))
             }
         }
@@ -256,7 +262,7 @@ impl Egress {
             if matches!(&*answer.result, Err(error) if error.is_of_one_call()) {
                 continue;
             }
-            self.tell(&request.endpoint, operation, Outcome::Shared, Duration::ZERO, Duration::ZERO);
+            self.tell(&request.endpoint, operation, ExchangeOutcome::Shared, Duration::ZERO, Duration::ZERO);
             return (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call));
         }
         self.attempts(request, target, operation, call).await
@@ -299,7 +305,7 @@ impl Egress {
         Ok(())
     }
 
-    fn tell(&self, endpoint: &str, operation: &str, outcome: Outcome, time: Duration, waited: Duration) {
+    fn tell(&self, endpoint: &str, operation: &str, outcome: ExchangeOutcome, time: Duration, waited: Duration) {
         let provider = self.provider.as_str();
         let known = self.budgets.contains_key(endpoint);
         self.log_breaker(endpoint);

@@ -6,7 +6,7 @@ use crate::error::TransportReason;
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExchangeOutcome {
     /// The cloud answered with this status.
     Status(u16),
     /// There was no answer.
@@ -15,7 +15,7 @@ pub enum Outcome {
     Shared,
 }
 
-impl Outcome {
+impl ExchangeOutcome {
     /// Class of the status (`2xx`), reason of the failure, or `shared`: a label of metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -43,7 +43,7 @@ pub struct Exchange<'a> {
     /// The route with its variables left out; `other` when a provider has too many.
     pub operation: &'a str,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ExchangeOutcome,
     /// From sending to the last byte of the answer.
     pub time: Duration,
     /// How long it waited for its turn before.

@@ -12,59 +12,59 @@ use crate::bindings::ccm::cloud::{cache, clock, events, log, nodes, settings, ty
 use crate::call::{CallState, Selected, ServiceId};
 
 /// The answer of a host function; the error would trap the guest.
-pub(crate) type Answer<T> = wasmtime::Result<T>;
+pub(crate) type HostResult<T> = wasmtime::Result<T>;
 
 impl types::Host for CallState {}
 
 impl settings::Host for CallState {
-    async fn file(&mut self, name: String) -> Answer<Option<String>> {
+    async fn file(&mut self, name: String) -> HostResult<Option<String>> {
         Ok(self.context.settings.files.get(&name).cloned())
     }
 
-    async fn get(&mut self, name: String) -> Answer<Option<String>> {
+    async fn get(&mut self, name: String) -> HostResult<Option<String>> {
         Ok(self.context.settings.values.get(&name).cloned())
     }
 
-    async fn cluster_name(&mut self) -> Answer<String> {
+    async fn cluster_name(&mut self) -> HostResult<String> {
         Ok(self.context.settings.cluster_name.clone())
     }
 
-    async fn cluster_cidrs(&mut self) -> Answer<Vec<String>> {
+    async fn cluster_cidrs(&mut self) -> HostResult<Vec<String>> {
         Ok(self.context.settings.cluster_cidrs.clone())
     }
 }
 
 impl cache::Host for CallState {
-    async fn get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
+    async fn get(&mut self, key: String) -> HostResult<Option<Vec<u8>>> {
         // A proof must come from the cloud itself.
         Ok(if self.scope.proof { None } else { self.context.cache.get(&key) })
     }
 
-    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> Answer<()> {
+    async fn put(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> HostResult<()> {
         self.context.cache.put(key, value, Duration::from_millis(u64::from(ttl_ms)));
         Ok(())
     }
 
-    async fn forget(&mut self, key: String) -> Answer<()> {
+    async fn forget(&mut self, key: String) -> HostResult<()> {
         self.context.cache.forget(&key);
         Ok(())
     }
 }
 
 impl clock::Host for CallState {
-    async fn now_ms(&mut self) -> Answer<u64> {
+    async fn now_ms(&mut self) -> HostResult<u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
     }
 
-    async fn remaining_ms(&mut self) -> Answer<u32> {
+    async fn remaining_ms(&mut self) -> HostResult<u32> {
         let left = self.end.map(|end| end.saturating_duration_since(tokio::time::Instant::now()));
         Ok(left.and_then(|left| u32::try_from(left.as_millis()).ok()).unwrap_or(u32::MAX))
     }
 }
 
 impl log::Host for CallState {
-    async fn write(&mut self, level: log::Level, message: String, fields: Vec<(String, String)>) -> Answer<()> {
+    async fn write(&mut self, level: log::Level, message: String, fields: Vec<(String, String)>) -> HostResult<()> {
         let level = match level {
             log::Level::Debug => Level::Debug,
             log::Level::Info => Level::Info,
@@ -83,7 +83,7 @@ impl events::Host for CallState {
         severity: events::Severity,
         reason: String,
         message: String,
-    ) -> Answer<()> {
+    ) -> HostResult<()> {
         let subject = match about {
             types::Subject::Provider => Some(Subject::Provider),
             types::Subject::Node(name) => self.node(|node| node.0 == name),
@@ -155,7 +155,7 @@ fn cut(mut message: String) -> String {
 }
 
 impl nodes::Host for CallState {
-    async fn matching(&mut self, label_selector: String) -> Answer<Result<Vec<String>, String>> {
+    async fn matching(&mut self, label_selector: String) -> HostResult<Result<Vec<String>, String>> {
         let context = Arc::clone(&self.context);
         let Some(nodes) = &context.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
         let answer = self.computed(|_| nodes.matching(&label_selector));
@@ -168,7 +168,7 @@ impl nodes::Host for CallState {
         Ok(answer)
     }
 
-    async fn provider_ids(&mut self, most: u32) -> Answer<Result<Vec<String>, String>> {
+    async fn provider_ids(&mut self, most: u32) -> HostResult<Result<Vec<String>, String>> {
         let context = Arc::clone(&self.context);
         let Some(nodes) = &context.nodes else { return Ok(Err("the Nodes are not known yet".to_owned())) };
         let most = usize::try_from(most).unwrap_or(usize::MAX);

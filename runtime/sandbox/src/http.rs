@@ -10,10 +10,10 @@ use ccm_egress::{Egress, Refusal, TransportError, TransportReason};
 
 use crate::bindings::ccm::cloud::{credentials, http};
 use crate::call::CallState;
-use crate::host::Answer;
+use crate::host::HostResult;
 
 impl http::Host for CallState {
-    async fn send(&mut self, request: http::Request) -> Answer<Result<http::Response, http::TransportError>> {
+    async fn send(&mut self, request: http::Request) -> HostResult<Result<http::Response, http::TransportError>> {
         let context = Arc::clone(&self.context);
         let Some(egress) = &context.egress else { return Ok(Err(closed())) };
         self.give_way();
@@ -26,7 +26,7 @@ impl http::Host for CallState {
     async fn send_all(
         &mut self,
         requests: Vec<http::Request>,
-    ) -> Answer<Vec<Result<http::Response, http::TransportError>>> {
+    ) -> HostResult<Vec<Result<http::Response, http::TransportError>>> {
         let context = Arc::clone(&self.context);
         let Some(egress) = &context.egress else { return Ok(requests.iter().map(|_| Err(closed())).collect()) };
         self.give_way();
@@ -36,22 +36,22 @@ impl http::Host for CallState {
         Ok(answers.into_iter().map(|answer| answer.map(to_response).map_err(to_error)).collect())
     }
 
-    async fn base_path(&mut self, endpoint: String) -> Answer<Option<String>> {
+    async fn base_path(&mut self, endpoint: String) -> HostResult<Option<String>> {
         Ok(self.egress().and_then(|egress| egress.base_path(&endpoint)))
     }
 
-    async fn bind(&mut self, endpoint: String, base_url: String) -> Answer<Result<(), http::TransportError>> {
+    async fn bind(&mut self, endpoint: String, base_url: String) -> HostResult<Result<(), http::TransportError>> {
         let Some(egress) = &self.context.egress else { return Ok(Err(closed())) };
         Ok(egress.bind(&endpoint, &base_url).map_err(to_error))
     }
 }
 
 impl credentials::Host for CallState {
-    async fn available(&mut self, credential: String) -> Answer<bool> {
+    async fn available(&mut self, credential: String) -> HostResult<bool> {
         Ok(self.egress().is_some_and(|egress| egress.available(&credential, &self.scope)))
     }
 
-    async fn forget(&mut self, credential: String) -> Answer<()> {
+    async fn forget(&mut self, credential: String) -> HostResult<()> {
         if let Some(egress) = self.egress() {
             egress.forget(&credential, &self.scope);
         }
@@ -62,7 +62,7 @@ impl credentials::Host for CallState {
         &mut self,
         credential: String,
         digest: credentials::Digest,
-    ) -> Answer<Result<Vec<u8>, credentials::Refusal>> {
+    ) -> HostResult<Result<Vec<u8>, credentials::Refusal>> {
         let Some(egress) = self.egress() else { return Ok(Err(credentials::Refusal::Denied)) };
         let digest = match digest {
             credentials::Digest::Md5 => Digest::Md5,
@@ -74,7 +74,7 @@ impl credentials::Host for CallState {
     async fn key_algorithm(
         &mut self,
         credential: String,
-    ) -> Answer<Result<credentials::Algorithm, credentials::Refusal>> {
+    ) -> HostResult<Result<credentials::Algorithm, credentials::Refusal>> {
         let Some(egress) = self.egress() else { return Ok(Err(credentials::Refusal::Denied)) };
         let algorithm = egress.key_algorithm(&credential);
         Ok(algorithm.map(to_algorithm).map_err(|why| self.refusal(&why)))

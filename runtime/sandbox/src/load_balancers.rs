@@ -13,7 +13,7 @@ use wasmtime::Store;
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::load_balancers;
 use crate::call::{CallState, ChangeFlag, Selected, ServiceId, Subject, Work, call};
-use crate::outcome::{self, Place};
+use crate::outcome::{self, IngressRule};
 use crate::provider::Code;
 use crate::tally::VALIDATE;
 use crate::{CallError, Provider, convert};
@@ -137,7 +137,7 @@ impl Provider {
                     }
                 })
             },
-            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, Place::Needed),
+            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, IngressRule::Needed),
         );
         match answer.await {
             Ok(given) => Outcome { selected: selected.take(), ..convert::outcome(given) },
@@ -162,7 +162,7 @@ impl Provider {
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_ensure_deleted(store, &service).await })
             },
-            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, Place::Gone),
+            |given| outcome::complaint(given, declared, self.settings.limits.annotation_bytes, IngressRule::Gone),
         );
         match answer.await {
             Ok(given) => convert::outcome(given),

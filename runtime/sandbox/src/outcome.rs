@@ -25,7 +25,7 @@ const MAX_INGRESS: usize = 5_000;
 
 /// Whether a call that did not fail must name a place where clients reach the Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum IngressRule {
     Needed,
     /// After a deletion there is none.
     Gone,
@@ -36,9 +36,9 @@ pub(crate) fn complaint(
     outcome: &load_balancers::Outcome,
     declared: &[Annotation],
     annotation_bytes: usize,
-    place: Place,
+    place: IngressRule,
 ) -> Option<String> {
-    if place == Place::Needed && outcome.failure.is_none() && outcome.ingress.is_empty() {
+    if place == IngressRule::Needed && outcome.failure.is_none() && outcome.ingress.is_empty() {
         return Some("it gave neither an ingress nor a failure".to_owned());
     }
     let wrong = written(&outcome.annotations, declared, annotation_bytes).or_else(|| ingress(&outcome.ingress))?;

@@ -11,7 +11,7 @@ use ccm_cloud::Reaction;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::plan::Standing;
+use super::plan::CidrStatus;
 use crate::node::write::NodeWriter;
 use crate::store::Node;
 
@@ -71,16 +71,16 @@ impl Network {
 }
 
 /// What follows for a Node from how the routes of all its pod CIDRs stand; none when it is left as it is.
-pub(super) fn network<'a>(standings: impl Iterator<Item = &'a Standing>) -> Option<Network> {
+pub(super) fn network<'a>(statuses: impl Iterator<Item = &'a CidrStatus>) -> Option<Network> {
     let mut network = None;
-    for standing in standings {
-        match standing {
-            Standing::Waits => return None,
-            Standing::Failed(failure) if failure.reaction == Reaction::Elsewhere => return None,
-            Standing::InPlace => {
+    for status in statuses {
+        match status {
+            CidrStatus::Waits => return None,
+            CidrStatus::Failed(failure) if failure.reaction == Reaction::Elsewhere => return None,
+            CidrStatus::InPlace => {
                 network.get_or_insert(Network::Available);
             }
-            Standing::Pending | Standing::Wanted | Standing::Failed(_) => network = Some(Network::Unavailable),
+            CidrStatus::Pending | CidrStatus::Wanted | CidrStatus::Failed(_) => network = Some(Network::Unavailable),
         }
     }
     network

@@ -27,7 +27,7 @@ use crate::view::node::{addresses, provider_id};
 
 /// How the route of a pod CIDR stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum CidrStatus {
     InPlace,
     /// The cloud is at work on it.
     Pending,
@@ -70,7 +70,7 @@ pub(super) struct Want {
     pub(super) text: Box<str>,
     /// None when it gets no route.
     pub(super) network: Option<IpNet>,
-    pub(super) standing: Standing,
+    pub(super) status: CidrStatus,
 }
 
 /// What is to be done.
@@ -120,14 +120,14 @@ pub(super) fn plan(nodes: &[Arc<Node>], routes: Vec<Route>, ranges: &PodRanges, 
         if !is_own {
             continue;
         }
-        let standing = match &network {
-            Err(failure) => Standing::Failed(failure.clone()),
-            Ok(_) => standing(&node, routes),
+        let status = match &network {
+            Err(failure) => CidrStatus::Failed(failure.clone()),
+            Ok(_) => status(&node, routes),
         };
-        if let (Ok(network), Standing::Wanted) = (&network, &standing) {
+        if let (Ok(network), CidrStatus::Wanted) = (&network, &status) {
             plan.items.entry(*network).or_default().wish = Some(wish(&node, network));
         }
-        plan.wants.push(Want { node, text, network: network.ok(), standing });
+        plan.wants.push(Want { node, text, network: network.ok(), status });
     }
     for (network, routes) in found {
         let owner = rightful.get(&network);
@@ -145,19 +145,19 @@ pub(super) fn plan(nodes: &[Arc<Node>], routes: Vec<Route>, ranges: &PodRanges, 
 }
 
 /// How the route of a Node stands that may have it, among all `routes` to that network.
-fn standing(node: &Node, routes: &[Route]) -> Standing {
+fn status(node: &Node, routes: &[Route]) -> CidrStatus {
     let own = || routes.iter().filter(|route| route.node.as_deref() == Some(&*node.name));
     let any = |state| own().any(|route| route.state == state);
     if any(RouteState::InPlace) {
-        Standing::InPlace
+        CidrStatus::InPlace
     } else if provider_id(node).is_none() {
-        Standing::Waits
+        CidrStatus::Waits
     } else if any(RouteState::Incomplete) {
-        Standing::Wanted
+        CidrStatus::Wanted
     } else if any(RouteState::Pending) {
-        Standing::Pending
+        CidrStatus::Pending
     } else {
-        Standing::Wanted
+        CidrStatus::Wanted
     }
 }
 

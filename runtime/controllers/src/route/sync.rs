@@ -16,7 +16,7 @@ use super::act::{self, Done, Limits};
 use super::condition::{Network, network};
 use super::memory::Memory;
 use super::metrics::RouteMeters;
-use super::plan::{Item, Plan, Standing, Want, plan};
+use super::plan::{CidrStatus, Item, Plan, Want, plan};
 use super::ranges::PodRanges;
 use super::settings::RouteSettings;
 use crate::cluster::ClusterNodes;
@@ -222,11 +222,11 @@ impl Syncer {
         drop(state);
         for want in &mut plan.wants {
             let outcome = want.network.as_ref().and_then(|network| done.get(network));
-            if let (Standing::Wanted, Some(outcome)) = (&want.standing, outcome) {
-                want.standing = match &outcome.wish {
-                    None => Standing::InPlace,
-                    Some(failure) if failure.reaction == Reaction::Pending => Standing::Pending,
-                    Some(failure) => Standing::Failed(failure.clone()),
+            if let (CidrStatus::Wanted, Some(outcome)) = (&want.status, outcome) {
+                want.status = match &outcome.wish {
+                    None => CidrStatus::InPlace,
+                    Some(failure) if failure.reaction == Reaction::Pending => CidrStatus::Pending,
+                    Some(failure) => CidrStatus::Failed(failure.clone()),
                 };
             }
         }
@@ -235,12 +235,12 @@ impl Syncer {
 
     /// Writes the conditions. Says whether all are as they should be.
     async fn tell(&self, plan: &Plan) -> bool {
-        let mut standings: BTreeMap<&str, (&Arc<Node>, Vec<&Standing>)> = BTreeMap::new();
-        for Want { node, standing, .. } in &plan.wants {
-            standings.entry(&node.name).or_insert_with(|| (node, vec![])).1.push(standing);
+        let mut statuses: BTreeMap<&str, (&Arc<Node>, Vec<&CidrStatus>)> = BTreeMap::new();
+        for Want { node, status, .. } in &plan.wants {
+            statuses.entry(&node.name).or_insert_with(|| (node, vec![])).1.push(status);
         }
-        let told = standings.into_values().filter_map(|(node, standings)| {
-            let network = network(standings.into_iter())?;
+        let told = statuses.into_values().filter_map(|(node, statuses)| {
+            let network = network(statuses.into_iter())?;
             Some((node, network))
         });
         let told: Vec<_> = told.chain(plan.stray.iter().map(|node| (node, Network::Unavailable))).collect();
@@ -259,14 +259,14 @@ impl Syncer {
 
     /// Metrics and Events. Says when to run again.
     async fn report(&self, member: &Member, plan: &Plan, has_failed: bool) -> Verdict {
-        let count = |of: fn(&Standing) -> bool| {
-            let count = plan.wants.iter().filter(|want| of(&want.standing)).count();
+        let count = |of: fn(&CidrStatus) -> bool| {
+            let count = plan.wants.iter().filter(|want| of(&want.status)).count();
             i64::try_from(count).unwrap_or(i64::MAX)
         };
         let meters = &member.meters;
-        let pending = count(|standing| *standing == Standing::Pending);
+        let pending = count(|status| *status == CidrStatus::Pending);
         let failing = count(is_failed);
-        meters.in_place.set(count(|standing| *standing == Standing::InPlace));
+        meters.in_place.set(count(|status| *status == CidrStatus::InPlace));
         meters.pending.set(pending);
         meters.failing.set(failing);
         if failing == 0 && pending == 0 && !has_failed {
@@ -287,9 +287,9 @@ impl Syncer {
     fn news(&self, member: &Member, plan: &Plan) -> Vec<EventRequest> {
         let mut state = member.state.lock();
         let (mut news, mut still, mut left_out) = (vec![], BTreeSet::new(), 0_usize);
-        for Want { node, text, standing, .. } in &plan.wants {
-            let Standing::Failed(failure) = standing else { continue };
-            if !is_failed(standing) {
+        for Want { node, text, status, .. } in &plan.wants {
+            let CidrStatus::Failed(failure) = status else { continue };
+            if !is_failed(status) {
                 continue;
             }
             let uid = node.uid.as_deref().unwrap_or_default();
@@ -324,6 +324,6 @@ impl Syncer {
 }
 
 /// Whether people should know: another controller's work is no failure.
-fn is_failed(standing: &Standing) -> bool {
-    matches!(standing, Standing::Failed(failure) if failure.reaction != Reaction::Elsewhere)
+fn is_failed(status: &CidrStatus) -> bool {
+    matches!(status, CidrStatus::Failed(failure) if failure.reaction != Reaction::Elsewhere)
 }

@@ -35,13 +35,13 @@ pub(crate) const REASONS: [&str; 9] = [
 
 /// What the condition should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Readiness {
+pub(crate) struct ReadyCondition {
     pub(crate) is_ready: bool,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-impl Readiness {
+impl ReadyCondition {
     pub(crate) fn ensured() -> Self {
         let message = "the load balancer is as this Service asks for".into();
         Self { is_ready: true, reason: "Ensured", message }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::annotations::{ENSURE, annotation, set, written_after};
 use super::backends::Backends;
-use super::condition::{Difference, Readiness};
+use super::condition::{Difference, ReadyCondition};
 use super::digest::Digest;
 use super::entry::{Doubt, Purpose};
 use super::error::SyncError;
@@ -123,7 +123,7 @@ impl Syncer {
         let is_open = selectors.is_none() && backends.may_be_chosen(hosts, provider.load_balancers.selects_nodes());
         let standing = found.filter(|found| found.is_about(target, provider)).map(|found| found.standing);
         let standing = standing.filter(|standing| !is_open || !matches!(standing, Standing::InStep(_)));
-        let is_told = Readiness::ensured().differs(&service) == Difference::None;
+        let is_told = ReadyCondition::ensured().differs(&service) == Difference::None;
         let writers = |record: Option<&Record>| record.map(|record| record.by.clone()).unwrap_or_default();
         let by = writers(record.as_ref()).and(&writers(recorded.as_ref()));
         let unsaid_by = unsaid.as_ref().map(|unsaid| unsaid.by.clone()).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ccm_cloud::{Descriptor, Failure, Ingress, Outcome, Reaction, Severity};
 
 use super::annotations::{is_written, set, written_after};
-use super::condition::Readiness;
+use super::condition::ReadyCondition;
 use super::error::{SyncError, Task};
 use super::fingerprint::{self, Target};
 use super::found::Unsaid;
@@ -117,7 +117,7 @@ impl Syncer {
             by: job.by.clone(),
         };
         annotations.extend(super::annotations::done(&job.service).map(|name| (name, None)));
-        let (readiness, answered) = (Some(Readiness::ensured()), job.request.clone());
+        let (readiness, answered) = (Some(ReadyCondition::ensured()), job.request.clone());
         let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()), answered };
         let is_news = match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => {

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use tokio::time::Duration;
 
 use super::annotations::written_after;
-use super::condition::{self, Difference, Readiness};
+use super::condition::{self, Difference, ReadyCondition};
 use super::digest::Digest;
 use super::entry::{Doubt, Purpose};
 use super::error::SyncError;
@@ -103,7 +103,7 @@ impl Reporter<'_> {
     /// in memory until it can. Returns whether the Service says something new now.
     async fn note(&self, tried: &Tried<'_>, error: &SyncError) -> bool {
         let Self { syncer, key, service } = *self;
-        let Some(readiness) = Readiness::failed(error) else { return false };
+        let Some(readiness) = ReadyCondition::failed(error) else { return false };
         syncer.memory.not_ready(key, Some(readiness.reason));
         let interval = syncer.settings.condition_interval;
         let known = syncer.memory.with(key, |entry| {
@@ -179,7 +179,7 @@ impl Reporter<'_> {
         }
         let repeat = syncer.settings.repeat_warning;
         let is_news = syncer.memory.with(key, |entry| entry.is_wait_news(&message, repeat)).unwrap_or(true);
-        let readiness = Readiness { is_ready: false, reason: "CloudPending", message: message.clone() };
+        let readiness = ReadyCondition { is_ready: false, reason: "CloudPending", message: message.clone() };
         let is_due = match readiness.differs(service) {
             Difference::None => false,
             Difference::Message => is_news,

@@ -24,7 +24,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use super::annotations::{ENSURE, annotation};
-use super::condition::{self, Readiness};
+use super::condition::{self, ReadyCondition};
 use super::key::Key;
 use super::predicates::FINALIZER;
 use super::record::{RECORDED, Record};
@@ -64,7 +64,7 @@ pub(crate) struct Changes {
     /// None leaves it as it is.
     pub(crate) ingress: Option<Vec<Ingress>>,
     /// None leaves it as it is.
-    pub(crate) readiness: Option<Readiness>,
+    pub(crate) readiness: Option<ReadyCondition>,
     /// None leaves it as it is.
     pub(crate) record: Option<Record>,
     /// The value of [`ENSURE`] that was answered: taken away when all the rest is written.

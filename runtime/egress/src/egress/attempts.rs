@@ -16,7 +16,7 @@ use crate::endpoints::Target;
 use crate::error::{TransportError, TransportReason, no_answer};
 use crate::headers;
 use crate::http::{Effect, Part, Request, Response};
-use crate::observe::Outcome;
+use crate::observe::ExchangeOutcome;
 use crate::redact::Redactor;
 use crate::retry::{AttemptEnd, may_repeat};
 
@@ -67,7 +67,7 @@ impl Egress {
                     self.tell(
                         &request.endpoint,
                         operation,
-                        Outcome::Failed(error.reason),
+                        ExchangeOutcome::Failed(error.reason),
                         Duration::ZERO,
                         arrived.elapsed(),
                     );
@@ -111,7 +111,7 @@ impl Egress {
                         }
                         Err(error) => Err(prefix(error)),
                     };
-                    (Outcome::Status(status), answer)
+                    (ExchangeOutcome::Status(status), answer)
                 }
                 Err((mut error, rendered)) => {
                     learn(&mut permit, &error);
@@ -119,7 +119,7 @@ impl Egress {
                     if let Some(rendered) = rendered {
                         self.trace(request, operation, attempt, &rendered, None, Some(&error), time, waited);
                     }
-                    (Outcome::Failed(error.reason), Err(prefix(error)))
+                    (ExchangeOutcome::Failed(error.reason), Err(prefix(error)))
                 }
             };
             drop(permit);
@@ -402,9 +402,9 @@ fn fault(error: &TransportError) -> Option<Fault> {
 }
 
 /// What the rules of repeating know of an attempt.
-fn retry_outcome<T>(told: Outcome, answer: &Result<T, TransportError>) -> AttemptEnd {
+fn retry_outcome<T>(told: ExchangeOutcome, answer: &Result<T, TransportError>) -> AttemptEnd {
     match (told, answer) {
-        (Outcome::Status(status), _) => AttemptEnd::Answer(status),
+        (ExchangeOutcome::Status(status), _) => AttemptEnd::Answer(status),
         (_, Err(error)) => fault(error).map_or(AttemptEnd::Final, AttemptEnd::Fault),
         (_, Ok(_)) => AttemptEnd::Final,
     }

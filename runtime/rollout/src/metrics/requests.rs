@@ -1,6 +1,6 @@
 //! Metrics of requests to clouds.
 
-use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -113,7 +113,7 @@ impl ExchangeObserver for ExchangeMetrics {
             endpoint: endpoint.to_owned(),
             operation: operation.to_owned(),
         };
-        if matches!(outcome, Outcome::Status(_)) {
+        if matches!(outcome, ExchangeOutcome::Status(_)) {
             self.seconds.get_or_create(&labels).observe(time.as_secs_f64());
         }
         let OperationLabels { provider, endpoint, operation } = labels;
@@ -159,16 +159,16 @@ mod tests {
     fn requests_are_counted_by_outcome_and_timed_where_there_was_an_answer() {
         let mut registry = Registry::default();
         let metrics = ExchangeMetrics::register(&mut registry);
-        let answers = [200, 204, 301, 404, 429, 500].map(Outcome::Status);
-        let failures = [TransportReason::Denied, TransportReason::Timeout].map(Outcome::Failed);
-        for outcome in answers.into_iter().chain(failures).chain([Outcome::Shared]) {
+        let answers = [200, 204, 301, 404, 429, 500].map(ExchangeOutcome::Status);
+        let failures = [TransportReason::Denied, TransportReason::Timeout].map(ExchangeOutcome::Failed);
+        for outcome in answers.into_iter().chain(failures).chain([ExchangeOutcome::Shared]) {
             metrics.exchange_ended(Exchange {
                 provider: "p",
                 endpoint: "api",
                 operation: "GET /x",
                 outcome,
                 time: Duration::from_secs(2),
-                waited: Duration::from_secs(if outcome == Outcome::Status(429) { 3 } else { 0 }),
+                waited: Duration::from_secs(if outcome == ExchangeOutcome::Status(429) { 3 } else { 0 }),
             });
         }
         let text = page(&registry);
