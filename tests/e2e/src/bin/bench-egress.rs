@@ -20,7 +20,7 @@ use ccm_e2e::measure::{Distribution, count, micros, rss};
 use ccm_e2e::report::{Report, Target};
 use ccm_egress::config::{BudgetSettings, ClientSettings, CredentialSource, NetworkSettings, OperatorGrants};
 use ccm_egress::http::{Effect, Encoding, Method, Part, Request};
-use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, Outcome};
+use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use ccm_egress::{Cache, CallScope, Carryover, Class, Egress, EgressConfig, ProviderContext};
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use http_body_util::Full;
@@ -299,7 +299,7 @@ impl Observer {
 
 impl ExchangeObserver for Observer {
     fn exchange_ended(&self, exchange: Exchange<'_>) {
-        let counter = if exchange.outcome == Outcome::Status(200) { &self.answers } else { &self.others };
+        let counter = if exchange.outcome == ExchangeOutcome::Status(200) { &self.answers } else { &self.others };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -45,7 +45,7 @@ impl CallObserver for Watch {
 
 impl ExchangeObserver for Watch {
     fn exchange_ended(&self, exchange: Exchange<'_>) {
-        if exchange.outcome != observe::Outcome::Shared {
+        if exchange.outcome != observe::ExchangeOutcome::Shared {
             let (exchanges, time) = &mut *self.exchanges.lock();
             *exchanges = exchanges.saturating_add(1);
             *time = time.saturating_add(exchange.time).saturating_add(exchange.waited);
