@@ -1,0 +1,27 @@
+// A provider in Go: each Node has a machine, which is the Node itself.
+package export_ccm_cloud_meta
+
+import (
+	. "go.bytecodealliance.org/pkg/wit/types"
+
+	"wit_component/ccm_cloud_meta"
+	"wit_component/ccm_cloud_types"
+)
+
+// Describe: what is empty need not be told.
+func Describe() ccm_cloud_meta.Descriptor {
+	return ccm_cloud_meta.Descriptor{
+		Name:              "hello-go",
+		Version:           "0.1.0",
+		Revision:          "1",
+		ProviderIdSchemes: []string{"hello-go"},
+	}
+}
+
+func Offers() Result[[]ccm_cloud_meta.Capability, ccm_cloud_types.Failure] {
+	return Ok[[]ccm_cloud_meta.Capability, ccm_cloud_types.Failure](nil)
+}
+
+func Check(online bool) Result[[]ccm_cloud_types.Problem, ccm_cloud_types.Failure] {
+	return Ok[[]ccm_cloud_types.Problem, ccm_cloud_types.Failure](nil)
+}
