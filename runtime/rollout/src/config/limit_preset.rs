@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn the_documentation_has_each_limit_of_the_preset() {
         let page = include_str!("../../../../docs/reference/limits.md");
-        let rows: Vec<&str> = page.lines().filter(|line| line.matches('|').count() == 4 && line.ends_with(" |")).collect();
+        let rows: Vec<&str> =
+            page.lines().filter(|line| line.matches('|').count() == 4 && line.ends_with(" |")).collect();
         let documented = |name: &str, value: &str| {
             rows.iter().filter(|row| row.starts_with(&format!("| `{name}` | {value} | "))).count()
         };

@@ -442,7 +442,8 @@ mod tests {
         for (name, value, change) in cases {
             let mut expected = LimitSettings::default().resolve(LimitPreset::default()).unwrap();
             change(&mut expected);
-            let limits = LimitSettings::from_pairs(&pairs(&[(name, value)])).unwrap().resolve(LimitPreset::default()).unwrap();
+            let limits =
+                LimitSettings::from_pairs(&pairs(&[(name, value)])).unwrap().resolve(LimitPreset::default()).unwrap();
             assert_eq!(limits, expected, "{name}");
             assert_ne!(limits, LimitSettings::default().resolve(LimitPreset::default()).unwrap(), "{name}");
         }
@@ -483,7 +484,9 @@ mod tests {
             (&[("handles", "1"), ("handles", "2")], "given twice"),
         ];
         for (given, part) in cases {
-            let error = LimitSettings::from_pairs(&pairs(given)).and_then(|limits| limits.resolve(LimitPreset::default())).unwrap_err();
+            let error = LimitSettings::from_pairs(&pairs(given))
+                .and_then(|limits| limits.resolve(LimitPreset::default()))
+                .unwrap_err();
             assert!(format!("{error:#}").contains(part), "{error:#} does not say {part}");
         }
     }
