@@ -46,7 +46,7 @@ pub(crate) struct ComponentArgs {
     /// The name that the component must have.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) cloud_provider: Option<String>,
-    /// The defaults of the limits: standard, or large-runtime for a component that contains the runtime of its language.
+    /// The defaults of the limits; standard by default. large-runtime is for a component that contains a large runtime of its language.
     #[arg(long, value_name = "PRESET", value_parser = limit_preset())]
     pub(crate) limits: Option<LimitPreset>,
     /// A limit, such as memory-bytes=64MiB (docs/reference/limits.md lists them all); may be given several times.
