@@ -7,6 +7,15 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 providers := "cloudlycke:230000 digitalocean:600000"
 cargo_deny := "0.20.2"
 cargo_cyclonedx := "0.5.7"
+# Tool chains of the providers in other languages. Of wit-bindgen the last one whose bindings for Go fit what the Go module proxy has.
+wit_bindgen := "0.58.0"
+wasm_tools := "1.263.0"
+componentize_js := "0.23.0"
+componentize_qjs := "0.4.5"
+componentize_py := "0.25.1"
+# What these need themselves is that of this day.
+npm_day := "2026-11-20"
+hello_npm := "componentize-js-" + componentize_js + "-qjs-" + componentize_qjs
 # System tests that `release-test` runs: those in which size, speed and what the linker leaves out could make a difference.
 release_tests := "leader:: acceptance:: walkthrough:: manifests:: metrics:: inspect:: credentials:: hostile:: swap::gate swap::probation webhook:: digitalocean::nodes digitalocean::balancers"
 cache := env("XDG_CACHE_HOME", env("HOME") / ".cache") / "wasm-ccm"
@@ -249,6 +258,29 @@ cluster: _tools _control-plane
     cargo build {{ dev }} -p ccm-cluster
     exec {{ quote(dev_programs) }}/ccm-cluster
 
+# A provider each in C, Go, JavaScript and Python, and a table of them (the first run installs their tool chains)
+hello: _hello-tools _control-plane _programs (_matched "hello::")
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cache={{ quote(cache) }}
+    npm=$cache/{{ hello_npm }}/node_modules
+    python=$cache/componentize-py-{{ componentize_py }}
+    export PATH=$cache/wit-bindgen-cli-{{ wit_bindgen }}/bin:$cache/wasm-tools-{{ wasm_tools }}/bin:$npm/.bin:$python/bin:$PATH
+    export PYTHONPATH=$python PYTHONDONTWRITEBYTECODE=1 ADAPTER=$npm/@bytecodealliance/jco/lib/wasi_snapshot_preview1.reactor.wasm
+    mkdir -p target/hello
+    for language in c go js python; do
+        echo "==> $language"
+        rm -f target/hello/$language{,-*}.wasm
+        # A tool chain that is not there leaves its component out; the table says so.
+        providers/hello/$language/build target/hello >target/hello/$language.log 2>&1 || tail -n 20 target/hello/$language.log >&2
+        sources=$(find providers/hello/$language wit/v0.2 -type f | sed "s|^|$PWD/|" | xargs)
+        for component in target/hello/$language{,-*}.wasm; do
+            [ -f "$component" ] && echo "$PWD/$component: $sources" >"${component%.wasm}.d"
+        done
+    done
+    {{ quote(dev_programs) }}/hello
+    RUST_TEST_THREADS={{ threads }} cargo test --workspace --test system -- --ignored hello::
+
 # Remove what was built here; the control plane in the cache folder stays
 clean:
     cargo clean
@@ -289,21 +321,52 @@ _control-plane: _tools
 
 # A tool of cargo's into the cache folder, once. It runs for a second: to optimise it takes longer than it would ever save. One at a
 # time; whoever waits finds the result.
-_cargo-tool NAME VERSION:
+_cargo-tool NAME VERSION PROGRAM=NAME *FLAGS:
     #!/usr/bin/env bash
     set -euo pipefail
-    name={{ quote(NAME) }} version={{ quote(VERSION) }}
+    name={{ quote(NAME) }} version={{ quote(VERSION) }} program={{ quote(PROGRAM) }}
     folder={{ quote(cache) }}/$name-$version
     mkdir -p "$folder"
     exec 9>"$folder/.lock"
     flock 9
-    if [ ! -x "$folder/bin/$name" ]; then
+    if [ ! -x "$folder/bin/$program" ]; then
         echo "installing $name $version into $folder (once)" >&2
-        CARGO_PROFILE_DEV_DEBUG=none cargo install "$name" --debug --quiet --locked --version "$version" --root "$folder"
+        CARGO_PROFILE_DEV_DEBUG=none cargo install "$name" --debug --quiet --locked --version "$version" --root "$folder" {{ FLAGS }}
     fi
 
+# Tool chains of the providers in other languages. What cannot be installed is told, and left out.
+_hello-tools: _tools
+    #!/usr/bin/env bash
+    set -uo pipefail
+    just={{ quote(just_executable()) }} cache={{ quote(cache) }}
+    absent() { echo "missing: $1; its providers are left out" >&2; }
+    "$just" _cargo-tool wit-bindgen-cli {{ wit_bindgen }} wit-bindgen --no-default-features --features c,go || absent wit-bindgen
+    "$just" _cargo-tool wasm-tools {{ wasm_tools }} wasm-tools --no-default-features --features component || absent wasm-tools
+    "$just" _install clang:clang wasm-ld:lld npm:npm python3:python3 || absent "clang, npm or Python"
+    # Of wasi-libc and the builtins there is no command.
+    if ! clang --target=wasm32-wasi -mexec-model=reactor -x c -o /dev/null - <<<'#include <stdlib.h>' 2>/dev/null; then
+        "$just" _install wasi-libc:wasi-libc+libclang-rt-dev-wasm32 >/dev/null 2>&1
+    fi
+    npm=$cache/{{ hello_npm }}
+    if [ ! -d "$npm/node_modules" ]; then
+        echo "installing componentize-js {{ componentize_js }} and componentize-qjs {{ componentize_qjs }} into $npm (once)" >&2
+        mkdir -p "$npm" && rm -rf "$npm/new" && mkdir "$npm/new"
+        if npm install --prefix "$npm/new" --silent --no-audit --no-fund --no-package-lock --before={{ npm_day }} \
+            @bytecodealliance/componentize-js@{{ componentize_js }} componentize-qjs@{{ componentize_qjs }}; then
+            mv "$npm/new/node_modules" "$npm"
+        else
+            absent "componentize-js and componentize-qjs"
+        fi
+    fi
+    python=$cache/componentize-py-{{ componentize_py }}
+    if [ ! -x "$python/bin/componentize-py" ]; then
+        echo "installing componentize-py {{ componentize_py }} into $python (once)" >&2
+        python3 -m pip install --quiet --target "$python" componentize-py=={{ componentize_py }} || absent componentize-py
+    fi
+    exit 0
+
 # What CI builds while its first steps leave something idle.
-_aside: _control-plane (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx)
+_aside: _control-plane (_cargo-tool "cargo-deny" cargo_deny) (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx) _hello-tools
 
 # What `cargo check` for another processor needs: its standard library, and for what is in C Debian's cross compiler.
 _target NAME: _tools
@@ -326,7 +389,7 @@ _lint-files:
     sources() { git ls-files --cached --others --exclude-standard "$@"; }
     while read -r file; do
         bash -n "$file" || failed=1
-    done < <(sources just .ci/run image/build tests/cluster/control-plane/build '*.sh')
+    done < <(sources just .ci/run image/build tests/cluster/control-plane/build 'providers/hello/*/build' '*.sh')
     while read -r file; do
         lines=$(wc -l <"$file")
         if [ "$lines" -gt 500 ]; then

@@ -3,6 +3,7 @@
 
 pub mod duration;
 pub mod grants;
+pub mod limit_preset;
 pub mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::source;
 use crate::trust::Trust;
 use grants::{CredentialPlace, GrantSettings, places};
+use limit_preset::LimitPreset;
 use limits::{LimitSettings, ProviderLimits};
 
 /// One provider, as the operator writes it.
@@ -65,6 +67,9 @@ pub struct ProviderRecord {
     /// makes load balancers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_balancer_classes: Vec<String>,
+    /// The defaults of the limits.
+    #[serde(default)]
+    pub limits_preset: LimitPreset,
     /// Limits that differ from the defaults.
     #[serde(default)]
     pub limits: LimitSettings,
@@ -133,7 +138,7 @@ impl ProviderRecord {
     /// Names the field and what would be right.
     pub fn check(self) -> Result<ProviderConfig> {
         let source: source::Source = self.source.parse().map_err(anyhow::Error::msg).context("source")?;
-        let limits = self.limits.resolve().context("limits")?;
+        let limits = self.limits.resolve(self.limits_preset).context("limits")?;
         for class in &self.load_balancer_classes {
             drop(load_balancer_class(class).map_err(anyhow::Error::msg).context("loadBalancerClasses")?);
         }

@@ -34,6 +34,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
     let record = ProviderRecord {
         source: args.file.to_string_lossy().into_owned(),
         wasi: args.wasi,
+        limits_preset: args.limits.unwrap_or_default(),
         limits: LimitSettings::from_pairs(&args.limit)?,
         ..ProviderRecord::default()
     };

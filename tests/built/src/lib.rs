@@ -54,6 +54,7 @@ pub fn component(name: &str) -> Result<PathBuf> {
     let recipe = match name {
         "providers/cloudlycke-next.wasm" => "_next",
         name if name.starts_with("providers/") => "build-providers",
+        name if name.starts_with("hello/") => "hello",
         _ => "_guests",
     };
     let way_out = format!("run `./just {recipe}`");

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::CompareLimits;
 use crate::config::duration;
+use crate::config::limit_preset::LimitPreset;
 
 /// Limits of one provider. A limit that is not given has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -206,16 +207,16 @@ impl LimitSettings {
         serde_json::from_value(object.into()).context("--limit")
     }
 
-    /// The limits with defaults where nothing is given.
+    /// The limits with the defaults of `preset` where nothing is given.
     ///
     /// # Errors
     ///
     /// Names the limit whose value cannot be.
-    pub fn resolve(&self) -> Result<ProviderLimits> {
-        let base = ccm_sandbox::Limits::default();
+    pub fn resolve(&self, preset: LimitPreset) -> Result<ProviderLimits> {
+        let base = preset.sandbox();
         let log = LogLimits::default();
         Ok(ProviderLimits {
-            source_bytes: bytes("source-bytes", self.source_bytes, 4 << 20)?,
+            source_bytes: bytes("source-bytes", self.source_bytes, preset.source_bytes())?,
             sandbox: ccm_sandbox::Limits {
                 component_bytes: bytes("component-bytes", self.component_bytes, base.component_bytes)?,
                 functions: count("functions", self.functions, base.functions)?,
@@ -362,8 +363,8 @@ mod tests {
     #[test]
     fn what_is_given_counts_and_the_rest_has_its_default() {
         let given = pairs(&[("memory-bytes", "32MiB"), ("call-time", "1m30s"), ("handles", "7"), ("log-lines", "0")]);
-        let limits = LimitSettings::from_pairs(&given).unwrap().resolve().unwrap();
-        let base = LimitSettings::default().resolve().unwrap();
+        let limits = LimitSettings::from_pairs(&given).unwrap().resolve(LimitPreset::default()).unwrap();
+        let base = LimitSettings::default().resolve(LimitPreset::default()).unwrap();
         let wanted = ProviderLimits {
             sandbox: ccm_sandbox::Limits {
                 memory_bytes: 32 << 20,
@@ -439,11 +440,12 @@ mod tests {
             ("compare-pause", "153s", |l| l.compare.pause = Duration::from_secs(153)),
         ];
         for (name, value, change) in cases {
-            let mut expected = LimitSettings::default().resolve().unwrap();
+            let mut expected = LimitSettings::default().resolve(LimitPreset::default()).unwrap();
             change(&mut expected);
-            let limits = LimitSettings::from_pairs(&pairs(&[(name, value)])).unwrap().resolve().unwrap();
+            let limits =
+                LimitSettings::from_pairs(&pairs(&[(name, value)])).unwrap().resolve(LimitPreset::default()).unwrap();
             assert_eq!(limits, expected, "{name}");
-            assert_ne!(limits, LimitSettings::default().resolve().unwrap(), "{name}");
+            assert_ne!(limits, LimitSettings::default().resolve(LimitPreset::default()).unwrap(), "{name}");
         }
         let schema = schemars::schema_for!(LimitSettings);
         let all = schema.get("properties").and_then(|limits| limits.as_object()).unwrap();
@@ -482,7 +484,9 @@ mod tests {
             (&[("handles", "1"), ("handles", "2")], "given twice"),
         ];
         for (given, part) in cases {
-            let error = LimitSettings::from_pairs(&pairs(given)).and_then(|limits| limits.resolve()).unwrap_err();
+            let error = LimitSettings::from_pairs(&pairs(given))
+                .and_then(|limits| limits.resolve(LimitPreset::default()))
+                .unwrap_err();
             assert!(format!("{error:#}").contains(part), "{error:#} does not say {part}");
         }
     }

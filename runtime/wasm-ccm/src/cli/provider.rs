@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_rollout::config::grants::GrantSettings;
+use ccm_rollout::config::limit_preset::LimitPreset;
 use ccm_rollout::config::limits::LimitSettings;
 use ccm_rollout::config::{ProviderRecord, Wasi, load_balancer_class};
 use ccm_rollout::{KeeperSettings, PeerSettings, ProbationSettings, Trust};
@@ -27,7 +28,7 @@ pub(crate) struct ProviderArgs {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "provider", "cloud_provider", "cloud_config", "setting", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
+            "provider", "cloud_provider", "cloud_config", "setting", "limits", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
             "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
             "provider_key", "provider_digest", "allow_provider_change",
         ]
@@ -45,6 +46,9 @@ pub(crate) struct ComponentArgs {
     /// The name that the component must have.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) cloud_provider: Option<String>,
+    /// The defaults of the limits; standard by default. large-runtime is for a component that contains a large runtime of its language.
+    #[arg(long, value_name = "PRESET", value_parser = limit_preset())]
+    pub(crate) limits: Option<LimitPreset>,
     /// A limit, such as memory-bytes=64MiB (docs/reference/limits.md lists them all); may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,
@@ -105,6 +109,7 @@ impl ComponentArgs {
             name: self.cloud_provider.clone(),
             trust: Trust { keys: self.provider_key.clone(), digests: self.provider_digest.clone() },
             wasi: self.wasi.unwrap_or_default(),
+            limits_preset: self.limits.unwrap_or_default(),
             limits: LimitSettings::from_pairs(&self.limit)?,
             ..ProviderRecord::default()
         })
@@ -146,6 +151,11 @@ impl RecordArgs {
 /// What a component that asks for WASI gets.
 pub(super) fn wasi() -> impl clap::builder::TypedValueParser<Value = Wasi> {
     PossibleValuesParser::new(["deny-all", "off"]).try_map(|text| text.parse::<Wasi>())
+}
+
+/// Which defaults the limits have.
+pub(super) fn limit_preset() -> impl clap::builder::TypedValueParser<Value = LimitPreset> {
+    PossibleValuesParser::new(LimitPreset::ALL.map(LimitPreset::as_str)).try_map(|text| text.parse::<LimitPreset>())
 }
 
 /// Grants as flags.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use ccm_rollout::config::Wasi;
+use ccm_rollout::config::limit_preset::LimitPreset;
 use clap::{Args, ValueEnum};
 
-use super::provider::{ComponentArgs, ConfigArgs, pair, wasi};
+use super::provider::{ComponentArgs, ConfigArgs, limit_preset, pair, wasi};
 
 /// Flags of `check`.
 // No `Debug`: what an operator writes may be a secret.
@@ -84,6 +85,9 @@ pub(crate) struct InspectArgs {
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: Output,
+    /// The defaults of the limits, as for `run`.
+    #[arg(long, value_name = "PRESET", value_parser = limit_preset())]
+    pub(crate) limits: Option<LimitPreset>,
     /// A limit, as for `run`; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) limit: Vec<(String, String)>,

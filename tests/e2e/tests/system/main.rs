@@ -30,6 +30,7 @@
 //! | `mistakes` | flags and files that cannot be |
 //! | `inspect` | `wasm-ccm inspect` |
 //! | `hostile` | providers that crash, WASI |
+//! | `hello` | providers of other tool chains |
 //! | `acceptance` | the walk-through of Cloudlycke, A-01 to A-11 |
 //! | `manifests` | what `manifests/` has is taken by the API server, started as it says, and allows what is needed and no more |
 //! | `metrics` | health and metrics (2.11) |
@@ -56,6 +57,7 @@ mod digitalocean;
 mod faults;
 mod flags;
 mod grants;
+mod hello;
 mod hostile;
 mod initialise;
 mod inspect;
