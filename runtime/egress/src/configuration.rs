@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ccm_cloud::{Descriptor, Problem, Source};
 
 use crate::config_file::{ConfigFile, Environment, declared, locate, resolve};
-use crate::credentials::CredentialSource;
+use crate::credentials::{CredentialSource, Edition, ToldFile};
 use crate::endpoints::ConfiguredText;
 use crate::secret::Secret;
 use crate::settings::Settings;
@@ -18,6 +18,15 @@ pub struct Files {
     pub parsed: BTreeMap<String, ConfigFile>,
     /// Where they are.
     pub paths: BTreeMap<String, PathBuf>,
+}
+
+impl Files {
+    /// What a provider gets of them: without secrets.
+    #[must_use]
+    pub fn shown(&self, descriptor: &Descriptor) -> BTreeMap<String, String> {
+        let shown = |(name, file): (&String, &ConfigFile)| (name.clone(), file.for_guest(&declared(descriptor, name)));
+        self.parsed.iter().map(shown).collect()
+    }
 }
 
 /// What the operator configured for a provider.
@@ -48,8 +57,7 @@ impl Configuration {
         given: &BTreeMap<String, String>,
     ) -> Result<Settings, Vec<Problem>> {
         let parsed = &self.files.parsed;
-        let shown = |(name, file): (&String, &ConfigFile)| (name.clone(), file.for_guest(&declared(descriptor, name)));
-        let mut settings = Settings { files: parsed.iter().map(shown).collect(), ..Settings::default() };
+        let mut settings = Settings { files: self.files.shown(descriptor), ..Settings::default() };
         self.values = settings.set_values(descriptor, given, parsed, &self.environment)?;
         Ok(settings)
     }
@@ -87,6 +95,17 @@ impl Configuration {
             let value = Secret::new(value.as_bytes().to_vec());
             Some(CredentialSource::Environment { variable: variable.clone(), value })
         })
+    }
+
+    /// The files, as the provider is told of them.
+    pub(crate) fn edition(&self, descriptor: &Descriptor) -> Edition {
+        let told = |(name, file): (&String, &ConfigFile)| {
+            let path = self.files.paths.get(name)?.clone();
+            let format = descriptor.files.iter().find(|declared| declared.name == *name)?.format;
+            let declared = declared(descriptor, name);
+            Some(ToldFile { path, format, shown: file.for_guest(&declared), declared })
+        };
+        Edition::new(self.files.parsed.iter().filter_map(told).collect())
     }
 
     /// Every secret in the files, with the name of its credential or its key.

@@ -3,6 +3,7 @@
 //! A credential goes only where `meta.describe` says ([`Uses`]). One that is declared for signing is a key: it never leaves
 //! itself, its signatures go to its other places.
 
+mod edition;
 mod rotation;
 mod source;
 #[cfg(test)]
@@ -16,7 +17,8 @@ use ccm_cloud::Descriptor;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub use source::{CredentialSource, SourceError};
+pub(crate) use edition::{Edition, ToldFile};
+pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
 
 use crate::capture::Captured;
@@ -38,6 +40,10 @@ const OLD_VALUES: usize = 4;
 pub(crate) struct Credentials {
     uses: Uses,
     given: BTreeMap<String, Given>,
+    /// What the given ones belong to.
+    edition: Edition,
+    /// Whoever takes other values, or wants to know that nobody does.
+    turn: Mutex<()>,
     captured: Arc<Captured>,
     /// Secrets of the configuration that nobody declared: they are used for nothing, and still replaced.
     hidden: Vec<(String, Secret)>,
@@ -75,12 +81,15 @@ impl Credentials {
         hidden: Vec<(String, Secret)>,
         captured: Arc<Captured>,
         min_bytes: usize,
+        edition: Edition,
     ) -> Self {
         let hidden = hidden.into_iter().filter(|(_, value)| value.weight() >= MIN_HIDDEN_BYTES).collect();
         let given = given.into_iter().map(|(name, source)| (name, Given { source, state: Mutex::default() }));
         Self {
             uses: Uses::new(&descriptor.credentials),
             given: given.collect(),
+            edition,
+            turn: Mutex::default(),
             captured,
             hidden,
             min_bytes,
@@ -154,6 +163,14 @@ impl Credentials {
         self.given.values().map(|given| given.state.lock().changes).sum()
     }
 
+    /// Another number whenever given values change, all at once: what was done between two equal ones was done with values of one edition.
+    /// Takes what the sources hold first.
+    pub(crate) fn edition(&self) -> u64 {
+        self.look();
+        let _turn = self.turn.lock();
+        self.given_changes()
+    }
+
     /// The value of a credential now.
     ///
     /// # Errors
@@ -172,14 +189,12 @@ impl Credentials {
 
     /// The value of a given credential, and how often it has changed.
     fn read(&self, name: &str, given: &Given) -> Result<(Secret, u64), String> {
-        let Read { value, changes, is_another, is_awaited } = given.refresh(name, self.min_bytes)?;
-        if is_another {
-            self.captured.end_all();
-        }
-        if is_awaited {
-            self.rotations.send_modify(|count| *count = count.wrapping_add(1));
-        }
-        Ok((value, changes))
+        self.look();
+        let state = given.state.lock();
+        let value = state.value.clone().ok_or_else(|| {
+            state.trouble.clone().unwrap_or_else(|| format!("credential {name:?} has no value: {NO_VALUE}"))
+        })?;
+        Ok((value, state.changes))
     }
 
     /// The parsed key of a credential.
@@ -267,22 +282,18 @@ fn keys(keys: &[String]) -> String {
     if keys.is_empty() { String::new() } else { format!(", or in the cloud-config as {}", keys.join(" or ")) }
 }
 
-/// A look at a given credential.
-struct Read {
-    value: Secret,
-    /// How often it has changed, the first value included.
-    changes: u64,
-    /// There was another value before this look.
-    is_another: bool,
-    /// There was another one, or it was in vain that somebody asked for one.
-    is_awaited: bool,
+impl State {
+    /// For a while, what was valid before is still replaced in answers.
+    fn remember(&mut self, old: Secret) {
+        self.old.insert(0, old);
+        self.old.truncate(OLD_VALUES);
+    }
 }
 
 impl Given {
-    /// The value of now. A value that cannot be read any more does not end the old one: an
-    /// update of a file is not one step everywhere.
-    fn refresh(&self, name: &str, min_bytes: usize) -> Result<Read, String> {
-        let read = self.source.read().map_err(|error| format!("credential {name:?}: {error}")).and_then(|read| match read {
+    /// What the source holds, if it can be used.
+    fn fetch(&self, name: &str, min_bytes: usize) -> Result<Secret, String> {
+        match self.source.read().map_err(|error| format!("credential {name:?}: {error}"))? {
             Some(value) if value.weight() < min_bytes.max(1) => Err(format!(
                 "credential {name:?} has less than {min_bytes} bytes ({}); values this short cannot be kept out of answers: check it, or lower the limit min-credential-bytes",
                 self.source
@@ -292,36 +303,6 @@ impl Given {
             }
             Some(value) => Ok(value),
             None => Err(format!("credential {name:?} has no value ({})", self.source)),
-        });
-        let mut state = self.state.lock();
-        let (mut is_another, mut is_awaited) = (false, false);
-        match read {
-            Ok(value) => {
-                if state.value.as_ref().is_none_or(|old| old.expose() != value.expose()) {
-                    if let Some(old) = state.value.replace(value) {
-                        state.old.insert(0, old);
-                        state.old.truncate(OLD_VALUES);
-                        is_another = true;
-                        tracing::info!(credential = name, source = %self.source, "credential changed");
-                    }
-                    is_awaited = is_another || state.trouble.is_some();
-                    state.changes = state.changes.saturating_add(1);
-                    state.key = None;
-                }
-                state.trouble = None;
-            }
-            Err(why) => {
-                if state.trouble.as_ref() != Some(&why) {
-                    tracing::warn!(error = why, kept = state.value.is_some(), "credential cannot be read");
-                    state.trouble = Some(why.clone());
-                }
-                if state.value.is_none() {
-                    return Err(why);
-                }
-            }
         }
-        let changes = state.changes;
-        let value = state.value.clone().ok_or_else(|| format!("credential {name:?} has no value: {NO_VALUE}"))?;
-        Ok(Read { value, changes, is_another, is_awaited })
     }
 }

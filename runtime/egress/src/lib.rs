@@ -63,7 +63,7 @@ pub mod config {
         ConfigFile, ConfigFileError, Environment, Found, FoundValue, MAX_CONFIG_FILE, resolve, text,
     };
     pub use crate::configuration::{Configuration, Files};
-    pub use crate::credentials::{CredentialSource, SourceError};
+    pub use crate::credentials::{CredentialSource, Object, SourceError};
     pub use crate::egress::{NetworkLimits, NetworkSettings};
     pub use crate::endpoints::OperatorGrants;
     pub use crate::headers::HeaderLimits;

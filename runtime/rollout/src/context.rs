@@ -80,7 +80,11 @@ pub async fn open(
         leadership: Arc::clone(&shared.leadership),
         observer: shared.exchanges.clone(),
     };
-    let before = before.map(|before| Predecessor { descriptor: before.descriptor(), egress: before.egress() });
+    let before = before.map(|before| Predecessor {
+        descriptor: before.descriptor(),
+        egress: before.egress(),
+        is_configured_alike: *before.files() == settings.files,
+    });
     Ok(ProviderContext {
         settings: Settings { cluster_name, cluster_cidrs, ..settings },
         cache: Cache::new(config.limits.cache_bytes),
@@ -120,9 +124,27 @@ async fn credentials(
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
         bail!("--credential {name}=...: the provider has no such credential, {known}; leave it out");
     }
-    for (name, place) in &config.credentials {
-        let source = by_hand(place, client).await.with_context(|| format!("credential {name:?}"))?;
-        sources.insert(name.clone(), source);
+    let mut secrets: BTreeMap<(&str, &str), Vec<(&str, &str)>> = BTreeMap::new();
+    for (credential, place) in &config.credentials {
+        let source = match place {
+            CredentialPlace::File(path) => CredentialSource::file(path.clone()),
+            CredentialPlace::Environment(variable) => {
+                let value = variable_value(variable).with_context(|| format!("credential {credential:?}"))?;
+                CredentialSource::Environment { variable: variable.clone(), value }
+            }
+            CredentialPlace::Secret { namespace, name, key } => {
+                secrets.entry((namespace, name)).or_default().push((credential, key));
+                continue;
+            }
+        };
+        sources.insert(credential.clone(), source);
+    }
+    for ((namespace, name), keys) in secrets {
+        let client = client.with_context(|| {
+            let credential = keys.first().map(|(credential, _)| *credential).unwrap_or_default();
+            format!("credential {credential:?}: a Secret is read only by `run`; give file:PATH or env:VARIABLE here")
+        })?;
+        sources.extend(secret::watched(client, namespace, name, &keys).await?);
     }
     Ok(sources)
 }
@@ -150,19 +172,6 @@ fn tell_withheld(config: &ProviderConfig, descriptor: &Descriptor, configuration
             "environment variables that could count for the provider are set but not granted; --allow-env grants them"
         );
     }
-}
-
-async fn by_hand(place: &CredentialPlace, client: Option<&Client>) -> Result<CredentialSource> {
-    Ok(match place {
-        CredentialPlace::File(path) => CredentialSource::file(path.clone()),
-        CredentialPlace::Environment(variable) => {
-            CredentialSource::Environment { variable: variable.clone(), value: variable_value(variable)? }
-        }
-        CredentialPlace::Secret { namespace, name, key } => {
-            let client = client.context("a Secret is read only by `run`; give file:PATH or env:VARIABLE here")?;
-            secret::watched(client, namespace, name, key).await?
-        }
-    })
 }
 
 /// Problems in one line.

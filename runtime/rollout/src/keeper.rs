@@ -10,12 +10,14 @@
 //! |---|---|
 //! | `bootstrap` | finds the first component |
 //! | `poll` | looks at the source, and takes what it holds through the gate |
+//! | `configuration` | looks at the files of the configuration, and takes what they hold through the gate |
 //! | `share` | tells other replicas, and takes their word |
 //! | `report` | tells what becomes of components: Events, log, metrics, page, state folder |
 //!
 //! Which component serves is the [`Slot`]'s to say; nothing of it is kept here.
 
 mod bootstrap;
+mod configuration;
 mod poll;
 mod report;
 mod share;
@@ -44,6 +46,7 @@ use crate::offers;
 use crate::pipeline::{LookAgain, Optimise, Surroundings};
 use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
+use configuration::Configuration;
 use report::{Candidate, Told};
 use share::Share;
 
@@ -88,6 +91,7 @@ pub(crate) struct Keeper {
     audience: Audience,
     source: String,
     changes: Changes,
+    configuration: Configuration,
     last_good: Option<LastGood>,
     /// None where nothing is shared with other replicas.
     share: Option<Share>,
@@ -134,6 +138,7 @@ impl Keeper {
         (surroundings.listeners.readiness)(&check(&source), Err("not loaded yet".to_owned()));
         surroundings.listeners.statuses.begin(&source);
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
+        let configuration = Configuration::of(&config, settings.poll);
         let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &source, &surroundings.trials));
         let peers = settings.peers.clone();
         let peers = peers.map(|peers| Peers::new(peers, &surroundings.client, &source));
@@ -149,6 +154,7 @@ impl Keeper {
             audience,
             source,
             changes,
+            configuration,
             last_good,
             share,
             remembered,
@@ -183,7 +189,8 @@ impl Keeper {
     /// the provider may hang on.
     pub(crate) async fn run(mut self, nodes: FirstList, stop: CancellationToken) {
         let look = self.look.take().zip(self.slot().cloned()).map(|(look, slot)| look.run(slot, nodes));
-        let (look, optimise) = (OptionFuture::from(look), OptionFuture::from(self.optimise.take().map(Optimise::run)));
+        let optimise = self.optimise.take().zip(self.slot().cloned()).map(|(optimise, slot)| optimise.run(slot));
+        let (look, optimise) = (OptionFuture::from(look), OptionFuture::from(optimise));
         let (slot, source, surroundings) = (self.slot().cloned(), self.source.clone(), Arc::clone(&self.surroundings));
         let asking = async {
             if let Some(slot) = slot {
@@ -209,6 +216,7 @@ impl Keeper {
                 () = stop.cancelled() => return,
                 Some(news) = next(self.place.as_mut()) => self.report(news).await,
                 () = self.changes.next() => self.look().await,
+                () = self.configuration.next() => self.configure().await,
                 () = Share::next(self.share.as_mut()) => self.listen().await,
                 () = tokio::time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
                     self.retry = None;

@@ -37,6 +37,9 @@ const STEPS: [Step; 14] = [
     Step::Probation,
 ];
 
+/// Where a configuration can be refused while its component serves.
+const OF_CONFIGURATIONS: [Step; 4] = [Step::Identity, Step::Grants, Step::Check, Step::Compare];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LoadLabels {
     source: String,
@@ -67,6 +70,7 @@ struct InfoLabels {
 #[derive(Clone)]
 pub struct ProviderMetrics {
     loads: Family<LoadLabels, Counter>,
+    configurations: Family<LoadLabels, Counter>,
     info: Family<InfoLabels, Gauge>,
     generation: Family<SourceLabels, Gauge>,
     on_probation: Family<SourceLabels, Gauge>,
@@ -79,6 +83,7 @@ impl ProviderMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             loads: Family::default(),
+            configurations: Family::default(),
             info: Family::default(),
             generation: Family::default(),
             on_probation: Family::default(),
@@ -91,6 +96,11 @@ impl ProviderMetrics {
             "ccm_provider_loads",
             "Components that were `taken`, `rejected` (at which step of the gate) or `rolled-back`; the last two exist from the start, as 0",
             metrics.loads.clone(),
+        );
+        registry.register(
+            "ccm_provider_configurations",
+            "Changes of the configuration that were `taken` or `rejected` (at which step of the gate) while a component served; the last exists from the start, as 0",
+            metrics.configurations.clone(),
         );
         registry.register("ccm_provider_info", "1 for the component that serves", metrics.info.clone());
         registry.register(
@@ -126,6 +136,15 @@ impl ProviderMetrics {
             begin("rejected", step.as_str());
         }
         begin("rolled-back", "probation");
+        for step in OF_CONFIGURATIONS {
+            let (source, result, step) = (source.to_owned(), "rejected", step.as_str());
+            drop(self.configurations.get_or_create(&LoadLabels { source, result, step }));
+        }
+    }
+
+    /// A changed configuration was `taken` or `rejected`.
+    pub fn configuration(&self, source: &str, result: &'static str, step: &'static str) {
+        self.configurations.get_or_create(&LoadLabels { source: source.to_owned(), result, step }).inc();
     }
 
     /// A component was `taken`, `rejected` or `rolled-back`.

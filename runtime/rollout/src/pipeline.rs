@@ -1,7 +1,9 @@
 //! From a provider's record to a provider that runs.
 
+mod configure;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -308,7 +310,8 @@ impl LookAgain {
 /// The first provider was compiled in a hurry, and is to be compiled well once the work that waited is done.
 pub(crate) struct Optimise {
     sandbox: Sandbox,
-    provider: Weak<Provider>,
+    /// Of the component.
+    digest: String,
     bytes: Vec<u8>,
     wasi: bool,
 }
@@ -317,23 +320,25 @@ impl Optimise {
     /// None when it runs good code already.
     pub(crate) fn of(
         sandbox: &Sandbox,
-        provider: &Arc<Provider>,
+        release: &Release<Provider>,
         bytes: &[u8],
         config: &ProviderConfig,
     ) -> Option<Self> {
-        provider.is_unoptimised().then(|| Self {
+        release.component.is_unoptimised().then(|| Self {
             sandbox: sandbox.clone(),
-            provider: Arc::downgrade(provider),
+            digest: release.version.digest.clone(),
             bytes: bytes.to_vec(),
             wasi: config.wasi == Wasi::DenyAll,
         })
     }
 
-    /// Does it, if the provider is still there then.
-    pub(crate) async fn run(self) {
+    /// Does it, if the component is still the proven one in `slot` then, with whatever configuration.
+    pub(crate) async fn run(self, slot: Slot<Provider>) {
         tokio::time::sleep(OPTIMISE_AFTER).await;
-        let Self { sandbox, provider, bytes, wasi } = self;
-        if let Some(provider) = provider.upgrade() {
+        let Self { sandbox, digest, bytes, wasi } = self;
+        let Release { component: provider, version } = slot.last_good();
+        drop(slot);
+        if version.digest == digest {
             let name = &provider.descriptor().name;
             let begun = Instant::now();
             match sandbox.optimise(&provider, bytes, wasi).await {

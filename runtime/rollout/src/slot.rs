@@ -272,6 +272,18 @@ impl<C: Component> Slot<C> {
         self.view().serving.digest == digest
     }
 
+    /// Who serves, with the number to give to [`configure`](Self::configure).
+    pub(crate) fn serving(&self) -> (Release<C>, u64) {
+        let state = self.0.state.lock();
+        (state.standing.serving().clone(), state.standing.generation())
+    }
+
+    /// Puts the component that serves since `generation` into the slot with another configuration that passed the gate; calls that have begun
+    /// end with the one before. Returns how long others had to wait for it; none when somebody else serves meanwhile.
+    pub(crate) fn configure(&self, generation: u64, release: Release<C>) -> Option<Duration> {
+        self.apply(Event::Configured(generation, release))
+    }
+
     /// Another replica refused this one.
     pub(crate) fn peer_refused(&self, refusal: Refusal) {
         self.apply(Event::PeerRefused(refusal));

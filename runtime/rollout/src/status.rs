@@ -54,6 +54,8 @@ struct Known {
     /// How its components stand; none before the first one was taken.
     view: Option<Box<dyn Fn() -> View + Send>>,
     refused: Option<NotTaken>,
+    /// A changed configuration that is not used.
+    configuration: Option<NotTaken>,
     times: Option<Times>,
 }
 
@@ -78,6 +80,9 @@ struct ProviderStatus {
     /// What the source holds and does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<NotTaken>,
+    /// Why the one that serves does not use what the files of its configuration say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_configuration: Option<NotTaken>,
     /// How long the last exchange took; none before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<Times>,
@@ -86,7 +91,7 @@ struct ProviderStatus {
 impl Known {
     fn status(&self) -> ProviderStatus {
         let view = self.view.as_ref().map(|view| view());
-        let (refused, times) = (self.refused.clone(), self.times);
+        let (refused, refused_configuration, times) = (self.refused.clone(), self.configuration.clone(), self.times);
         match view {
             Some(View { serving, proven, is_on_trial, generation, since }) => ProviderStatus {
                 serving: Some(Version::clone(&serving)),
@@ -95,6 +100,7 @@ impl Known {
                 since: Some(since),
                 generation,
                 refused,
+                refused_configuration,
                 times,
             },
             None => ProviderStatus {
@@ -104,6 +110,7 @@ impl Known {
                 since: None,
                 generation: 0,
                 refused,
+                refused_configuration,
                 times,
             },
         }
@@ -133,6 +140,9 @@ impl ProviderStatus {
         if let Some(NotTaken { digest, step, reason, since }) = &self.refused {
             let digest = digest.as_deref().map(|digest| format!("{digest} ")).unwrap_or_default();
             line("refused", &format!("{digest}at {step}, {since:.0}: {reason}"));
+        }
+        if let Some(NotTaken { step, reason, since, .. }) = &self.refused_configuration {
+            line("config", &format!("refused at {step}, {since:.0}: {reason}"));
         }
         if let Some(times) = &self.times {
             let Times { read_ms, compile_ms, takeover_ms, exchange_ms, .. } = times;
@@ -167,6 +177,20 @@ impl ProviderStatuses {
     /// What its source holds and does not serve.
     pub(crate) fn refused(&self, source: &str, refused: Option<NotTaken>) {
         self.change(source, |known| known.refused = refused);
+    }
+
+    /// What the files of its configuration say, and does not count.
+    pub(crate) fn configuration_refused(&self, source: &str, refused: Option<NotTaken>) {
+        self.change(source, |known| known.configuration = refused);
+    }
+
+    /// The same, for this reason now.
+    pub(crate) fn configuration_still_refused(&self, source: &str, reason: String) {
+        self.change(source, |known| {
+            if let Some(refused) = &mut known.configuration {
+                refused.reason = reason;
+            }
+        });
     }
 
     /// The same component, for this reason now.

@@ -1,5 +1,6 @@
 //! A compiled component, and the provider that it becomes with what the operator grants.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,10 +117,10 @@ impl Component {
             configuration: settings.context.configuration(&self.descriptor),
             declared: self.declared,
             descriptor: Arc::new(self.descriptor),
-            exports: self.summary.exports,
+            exports: self.summary.exports.into(),
             offered: Mutex::default(),
             settings,
-            code: Mutex::new(self.code),
+            code: Arc::new(Mutex::new(self.code)),
         }
     }
 }
@@ -259,18 +260,53 @@ impl Linked {
 pub struct Provider {
     declared: Arc<Descriptor>,
     pub(crate) descriptor: Arc<Descriptor>,
-    exports: Vec<String>,
+    exports: Arc<[String]>,
     /// What `meta.offers` said last.
     offered: Mutex<Vec<Capability>>,
     pub(crate) configuration: String,
     pub(crate) settings: CallSettings,
-    code: Mutex<Code>,
+    /// Of all providers that are this component.
+    code: Arc<Mutex<Code>>,
 }
 
 impl Provider {
     /// The code of the moment. A call takes it once: what the exports of one are is not what they are in another.
     pub(crate) fn code(&self) -> Code {
         self.code.lock().clone()
+    }
+
+    /// The same component with another configuration: it shares nothing with this one but the code.
+    #[must_use]
+    pub fn reconfigured(&self, mut context: ProviderContext) -> Self {
+        context.provider_ids = self.descriptor.provider_ids();
+        let CallSettings { limits, provider, events, observer, places, probe, .. } = &self.settings;
+        let settings = CallSettings {
+            limits: *limits,
+            provider: provider.clone(),
+            context: Arc::new(context),
+            events: events.clone(),
+            observer: observer.clone(),
+            turns: Arc::new(Semaphore::new(limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
+            places: Arc::clone(places),
+            probe: probe.clone(),
+            tally: Arc::default(),
+            selects_nodes: Arc::default(),
+        };
+        Self {
+            configuration: settings.context.configuration(&self.descriptor),
+            declared: Arc::clone(&self.declared),
+            descriptor: Arc::clone(&self.descriptor),
+            exports: Arc::clone(&self.exports),
+            offered: Mutex::default(),
+            settings,
+            code: Arc::clone(&self.code),
+        }
+    }
+
+    /// The files of its configuration, as it was told of them.
+    #[must_use]
+    pub fn files(&self) -> &BTreeMap<String, String> {
+        &self.settings.context.settings.files
     }
 
     /// Whether it is what the compiler makes in a hurry.
@@ -285,7 +321,7 @@ impl Provider {
     ///
     /// It is another one.
     pub(crate) fn run_code_of(&self, component: Component) -> Result<(), LoadError> {
-        if component.declared != self.declared || component.summary.exports != self.exports {
+        if component.declared != self.declared || component.summary.exports != *self.exports {
             return Err(LoadError::Another);
         }
         put(&self.code, component.code);

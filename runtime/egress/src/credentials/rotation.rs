@@ -24,13 +24,6 @@ impl Credentials {
             self.look();
         }
     }
-
-    pub(super) fn look(&self) {
-        for (name, given) in &self.given {
-            // What is wrong with it is said by its own use.
-            drop(self.read(name, given));
-        }
-    }
 }
 
 #[cfg(test)]

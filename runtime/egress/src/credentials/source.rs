@@ -1,6 +1,7 @@
 //! Where the value of a credential comes from. Files are looked at for each use: a rotated one counts with the next request.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::MAX_CREDENTIAL_BYTES;
+use super::edition::Mark;
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
 use crate::file_stamp::Stamp;
 use crate::secret::Secret;
@@ -40,6 +42,9 @@ pub enum SourceError {
     },
 }
 
+/// The values of an object by their keys, all of one moment; none where there is no object.
+pub type Object = Option<Arc<BTreeMap<String, Secret>>>;
+
 /// Where a value comes from.
 pub enum CredentialSource {
     /// An environment variable, read at start.
@@ -64,8 +69,10 @@ pub enum CredentialSource {
     Watched {
         /// As the operator wrote it.
         name: String,
-        /// Its newest value.
-        value: watch::Receiver<Option<Secret>>,
+        /// Which of the values of the object.
+        key: String,
+        /// The newest object: values of one object are of one moment.
+        object: watch::Receiver<Object>,
         /// Whoever keeps it up to date ends with this.
         keeper: Arc<dyn Any + Send + Sync>,
     },
@@ -102,6 +109,15 @@ impl CredentialSource {
         }
     }
 
+    /// What tells whether it holds something else than before; `of_file` says it of a file.
+    pub(super) fn mark(&self, mut of_file: impl FnMut(&PathBuf) -> Mark) -> Mark {
+        match self {
+            Self::Environment { .. } => Mark::Fixed,
+            Self::File(file) | Self::ConfigKey { file, .. } => of_file(&file.path),
+            Self::Watched { object, .. } => Mark::Object(object.borrow().clone()),
+        }
+    }
+
     /// The value of now; none when there is none.
     ///
     /// # Errors
@@ -110,7 +126,9 @@ impl CredentialSource {
     pub fn read(&self) -> Result<Option<Secret>, SourceError> {
         match self {
             Self::Environment { value, .. } => Ok(Some(value.clone())),
-            Self::Watched { value, .. } => Ok(value.borrow().clone()),
+            Self::Watched { object, key, .. } => {
+                Ok(object.borrow().as_ref().and_then(|object| object.get(key).cloned()))
+            }
             Self::File(file) => file.read(|_, bytes| Ok(Some(Secret::new(without_line_end(bytes).to_vec())))),
             Self::ConfigKey { file, format, key } => file.read(|path, bytes| {
                 let unusable = |why: String| SourceError::Unusable { path: path.to_owned(), why };
@@ -176,7 +194,7 @@ impl FileValue {
 
 /// All that is read, but not more than `most`. The buffer does not grow: that would leave copies behind, which nobody wipes.
 /// A file may have more than its length said, so there is room for what may be read, whatever that is.
-fn all(from: &mut impl Read, most: usize) -> std::io::Result<Zeroizing<Vec<u8>>> {
+pub(super) fn all(from: &mut impl Read, most: usize) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; most]);
     let mut filled = 0;
     while let Some(room) = bytes.get_mut(filled..).filter(|room| !room.is_empty()) {

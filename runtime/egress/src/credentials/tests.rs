@@ -26,7 +26,7 @@ pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
         ..Descriptor::default()
     };
     let given = ["password", "user"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
-    Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8)
+    Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8, Edition::default())
 }
 
 fn why(refusal: Result<Secret, Refusal>) -> String {
@@ -123,7 +123,7 @@ fn what_is_too_short_or_too_long_to_be_kept_out_of_answers_is_refused() {
         },
         state: Mutex::default(),
     };
-    assert!(given(MAX_CREDENTIAL_BYTES).refresh("password", 8).is_ok());
-    let refusal = given(MAX_CREDENTIAL_BYTES + 1).refresh("password", 8).err().unwrap();
+    assert!(given(MAX_CREDENTIAL_BYTES).fetch("password", 8).is_ok());
+    let refusal = given(MAX_CREDENTIAL_BYTES + 1).fetch("password", 8).err().unwrap();
     assert!(refusal.contains("more than 65536 bytes"), "{refusal}");
 }

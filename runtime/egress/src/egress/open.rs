@@ -12,6 +12,7 @@ use crate::configuration::Configuration;
 use crate::credentials::{CredentialSource, Credentials, Pin};
 use crate::effect::DryRun;
 use crate::endpoints::{Endpoints, OperatorGrants};
+use crate::hosts::HostRules;
 use crate::observe::ExchangeObserver;
 use crate::secret::Secret;
 use crate::share::SharedAnswers;
@@ -60,6 +61,8 @@ pub struct Predecessor<'a> {
     pub descriptor: &'a Descriptor,
     /// Its requests.
     pub egress: Option<&'a Egress>,
+    /// Whether it has the same configuration: only then its tokens and addresses are of any use, since they are those of an account.
+    pub is_configured_alike: bool,
 }
 
 /// Why a provider gets no egress, with the way out.
@@ -76,6 +79,16 @@ pub enum OpenError {
         endpoint: String,
         /// What would let it.
         advice: String,
+    },
+    /// The cloud-config leads an endpoint to a host that the operator did not name when the process started.
+    #[error(
+        "endpoint {endpoint}: the configuration names another host ({host}) than the one before; while the host runs, only a flag grants that: give --endpoint {endpoint}=URL or --allow-host {host}, or restart the host to use what the cloud-config says"
+    )]
+    NewHost {
+        /// The endpoint.
+        endpoint: String,
+        /// Its new host.
+        host: String,
     },
     /// More uses of credentials than the first component has.
     #[error(
@@ -108,7 +121,7 @@ impl Egress {
         predecessor: Option<Predecessor<'_>>,
     ) -> Result<Self, OpenError> {
         let EgressConfig { configuration, grants, mut credentials, mut hidden, allow_wider_use, settings, .. } = config;
-        let before = predecessor.map(|predecessor| predecessor.egress);
+        let before = predecessor.map(|before| before.egress.filter(|_| before.is_configured_alike));
         let bindings = match before {
             Some(before) => before.map(|before| before.endpoints.bindings().copy()).unwrap_or_default(),
             None => carryover.bindings.clone(),
@@ -121,6 +134,9 @@ impl Egress {
         }
         if let Some(predecessor) = predecessor {
             check_endpoints(&endpoints, descriptor, predecessor.descriptor)?;
+            if let Some(before) = predecessor.egress.filter(|_| !allow_wider_use) {
+                check_hosts(&endpoints, &grants, before)?;
+            }
         }
 
         hidden.extend(configuration.hidden(descriptor));
@@ -137,7 +153,8 @@ impl Egress {
         let admission = carryover.admit(pin, is_given, allow_wider_use).map_err(OpenError::WiderUse)?;
         let captured = if before.is_some() { Arc::default() } else { Arc::clone(&carryover.captured) };
         let least = settings.limits.min_credential_bytes;
-        let credentials = Credentials::new(descriptor, credentials, hidden, captured, least);
+        let credentials =
+            Credentials::new(descriptor, credentials, hidden, captured, least, configuration.edition(descriptor));
         let problems = credentials.problems(descriptor);
         if !problems.is_empty() {
             return Err(OpenError::Credentials(problems));
@@ -175,6 +192,22 @@ fn check_endpoints(endpoints: &Endpoints, descriptor: &Descriptor, before: &Desc
         }
         None => Ok(()),
     }
+}
+
+/// Who may write the cloud-config while the host runs must not lead credentials to another host: where they go is granted by flags. Other
+/// paths and ports of a host are no grant of their own.
+fn check_hosts(endpoints: &Endpoints, grants: &OperatorGrants, before: &Egress) -> Result<(), OpenError> {
+    for (endpoint, url) in endpoints.configured().filter(|(name, _)| !grants.base_urls.contains_key(*name)) {
+        let mut rules = HostRules::new(grants.hosts.clone());
+        if let Some((_, known)) = before.configured().find(|(name, _)| *name == endpoint) {
+            rules.configure(known);
+        }
+        if !rules.allow(url) {
+            let (endpoint, host) = (endpoint.to_owned(), url.host_str().unwrap_or_default().to_owned());
+            return Err(OpenError::NewHost { endpoint, host });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ use crate::signature::Algorithm;
 /// milliseconds, which are not counted as the guest's: so the number of requests is what bounds them.
 pub(super) const MAX_SIGNATURES: usize = 4;
 
+/// How often a request is made anew because credentials changed meanwhile.
+const RENDERINGS: usize = 4;
+
 /// A request, ready to be sent.
 pub(super) struct Rendered {
     pub(super) url: Url,
@@ -85,8 +88,20 @@ impl Egress {
         Ok(())
     }
 
-    /// Fills in what the provider may not see.
+    /// Fills in what the provider may not see, all of one edition: a new secret never goes with an old ID.
     pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
+        for _ in 0..RENDERINGS {
+            let edition = self.credentials.edition();
+            let rendered = self.fill_in(request, base)?;
+            if self.credentials.edition() == edition {
+                return Ok(rendered);
+            }
+        }
+        let why = "the credentials changed while the request was made, again and again; the host tries again";
+        Err(TransportError::unsent(TransportReason::UnknownCredential, why.to_owned()))
+    }
+
+    fn fill_in(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
         let mut filling =
             Filling { egress: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;

@@ -153,7 +153,7 @@ impl Keeper {
     fn begin(&mut self, taken: Taken) -> Slot<Provider> {
         let Taken { release, bytes, signature, look, missed, took, compiling } = taken;
         (self.look, self.missed) = (look, missed);
-        self.optimise = Optimise::of(&self.surroundings.sandbox, &release.component, &bytes, &self.config);
+        self.optimise = Optimise::of(&self.surroundings.sandbox, &release, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());
         self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature });
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);

@@ -131,6 +131,18 @@ impl Keeper {
     async fn changed(&mut self, transition: Transition, view: &View) {
         let serving = &view.serving;
         match transition {
+            Transition::Configured => {
+                let text = format!("{serving} serves with the changed configuration ({})", self.configuration.shown());
+                return self.tell(Severity::Normal, "ProviderConfigured", text).await;
+            }
+            // Whoever serves now may have been told something else than the files say.
+            Transition::Exchanged { .. } | Transition::Returned { .. } | Transition::Withdrawn { .. } => {
+                self.configuration.look_again();
+            }
+            Transition::Proven | Transition::Contested { .. } => {}
+        }
+        match transition {
+            Transition::Configured => {}
             Transition::Exchanged { before } => {
                 let time = self.settings.probation.time;
                 let text = format!("{serving} serves in place of {before}; on probation for {time:?}");
@@ -251,7 +263,7 @@ fn gone(transition: &Transition) -> Option<&Version> {
         Transition::Exchanged { before: gone }
         | Transition::Returned { failed: gone, .. }
         | Transition::Withdrawn { trial: gone } => Some(gone),
-        Transition::Proven | Transition::Contested { .. } => None,
+        Transition::Proven | Transition::Configured | Transition::Contested { .. } => None,
     }
 }
 

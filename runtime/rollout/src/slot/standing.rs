@@ -21,6 +21,9 @@
 //! | C on trial against P | a peer proved: C | C proven | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | a peer proved: another one | as before | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | this process begins to lead | as before: what the leader before has proven and refused comes first, as from any peer; then P is told to the peers, not C | | `what_the_leader_before_has_proven_is_heard_before_anything_is_told`, of the keeper |
+//! | P proven | configured: P, of this generation | P with the other configuration, proven | + 1 | `another_configuration_keeps_the_standing_of_its_component` |
+//! | C on trial against P | configured: C, of this generation | C with the other configuration, on a new trial against P as it was | + 1 | `another_configuration_keeps_the_standing_of_its_component` |
+//! | any | configured: of an earlier generation, or another component | as before | | `a_configuration_for_one_that_serves_no_longer_changes_nothing` |
 //! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
 //!
 //! What a refused or withdrawn component wrote is in doubt, and is written again: [`SlotState::doubts`].
@@ -45,6 +48,8 @@ pub(crate) enum Event<C> {
     PeerRefused(Refusal),
     /// The component with this digest has proved itself at another replica.
     PeerProved(String),
+    /// The one that serves since this generation passed the gate with another configuration.
+    Configured(u64, Release<C>),
 }
 
 /// What has become of it.
@@ -55,6 +60,8 @@ pub(crate) enum Transition {
         /// Who served before.
         before: Arc<Version>,
     },
+    /// The one that serves has another configuration.
+    Configured,
     /// The one that serves is proven.
     Proven,
     /// The proven one serves again, and this one is refused.
@@ -145,6 +152,7 @@ impl<C> SlotState<C> {
             Event::Taken(release) => self.take(release),
             Event::PutBack(digest) => self.put_back(&digest),
             Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
+            Event::Configured(generation, release) => self.configure(generation, release),
             Event::Passed(_) => self.pass(),
             Event::Failed(_, why) => self.rollback(why),
             Event::PeerRefused(refused) => self.refused_by_a_peer(refused),
@@ -186,6 +194,17 @@ impl<C> SlotState<C> {
         }
         self.refuse(refusal);
         None
+    }
+
+    /// Made for whoever served then: after an exchange or a rollback it would mix what belongs to two.
+    fn configure(&mut self, generation: u64, release: Release<C>) -> Option<Transition> {
+        let serving = self.trial.as_mut().unwrap_or(&mut self.proven);
+        if generation != self.generation || !serving.is(&release.version.digest) {
+            return None;
+        }
+        *serving = release;
+        self.generation += 1;
+        Some(Transition::Configured)
     }
 
     fn put_back(&mut self, digest: &str) -> Option<Transition> {
@@ -252,6 +271,41 @@ mod tests {
             standing.apply(event);
         }
         standing
+    }
+
+    #[test]
+    fn another_configuration_keeps_the_standing_of_its_component() {
+        for (events, serves, generation) in [(vec![], "p", 1), (vec![taken("c")], "c", 2)] {
+            let mut standing = after(events);
+            let (is_on_trial, doubts) = (standing.is_on_trial(), standing.doubts());
+            let other = release(serves);
+            let kept = Arc::clone(&standing.proven().component);
+            let done = standing.apply(Event::Configured(generation, other.clone()));
+            assert!(matches!(done, Some(Transition::Configured)), "{serves}");
+            assert!(Arc::ptr_eq(&standing.serving().version, &other.version), "{serves}");
+            assert_eq!(Arc::ptr_eq(&kept, &standing.proven().component), is_on_trial, "the witness stays as it was");
+            assert_eq!((shows(&standing), standing.is_on_trial()), ((serves, "p", generation + 1), is_on_trial));
+            assert_eq!(standing.doubts(), doubts, "nobody is to blame for what was written");
+        }
+    }
+
+    /// A component fails its trial while its new configuration is in the gate: the one that returned would get what was judged for another.
+    #[test]
+    fn a_configuration_for_one_that_serves_no_longer_changes_nothing() {
+        let cases = [
+            (vec![taken("c"), failed(2)], 2, "c"),
+            (vec![taken("c"), failed(2)], 3, "c"),
+            (vec![taken("c"), put_back("p")], 1, "p"),
+            (vec![taken("c")], 1, "p"),
+            (vec![taken("c")], 2, "p"),
+        ];
+        for (number, (events, generation, name)) in cases.into_iter().enumerate() {
+            let mut standing = after(events);
+            let before = (standing.serving().version.version.clone(), standing.generation(), standing.is_on_trial());
+            assert!(standing.apply(Event::Configured(generation, release(name))).is_none(), "{number}");
+            let now = (standing.serving().version.version.clone(), standing.generation(), standing.is_on_trial());
+            assert_eq!(now, before, "{number}");
+        }
     }
 
     #[test]

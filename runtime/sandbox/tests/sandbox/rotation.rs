@@ -111,14 +111,15 @@ async fn a_key_of_the_cloud_config_counts_and_a_file_that_cannot_be_read_ends_no
 
 #[tokio::test]
 async fn a_watched_secret_counts() {
-    let (newest, value) = watch::channel(Some(secret("value-one")));
-    let name = "secret:kube-system/cloud/token".to_owned();
-    let sender = Sender::start(CredentialSource::Watched { name, value, keeper: Arc::new(()) }).await;
+    let holds = |value: &str| Some(Arc::new([("token".to_owned(), secret(value))].into()));
+    let (newest, object) = watch::channel(holds("value-one"));
+    let (name, key) = ("secret:kube-system/cloud/token".to_owned(), "token".to_owned());
+    let sender = Sender::start(CredentialSource::Watched { name, key, object, keeper: Arc::new(()) }).await;
     assert_eq!(sender.sends().await, "value-one");
-    newest.send_replace(Some(secret("value-two")));
+    newest.send_replace(holds("value-two"));
     assert_eq!(sender.sends().await, "value-two");
     newest.send_replace(None);
     assert_eq!(sender.sends().await, "value-two", "deleted, to be made again");
-    newest.send_replace(Some(secret("value-three")));
+    newest.send_replace(holds("value-three"));
     assert_eq!(sender.sends().await, "value-three");
 }

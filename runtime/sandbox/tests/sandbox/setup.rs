@@ -73,7 +73,11 @@ impl Setup {
             observer: self.exchanges,
             ..EgressConfig::new(Arc::new(Alone))
         };
-        let before = before.map(|before| Predecessor { descriptor: before.descriptor(), egress: before.egress() });
+        let before = before.map(|before| Predecessor {
+            descriptor: before.descriptor(),
+            egress: before.egress(),
+            is_configured_alike: true,
+        });
         let context = ProviderContext {
             settings: self.settings,
             cache: Cache::new(Cache::DEFAULT_BYTES),

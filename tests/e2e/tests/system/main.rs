@@ -25,6 +25,7 @@
 //! | `sources` | where providers come from |
 //! | `refused` | providers that are not taken, and their repair |
 //! | `regions` | several providers of one component: two regions of one cloud |
+//! | `reload` | a configuration that changes while the host works, and one that is refused |
 //! | `swap` | providers that are exchanged while the host works, and those that are refused or rolled back |
 //! | `flags` | flags that no other test needs: each changes what is seen |
 //! | `mistakes` | flags and files that cannot be |
@@ -74,6 +75,7 @@ mod records;
 mod refresh;
 mod refused;
 mod regions;
+mod reload;
 mod routes;
 mod selection;
 mod service_faults;

@@ -38,6 +38,10 @@ fn files(text: &str, format: ConfigFormat) -> (tempfile::NamedTempFile, Files) {
     (file, files)
 }
 
+const fn predecessor<'a>(descriptor: &'a Descriptor, egress: &'a Egress, is_configured_alike: bool) -> Predecessor<'a> {
+    Predecessor { descriptor, egress: Some(egress), is_configured_alike }
+}
+
 /// What is wrong with the only endpoint, which every line of the configuration may be wrong for.
 fn told(text: &str, descriptor: &Descriptor, variables: &[(&str, &str)]) -> String {
     let (_file, files) = files(text, ConfigFormat::Ini);
@@ -146,7 +150,7 @@ async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before
     let open = |before: Option<&Egress>| {
         let grants = OperatorGrants { hosts: vec!["*.test".parse().unwrap()], ..OperatorGrants::default() };
         let config = EgressConfig { grants, ..EgressConfig::new(Arc::new(Alone)) };
-        let before = before.map(|egress| Predecessor { descriptor: &descriptor, egress: Some(egress) });
+        let before = before.map(|egress| predecessor(&descriptor, egress, true));
         Egress::open(config, &descriptor, &carryover, before).unwrap()
     };
     let logs_in = |egress: &Egress, project: &str| {
@@ -173,4 +177,65 @@ async fn a_new_component_begins_with_the_token_and_the_address_of_the_one_before
     logs_in(&second, "three");
     assert_eq!(is_in(&first), project("one"), "the witness, and what a rollback returns to");
     assert_eq!(is_in(&open(Some(&second))), project("three"), "the one before, once that is proven");
+}
+
+/// The token of the old project would have been used in the new one.
+#[tokio::test]
+async fn another_configuration_begins_without_the_token_and_the_address_of_the_one_before() {
+    let mut descriptor = descriptor(vec![], vec![credential("token", Source::default())]);
+    descriptor.endpoints.push(Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: Source::default(),
+        default_base_url: None,
+        tls: None,
+    });
+    let carryover = Carryover::default();
+    let open = |before: Option<Predecessor<'_>>| {
+        let grants = OperatorGrants { hosts: vec!["*.test".parse().unwrap()], ..OperatorGrants::default() };
+        let config = EgressConfig { grants, ..EgressConfig::new(Arc::new(Alone)) };
+        Egress::open(config, &descriptor, &carryover, before).unwrap()
+    };
+    let first = open(None);
+    first.credentials.captured().store("token", Secret::new(b"token-of-one".to_vec()), None).unwrap();
+    first.bind("api", "https://one.test/").unwrap();
+    let other = open(Some(predecessor(&descriptor, &first, false)));
+    assert!(other.credentials.value("token").is_err() && other.endpoints.target("api").is_err());
+    assert!(first.credentials.value("token").is_ok() && first.endpoints.target("api").is_ok(), "it may go on");
+}
+
+/// Whoever writes the cloud-config of a host that runs could lead the credentials of a Secret anywhere.
+#[tokio::test]
+async fn another_host_for_an_endpoint_needs_a_flag_and_another_path_does_not() {
+    let mut descriptor = descriptor(vec![file("cloud", ConfigFormat::Ini)], vec![]);
+    descriptor.endpoints.push(Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: key("cloud:Global.api-url"),
+        default_base_url: None,
+        tls: None,
+    });
+    let carryover = Carryover::default();
+    let open = |url: &str, grants: OperatorGrants, allow_wider_use: bool, before: Option<&Egress>| {
+        let (_file, files) = files(&format!("[Global]\napi-url = {url}\n"), ConfigFormat::Ini);
+        let configuration = Configuration::new(files, Environment::default());
+        let config = EgressConfig { configuration, grants, allow_wider_use, ..EgressConfig::new(Arc::new(Alone)) };
+        let before = before.map(|before| predecessor(&descriptor, before, false));
+        Egress::open(config, &descriptor, &carryover, before).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let (_file, files) = files("[Global]\napi-url = https://a.test/v1\n", ConfigFormat::Ini);
+    let configuration = Configuration::new(files, Environment::default());
+    let config = EgressConfig { configuration, ..EgressConfig::new(Arc::new(Alone)) };
+    let first = Egress::open(config, &descriptor, &carryover, None).unwrap();
+    let none = OperatorGrants::default;
+    assert_eq!(open("https://a.test:8443/v2", none(), false, Some(&first)), Ok(()));
+    assert_eq!(open("https://b.test/v1", none(), false, None), Ok(()), "what stands there at the start is granted");
+    let refused = open("https://b.test/v1", none(), false, Some(&first)).unwrap_err();
+    assert!(refused.starts_with("endpoint api: the configuration names another host (b.test)"), "{refused}");
+    assert!(refused.contains("--allow-host b.test") && refused.contains("restart the host"), "{refused}");
+    let hosts = OperatorGrants { hosts: vec!["b.test".parse().unwrap()], ..none() };
+    assert_eq!(open("https://b.test/v1", hosts, false, Some(&first)), Ok(()));
+    let given = OperatorGrants { base_urls: [("api".to_owned(), "https://c.test/".to_owned())].into(), ..none() };
+    assert_eq!(open("https://b.test/v1", given, false, Some(&first)), Ok(()), "the flag goes first");
+    assert_eq!(open("https://b.test/v1", none(), true, Some(&first)), Ok(()), "--allow-grant-change");
 }

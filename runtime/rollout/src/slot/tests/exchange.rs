@@ -220,6 +220,8 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
     answers(&rig).await;
     rig.put("4", Does::Right);
     rig.slot.put_back(&digest("2"));
+    assert!(rig.slot.configure(6, release(Fake::new("2", Does::Right, &rig.cloud))).is_some());
+    assert_eq!(rig.slot.configure(6, release(Fake::new("2", Does::Right, &rig.cloud))), None, "it was made before");
     assert_eq!(rig.slot.put(release(Fake::new("3", Does::Right, &rig.cloud))), None, "it was refused");
     let mut told = vec![];
     while let Ok(news) = rig.news.try_recv() {
@@ -232,6 +234,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
                     Transition::Returned { failed, .. } => format!("{} refused", failed.version),
                     Transition::Withdrawn { trial } => format!("{} withdrawn", trial.version),
                     Transition::Contested { proven, .. } => format!("{} contested", proven.version),
+                    Transition::Configured => "configured".to_owned(),
                 };
                 format!("{} {what}, {}", view.serving.version, view.generation)
             }
@@ -248,6 +251,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
             "2 3 refused, 4",
             "4 in place of 2, 5",
             "2 4 withdrawn, 6",
+            "2 configured, 7",
         ]
     );
 }

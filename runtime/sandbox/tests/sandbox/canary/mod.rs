@@ -138,9 +138,14 @@ impl Scenario {
         let declared = map(&[("Global.password", "password")]);
 
         let cloud = echo::start([UNDECLARED, IN_YAML, IN_URL].map(str::to_owned).to_vec(), SESSION.to_owned()).await;
-        let (_newest, watched) = watch::channel(Some(secret(SECRET_KEY)));
-        let watched =
-            CredentialSource::Watched { name: "secret:a/b/c".to_owned(), value: watched, keeper: Arc::new(()) };
+        let held = Arc::new([("c".to_owned(), secret(SECRET_KEY))].into());
+        let (_newest, object) = watch::channel(Some(held));
+        let watched = CredentialSource::Watched {
+            name: "secret:a/b/c".to_owned(),
+            key: "c".to_owned(),
+            object,
+            keeper: Arc::new(()),
+        };
         let config_path = at("cloud.conf", &config);
         let password = CredentialSource::config_key(config_path, ConfigFormat::Ini, "Global.password");
         let mut setup = Setup {
