@@ -66,6 +66,16 @@ impl Configuration {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn told(&self) -> Option<&str> {
+        self.told.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_tried_again(&self) -> bool {
+        self.retry.is_some()
+    }
+
     /// The files, in words.
     pub(super) fn shown(&self) -> String {
         let files: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();

@@ -2,6 +2,7 @@
 
 #[path = "../../../../tests/successor/fill.rs"]
 mod fill;
+mod configuration;
 mod peers;
 
 use std::path::Path;
@@ -50,8 +51,13 @@ async fn keeper(source: &Path, state: &Path, server: Option<&Shared>) -> Keeper 
 
 /// The same among these replicas.
 async fn keeper_among(source: &Path, state: &Path, peers: Option<(&Shared, PeerSettings)>) -> Keeper {
-    let server = peers.as_ref().map(|(server, _)| *server);
     let record = ProviderRecord { source: source.display().to_string(), ..ProviderRecord::default() };
+    keeper_of(record, state, peers).await
+}
+
+/// The same of this provider.
+async fn keeper_of(record: ProviderRecord, state: &Path, peers: Option<(&Shared, PeerSettings)>) -> Keeper {
+    let server = peers.as_ref().map(|(server, _)| *server);
     let config = record.check().unwrap();
     let away = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, std::io::Error>>());
     let client = server.map_or_else(|| Client::new(away, "default"), client);

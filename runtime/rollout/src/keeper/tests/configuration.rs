@@ -1,0 +1,101 @@
+//! A configuration that changes while its component serves.
+
+use ccm_sandbox::Provider;
+
+use super::*;
+use crate::release::{Release, Version};
+
+fn conf(folder: &Path, text: &str) {
+    std::fs::write(folder.join("cloud.conf"), text).unwrap();
+}
+
+fn project(name: &str) -> String {
+    format!("[Global]\napi-url = https://api.test/\nmood = {name}\ntoken = token-of-{name}\n")
+}
+
+/// A keeper whose component reads a cloud-config, which is of the project `one`, and its slot.
+async fn configured(folder: &Path) -> (Keeper, Slot<Provider>) {
+    let source = folder.join("p.wasm");
+    std::fs::copy(ccm_built::component("guests/scripted.wasm").unwrap(), &source).unwrap();
+    conf(folder, &project("one"));
+    let record = ProviderRecord {
+        source: source.display().to_string(),
+        cloud_config: Some(folder.join("cloud.conf")),
+        ..ProviderRecord::default()
+    };
+    let mut keeper = keeper_of(record, &folder.join("state"), None).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    (keeper, slot)
+}
+
+/// The project that a provider was told of, and the generation.
+fn shows(slot: &Slot<Provider>) -> (bool, bool, u64) {
+    let (serving, generation) = slot.serving();
+    let file = &serving.component.files()["cloud-config"];
+    (file.contains("\"one\""), file.contains("\"two\""), generation)
+}
+
+#[tokio::test]
+async fn a_configuration_is_refused_until_it_is_mended_and_the_one_before_serves_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut keeper, slot) = configured(folder.path()).await;
+    keeper.configure().await;
+    assert_eq!((shows(&slot), keeper.configuration.told()), ((true, false, 1), None), "nothing has changed");
+    let cases = [
+        ("[Global\n".to_owned(), "line 1"),
+        (project("two").replace("api.test", "other.test"), "another host (other.test)"),
+        (project("two").replace("token-of-two", "short"), "less than 8 bytes"),
+    ];
+    for (text, says) in cases {
+        conf(folder.path(), &text);
+        keeper.configure().await;
+        let told = keeper.configuration.told().unwrap_or_default().to_owned();
+        assert!(told.contains(says) && told.contains("cloud.conf"), "{told}");
+        assert_eq!(shows(&slot), (true, false, 1), "{told}");
+        assert!(keeper.configuration.is_tried_again(), "{told}");
+    }
+    conf(folder.path(), &project("two"));
+    keeper.configure().await;
+    assert_eq!((shows(&slot), keeper.configuration.told()), ((false, true, 2), None));
+    assert!(!slot.view().is_on_trial && !keeper.configuration.is_tried_again());
+    // Another token alone is for egress.
+    conf(folder.path(), &project("two").replace("token-of-two", "token-of-later"));
+    keeper.configure().await;
+    assert_eq!(shows(&slot), (false, true, 2));
+}
+
+/// Whenever another component comes while a configuration is in the gate: that one serves, with what it was opened with, until it has
+/// been through the gate with the new configuration itself.
+#[tokio::test]
+async fn a_configuration_in_the_gate_is_not_given_to_a_component_that_comes_meanwhile() {
+    for polls in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut keeper, slot) = configured(folder.path()).await;
+        conf(folder.path(), &project("two"));
+        let (first, _) = slot.serving();
+        let version =
+            Version { version: "other".to_owned(), digest: format!("sha256:{polls:064}"), ..(*first.version).clone() };
+        let other = Release { component: Arc::clone(&first.component), version: Arc::new(version) };
+        {
+            let mut configures = std::pin::pin!(keeper.configure());
+            let mut is_over = false;
+            for _ in 0..polls {
+                is_over = is_over || futures::poll!(&mut configures).is_ready();
+                tokio::task::yield_now().await;
+            }
+            slot.put(other.clone()).unwrap();
+            if !is_over {
+                configures.await;
+            }
+        }
+        let (serving, _) = slot.serving();
+        assert_eq!(serving.version, other.version, "{polls}");
+        // It is looked at again unless the configuration passed the gate for this very component.
+        let is_new = shows(&slot).1;
+        keeper.catch_up().await;
+        assert!(is_new || keeper.configuration.is_tried_again(), "{polls}");
+        keeper.configure().await;
+        assert_eq!((shows(&slot).1, slot.serving().0.version), (true, other.version), "{polls}");
+        assert!(slot.view().is_on_trial, "{polls}");
+    }
+}
