@@ -1,8 +1,8 @@
 //! A keeper with real components, a file as its source, and a state folder.
 
+mod configuration;
 #[path = "../../../../tests/successor/fill.rs"]
 mod fill;
-mod configuration;
 mod peers;
 
 use std::path::Path;

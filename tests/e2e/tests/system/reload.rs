@@ -77,7 +77,7 @@ async fn a_changed_cloud_config_takes_effect_without_a_restart_and_no_node_is_lo
     let mut generation = 1;
     for (round, project) in ["two", "three", "one", "two"].into_iter().enumerate() {
         for number in 0..5 {
-            let node = NodeFixture::new(&format!("n{round}-{number}")).internal_ip("10.0.0.1");
+            let node = NodeFixture::new(format!("n{round}-{number}")).internal_ip("10.0.0.1");
             node.register(client).await.unwrap();
         }
         generation += 1;

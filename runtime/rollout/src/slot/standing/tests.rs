@@ -1,0 +1,280 @@
+//! Each row of the table of the module.
+
+use jiff::Timestamp;
+
+use super::*;
+
+fn release(name: &str) -> Release<()> {
+    let digest = format!("sha256:{}", name.repeat(64));
+    let version = Version { name: "cloud".into(), version: name.into(), digest };
+    Release { component: Arc::new(()), version: Arc::new(version) }
+}
+
+fn taken(name: &str) -> Event<()> {
+    Event::Taken(release(name))
+}
+
+fn put_back(name: &str) -> Event<()> {
+    Event::PutBack(release(name).version.digest.clone())
+}
+
+fn failed(generation: u64) -> Event<()> {
+    Event::Failed(generation, "it crashed".into())
+}
+
+/// Who serves, who is proven, and the generation.
+fn shows(standing: &SlotState<()>) -> (&str, &str, u64) {
+    (&standing.serving().version.version, &standing.proven().version.version, standing.generation())
+}
+
+fn after(events: impl IntoIterator<Item = Event<()>>) -> SlotState<()> {
+    let mut standing = SlotState::new(release("p"), Refusals::default());
+    for event in events {
+        standing.apply(event);
+    }
+    standing
+}
+
+#[test]
+fn another_configuration_keeps_the_standing_of_its_component() {
+    for (events, serves, generation) in [(vec![], "p", 1), (vec![taken("c")], "c", 2)] {
+        let mut standing = after(events);
+        let (is_on_trial, doubts) = (standing.is_on_trial(), standing.doubts());
+        let other = release(serves);
+        let kept = Arc::clone(&standing.proven().component);
+        let done = standing.apply(Event::Configured(generation, other.clone()));
+        assert!(matches!(done, Some(Transition::Configured)), "{serves}");
+        assert!(Arc::ptr_eq(&standing.serving().version, &other.version), "{serves}");
+        assert_eq!(Arc::ptr_eq(&kept, &standing.proven().component), is_on_trial, "the witness stays as it was");
+        assert_eq!((shows(&standing), standing.is_on_trial()), ((serves, "p", generation + 1), is_on_trial));
+        assert_eq!(standing.doubts(), doubts, "nobody is to blame for what was written");
+    }
+}
+
+/// A component fails its trial while its new configuration is in the gate: the one that returned would get what was judged for another.
+#[test]
+fn a_configuration_for_one_that_serves_no_longer_changes_nothing() {
+    let cases = [
+        (vec![taken("c"), failed(2)], 2, "c"),
+        (vec![taken("c"), failed(2)], 3, "c"),
+        (vec![taken("c"), put_back("p")], 1, "p"),
+        (vec![taken("c")], 1, "p"),
+        (vec![taken("c")], 2, "p"),
+    ];
+    for (number, (events, generation, name)) in cases.into_iter().enumerate() {
+        let mut standing = after(events);
+        let before = (standing.serving().version.version.clone(), standing.generation(), standing.is_on_trial());
+        assert!(standing.apply(Event::Configured(generation, release(name))).is_none(), "{number}");
+        let now = (standing.serving().version.version.clone(), standing.generation(), standing.is_on_trial());
+        assert_eq!(now, before, "{number}");
+    }
+}
+
+#[test]
+fn a_new_component_is_on_trial_against_the_proven_one() {
+    let mut standing = after([]);
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 1), false));
+    let done = standing.apply(taken("c"));
+    assert!(matches!(done, Some(Transition::Exchanged { before }) if before.version == "p"));
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "p", 2), true));
+}
+
+#[test]
+fn the_component_that_serves_is_not_exchanged_for_itself() {
+    let mut standing = after([]);
+    assert!(standing.apply(taken("p")).is_none());
+    assert_eq!(shows(&standing), ("p", "p", 1));
+    let mut standing = after([taken("c")]);
+    assert!(standing.apply(taken("c")).is_none());
+    assert_eq!(shows(&standing), ("c", "p", 2));
+}
+
+#[test]
+fn a_third_one_is_on_trial_against_the_proven_one() {
+    let mut standing = after([taken("c")]);
+    let done = standing.apply(taken("d"));
+    assert!(matches!(done, Some(Transition::Exchanged { before }) if before.version == "c"));
+    assert_eq!(shows(&standing), ("d", "p", 3));
+    assert_eq!(standing.refused().why(&release("c").version.digest), None, "nobody has judged it");
+    assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
+    standing.apply(failed(3));
+    assert_eq!(shows(&standing), ("p", "p", 4));
+    assert!(standing.is_taken_back(&"c".repeat(12)) && standing.is_taken_back(&"d".repeat(12)));
+}
+
+#[test]
+fn putting_the_proven_one_back_ends_a_trial_without_a_verdict() {
+    for event in [taken("p"), put_back("p")] {
+        let mut standing = after([taken("c")]);
+        let done = standing.apply(event);
+        assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+        assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
+        standing.apply(taken("c"));
+        assert_eq!(shows(&standing), ("c", "p", 4), "it may come again");
+        assert!(!standing.is_taken_back(&"c".repeat(12)));
+    }
+}
+
+/// Between the look at who is proven and the exchange, the one on trial was proven; the one that served was put on trial in its own place then.
+#[test]
+fn one_that_is_proven_no_longer_is_not_put_back() {
+    for events in [vec![], vec![taken("c")], vec![taken("c"), Event::Passed(2)]] {
+        let mut standing = after(events);
+        let before = (standing.serving().version.version.clone(), standing.generation(), standing.doubts());
+        let serving = before.0.clone();
+        for name in ["d", &serving, if serving == "c" && !standing.is_on_trial() { "p" } else { "d" }] {
+            assert!(standing.apply(put_back(name)).is_none(), "{name}");
+        }
+        assert_eq!((standing.serving().version.version.clone(), standing.generation(), standing.doubts()), before);
+    }
+}
+
+#[test]
+fn whoever_passes_its_trial_is_proven_and_returns_next() {
+    let mut standing = after([taken("c")]);
+    assert!(matches!(standing.apply(Event::Passed(2)), Some(Transition::Proven)));
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "c", 2), false));
+    standing.apply(taken("d"));
+    standing.apply(failed(3));
+    assert_eq!(shows(&standing), ("c", "c", 4));
+}
+
+#[test]
+fn whoever_fails_its_trial_is_refused_and_the_proven_one_returns() {
+    let mut standing = after([taken("c")]);
+    let done = standing.apply(failed(2));
+    let is_told = matches!(done, Some(Transition::Returned { failed, refusal })
+        if failed.version == "c" && refusal.digest == failed.digest && refusal.reason == "it crashed");
+    assert!(is_told);
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+    let digest = &release("c").version.digest;
+    assert_eq!(standing.refused().why(digest), Some("it crashed"));
+    assert!(standing.refused().has_digits(&"c".repeat(12)) && !standing.refused().has_digits(&"d".repeat(12)));
+}
+
+/// Two who write the source in turn did the same harm each time.
+#[test]
+fn a_refused_component_is_not_taken_again() {
+    let mut standing = after([taken("c"), failed(2), taken("d"), failed(4)]);
+    for name in ["c", "d"] {
+        assert!(standing.apply(taken(name)).is_none(), "{name}");
+        assert_eq!(shows(&standing), ("p", "p", 5));
+    }
+}
+
+/// Whoever had looked at what they wrote before that was known did not look again.
+#[test]
+fn whoever_is_taken_back_puts_what_it_wrote_in_doubt() {
+    let mut standing = after([]);
+    let doubted = [
+        (taken("c"), 0),
+        (taken("d"), 1),
+        (failed(3), 2),
+        (peer_refused("e"), 3),
+        (peer_refused("e"), 3),
+        (peer_refused("p"), 3),
+        (taken("f"), 3),
+        (taken("p"), 4),
+        (taken("g"), 4),
+        // The one that another replica refused is proven no longer.
+        (Event::Passed(7), 5),
+    ];
+    for (number, (event, doubts)) in doubted.into_iter().enumerate() {
+        standing.apply(event);
+        assert_eq!(standing.doubts(), doubts, "{number}");
+    }
+    assert!(["c", "d", "e", "f", "p"].iter().all(|name| standing.is_taken_back(&name.repeat(12))));
+}
+
+#[test]
+fn a_verdict_about_an_earlier_generation_changes_nothing() {
+    let late = || [Event::Passed(1), failed(1), Event::Passed(3), failed(3)];
+    for (name, events) in [("on trial", vec![taken("c")]), ("proven", vec![taken("c"), Event::Passed(2)])] {
+        let mut standing = after(events);
+        for event in late() {
+            assert!(standing.apply(event).is_none(), "{name}");
+        }
+        assert_eq!(shows(&standing).0, "c", "{name}");
+    }
+    let mut standing = after([taken("c"), Event::Passed(2)]);
+    assert!(standing.apply(failed(2)).is_none(), "it has been proven meanwhile");
+}
+
+fn refusal(name: &str) -> Refusal {
+    let digest = release(name).version.digest.clone();
+    Refusal { digest, reason: "it lied".into(), at: Timestamp::UNIX_EPOCH }
+}
+
+fn peer_refused(name: &str) -> Event<()> {
+    Event::PeerRefused(refusal(name))
+}
+
+fn peer_proved(name: &str) -> Event<()> {
+    Event::PeerProved(release(name).version.digest.clone())
+}
+
+#[test]
+fn whoever_a_peer_refused_on_trial_goes_as_if_it_had_failed_here() {
+    let mut standing = after([taken("c")]);
+    let done = standing.apply(peer_refused("c"));
+    let is_told = matches!(done, Some(Transition::Returned { failed, refusal })
+        if failed.version == "c" && refusal.reason == "it lied");
+    assert!(is_told);
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
+    assert!(standing.apply(taken("c")).is_none());
+    assert!(standing.apply(peer_refused("c")).is_none(), "it is known");
+}
+
+#[test]
+fn a_proven_one_that_a_peer_refused_stays_and_that_is_told_once() {
+    for events in [vec![], vec![taken("c")]] {
+        let mut standing = after(events);
+        let (generation, is_on_trial) = (standing.generation(), standing.is_on_trial());
+        let done = standing.apply(peer_refused("p"));
+        assert!(
+            matches!(done, Some(Transition::Contested { proven, why }) if proven.version == "p" && why == "it lied")
+        );
+        assert!(standing.apply(peer_refused("p")).is_none(), "told again");
+        assert_eq!((standing.generation(), standing.is_on_trial()), (generation, is_on_trial));
+        let digest = &release("p").version.digest;
+        assert_eq!(standing.refused().why(digest), None, "what it wrote is as certain as before");
+        standing.apply(taken("c"));
+        standing.apply(Event::Passed(standing.generation()));
+        assert_eq!(standing.refused().why(digest), Some("it lied"), "it does not come again");
+    }
+}
+
+#[test]
+fn a_component_that_a_peer_refused_is_not_taken_here_either() {
+    for events in [vec![], vec![taken("d")]] {
+        let mut standing = after(events);
+        assert!(standing.apply(peer_refused("c")).is_none());
+        let before = (shows(&standing).0.to_owned(), standing.generation());
+        assert!(standing.apply(taken("c")).is_none());
+        assert_eq!((shows(&standing).0.to_owned(), standing.generation()), before);
+    }
+}
+
+#[test]
+fn whoever_a_peer_proved_passes_its_trial_here() {
+    let mut standing = after([taken("c")]);
+    for other in ["d", "p"] {
+        assert!(standing.apply(peer_proved(other)).is_none(), "{other}");
+        assert!(standing.is_on_trial(), "{other}");
+    }
+    assert!(matches!(standing.apply(peer_proved("c")), Some(Transition::Proven)));
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "c", 2), false));
+    assert!(standing.apply(peer_proved("c")).is_none());
+}
+
+/// A pod that is new and alone takes what the source holds.
+#[test]
+fn a_first_component_that_was_refused_counts_as_proven() {
+    let mut refused = Refusals::default();
+    refused.add(refusal("p"));
+    let mut standing = SlotState::new(release("p"), refused);
+    assert!(!standing.is_taken_back(&"p".repeat(12)), "what it writes would be ensured again for ever");
+    assert!(standing.apply(peer_refused("p")).is_none(), "that was told when it was taken");
+    assert_eq!(shows(&standing), ("p", "p", 1));
+}
