@@ -94,6 +94,7 @@ test: _tools build-providers _guests _control-plane
 _new-provider: _programs
     #!/usr/bin/env bash
     set -euo pipefail
+    {{ quote(just_executable()) }} _install python3:python3
     host=$(realpath {{ quote(dev_programs) }}/wasm-ccm)
     rm -rf target/new && mkdir -p target/new && cd target/new
     "$host" new acme
@@ -104,8 +105,18 @@ _new-provider: _programs
     cargo test --target "$(rustc -vV | sed -n 's/^host: //p')"
     RUSTFLAGS={{ quote(release_flags) }} cargo build --release
     echo my-token >token
-    "$host" check "$CARGO_TARGET_DIR/wasm32-unknown-unknown/release/acme.wasm" --cloud-provider acme \
-        --allow-host=api.acme.example --credential=token=file:token
+    component=$CARGO_TARGET_DIR/wasm32-unknown-unknown/release/acme.wasm
+    "$host" check "$component" --cloud-provider acme --allow-host=api.acme.example --credential=token=file:token
+    # And with its cloud, on any port.
+    exec 3< <(exec python3 -c 'from cloud import *
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
+    print(server.server_port, flush=True)
+    server.serve_forever()' 2>requests.log)
+    trap "kill $!" EXIT
+    read -r port <&3
+    "$host" check "$component" --cloud-provider acme --online --endpoint=api=http://127.0.0.1:$port --allow-http --allow-loopback \
+        --credential=token=file:token
+    grep -q 'GET /v1/machines' requests.log
 
 # Format, clippy, docs, shell syntax, lengths of files; for=aarch64-unknown-linux-gnu: what clippy and rustdoc of that processor say
 lint for="": _tools _lint-files (_target for)

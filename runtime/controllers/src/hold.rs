@@ -30,10 +30,10 @@ impl Hold {
         self.releases
     }
 
-    /// No call comes before the time that the verdict of a run names, unless the provider was released during the run.
+    /// No call comes before the latest time that the verdicts of a run name, unless the provider was released during the run.
     pub(crate) fn hold(&mut self, begun: Releases, verdict: Verdict) {
         if let (Verdict::After(delay), true) = (verdict, begun == self.releases) {
-            self.until = Instant::now().checked_add(delay);
+            self.until = self.until.max(Instant::now().checked_add(delay));
         }
     }
 
@@ -56,8 +56,9 @@ mod tests {
         hold.hold(hold.releases(), Verdict::Backoff);
         assert_eq!(hold.left(), None, "only a time that is named");
         hold.hold(hold.releases(), Verdict::After(PAUSE));
+        hold.hold(hold.releases(), Verdict::After(PAUSE / 60));
         tokio::time::advance(PAUSE / 2).await;
-        assert_eq!(hold.left(), Some(PAUSE / 2));
+        assert_eq!(hold.left(), Some(PAUSE / 2), "the longest of them");
         tokio::time::advance(PAUSE / 2).await;
         assert_eq!(hold.left(), None);
         hold.hold(hold.releases(), Verdict::After(PAUSE));

@@ -236,6 +236,11 @@ impl Endpoints {
             .filter_map(|(name, endpoint)| Some((name.as_str(), &endpoint.grant.base_url.as_ref()?.url)))
     }
 
+    /// Endpoints and what the operator gave for them, by name.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = (&str, &EndpointGrant)> {
+        self.endpoints.iter().map(|(name, endpoint)| (name.as_str(), &endpoint.grant))
+    }
+
     /// Where requests to an endpoint go now.
     ///
     /// # Errors

@@ -17,8 +17,17 @@ const SDK: &str = "{ SDK";
 /// The longest name. A Deployment and its ConfigMap have it in theirs.
 const MAX_NAME: usize = 40;
 
+/// Keywords of Rust, and crates that all others use: no crate can have their names.
+const TAKEN: [&str; 55] = [
+    "abstract", "alloc", "as", "async", "await", "become", "box", "break", "const", "continue", "core", "crate", "do",
+    "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro",
+    "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "self", "serde", "static", "std",
+    "struct", "super", "test", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual",
+    "where", "while",
+];
+
 /// Path in the new folder, and text.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
     (".cargo/config.toml", include_str!("../template/config.toml")),
     ("rust-toolchain.toml", include_str!("../template/rust-toolchain.toml")),
@@ -27,6 +36,7 @@ const FILES: [(&str, &str); 8] = [
     ("src/lib.rs", include_str!("../template/lib.rs")),
     ("src/machines.rs", include_str!("../template/machines.rs")),
     ("src/tests.rs", include_str!("../template/tests.rs")),
+    ("cloud.py", include_str!("../template/cloud.py")),
 ];
 
 /// Writes a provider called `name` into the new folder `name` of `parent`. Returns that folder.
@@ -40,7 +50,9 @@ pub fn create(parent: &Path, name: &str, sdk: &str) -> Result<PathBuf> {
     check_name(name)?;
     let dependency = dependency(sdk)?;
     let folder = parent.join(name);
-    fs::create_dir(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    fs::create_dir(&folder).with_context(|| {
+        format!("cannot create the folder {}; use another name, or remove what is there", folder.display())
+    })?;
     for (path, text) in FILES {
         let path = folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
@@ -58,21 +70,22 @@ pub fn create(parent: &Path, name: &str, sdk: &str) -> Result<PathBuf> {
 fn rename(text: &str, name: &str) -> String {
     let mut letters = name.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-    let of_type: String = first.into_iter().chain(letters).collect();
-    text.replace(NAME, name).replace(TYPE, &of_type).replace(VARIABLE, &name.to_ascii_uppercase())
+    let in_prose = if name == NAME { TYPE.to_owned() } else { first.into_iter().chain(letters).collect() };
+    text.replace(NAME, name).replace(TYPE, &in_prose).replace(VARIABLE, &name.to_ascii_uppercase())
 }
 
-/// The name of the package, of the provider, of its component file and of its overlay.
-fn check_name(name: &str) -> Result<()> {
+/// Checks the name of the package, of the provider, of its component file and of its overlay.
+///
+/// # Errors
+///
+/// It cannot be all of that.
+pub fn check_name(name: &str) -> Result<()> {
     let is_good = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit());
     ensure!(
         is_good && name.len() <= MAX_NAME,
         "{name:?} is no name of a provider: use lower-case letters and digits, at most {MAX_NAME}, a letter first, such as `mycloud`"
     );
-    // cargo makes no package of these names, or its crate would hide one that all use.
-    const TAKEN: [&str; 12] =
-        ["test", "core", "std", "alloc", "serde", "self", "super", "crate", "async", "await", "match", "machines"];
     ensure!(!TAKEN.contains(&name), "{name:?} means something else to Rust: use another name, such as `{name}cloud`");
     Ok(())
 }
@@ -80,6 +93,10 @@ fn check_name(name: &str) -> Result<()> {
 /// The value of a dependency in a manifest, without braces.
 fn dependency(sdk: &str) -> Result<String> {
     let is_plain = |text: &str| !text.contains(['"', '\\', '\n']);
+    ensure!(
+        !sdk.is_empty(),
+        "--sdk is empty: give the folder providers/sdk of a checkout of wasm-ccm, or the URL of its repository"
+    );
     ensure!(is_plain(sdk), "--sdk={sdk:?}: a quote, a backslash or a line break cannot stand in Cargo.toml");
     if sdk.contains("://") {
         return Ok(match sdk.split_once('#') {
@@ -88,7 +105,11 @@ fn dependency(sdk: &str) -> Result<String> {
             None => format!(r#"git = "{sdk}""#),
         });
     }
-    let folder = fs::canonicalize(sdk).with_context(|| format!("--sdk={sdk}: there is no such folder"))?;
+    let folder = fs::canonicalize(sdk).with_context(|| {
+        format!(
+            "--sdk={sdk}: there is no such folder; if it is a git repository, begin its URL with https:// or ssh://"
+        )
+    })?;
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
     ensure!(
         manifest.lines().any(|line| line == "name = \"ccm-sdk\""),
@@ -132,7 +153,8 @@ mod tests {
         assert_eq!(manifest.matches(&sdk).count(), 2, "{manifest}");
         assert!(manifest.contains("name = \"acme7\""), "{manifest}");
         let source = read("src/lib.rs");
-        assert!(source.contains("struct Acme7;") && source.contains("\"ACME7_TOKEN\""), "{source}");
+        assert!(source.contains("//! Acme7: machines") && source.contains("\"ACME7_TOKEN\""), "{source}");
+        assert!(read(".gitignore").lines().any(|line| line == "/token"), "its README puts a token there");
     }
 
     #[test]
@@ -142,7 +164,12 @@ mod tests {
         fs::create_dir(parent.path().join("acme")).unwrap();
         fs::write(&mine, "mine").unwrap();
         let error = format!("{:#}", create(parent.path(), "acme", GIT).unwrap_err());
-        assert!(error.contains("cannot create the folder") && error.contains("acme: File exists"), "{error}");
+        assert!(
+            error.contains("cannot create the folder")
+                && error.contains("use another name")
+                && error.contains("File exists"),
+            "{error}"
+        );
         assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
     }
 
@@ -157,6 +184,9 @@ mod tests {
             (long.as_str(), GIT, "at most 40"),
             ("", GIT, "such as `mycloud`"),
             ("test", GIT, "such as `testcloud`"),
+            ("move", GIT, "such as `movecloud`"),
+            ("acme", "", "is empty"),
+            ("acme", "git@git.example:x/y#main", "begin its URL with https:// or ssh://"),
             ("acme", "https://git.example/wasm-ccm#", "a commit, a tag or a branch"),
             ("acme", "https://git.example/\"", "a quote"),
             ("acme", "no/such/folder", "there is no such folder"),

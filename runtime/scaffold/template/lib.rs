@@ -9,11 +9,11 @@ use ccm_sdk::meta::{self, Capability, Credential, Descriptor, Endpoint, Source};
 use ccm_sdk::types::{Failure, Node, Problem};
 use ccm_sdk::{find, nodes};
 
-struct MyCloud;
+struct Provider;
 
-ccm_sdk::export!(MyCloud: meta, instances);
+ccm_sdk::export!(Provider: meta, instances);
 
-impl meta::Guest for MyCloud {
+impl meta::Guest for Provider {
     /// All that the provider needs. The host gives it nothing that does not stand here.
     fn describe() -> Descriptor {
         Descriptor {
@@ -44,7 +44,7 @@ impl meta::Guest for MyCloud {
     }
 }
 
-impl instances::Guest for MyCloud {
+impl instances::Guest for Provider {
     fn find(nodes: Vec<Node>, need: Need) -> Result<Vec<Finding>, Failure> {
         find::find(&machines::Machines, &nodes, need, nodes::provider_ids)
     }

@@ -68,11 +68,12 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn new_provider(args: &NewArgs) -> anyhow::Result<()> {
+    ccm_scaffold::check_name(&args.name)?;
     let here = std::env::current_dir()?;
     let sdk = match &args.sdk {
         Some(sdk) => sdk.clone(),
         None => ccm_scaffold::sdk_near(&here)
-            .context("--sdk is needed outside of a checkout of wasm-ccm: its folder providers/sdk, or the URL of its repository")?
+            .context("--sdk is needed outside of a checkout of wasm-ccm: its folder providers/sdk, or URL#REV of its repository")?
             .display()
             .to_string(),
     };

@@ -11,7 +11,7 @@ use crate::carryover::Carryover;
 use crate::configuration::Configuration;
 use crate::credentials::{CredentialSource, Credentials, Pin};
 use crate::effect::DryRun;
-use crate::endpoints::{Endpoints, OperatorGrants};
+use crate::endpoints::{EndpointGrant, Endpoints, OperatorGrants};
 use crate::hosts::HostRules;
 use crate::observe::ExchangeObserver;
 use crate::secret::Secret;
@@ -90,6 +90,16 @@ pub enum OpenError {
         /// Its new host.
         host: String,
     },
+    /// Whoever stands between could read more than before.
+    #[error(
+        "endpoint {endpoint}: with the changed configuration it {what}; while the host runs, only --allow-grant-change grants that: give it, or restart the host to use what the cloud-config says"
+    )]
+    LessTrust {
+        /// The endpoint.
+        endpoint: String,
+        /// What changes, as the end of a sentence about the endpoint.
+        what: &'static str,
+    },
     /// More uses of credentials than the first component has.
     #[error(
         "it wants to use {} where the component that was loaded first did not; if that is right, run with --allow-grant-change",
@@ -136,6 +146,7 @@ impl Egress {
             check_endpoints(&endpoints, descriptor, predecessor.descriptor)?;
             if let Some(before) = predecessor.egress.filter(|_| !allow_wider_use) {
                 check_hosts(&endpoints, &grants, before)?;
+                check_trust(&endpoints, before)?;
             }
         }
 
@@ -206,6 +217,26 @@ fn check_hosts(endpoints: &Endpoints, grants: &OperatorGrants, before: &Egress) 
             let (endpoint, host) = (endpoint.to_owned(), url.host_str().unwrap_or_default().to_owned());
             return Err(OpenError::NewHost { endpoint, host });
         }
+    }
+    Ok(())
+}
+
+/// Nor may they let others read them on the way.
+fn check_trust(endpoints: &Endpoints, before: &Egress) -> Result<(), OpenError> {
+    for (endpoint, new) in endpoints.grants() {
+        let Some((_, old)) = before.endpoints.grants().find(|(name, _)| *name == endpoint) else { continue };
+        let is_encrypted = |grant: &EndpointGrant| grant.base_url.as_ref().map(|base| base.url.scheme() == "https");
+        let pem = |grant: &EndpointGrant| grant.tls.ca_certificates.as_ref().map(|inline| inline.pem.clone());
+        let what = if new.tls.skip_verification && !old.tls.skip_verification {
+            "does not verify the certificate of the server any more"
+        } else if new.tls.ca_file != old.tls.ca_file || pem(new) != pem(old) {
+            "trusts other certificate authorities"
+        } else if is_encrypted(old) == Some(true) && is_encrypted(new) == Some(false) {
+            "is not encrypted any more"
+        } else {
+            continue;
+        };
+        return Err(OpenError::LessTrust { endpoint: endpoint.to_owned(), what });
     }
     Ok(())
 }

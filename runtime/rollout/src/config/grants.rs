@@ -38,7 +38,8 @@ pub struct GrantSettings {
     /// Files that the provider may read besides its cloud-config, if that names them or the provider expects them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_files: Vec<PathBuf>,
-    /// Accept a component that uses credentials in more places than the first component.
+    /// Accept a component that uses credentials in more places than the first component, and a changed cloud-config that names another host
+    /// for an endpoint or protects it less.
     pub allow_grant_change: bool,
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::report::without_request_ids;
 use super::{Keeper, MAX_DELAY, MIN_DELAY, Place};
 use crate::config::ProviderConfig;
-use crate::gate::Rejected;
+use crate::gate::{Rejected, Step};
 use crate::retry::delay;
 use crate::source::{Changes, Source};
 use crate::status::NotTaken;
@@ -114,7 +114,8 @@ impl Keeper {
                 self.catch_up().await;
             }
             Err(rejected) => {
-                let is_final = !rejected.may_pass_later();
+                // A credential that belongs to the configuration may come from elsewhere, and later.
+                let is_final = !rejected.may_pass_later() && rejected.step != Step::Compare;
                 self.configuration.judged = is_final.then_some((mark, generation));
                 self.configuration.retry = (!is_final).then(|| {
                     let delay = delay(MIN_DELAY, MAX_DELAY, self.configuration.tries);

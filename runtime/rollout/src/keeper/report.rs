@@ -10,7 +10,7 @@ use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
 use crate::slot::standing::Transition;
-use crate::slot::{News, View};
+use crate::slot::{News, ProbationSettings, View};
 use crate::status::{NotTaken, Times, milliseconds};
 
 /// What was told of the source last.
@@ -144,8 +144,10 @@ impl Keeper {
         match transition {
             Transition::Configured => {}
             Transition::Exchanged { before } => {
-                let time = self.settings.probation.time;
-                let text = format!("{serving} serves in place of {before}; on probation for {time:?}");
+                let ProbationSettings { time, calls, .. } = self.settings.probation;
+                let text = format!(
+                    "{serving} serves in place of {before}; on probation for at least {time:?} and {calls} good answers"
+                );
                 self.tell(Severity::Normal, "ProviderLoaded", text).await;
             }
             Transition::Proven => {

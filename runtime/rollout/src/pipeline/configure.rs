@@ -38,6 +38,9 @@ impl Surroundings {
         gate::offers(config, &offers, Some(before.into()), &self.depends)
             .map_err(|error| Rejected::at(Step::Identity, error))?;
         Box::pin(self.compare(config, proven, &provider)).await.map_err(|error| Rejected::at(Step::Compare, error))?;
+        // The one before may not be able to answer any more, as with a credential that was revoked. Then the cluster's objects say what
+        // there is, as at a start.
+        Box::pin(self.confirm(config, &provider)).await.map_err(|error| Rejected::at(Step::Compare, error))?;
         // Not before: a configuration that is refused pins nothing.
         if let Some(egress) = provider.egress() {
             egress.pin_uses(&carryover);

@@ -189,7 +189,8 @@ pub(crate) struct GrantArgs {
     /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
-    /// Accept a component that uses credentials in more places than the first component.
+    /// Accept a component that uses credentials in more places than the first component, and a changed cloud-config that names another host
+    /// for an endpoint or protects it less.
     #[arg(long)]
     pub(crate) allow_grant_change: bool,
 }

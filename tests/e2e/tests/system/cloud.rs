@@ -16,12 +16,13 @@ use crate::look::nodes;
 use crate::stage::{Actor, LIMIT, Stage};
 
 /// The annotation with a Node's script.
-const SCRIPT: &str = "scripted.example/script";
+pub(crate) const SCRIPT: &str = "scripted.example/script";
 
 /// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/` and below `/of/TOKEN/` to who
-/// has another token. Ends when it is dropped.
+/// has another token. Who has a token that is [revoked](Self::revoke) gets 401 everywhere. Ends when it is dropped.
 pub(crate) struct Cloud {
     pub(crate) address: SocketAddr,
+    revoked: Arc<Mutex<Vec<String>>>,
     seen: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
@@ -37,14 +38,21 @@ impl Cloud {
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let kept = Arc::clone(&seen);
+        let revoked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let refused = Arc::clone(&revoked);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 // Whoever goes away in the middle is no reason to end.
-                answer(stream, &kept).await.ok();
+                answer(stream, &kept, &refused).await.ok();
             }
         });
-        Self { address, seen, _tasks: tasks }
+        Self { address, revoked, seen, _tasks: tasks }
+    }
+
+    /// This token is good for nothing from now on.
+    pub(crate) fn revoke(&self, token: &str) {
+        self.revoked.lock().push(token.to_owned());
     }
 
     pub(crate) fn url(&self) -> String {
@@ -96,7 +104,7 @@ pub(crate) async fn ask(stage: &Stage, host: &Actor, node: &str, script: impl In
     nodes(stage.client()).delete(node, &DeleteParams::default()).await.unwrap();
 }
 
-async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
+async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>, revoked: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await?);
@@ -105,7 +113,12 @@ async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> std::io::Re
     let whose = request.split_once(" /of/").and_then(|(_, path)| path.split('/').next());
     let is_foreign = whose.is_some_and(|token| !request.contains(&format!("authorization: Bearer {token}\r\n")));
     let is_absent = is_foreign || request.contains(" /absent/");
-    let status = if is_absent { "404 Not Found" } else { "200 OK" };
+    let is_revoked = revoked.lock().iter().any(|token| request.contains(&format!("authorization: Bearer {token}\r\n")));
+    let status = match (is_revoked, is_absent) {
+        (true, _) => "401 Unauthorized",
+        (false, true) => "404 Not Found",
+        (false, false) => "200 OK",
+    };
     let length = request.len();
     let body = if request.starts_with("HEAD ") { "" } else { &request };
     let answer = format!(

@@ -8,7 +8,7 @@ use ccm_e2e::host::until;
 use ccm_e2e::manifest::put_config_map;
 use serde_json::{Value, json};
 
-use crate::cloud::{Cloud, ask, send};
+use crate::cloud::{Cloud, SCRIPT, ask, send};
 use crate::look::{await_all_untainted, await_event, once_each, synced};
 use crate::stage::{Actor, LIMIT, Stage, scripted};
 
@@ -147,6 +147,25 @@ async fn a_configuration_that_cannot_be_is_refused_with_its_place_and_the_one_be
     stage.file("cloud.conf", good);
     await_page(&host, "taken", |page| page["generation"] == 2).await;
     assert_eq!(asked_as(&stage, &host, &cloud, "last").await, of("two"));
+    host.end().await;
+}
+
+/// Its machines look absent. The one before could not say that they are there, since its token was revoked.
+#[tokio::test]
+async fn a_wrong_project_is_refused_also_where_the_one_before_cannot_answer_any_more() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::start().await;
+    let file = stage.file("cloud.conf", config(&cloud.url(), "one"));
+    let host = start(&stage, &[&format!("--cloud-config={}", file.display())]).await;
+    let node = NodeFixture::new("n1").internal_ip("10.0.0.1").annotation(SCRIPT, "HEAD /of/token-of-one/n1");
+    node.register(client).await.unwrap();
+    await_all_untainted(client, 1).await;
+
+    cloud.revoke("token-of-one");
+    stage.file("cloud.conf", config(&cloud.url(), "two"));
+    let page = await_page(&host, "refused", |page| page["refusedConfiguration"]["step"] == "compare").await;
+    assert_eq!(page["generation"], json!(1), "{page:#}");
     host.end().await;
 }
 

@@ -239,3 +239,40 @@ async fn another_host_for_an_endpoint_needs_a_flag_and_another_path_does_not() {
     assert_eq!(open("https://b.test/v1", given, false, Some(&first)), Ok(()), "the flag goes first");
     assert_eq!(open("https://b.test/v1", none(), true, Some(&first)), Ok(()), "--allow-grant-change");
 }
+
+/// Whoever writes the cloud-config and stands in the network would read the secrets.
+#[tokio::test]
+async fn a_changed_configuration_takes_no_protection_from_an_endpoint() {
+    let mut descriptor = descriptor(vec![file("cloud", ConfigFormat::Ini)], vec![]);
+    descriptor.endpoints.push(Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: key("cloud:Global.api-url"),
+        default_base_url: None,
+        tls: Some(TlsSources { skip_verification: key("cloud:Global.insecure"), ..TlsSources::default() }),
+    });
+    let carryover = Carryover::default();
+    let opened = |text: &str, allow_wider_use: bool, before: Option<&Egress>| {
+        let (_file, files) = files(&format!("[Global]\n{text}"), ConfigFormat::Ini);
+        let configuration = Configuration::new(files, Environment::default());
+        let grants = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+        let config = EgressConfig { configuration, grants, allow_wider_use, ..EgressConfig::new(Arc::new(Alone)) };
+        let before = before.map(|before| predecessor(&descriptor, before, false));
+        Egress::open(config, &descriptor, &carryover, before)
+    };
+    let safe = "api-url = https://a.test/\n";
+    let first = opened(safe, false, None).unwrap();
+    let unsafe_one = format!("{safe}insecure = true\n");
+    for (text, what) in [
+        (unsafe_one.as_str(), "does not verify the certificate"),
+        ("api-url = http://a.test/\n", "is not encrypted any more"),
+    ] {
+        let refused = opened(text, false, Some(&first)).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.starts_with("endpoint api: ") && refused.contains(what), "{refused}");
+        assert!(refused.contains("--allow-grant-change") && refused.contains("restart the host"), "{refused}");
+        let second = opened(text, false, None).unwrap();
+        assert!(opened(text, true, Some(&first)).is_ok(), "{text}: granted");
+        assert!(opened(text, false, Some(&second)).is_ok(), "{text}: it stood there at the start");
+        assert!(opened(safe, false, Some(&second)).is_ok(), "{text}: and may be put right");
+    }
+}
