@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use ccm_cloud::ConfigFormat;
 use parking_lot::Mutex;
 
-use super::source::{Object, all};
+use super::source::{Mark, all};
 use super::{Credentials, Given};
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
 use crate::file_stamp::Stamp;
@@ -19,29 +18,6 @@ use crate::secret::Secret;
 
 /// How often everything is read anew because something changed meanwhile.
 const READINGS: usize = 4;
-
-/// What tells one state of a source from the next.
-#[derive(Clone)]
-pub(super) enum Mark {
-    /// It never changes.
-    Fixed,
-    /// Of a file; none where there is no file.
-    File(Option<Stamp>),
-    /// What somebody else keeps up to date.
-    Object(Object),
-}
-
-impl PartialEq for Mark {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Fixed, Self::Fixed) => true,
-            (Self::File(one), Self::File(other)) => one == other,
-            (Self::Object(Some(one)), Self::Object(Some(other))) => Arc::ptr_eq(one, other),
-            (Self::Object(one), Self::Object(other)) => one.is_none() && other.is_none(),
-            _ => false,
-        }
-    }
-}
 
 /// The files that a provider was told of, as it was told.
 #[derive(Default)]

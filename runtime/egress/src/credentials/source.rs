@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::MAX_CREDENTIAL_BYTES;
-use super::edition::Mark;
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
 use crate::file_stamp::Stamp;
 use crate::secret::Secret;
@@ -207,6 +206,29 @@ pub(super) fn all(from: &mut impl Read, most: usize) -> std::io::Result<Zeroizin
     }
     bytes.truncate(filled);
     Ok(bytes)
+}
+
+/// What tells one state of a source from the next.
+#[derive(Clone)]
+pub(super) enum Mark {
+    /// It never changes.
+    Fixed,
+    /// Of a file; none where there is no file.
+    File(Option<Stamp>),
+    /// What somebody else keeps up to date.
+    Object(Object),
+}
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fixed, Self::Fixed) => true,
+            (Self::File(one), Self::File(other)) => one == other,
+            (Self::Object(Some(one)), Self::Object(Some(other))) => Arc::ptr_eq(one, other),
+            (Self::Object(one), Self::Object(other)) => one.is_none() && other.is_none(),
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
