@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Service;
 use tokio::time::Duration;
 
 use super::annotations::{ORPHAN, annotation, goes_with_the_load_balancer, is_written, set};
+use super::condition;
 use super::digest::Digest;
 use super::entry::Purpose;
 use super::error::{SLOWLY, SyncError, Task};
@@ -14,7 +15,9 @@ use super::judge::Bequest;
 use super::key::Key;
 use super::offer::Offer;
 use super::ownership::Work;
+use super::predicates::{has_finalizer, is_load_balancer};
 use super::provider::Provider;
+use super::record::Record;
 use super::report::{NOT_SYNCED, Tried};
 use super::syncer::Syncer;
 use super::view::told;
@@ -193,6 +196,20 @@ impl Syncer {
             Written::Gone => self.memory.forget(key),
         }
         Ok(())
+    }
+
+    /// A Service waited for its load balancer, and wants none any more before anything of it was begun: its condition goes.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written: when it is tried again.
+    pub(crate) async fn waits_no_more(&self, key: &Key, service: &Service) -> Result<(), Verdict> {
+        let is_begun = has_finalizer(service) || Record::of(service).is_some();
+        if is_load_balancer(service) || is_begun || condition::existing(service, condition::READY).is_none() {
+            return Ok(());
+        }
+        let purpose = Purpose::Delete(Digest::of(&"condition"));
+        self.release(key, service, None, purpose).await
     }
 
     /// The Service is gone. When it went without its finalizer, by force, its load balancer may still be there.

@@ -54,6 +54,9 @@ impl Syncer {
             Planned::Otherwise(Work::Ask(member), _) => Box::pin(self.ask(key, &service, member)).await,
             Planned::Otherwise(Work::Stranded(why), _) => Box::pin(self.stranded(key, &service, why)).await,
             Planned::Otherwise(Work::Nothing, _) => {
+                if let Err(verdict) = Box::pin(self.waits_no_more(key, &service)).await {
+                    return verdict;
+                }
                 // Until the store has what we wrote, it shows a Service that asks for work.
                 if service.metadata.resource_version == seen.metadata.resource_version {
                     self.memory.forget(key);

@@ -113,6 +113,29 @@ async fn a_service_of_the_same_name_says_that_it_waits_for_its_predecessor_and_w
         .await;
 }
 
+/// It said for ever that it waits: nothing was written that `release` would have taken away.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_wants_no_load_balancer_any_more_does_not_go_on_saying_that_it_waits() {
+    let mut world = World::new(slow(10)).service(service("web"));
+    world.memory = memory();
+    removed(&mut world).await;
+    world.api.add_service(service("web").with("/metadata", "uid", json!("another")).0);
+    world.cloud.fail("delete", "web", vec![failure(Reaction::Quota, "too many deletions"); 3]);
+    world
+        .run(async |world: &mut World| {
+            seconds(1).await;
+            assert_eq!(world.api.service("web").unwrap()["status"]["conditions"].as_array().map(Vec::len), Some(1));
+            let written = world.api.count("PATCH /api/v1/namespaces/default/services/");
+            world.api.edit_service("web", &json!({ "spec": { "type": "ClusterIP" } }));
+            seconds(600).await;
+            let said = world.api.service("web").unwrap()["status"]["conditions"].clone();
+            assert!(said.as_array().is_none_or(Vec::is_empty), "{said}");
+            assert_eq!(world.api.count("PATCH /api/v1/namespaces/default/services/") - written, 1);
+            assert_eq!(world.cloud.balancers().len(), 0);
+        })
+        .await;
+}
+
 /// A provider before it in the operator's order makes load balancers now, or alone does: nobody else is asked to delete what is not
 /// theirs.
 #[tokio::test(start_paused = true)]
