@@ -220,7 +220,7 @@ impl Syncer {
         written: Result<Written, ApiError>,
     ) -> Option<Verdict> {
         match written {
-            Ok(Written::Changed(written)) => job.service = self.memory.wrote(key, *written),
+            Ok(Written::Changed(written)) => job.service = self.wrote(key, *written),
             Ok(Written::Nothing) => {}
             Ok(Written::Gone) => return Some(Verdict::Done),
             Err(error) => return Some(self.not_served(key, job, SyncError::Api { task, error }).await),

@@ -191,7 +191,7 @@ impl Syncer {
         self.memory.not_ready(key, None);
         match written {
             // The store is behind until it has this.
-            Written::Changed(written) => drop(self.memory.wrote(key, *written)),
+            Written::Changed(written) => drop(self.wrote(key, *written)),
             Written::Nothing => {}
             Written::Gone => self.memory.forget(key),
         }

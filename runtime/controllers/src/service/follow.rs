@@ -99,7 +99,7 @@ impl Syncer {
         };
         let changes = Changes { annotations, ingress, record: Some(record.clone()), ..Changes::default() };
         match self.writer.set(&job.service, &changes).await {
-            Ok(Written::Changed(written)) => job.service = self.memory.wrote(key, *written),
+            Ok(Written::Changed(written)) => job.service = self.wrote(key, *written),
             Ok(Written::Nothing) => {}
             Ok(Written::Gone) => return Err(Verdict::Done),
             Err(error) => {

@@ -234,7 +234,8 @@ impl Syncer {
                 && may_have_a_load_balancer(other, descriptor)
                 && !written(other, descriptor).is_empty()
         };
-        !asked.is_empty() && self.store.state().iter().any(|other| is_same(other) && has_one(other))
+        let newest = |other: Arc<Service>| self.memory.newest(&key(&other), other);
+        !asked.is_empty() && self.store.state().into_iter().any(|other| is_same(&other) && has_one(&newest(other)))
     }
 
     async fn mark(&self, asker: &Asker<'_>, service: &Service) -> Result<Option<Mark>, SyncError> {
@@ -290,13 +291,13 @@ impl Syncer {
         let offered = written(service, descriptor);
         // Whoever goes takes nothing along that has the mark of another one: it would be left to nobody.
         let may_take = |other: &Service| mark.uid.is_none() || is_wanted(other) || !is_offered(other, descriptor);
-        let mut having = self.living.having(&self.store, self.written(), &offered);
+        let mut having = self.living.having(|| self.services(), self.written(), &offered);
         // Who offers something else was led there by a name.
         if !offered.values().any(|value| value.eq_ignore_ascii_case(&mark.load_balancer)) {
             let names =
                 descriptor.annotations.iter().filter(|known| known.is_written()).map(|known| known.name.as_str());
             let ids: BTreeMap<&str, &str> = names.map(|name| (name, mark.load_balancer.as_str())).collect();
-            having.extend(self.living.having(&self.store, self.written(), &ids));
+            having.extend(self.living.having(|| self.services(), self.written(), &ids));
         }
         let mut rivals: Vec<_> = having.iter().filter_map(|(place, key)| Some((*place, other(key)?))).collect();
         rivals.retain(|(_, rival)| may_take(rival) && may_have_it(rival));
@@ -306,7 +307,7 @@ impl Syncer {
             (*place, is_offered(rival, descriptor), time, metadata.uid.clone())
         });
         let rivals = rivals.into_iter().map(|(_, rival)| rival);
-        let marked = self.living.marked(&self.store, self.written(), mark);
+        let marked = self.living.marked(|| self.services(), self.written(), mark);
         let marked = marked.as_ref().and_then(other);
         let claimed = claim.filter(|claim| self.is_there(claim)).and_then(|claim| other(&claim.key));
         let claimed = claimed.filter(|claimed| may_take(claimed));
@@ -332,6 +333,11 @@ impl Syncer {
         let is_there = self.writer.is_marked(&key, mark).await;
         let is_there = is_there.map_err(|error| SyncError::Api { task: Task::Adopt, error })?;
         Ok(is_there.then_some(key))
+    }
+
+    /// All Services as this process knows them: the watch may not have brought yet what it wrote a moment ago.
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.store.state().into_iter().map(|seen| self.memory.newest(&key(&seen), seen)).collect()
     }
 
     /// What any provider writes.

@@ -5,12 +5,12 @@
 //! question costs the same however many Services there are.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::ApiError;
 use ccm_cloud::{Annotation, Mark};
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -26,6 +26,9 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 const MAX_FAILED: Duration = Duration::from_secs(5);
 /// What is written on more Services than this says little about any of them, if something else says more.
 const MANY: usize = 64;
+
+/// Services, each once.
+pub(crate) type Services = Vec<Arc<Service>>;
 
 /// All Services that may have a load balancer.
 #[derive(Default)]
@@ -43,20 +46,20 @@ impl Living {
         }
     }
 
-    /// The Service whose UID a mark is.
-    pub(crate) fn marked(&self, store: &Store<Service>, written: Vec<Annotation>, mark: &Mark) -> Option<Key> {
-        self.filled(store, written, |index| index.uids.marked(mark).cloned())
+    /// The Service whose UID a mark is. `all` gives each Service in its newest state.
+    pub(crate) fn marked(&self, all: impl FnOnce() -> Services, written: Vec<Annotation>, mark: &Mark) -> Option<Key> {
+        self.filled(all, written, |index| index.uids.marked(mark).cloned())
     }
 
     /// Services that have one of these annotations with its value, beside the place of that from the
     /// rarest to the commonest: of those that many have, only if it is the rarest.
     pub(crate) fn having(
         &self,
-        store: &Store<Service>,
+        all: impl FnOnce() -> Services,
         written: Vec<Annotation>,
         annotations: &BTreeMap<&str, &str>,
     ) -> Vec<(usize, Key)> {
-        self.filled(store, written, |index| {
+        self.filled(all, written, |index| {
             let pair = |(name, value): (&&str, &&str)| ((*name).to_owned(), value.to_ascii_lowercase());
             let mut all: Vec<&HashSet<Key>> =
                 annotations.iter().filter_map(|one| index.annotated.get(&pair(one))).collect();
@@ -68,11 +71,11 @@ impl Living {
         })
     }
 
-    fn filled<T>(&self, store: &Store<Service>, written: Vec<Annotation>, look: impl FnOnce(&Index) -> T) -> T {
+    fn filled<T>(&self, all: impl FnOnce() -> Services, written: Vec<Annotation>, look: impl FnOnce(&Index) -> T) -> T {
         let mut index = self.index.lock();
         if index.written.as_ref() != Some(&written) {
             *index = Index { written: Some(written), ..Index::default() };
-            for service in store.state() {
+            for service in all() {
                 index.note(&key(&service), Some(&service));
             }
         }
@@ -142,19 +145,30 @@ fn plain(uid: &str) -> String {
 /// its own mark, so one too many does no harm.
 type Pair = (String, String);
 
+/// One Service as the index has it.
+struct Known {
+    uid: String,
+    version: Option<String>,
+    pairs: Vec<Pair>,
+}
+
 #[derive(Default)]
 struct Index {
     /// The annotations that providers write. None as long as nobody has asked.
     written: Option<Vec<Annotation>>,
     uids: Uids,
     annotated: HashMap<Pair, HashSet<Key>>,
-    known: HashMap<Key, (String, Vec<Pair>)>,
+    known: HashMap<Key, Known>,
     #[cfg(test)]
     looked: usize,
 }
 
 impl Index {
     fn note(&mut self, key: &Key, service: Option<&Service>) {
+        let version = service.and_then(|service| service.metadata.resource_version.clone());
+        if version.is_some() && self.known.get(key).is_some_and(|known| known.version == version) {
+            return;
+        }
         #[cfg(test)]
         {
             self.looked += 1;
@@ -171,11 +185,11 @@ impl Index {
             self.annotated.entry(pair.clone()).or_default().insert(key.clone());
         }
         self.uids.insert(uid, key.clone());
-        self.known.insert(key.clone(), (plain(uid), pairs));
+        self.known.insert(key.clone(), Known { uid: plain(uid), version, pairs });
     }
 
     fn forget(&mut self, key: &Key) {
-        let Some((uid, pairs)) = self.known.remove(key) else { return };
+        let Some(Known { uid, pairs, .. }) = self.known.remove(key) else { return };
         if self.uids.0.get(&uid) == Some(key) {
             self.uids.0.remove(&uid);
         }

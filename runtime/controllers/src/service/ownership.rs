@@ -172,7 +172,8 @@ impl Syncer {
     /// Remembers whether a Service is somebody else's: with another type its class goes, and its finalizer stays until they have
     /// cleaned up.
     pub(crate) fn notice(&self, key: &Key) {
-        let seen = self.store.get(key);
+        // What the store has may be older than what this process wrote.
+        let seen = self.store.get(key).map(|seen| self.memory.newest(key, seen));
         self.living.note(key, seen.as_deref());
         let Some(service) = seen else { return self.memory.is_gone(key) };
         let is_theirs = match is_load_balancer(&service) {

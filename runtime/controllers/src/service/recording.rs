@@ -121,7 +121,7 @@ impl Syncer {
         let changes = Changes { annotations, ingress, readiness, record: Some(record.clone()), answered };
         let is_news = match self.writer.set(&job.service, &changes).await {
             Ok(Written::Changed(written)) => {
-                drop(self.memory.wrote(key, *written));
+                drop(self.wrote(key, *written));
                 true
             }
             Ok(Written::Nothing) => false,

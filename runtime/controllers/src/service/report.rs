@@ -149,7 +149,7 @@ impl Reporter<'_> {
             Ok(Written::Gone) => false,
             Ok(written) => {
                 if let Written::Changed(written) = written {
-                    drop(syncer.memory.wrote(key, *written));
+                    drop(syncer.wrote(key, *written));
                     if let Some(record) = record {
                         syncer.memory.recorded(key, record);
                     }

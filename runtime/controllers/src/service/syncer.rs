@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::backends::Current;
 use super::claims::Claims;
 use super::error::{SyncError, Task};
+use super::key::Key;
 use super::living::Living;
 use super::locks::Locks;
 use super::memory::Memory;
@@ -84,6 +85,13 @@ impl Syncer {
     /// The provider of the moment, where it is still the same component with the same configuration.
     pub(crate) fn still(&self, provider: &Provider) -> Option<Arc<Provider>> {
         self.provider(provider.member).filter(|now| now.is_same(provider))
+    }
+
+    /// Our write of a Service was answered. Whoever asks whose a load balancer is knows that before the watch brings it.
+    pub(crate) fn wrote(&self, key: &Key, service: Service) -> Arc<Service> {
+        let service = self.memory.wrote(key, service);
+        self.living.note(key, Some(&service));
+        service
     }
 
     /// Whether a component that was refused wrote part of the load balancer, so that this provider must ensure it again.

@@ -66,6 +66,40 @@ async fn what_somebody_else_has_got_while_a_service_waited_for_its_turn_is_not_t
     assert_eq!((calls(&bench), seen(&bench, "web")), (vec!["ensure web: n0 n1".to_owned()], None));
 }
 
+/// Two Services ask for one load balancer by its name, and the cloud does not say whose it is. Who has got it has its ID, which the
+/// watch brings later than this process knows it.
+#[tokio::test(start_paused = true)]
+async fn what_another_service_has_got_by_its_name_is_not_taken_even_before_the_watch_shows_that() {
+    for (shows, is_indexed) in [(true, false), (false, false), (false, true)] {
+        let mut bench = Bench::new();
+        let named = |name: &str, uid: &str| {
+            let draft = service(name).with("/metadata", "uid", json!(uid));
+            draft.with("/metadata", "annotations", json!({ "fake.io/mode": "shared" }))
+        };
+        bench.add(named("other", OTHER));
+        bench.add(named("web", WEB));
+        if is_indexed {
+            bench.cloud.mark_with("lb-7", Some(GONE));
+            bench.add(offering("restored", OTHER, "lb-7"));
+            bench.sync("restored").await;
+            assert_ne!(bench.syncer.living.looked(), 0);
+            bench.delete("restored");
+        }
+        bench.cloud.script("ensure", "other", [made("shared")]);
+        assert_eq!(bench.syncer.sync(&key("other")).await, Verdict::Done);
+        bench.cloud.mark_with("shared", None);
+        if shows {
+            bench.catch_up();
+        }
+        bench.cloud.take_calls();
+        assert_ne!(bench.syncer.sync(&key("web")).await, Verdict::Done, "{shows} {is_indexed}");
+        assert_eq!(calls(&bench), [""; 0], "{shows} {is_indexed}");
+        assert_eq!(bench.condition("web")["reason"], "CloudConflict", "{shows} {is_indexed}");
+        let message = bench.condition("web")["message"].to_string();
+        assert!(message.contains("belongs to Service default/other"), "{message}");
+    }
+}
+
 /// The store leaves out what nobody here can read. Its load balancer is no stray.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_only_the_api_server_has_keeps_its_load_balancer() {
@@ -112,14 +146,14 @@ async fn many_restored_services_cost_one_look_at_each_and_one_list() {
     decide_restored(&mut bench, MANY).await;
     assert_eq!((bench.cloud.count("mark"), bench.api.count("GET /api/v1/services")), (MANY, 1));
     assert_eq!(bench.syncer.living.looked(), MANY);
-    // Each of them changes once, when it is served.
+    // Each of them is written twice when it is served, its finalizer and its status.
     for number in 0..MANY {
         let name = format!("web-{number}");
         bench.cloud.script("ensure", &name, [made(&name)]);
         assert_eq!(bench.syncer.sync(&key(&name)).await, Verdict::Done);
     }
     bench.catch_up();
-    assert_eq!((bench.cloud.count("ensure"), bench.syncer.living.looked()), (MANY, 2 * MANY));
+    assert_eq!((bench.cloud.count("ensure"), bench.syncer.living.looked()), (MANY, 3 * MANY));
     assert_eq!(bench.cloud.count("mark"), 2 * MANY, "each of them is asked once more when it has its turn");
     assert_eq!(bench.api.count("GET /api/v1/services"), 1);
 }
