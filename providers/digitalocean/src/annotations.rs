@@ -5,9 +5,6 @@ use ccm_sdk::meta::Annotation;
 
 use crate::kind::{Algorithm, HealthProtocol, Kind, Network, Protocol, Size, Stack, Sticky};
 
-/// Begins all names but those written in full.
-pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
-
 ccm_sdk::annotations! {
     prefix "service.beta.kubernetes.io/do-loadbalancer-";
     /// Name in the account. Default: `a` and the Service's UID.
@@ -94,8 +91,6 @@ mod full {
         pub(crate) DISOWN = "service.kubernetes.io/do-loadbalancer-disown": Boolean = "false";
         /// Whether the Service's ports are opened in the public access firewall.
         pub(crate) FIREWALL_MANAGED = "kubernetes.digitalocean.com/firewall-managed": Boolean = "true";
-        /// Unknown annotations with this prefix: a warning names them.
-        REST = "service.beta.kubernetes.io/do-loadbalancer-*": Text;
     }
 }
 pub(crate) use self::full::{DISOWN, FIREWALL_MANAGED, ID};
@@ -121,12 +116,7 @@ pub(crate) const REGIONAL_ONLY: [&str; 16] = [
     IDLE_TIMEOUT,
 ];
 
-/// All that the host should hand over. Misspelt ones must arrive, or nobody can be told about them.
+/// All that the host should hand over. It tells of misspelt ones itself.
 pub(crate) fn all() -> Vec<Annotation> {
     describe::annotations(&[ALL, full::ALL].concat())
-}
-
-/// Those that begin like ours and are none.
-pub(crate) fn is_unknown(name: &str) -> bool {
-    name.starts_with(PREFIX) && !ALL.iter().any(|known| known.name == name)
 }

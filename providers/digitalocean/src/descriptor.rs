@@ -37,8 +37,8 @@ mod tests {
         let annotations = descriptor().annotations;
         let names: BTreeSet<&str> = annotations.iter().map(|annotation| annotation.name.as_str()).collect();
         assert_eq!(names.len(), annotations.len());
-        // 36 with the prefix, three without, and what is misspelt.
-        assert_eq!(names.len(), 36 + 3 + 1);
+        // 36 with the prefix, three without.
+        assert_eq!(names.len(), 36 + 3);
         let written: Vec<_> =
             annotations.iter().filter(|a| a.role == AnnotationRole::Both).map(|a| a.name.as_str()).collect();
         assert_eq!(written, ["kubernetes.digitalocean.com/load-balancer-id"]);

@@ -196,9 +196,6 @@ fn flag_of(service: &Service, name: &str) -> Result<Option<bool>, Problem> {
 /// Also when something is wrong: then it is as if it were not there, and a problem says so.
 pub(crate) fn read(service: &Service) -> (ServiceSpec, Problems) {
     let mut reader = Reader::of(&service.annotations);
-    for name in service.annotations.iter().map(|(name, _)| name).filter(|name| names::is_unknown(name)) {
-        reader.warn(name, format!("annotation {name} is unknown and has no effect; is it misspelt?"));
-    }
     let default_name = default_name(service);
     let ports = ports(service, &mut reader);
     let service_spec = ServiceSpec {

@@ -61,6 +61,16 @@ impl Done {
         self.outcome.changes.push(what.into());
     }
 
+    /// An annotation to write on the Service: [`Outcome::annotate`].
+    pub fn annotate(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.outcome.set_annotation(name.into(), Some(value.into()));
+    }
+
+    /// An annotation to remove from the Service.
+    pub fn unannotate(&mut self, name: impl Into<String>) {
+        self.outcome.set_annotation(name.into(), None);
+    }
+
     /// How it ended.
     #[must_use]
     pub fn with(mut self, result: Result<Vec<Ingress>, Failure>) -> Self {

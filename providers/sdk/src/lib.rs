@@ -48,6 +48,7 @@
 //! | finds the machines behind the cluster's Nodes, and says that one is gone only with proof | [`find`] |
 //! | gives Nodes their labels | [`label`] |
 //! | reads what people write on a Service: annotations, and which clients it lets in | [`annotations`](mod@annotations), [`cidr`] |
+//! | changes a cloud that takes one write at a time | [`steps`] |
 //! | tells people what became of it | [`Done`], [`events`], [`log`] |
 //!
 //! A *Node* is a machine of the cluster, as Kubernetes knows it; its *provider ID* names the machine in your cloud. A *Service* of
@@ -109,6 +110,7 @@ mod session;
 pub mod settings;
 pub mod sign;
 mod status;
+pub mod steps;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transport;

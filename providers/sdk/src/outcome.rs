@@ -42,10 +42,14 @@ impl Outcome {
     }
 
     fn with_annotation(mut self, name: String, value: Option<String>) -> Self {
+        self.set_annotation(name, value);
+        self
+    }
+
+    pub(crate) fn set_annotation(&mut self, name: String, value: Option<String>) {
         // The host takes a name once.
         self.annotations.retain(|(other, _)| *other != name);
         self.annotations.push((name, value));
-        self
     }
 }
 

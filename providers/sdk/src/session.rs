@@ -21,19 +21,59 @@ impl Session {
         self
     }
 
-    /// `again`: although there is a token, since what the login found is missing. Then the host has the answer of that login
-    /// still, and the cloud is not asked.
+    /// What the login answered that brought the token: a service catalogue, the ID of the project. The host keeps it with the token,
+    /// so that after a swap, and in every call, it is there without another login; without a token, and in a call that needs proof,
+    /// this logs in. The token itself is not in it: where it stood is a placeholder.
+    ///
+    /// ```
+    /// use ccm_sdk::http::CaptureSource;
+    /// use ccm_sdk::meta::Capability;
+    /// use ccm_sdk::types::Failure;
+    /// use ccm_sdk::{Cloud, Request, Session};
+    ///
+    /// ccm_sdk::records! {
+    ///     /// A service of the catalogue.
+    ///     struct Service { kind: String = "type" }
+    /// }
+    ///
+    /// const SESSION: Session = Session::new("token", login);
+    ///
+    /// fn login() -> Request {
+    ///     let token = CaptureSource::Header("x-subject-token".to_owned());
+    ///     Cloud::new("identity").post("/v3/auth/tokens").capture("token", token, None)
+    /// }
+    ///
+    /// /// A cloud without this service has no load balancers.
+    /// fn offers() -> Result<Vec<Capability>, Failure> {
+    ///     let catalogue: Vec<Service> = SESSION.answer()?.json_at("/token/catalog")?;
+    ///     let balances = catalogue.iter().any(|service| service.kind == "load-balancer");
+    ///     Ok(if balances { vec![Capability::LoadBalancers] } else { vec![] })
+    /// }
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no token, and the login failed.
+    pub fn answer(self) -> Result<Answer, Failure> {
+        self.log_in(transport::available(self.token))
+    }
+
+    /// `again`: although there is a token, since what the login found is missing.
     fn open(self, again: bool) -> Result<(), Failure> {
-        if transport::available(self.token) && !again {
-            return Ok(());
-        }
+        let is_open = transport::available(self.token);
+        if is_open && !again { Ok(()) } else { self.log_in(is_open).map(drop) }
+    }
+
+    /// `is_open`: there is a token. Then the host has the answer of its login still, and the cloud is not asked.
+    fn log_in(self, is_open: bool) -> Result<Answer, Failure> {
         let failed = |failure: Failure| Failure {
             message: format!("login failed: {}", failure.message),
             reaction: reaction(failure.reaction),
             ..failure
         };
         let mut login = (self.login)().reads().without_session();
-        if again {
+        if is_open {
             login = login.share(Duration::MAX);
         }
         let answer = login.send().map_err(failed)?;
@@ -44,7 +84,7 @@ impl Session {
         })?;
         (self.opened)(&answer)?;
         if transport::available(self.token) {
-            return Ok(());
+            return Ok(answer);
         }
         Err(failed(Failure::retry(format!(
             "{}: the answer brought no token, or it is spent already",

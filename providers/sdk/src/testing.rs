@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use crate::credentials::Part;
-use crate::http::{Method, Request, Response, TransportError, TransportReason};
+use crate::http::{Capture, CaptureSource, Method, Request, Response, TransportError, TransportReason};
 use crate::percent;
 use crate::types::Subject;
 
@@ -24,7 +24,8 @@ pub(crate) fn installed() -> Option<Rc<State>> {
 }
 
 /// Stands behind the imports `http`, `credentials`, `cache`, `log`, `events` and the time of `clock` of this thread until it is dropped. What is in the cache stays
-/// there for as long; [`cache::forget`](crate::cache::forget) is the end of its time.
+/// there for as long; [`cache::forget`](crate::cache::forget) is the end of its time, [`forget_cache`](Self::forget_cache) of all. The
+/// answer of a login is kept with its credential, and has a placeholder where that was.
 ///
 /// Requests are named by a line: endpoint, method, path and query, `api GET /v2/droplets?page=2`. What is not scripted gets no
 /// answer.
@@ -71,6 +72,11 @@ impl FakeCloud {
     fn script(self, line: &str, reply: Reply, once: bool) -> Self {
         self.0.script.borrow_mut().push(Entry { line: line.to_owned(), reply, once });
         self
+    }
+
+    /// The host has forgotten what was in the cache: another component has taken the place of this one, or there was no room.
+    pub fn forget_cache(&self) {
+        self.0.cache.borrow_mut().clear();
     }
 
     /// What was asked of the host so far: requests, `forget NAME`, `bind ENDPOINT URL`.
@@ -177,6 +183,8 @@ pub(crate) struct State {
     batches: RefCell<Vec<usize>>,
     cache: RefCell<BTreeMap<String, Vec<u8>>>,
     base_paths: RefCell<BTreeMap<String, String>>,
+    /// Requests that brought credentials, and their answers.
+    logins: RefCell<BTreeMap<String, (Request, Response)>>,
     logged: RefCell<Vec<String>>,
     events: RefCell<Vec<String>>,
     now: Cell<u64>,
@@ -189,6 +197,9 @@ impl State {
     }
 
     fn answer(&self, request: &Request) -> Result<Response, TransportError> {
+        if let Some(kept) = self.kept_login(request) {
+            return Ok(kept);
+        }
         let line = line(request);
         self.lines.borrow_mut().push(line.clone());
         self.requests.borrow_mut().push(request.clone());
@@ -207,8 +218,19 @@ impl State {
         }
         if let Some(capture) = request.capture.as_ref().filter(|_| response.status < 300) {
             self.available.borrow_mut().insert(capture.credential.clone());
+            hide(&mut response, capture);
+            let asked = Request { share_ms: 0, ..request.clone() };
+            self.logins.borrow_mut().insert(capture.credential.clone(), (asked, response.clone()));
         }
         Ok(response)
+    }
+
+    /// As the host: the answer of the login that brought a credential is there as long as that.
+    fn kept_login(&self, request: &Request) -> Option<Response> {
+        let credential = &request.capture.as_ref().filter(|_| request.share_ms > 0)?.credential;
+        let logins = self.logins.borrow();
+        let (asked, answer) = logins.get(credential).filter(|_| self.available(credential))?;
+        (*asked == Request { share_ms: 0, ..request.clone() }).then(|| answer.clone())
     }
 
     fn reply(&self, line: &str) -> Option<Reply> {
@@ -274,6 +296,24 @@ impl State {
         self.lines.borrow_mut().push(format!("forget {credential}"));
         if !self.kept.borrow().contains(credential) {
             self.available.borrow_mut().remove(credential);
+        }
+    }
+}
+
+/// Puts a placeholder where the captured value was.
+fn hide(response: &mut Response, capture: &Capture) {
+    let placeholder = format!("(credential {})", capture.credential);
+    match &capture.source {
+        CaptureSource::Header(header) => {
+            let captured = response.headers.iter_mut().filter(|(name, _)| name.eq_ignore_ascii_case(header));
+            captured.for_each(|(_, value)| value.clone_from(&placeholder));
+        }
+        CaptureSource::JsonPointer(pointer) => {
+            let mut body: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
+            if let Some(value) = body.pointer_mut(pointer) {
+                *value = placeholder.into();
+                response.body = body.to_string().into_bytes();
+            }
         }
     }
 }

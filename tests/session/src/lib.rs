@@ -15,8 +15,10 @@ const LOGIN: &str = "/v3/auth/tokens";
 const TOKEN: &str = "token";
 
 const KEYSTONE: Cloud = Cloud::new("identity").message(words);
-const NOVA: Cloud =
-    Cloud::new("compute").prepare(with_token).message(words).session(Session::new(TOKEN, login).opened(opened));
+const SESSION: Session = Session::new(TOKEN, login).opened(opened);
+const NOVA: Cloud = Cloud::new("compute").prepare(with_token).message(words).session(SESSION);
+/// Every token of the simulated cloud begins with this.
+const SECRET: &[u8] = b"gAAAAA";
 
 struct Sessions;
 
@@ -101,8 +103,18 @@ impl meta::Guest for Sessions {
         Ok(vec![])
     }
 
-    fn check(_online: bool) -> Result<Vec<Problem>, Failure> {
-        Ok(vec![])
+    /// What is said of the catalogue, and whether the token can be seen in it.
+    fn check(online: bool) -> Result<Vec<Problem>, Failure> {
+        if !online {
+            return Ok(vec![]);
+        }
+        let answer = SESSION.answer()?;
+        let id = answer.text_at("/token/id").unwrap_or_default();
+        let seen = answer.body().windows(SECRET.len()).any(|bytes| bytes == SECRET)
+            || answer.header("x-subject-token").is_some_and(|token| token.as_bytes().starts_with(SECRET));
+        let Login { token } = answer.parse()?;
+        let kinds: Vec<String> = token.catalog.into_iter().map(|service| service.r#type).collect();
+        Ok(vec![Problem::harmless("catalogue", format!("{}; id {id}; secret {seen}", kinds.join(" ")))])
     }
 }
 

@@ -461,16 +461,6 @@ fn do_180_a_source_range_that_is_no_network_is_refused() {
 }
 
 #[test]
-fn do_281_an_annotation_that_is_misspelt_is_named() {
-    let problems = problems(&[("service.beta.kubernetes.io/do-loadbalancer-https-ports", "443")], None);
-    assert_eq!(problems.len(), 1);
-    assert!(
-        !problems[0].fatal && problems[0].message.contains("do-loadbalancer-https-ports is unknown"),
-        "{problems:?}"
-    );
-}
-
-#[test]
 fn a_health_check_annotation_without_the_override_is_named() {
     let problems = problems(&[(names::HEALTH_PATH, "/x")], None);
     assert!(problems.len() == 1 && problems[0].message.contains(names::OVERRIDE_HEALTH_CHECK), "{problems:?}");

@@ -111,6 +111,49 @@ fn a_token_without_its_catalogue_gets_the_answer_of_its_login_again() {
     assert_eq!(fake.lines(), [GET, LOGIN, BIND, GET], "and no further");
 }
 
+/// The cache is empty after a swap; the host keeps the answer with the token.
+#[test]
+fn what_a_login_answered_is_there_after_a_swap_without_another_login_and_without_its_secret() {
+    let session = Session::new("token", login).opened(bind);
+    let catalogue =
+        || Reply::json(201, r#"{"token": {"project": {"id": "p-1"}}}"#).header("x-subject-token", "gAAAAA-1");
+    let fake = FakeCloud::new().on(LOGIN, catalogue()).always(GET, good());
+    assert!(NOVA.get("/servers").send().is_ok());
+    fake.forget_cache();
+    for _ in 0..2 {
+        let answer = session.answer().expect("an answer");
+        assert_eq!(answer.text_at("/token/project/id").as_deref(), Some("p-1"));
+        assert_eq!(answer.header("x-subject-token"), Some("(credential token)"));
+    }
+    assert_eq!(fake.lines(), [LOGIN, BIND, GET, BIND, BIND]);
+
+    // A token that was refused meanwhile takes the answer of its login with it.
+    transport::forget("token");
+    let fake = fake.on(LOGIN, Reply::json(201, r#"{"token": {"project": {"id": "p-2"}}}"#));
+    let answer = session.answer().expect("an answer");
+    assert_eq!(answer.text_at("/token/project/id").as_deref(), Some("p-2"));
+    assert_eq!(fake.lines()[5..], ["forget token", LOGIN, BIND]);
+}
+
+#[test]
+fn a_secret_in_the_body_is_not_in_what_a_login_answered() {
+    fn login() -> Request {
+        let token = CaptureSource::JsonPointer("/access/id".to_owned());
+        KEYSTONE.post("/v3/auth/tokens").capture("token", token, None)
+    }
+    let _fake = FakeCloud::new().on(LOGIN, Reply::json(200, r#"{"access": {"id": "gAAAAA-1", "quota": 3}}"#));
+    let answer = Session::new("token", login).answer().expect("an answer");
+    assert_eq!(answer.body(), br#"{"access":{"id":"(credential token)","quota":3}}"#);
+}
+
+#[test]
+fn without_a_token_what_a_login_answers_is_the_failure_of_that() {
+    let fake = FakeCloud::new().on(LOGIN, Reply::status(503));
+    let failure = Session::new("token", login).answer().expect_err("no token");
+    assert_eq!(failure, Failure::retry("login failed: POST /v3/auth/tokens: 503"));
+    assert_eq!(fake.lines(), [LOGIN]);
+}
+
 /// Another call's request got a 401 between this one's look and the sending.
 #[test]
 fn a_token_that_ended_before_the_request_left_is_as_good_as_refused() {

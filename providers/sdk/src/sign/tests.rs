@@ -1,3 +1,5 @@
+mod vectors;
+
 use super::*;
 use crate::Cloud;
 use crate::credentials::{Secret, Signature};

@@ -22,7 +22,8 @@ pub use metrics::AdmissionMetrics;
 pub use outcome::AdmissionOutcome;
 
 use crate::object_name::ObjectName as _;
-use crate::service::{LoadBalancerMembers, ownership, predicates, view};
+use crate::service::provider::Provider;
+use crate::service::{LoadBalancerMembers, ownership, predicates, unknown_annotations, view};
 
 /// Most problems that are told of one Service.
 const MAX_PROBLEMS: usize = 16;
@@ -124,6 +125,19 @@ impl ServiceAdmission {
         let Some(provider) = owner.and_then(|owner| members.get(&owner).map(|member| member.take(owner))) else {
             return Ruling::silent(AdmissionOutcome::Foreign);
         };
+        let unknown = |service| unknown_annotations::unknown(service, &provider.descriptor);
+        let (told, now) = (before.map(unknown).unwrap_or_default(), unknown(service));
+        let mut ruling = self.judge(&provider, service, before, limit).await;
+        if ruling.outcome == AdmissionOutcome::Foreign {
+            return ruling;
+        }
+        // What was there before was told before.
+        let news = now.iter().filter(|unknown| !told.contains(unknown));
+        ruling.warnings.extend(news.take(MAX_PROBLEMS).map(|unknown| readable(&unknown.message, MAX_PROBLEM)));
+        ruling
+    }
+
+    async fn judge(&self, provider: &Provider, service: &Service, before: Option<&Service>, limit: Duration) -> Ruling {
         let descriptor = &provider.descriptor;
         let told = |service: &Service| view::told(service, descriptor, false);
         let digest = |(view, wrong): &(ccm_cloud::Service, Option<Failure>)| provider.spec(view, wrong.as_ref());

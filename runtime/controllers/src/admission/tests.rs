@@ -90,6 +90,25 @@ async fn do_194_195_what_the_provider_says_of_a_new_service_counts() {
     assert_eq!(cloud.seen().last().unwrap().annotations["fake.io/mode"], "odd");
 }
 
+#[tokio::test]
+async fn a_misspelt_annotation_is_a_warning_to_whoever_writes_it_and_to_nobody_after() {
+    let cloud = cloud("fake");
+    let admission = serving(vec![member(&cloud, &[])], false);
+    let misspelt = web(&json!({ "metadata": { "annotations": { "fake.io/mdoe": "good" } } }));
+    let warning =
+        "provider fake does not know the annotation fake.io/mdoe, which has no effect; fake.io/mode would be one";
+    let plain = web(&json!({}));
+    let told = Ruling { warnings: vec![warning.to_owned()], ..Ruling::silent(AdmissionOutcome::Valid) };
+    assert_eq!(admission.review(&misspelt, None, LIMIT).await, told);
+    // Nothing that the provider sees has changed.
+    let told = Ruling { warnings: vec![warning.to_owned()], ..Ruling::silent(AdmissionOutcome::Unchanged) };
+    assert_eq!(admission.review(&misspelt, Some(&plain), LIMIT).await, told);
+    let silent = Ruling::silent(AdmissionOutcome::Unchanged);
+    assert_eq!(admission.review(&misspelt, Some(&misspelt), LIMIT).await, silent);
+    cloud.judge(Err(Failure::new(Reaction::Elsewhere, "")));
+    assert_eq!(admission.review(&misspelt, None, LIMIT).await, Ruling::silent(AdmissionOutcome::Foreign));
+}
+
 /// A cloud that has trouble must not keep anybody from changing a Service.
 #[tokio::test(start_paused = true)]
 async fn do_196_198_285_whoever_cannot_judge_denies_nothing() {

@@ -93,6 +93,8 @@ pub(crate) struct Entry {
     /// What became of offers. A manifest that is applied again and again makes the same one each time, and it succeeds each time.
     offers_told: Warnings,
     waits_told: Warnings,
+    /// What was said of annotations that nobody declares.
+    unknown_told: String,
     /// When the condition was written last, and what was to be reached then.
     condition: Option<(Purpose, Instant)>,
     /// When a status that somebody else had changed was put right last.
@@ -141,6 +143,7 @@ impl Entry {
             warnings: Warnings::default(),
             offers_told: Warnings::default(),
             waits_told: Warnings::default(),
+            unknown_told: String::new(),
             condition: None,
             repaired: None,
             pass: None,
@@ -231,6 +234,11 @@ impl Entry {
     /// Whether it was not said lately why the Service waits for the one that had its name before. That one's own warnings are others.
     pub(crate) fn is_wait_news(&mut self, message: &str, repeat: Duration) -> bool {
         self.waits_told.is_news(message, repeat)
+    }
+
+    /// Whether the last that was said of annotations which nobody declares is something else.
+    pub(crate) fn is_unknown_news(&mut self, message: &str) -> bool {
+        std::mem::replace(&mut self.unknown_told, message.to_owned()) != message
     }
 
     // === What happens to it ===

@@ -20,6 +20,7 @@
 //! | [`memory`], [`entry`], [`found`] | what is known between two runs: of all Services, of one, and of the cloud |
 //! | [`record`], [`writers`], [`fingerprint`], [`digest`] | what was last ensured, and by which component |
 //! | [`annotations`], [`offer`], [`judge`] | what people ask for, what a provider wrote, and whether it wrote that for this Service |
+//! | [`unknown_annotations`] | those that look like a provider's and are none |
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
 //! | [`view`], [`backends`] | what the provider is told |
 //! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
@@ -61,6 +62,7 @@ mod run;
 mod settings;
 mod syncer;
 mod turn;
+pub(crate) mod unknown_annotations;
 mod verify;
 pub(crate) mod view;
 mod wake;

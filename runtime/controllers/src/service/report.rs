@@ -231,6 +231,11 @@ impl Reporter<'_> {
         self.syncer.memory.with(self.key, |entry| entry.is_news(message, repeat)).unwrap_or(true)
     }
 
+    /// Whether the last that was said of annotations which nobody declares is something else.
+    pub(crate) fn is_unknown_news(&self, message: &str) -> bool {
+        self.syncer.memory.with(self.key, |entry| entry.is_unknown_news(message)).unwrap_or(false)
+    }
+
     /// Says once what is going to be done.
     pub(crate) async fn announce(&self, purpose: Purpose) {
         let before = self.syncer.memory.with(self.key, |entry| entry.announces(purpose)).flatten();

@@ -99,6 +99,7 @@ impl Syncer {
 
     /// Serves a Service: waits for its turn, and does what the plan of that moment says.
     async fn serve(&self, key: &Key, mut job: Job) -> Verdict {
+        self.reporter(key, &job.service).unknown_annotations(&job.service, &job.provider.descriptor).await;
         if let Some(wait) = self.must_wait(key, &job) {
             return wait;
         }

@@ -98,6 +98,7 @@ impl Cloud {
         let life = state.life.unwrap_or(Duration::from_secs(3600)).as_secs();
         let url = format!("{}/compute/v2.1", self.url.lock());
         let catalogue = serde_json::json!({ "token": {
+            "id": token,
             "expires_at": life.to_string(),
             "catalog": [{ "type": "compute", "endpoints": [{ "url": url }] }],
         } });
@@ -294,6 +295,28 @@ async fn a_new_version_begins_without_a_login_and_its_own_later_logins_leave_the
     assert_eq!(cloud.tokens(), ["gAAAAA-token-number-1", "gAAAAA-token-number-3"]);
     ask(&new, "b").await.unwrap();
     assert_eq!(cloud.logins(), 3);
+}
+
+/// What the guest says of the answer behind its token.
+async fn answer(provider: &Provider) -> String {
+    provider.check(true).await.unwrap().unwrap().remove(0).message
+}
+
+#[tokio::test]
+async fn what_a_login_answered_is_there_for_every_call_and_after_a_swap_without_its_secret() {
+    let (cloud, _server) = Cloud::start().await;
+    let old = provider(&cloud).await;
+    let expected = "compute; id (credential token); secret false";
+    assert_eq!(answer(&old).await, expected, "without a token it logs in");
+    ask(&old, "a").await.unwrap();
+    assert_eq!((answer(&old).await, cloud.logins()), (expected.to_owned(), 1));
+    let new = setup(&cloud).replace(&old, SESSION).await;
+    assert_eq!((answer(&new).await, cloud.logins()), (expected.to_owned(), 1));
+    // Another login, another answer.
+    cloud.revoke();
+    ask(&new, "b").await.unwrap();
+    cloud.set(|state| state.refuses_logins = true);
+    assert_eq!((answer(&new).await, cloud.logins()), (expected.to_owned(), 2));
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod restored;
 mod rollback;
 mod selection;
 mod start;
+mod unknown_annotations;
 mod whole;
 
 use std::sync::Arc;

@@ -344,3 +344,26 @@ async fn the_life_of_a_service_costs_one_write_for_each_thing_that_changes() {
     host.end().await;
     cloud.check().unwrap();
 }
+
+/// It once said no word where the prefix was misspelt, and cost a call where the rest was.
+#[tokio::test]
+async fn do_281_a_misspelt_annotation_is_told_with_the_name_that_was_meant_and_changes_nothing() {
+    let stage = Stage::new().await;
+    let client = stage.client();
+    let cloud = Cloud::calm().await;
+    members(client, &cloud, &[701]).await;
+    let host = start(&stage, &cloud, &[], &[]);
+    serve(client, "web", json!({})).await;
+    await_balanced(client, &cloud, "web").await;
+    cloud.reset_counters();
+    let misspelt = "service.beta.kubernetes.io/do-loadbalacer-protocol";
+    change(client, "web", &annotated([(format!("{PREFIX}protcol").as_str(), "http"), (misspelt, "http")])).await;
+    let parts = [misspelt, "do-loadbalancer-protcol, which has no effect", &format!("{PREFIX}protocol would be one")];
+    await_event(client, "web", "Warning", "LoadBalancerAnnotationUnknown", &parts).await;
+    assert_eq!(cloud.counters().writes, 0);
+    // It keeps nothing from what is written as it should be.
+    change(client, "web", &with("size-unit", "many")).await;
+    await_reason(client, "web", "InvalidService").await;
+    host.end().await;
+    cloud.check().unwrap();
+}
