@@ -364,7 +364,7 @@ impl ProviderConfig {
                 bail!("the file that {} names ({}) is not granted; --allow-file grants it", named.place, declared.name);
             }
             bail!(
-                "file {path} ({}) is named in the cloud-config but not granted; --allow-file {path} grants it",
+                "file {path:?} ({}) is named in the cloud-config but not granted; --allow-file {path:?} grants it",
                 declared.name
             );
         }

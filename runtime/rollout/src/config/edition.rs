@@ -1,5 +1,6 @@
 //! The files of a configuration, as a whole: whether they are those of before, and those in use.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ccm_sandbox::Provider;
@@ -25,9 +26,14 @@ impl ProviderConfig {
         mark.finalize().into()
     }
 
+    /// What the files tell this provider, or why they tell it nothing: others that the operator granted say nothing to it.
+    pub(crate) fn says(&self, provider: &Provider) -> Result<BTreeMap<String, String>, String> {
+        let descriptor = provider.descriptor();
+        self.files(descriptor).map(|files| files.shown(descriptor)).map_err(|error| format!("{error:#}"))
+    }
+
     /// Whether the files tell this provider what it was told: other values of its credentials are nothing else.
     pub(crate) fn is_in_use(&self, provider: &Provider) -> bool {
-        let descriptor = provider.descriptor();
-        self.files(descriptor).is_ok_and(|files| files.shown(descriptor) == *provider.files())
+        self.says(provider).is_ok_and(|says| says == *provider.files())
     }
 }

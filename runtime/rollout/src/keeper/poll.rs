@@ -104,6 +104,8 @@ impl Keeper {
         if self.was_refused(&slot, &unpacked.digest).await {
             return Ok(());
         }
+        // The new one is opened with what the files say now. Whoever it is compared with is to answer from the same, if it can do with that.
+        Box::pin(self.configure()).await;
         // A new one stands in for the proven one, whoever serves now.
         let (before, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
         let taken = async move { surroundings.admit(&config, unpacked, Some(&before), None).await };
