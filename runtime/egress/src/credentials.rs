@@ -85,7 +85,9 @@ pub(crate) enum NotStored {
     #[error(transparent)]
     TooLarge(#[from] ValueTooLarge),
     /// The login was made with other values.
-    #[error("the credentials changed during this login: what it gave is not used, and the next login uses the new ones")]
+    #[error(
+        "the credentials changed during this login: what it gave is not used, and the next login uses the new ones"
+    )]
     Outdated,
 }
 

@@ -2,7 +2,7 @@
 //! flags of `run` are sugar for a list of one.
 
 pub mod duration;
-mod edition;
+pub(crate) mod edition;
 pub mod grants;
 pub mod limit_preset;
 pub mod limits;

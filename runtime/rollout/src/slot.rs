@@ -155,7 +155,8 @@ impl<C: Component> Slot<C> {
     ) -> Arc<Serving<C>> {
         let release = standing.serving().clone();
         let witness = standing.is_on_trial().then(|| Arc::clone(&standing.proven().component));
-        let probation = witness.map(|witness| Probation::begin(settings, witness, &*release.component, standing.is_apart()));
+        let probation =
+            witness.map(|witness| Probation::begin(settings, witness, &*release.component, standing.is_apart()));
         Arc::new(Serving {
             release,
             generation: standing.generation(),

@@ -167,9 +167,8 @@ impl Credentials {
             // Nobody opens a provider with values of a moment in which the files are others.
             return vec![Some(differs.why.clone()); values.len()];
         }
-        let is_other = |given: &Given, read: &Result<Secret, Unusable>| {
-            read.as_ref().is_ok_and(|value| !given.holds(value))
-        };
+        let is_other =
+            |given: &Given, read: &Result<Secret, Unusable>| read.as_ref().is_ok_and(|value| !given.holds(value));
         let all: Vec<_> = self.given.iter().zip(values).map(|((name, given), read)| (name, given, read)).collect();
         let belongs: Vec<bool> = all.iter().map(|(_, given, _)| self.edition.holds(given, differs)).collect();
         let waiting: Vec<&str> = all
@@ -225,7 +224,10 @@ impl Credentials {
     fn tell_waiting(&self, why: Option<String>) {
         let mut told = self.edition.told.lock();
         if let Some(why) = why.as_ref().filter(|_| *told != why) {
-            tracing::warn!(reason = why, "changed credentials are not used yet: what belongs together is used together");
+            tracing::warn!(
+                reason = why,
+                "changed credentials are not used yet: what belongs together is used together"
+            );
         }
         *told = why;
     }

@@ -235,7 +235,7 @@ impl Egress {
         match &request.capture {
             Some(capture) if is_good(raw.status) => {
                 self.capture(capture, &raw.headers, &raw.body, own, rendered.edition)?;
-            },
+            }
             _ => {}
         }
         Ok(Extracted::Answer)

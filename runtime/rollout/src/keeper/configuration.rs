@@ -3,7 +3,6 @@
 //! A component and its configuration are exchanged as one: see [decision 21](../../../../docs/decisions/0021-configuration-reload.md).
 //! Credentials that change alone need no exchange: egress takes them by itself.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use super::report::without_request_ids;
 use super::{Keeper, MAX_DELAY, MIN_DELAY};
 use crate::config::ProviderConfig;
+use crate::config::edition::Says;
 use crate::gate::{Rejected, Step};
 use crate::retry::delay;
 use crate::slot::{Slot, Stands};
@@ -47,9 +47,6 @@ struct Judged {
     is_final: bool,
     at: Instant,
 }
-
-/// What the files tell a component.
-type Says = Result<BTreeMap<String, String>, String>;
 
 /// From one try to the next while the files change, but what they tell a component does not: each try asks the cloud.
 const AGAIN: Duration = Duration::from_secs(10);

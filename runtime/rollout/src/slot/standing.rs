@@ -222,7 +222,8 @@ impl<C> SlotState<C> {
 
     /// Made for those who stood so then: after an exchange or a rollback it would mix what belongs to two.
     fn configure(&mut self, generation: u64, Reconfigured { proven, trial }: Reconfigured<C>) -> Option<Transition> {
-        let is_of = |new: &Option<Release<C>>, old: &Release<C>| new.as_ref().is_none_or(|new| new.is(&old.version.digest));
+        let is_of =
+            |new: &Option<Release<C>>, old: &Release<C>| new.as_ref().is_none_or(|new| new.is(&old.version.digest));
         let is_known = match &self.trial {
             Some(old) => is_of(&trial, old) && is_of(&proven, &self.proven),
             None => trial.is_none() && is_of(&proven, &self.proven),

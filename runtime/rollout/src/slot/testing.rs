@@ -1,5 +1,6 @@
 //! Components that do as they are told, and a cloud that remembers who did what.
 
+mod cluster;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -7,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ccm_cloud::{
-    Answer, Backend, Capability, Cluster, ClusterSubject, Descriptor, Failure, FindError, Finding, Ingress, Instance,
-    InstanceState, Instances, LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+    Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
+    LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
 };
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::{News, ProbationSettings, Refusals, Slot};
-use crate::component::{Component, Crashes, Reconciled};
+use crate::component::Crashes;
 use crate::release::{Release, Version};
 
 /// What a component does.
@@ -360,57 +361,6 @@ impl LoadBalancers for Fake {
             let stands = |wish: &Wish| place(wish).map_or(Standing::Missing, Standing::InStep);
             let right = || wishes.iter().map(stands).collect();
             self.answer("survey", right, || vec![Standing::Missing; wishes.len()]).await
-        })
-    }
-}
-
-impl Cluster for Fake {
-    fn descriptor(&self) -> Arc<Descriptor> {
-        LoadBalancers::descriptor(self)
-    }
-
-    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
-        self.reconcile_noting(nodes, services, Arc::default())
-    }
-}
-
-impl Component for Fake {
-    fn crashes(&self) -> Crashes {
-        *self.crashes.lock()
-    }
-
-    fn last_crash(&self) -> String {
-        self.last_crash.lock().clone()
-    }
-
-    fn forget(&self) {
-        self.forgot.fetch_add(1, Ordering::Relaxed);
-        self.remembers.store(false, Ordering::Relaxed);
-    }
-
-    fn has(&self, _capability: Capability) -> bool {
-        true
-    }
-
-    fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        vec![]
-    }
-
-    fn follow_credentials(&self) -> Answer<'_, ()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> Answer<'_, Reconciled> {
-        Box::pin(async move {
-            if *self.does.lock() == Does::CrashAfterwards {
-                self.acts("reconcile");
-                changed.store(true, Ordering::Relaxed);
-                return Err(self.crashed("reconcile"));
-            }
-            match self.answer("reconcile", Vec::new, Vec::new).await {
-                Err(failure) if failure.reaction == Reaction::Invalid => Ok(vec![(ClusterSubject::Provider, failure)]),
-                answer => answer,
-            }
         })
     }
 }

@@ -18,7 +18,11 @@ fn credentials(folder: &Path) -> Credentials {
 /// Credentials in these files, which may go to these paths of the API (`""`: to all), of a provider that was told of this cloud-config in `folder`.
 fn credentials_in<const N: usize>(folder: &Path, config: &str, files: [(&str, PathBuf, &str); N]) -> Credentials {
     let place = || Place::Body;
-    let used = |path: &str| CredentialUse { endpoint: "api".to_owned(), place: place(), path: (!path.is_empty()).then(|| path.to_owned()) };
+    let used = |path: &str| CredentialUse {
+        endpoint: "api".to_owned(),
+        place: place(),
+        path: (!path.is_empty()).then(|| path.to_owned()),
+    };
     let declared = |(name, _, path): &(&str, PathBuf, &str)| Credential {
         name: (*name).to_owned(),
         purpose: String::new(),

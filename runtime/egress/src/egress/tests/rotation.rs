@@ -17,11 +17,7 @@ fn login() -> Request {
         ttl: None,
     };
     let token = vec![Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain }];
-    Request {
-        capture: Some(capture),
-        headers: vec![("x-auth-token".to_owned(), token)],
-        ..post(Effect::Read)
-    }
+    Request { capture: Some(capture), headers: vec![("x-auth-token".to_owned(), token)], ..post(Effect::Read) }
 }
 
 /// A cloud in which the first login takes so long that the credential in the file is another one when it answers. It answers that one

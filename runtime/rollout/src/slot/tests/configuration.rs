@@ -29,7 +29,6 @@ async fn a_call_that_began_with_the_configuration_before_counts_neither_against_
     for does in [Does::Lose, Does::Fail, Does::Rename, Does::Crash, Does::Right] {
         let (rig, old) = Rig::trying(does, quick);
         rig.proven.does(Does::Right);
-        rig.slot.proven();
         let work = rig.slot.load_balancers();
         configure(&rig, 2);
         assert!(old.configuration != rig.slot.component().configuration);

@@ -4,6 +4,7 @@
 //! `SWAP_SEEDS=N` runs so many of them (`./just simulate N`), `SWAP_SEED=N` one.
 
 mod event;
+mod gate;
 mod replica;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,7 @@ use futures::FutureExt as _;
 
 use super::*;
 use crate::ledger::{Entry, Judgement};
-use crate::release::Release;
-use crate::slot::standing::{Reconfigured, Transition};
+use crate::slot::standing::Transition;
 use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kind, release, service};
 use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};
@@ -118,76 +118,6 @@ impl Simulation {
         self.name(version, "to-come")
     }
 
-    /// Whether the cloud answers, and the version finds the machines.
-    fn is_answered(&self, version: &str) -> bool {
-        self.nature(version) != Does::Lose && !self.cloud.is_down.load(Ordering::Relaxed)
-    }
-
-    /// Whether the cloud takes the credentials of this configuration.
-    fn is_valid(&self, configuration: u32) -> bool {
-        configuration >= self.cloud.oldest.load(Ordering::Relaxed)
-    }
-
-    /// Whether a component with this configuration finds what one with the other finds: a revoked one cannot tell.
-    fn finds_as_much(&self, configuration: u32, other: u32) -> bool {
-        let is_recorded = |name: &str| self.objects.get(name).is_some_and(|object| object.is_wanted && object.by.is_some());
-        let mut asked = SERVICES.into_iter().filter(|name| is_of_a_kind(name));
-        let may_find_less = is_narrow(other) || !self.is_valid(other);
-        self.is_valid(configuration) && (may_find_less || !is_narrow(configuration) || !asked.any(is_recorded))
-    }
-
-    /// As the gate compares: whoever does not find the machines, or names load balancers in another way, is not taken.
-    fn is_admitted(&self, slot: &Slot<Fake>, version: &str) -> bool {
-        let proven = &slot.view().proven.version;
-        let has_record = |object: &Object| object.is_wanted && object.by.is_some();
-        let recorded = self.objects.iter().filter(|(_, object)| has_record(object)).map(|(name, _)| *name);
-        let mut asked = recorded.chain(["to-come"]);
-        self.is_answered(version) && asked.all(|service| self.name(version, service) == self.name(proven, service))
-    }
-
-    /// The same for the first one of a process: its names are compared with those of whoever led, and with what was recorded.
-    fn is_admitted_first(&self, version: &str) -> bool {
-        let naming = self.naming(version);
-        let is_led = self.shared.naming.as_ref().is_none_or(|led| *led == naming);
-        let mut recorded = self.objects.values().filter_map(|object| object.by_version.as_ref());
-        self.is_answered(version) && is_led && recorded.all(|by| self.naming(by) == naming)
-    }
-
-    /// The one with its word: a version that somebody has broken passes no gate.
-    fn passes(&self, component: &Fake, version: &str) -> bool {
-        self.is_answered(version) && component.is(self.proven_nature(version))
-    }
-
-    /// As the keeper does it: the proven one comes first, and the one on trial is compared with that.
-    fn configures(&mut self, replica: usize) {
-        let files = self.replicas[replica].files;
-        let Some(slot) = self.slot(replica).cloned() else { return };
-        let stands = slot.stands();
-        let has = |one: &Release<Fake>| one.component.configuration == files;
-        if std::iter::once(&stands.proven).chain(&stands.trial).all(has) {
-            return;
-        }
-        let other = |one: &Release<Fake>| release(one.component.configured(files));
-        let (old, version) = (&stands.proven.component, &stands.proven.version.version);
-        let is_taken = has(&stands.proven) || (self.passes(old, version) && self.finds_as_much(files, old.configuration));
-        let is_admitted = |one: &Release<Fake>, beside: u32| {
-            let version = &one.version.version;
-            self.is_admitted(&slot, version) && self.finds_as_much(files, beside)
-        };
-        let with = match &stands.trial {
-            None if is_taken => Reconfigured { proven: Some(other(&stands.proven)), trial: None },
-            Some(trial) if is_taken => {
-                let trial = Some(trial).filter(|trial| is_admitted(trial, files)).map(other);
-                Reconfigured { proven: Some(other(&stands.proven)), trial }
-            }
-            Some(trial) if stands.is_apart && !has(trial) && is_admitted(trial, old.configuration) => {
-                Reconfigured { proven: None, trial: Some(other(trial)) }
-            }
-            _ => return,
-        };
-        assert!(slot.configure(stands.generation, with).is_some());
-    }
-
     /// As the keeper does it before there is a first component: it hears of the others, and takes one through the gate.
     fn chooses(&mut self, replica: usize) {
         let is_alone = self.slot(1 - replica).is_none();
@@ -271,7 +201,11 @@ impl Simulation {
         let (files, before) = (self.replicas[replica].files, slot.proven().configuration);
         if self.is_admitted(slot, &version) && self.finds_as_much(files, before) {
             let release = release(Fake::of(&version, does, &self.cloud, files));
-            if files == before { slot.put(release) } else { slot.put_apart(release) };
+            if files == before {
+                slot.put(release)
+            } else {
+                slot.put_apart(release)
+            };
             self.replicas[replica].heard.tell(slot);
         }
     }
@@ -404,7 +338,12 @@ impl Simulation {
     }
 
     /// What is true at any time.
-    fn holds(&self) {
+    fn holds(&mut self) {
+        // Its witness is the one that does something wrong, and is believed.
+        let trials: Vec<_> = self.slots().map(Slot::view).filter(|view| view.is_on_trial).collect();
+        let misled = trials.iter().filter(|view| self.proven_nature(&view.proven.version) != Does::Right);
+        let misled: Vec<String> = misled.map(|view| view.serving.version.clone()).collect();
+        self.blamed.extend(misled);
         let balancers = self.cloud.balancers.lock();
         for name in SERVICES {
             let count = balancers.values().filter(|balancer| balancer.uid == name).count();
@@ -415,8 +354,12 @@ impl Simulation {
             assert_eq!(slot.refused().why(&view.serving.digest), None, "a refused component serves");
             let stands = slot.stands();
             let trial = stands.trial.as_ref().filter(|_| !stands.is_apart);
-            let configurations = trial.map(|trial| (trial.component.configuration, stands.proven.component.configuration));
-            assert!(configurations.is_none_or(|(one, other)| one == other), "the two of a trial have two configurations");
+            let configurations =
+                trial.map(|trial| (trial.component.configuration, stands.proven.component.configuration));
+            assert!(
+                configurations.is_none_or(|(one, other)| one == other),
+                "the two of a trial have two configurations"
+            );
             for (version, _) in self.versions.iter().filter(|(version, does)| self.is_blameless(version, *does)) {
                 assert_eq!(slot.refused().why(&digest(version)), None, "{version} is good, and refused");
             }
