@@ -49,6 +49,8 @@ pub(crate) type Generation = u64;
 pub(crate) struct Captured {
     slots: Mutex<BTreeMap<String, Arc<Slot>>>,
     changes: AtomicU64,
+    /// How often all ended: what was asked before says nothing about what is asked now.
+    ends: AtomicU64,
     redactor: RedactorCache,
 }
 
@@ -149,6 +151,8 @@ impl Captured {
 
     /// Ends all values, and lets refused logins be tried again: what the operator gave is another.
     pub(crate) fn end_all(&self) {
+        // First: a login that ends now finds either that, or its own note gone.
+        self.ends.fetch_add(1, Ordering::SeqCst);
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().map(Arc::clone).collect();
         for slot in slots {
             let mut state = slot.state.lock();
@@ -254,6 +258,7 @@ impl Captured {
             }
             state.generation
         };
+        let ends = self.ends.load(Ordering::SeqCst);
         let answer = ask().await;
         let mut state = slot.state.lock();
         if let Ok(answer) = &answer {
@@ -262,7 +267,7 @@ impl Captured {
                 state.failure = None;
                 state.refused.clear();
                 state.login = Some((request, kept));
-            } else {
+            } else if self.ends.load(Ordering::SeqCst) == ends {
                 if matches!(answer.status, 401 | 403 | 404) {
                     state.refuse(request, Arc::clone(&kept));
                 }

@@ -20,6 +20,8 @@ pub struct Carryover {
     pub(crate) bindings: Bindings,
     pub(crate) budgets: Budgets,
     pinned: Mutex<Option<Arc<Pin>>>,
+    /// Digest of the configuration and the given credentials that tokens and addresses were got with.
+    account: Mutex<Option<[u8; 32]>>,
 }
 
 /// Uses of credentials that a component may have. They count for later ones once it is taken.
@@ -51,6 +53,16 @@ impl Carryover {
             tracing::warn!(provider, uses = wider.join(", "), "credentials are used in more places than before");
         }
         Ok(Admission { pin: Arc::new(pin), is_wider: !wider.is_empty() })
+    }
+
+    /// A provider that is the first one begins with this account. What was got with another one, by a component that was refused, is of no
+    /// use.
+    pub(crate) fn begin(&self, account: [u8; 32]) {
+        let before = self.account.lock().replace(account);
+        if before.is_some_and(|before| before != account) {
+            self.captured.end_all();
+            self.bindings.forget();
+        }
     }
 
     /// Forgets addresses that providers found. Tokens stay: a login may have ended before its provider found any.
@@ -107,7 +119,9 @@ mod tests {
 
     use super::*;
     use crate::budget::{Class, Refused};
+    use crate::credentials::CredentialSource;
     use crate::egress::{Egress, EgressConfig, OpenError};
+    use crate::secret::Secret;
 
     /// A component that sends its only credential in this header.
     fn pin(header: &str) -> Pin {
@@ -210,6 +224,37 @@ mod tests {
 
     fn is_same(one: &Budget, other: &Budget) -> bool {
         one.recoveries().same_channel(&other.recoveries())
+    }
+
+    /// The first component was refused because of its project, and the next try with another one began with the token and the addresses of the
+    /// first.
+    #[test]
+    fn what_was_got_with_another_account_is_not_used_when_a_first_component_is_tried_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |value: &str| std::fs::write(file.path(), value).unwrap();
+        let carryover = Carryover::default();
+        let credential = |name: &str| Credential {
+            name: name.to_owned(),
+            purpose: String::new(),
+            required: false,
+            value: Source::default(),
+            uses: vec![],
+        };
+        let descriptor = descriptor(["password", "token"].map(credential).into());
+        let open = || {
+            let source = CredentialSource::file(file.path().to_owned());
+            let credentials = [("password".to_owned(), source)].into();
+            let config = EgressConfig { credentials, ..EgressConfig::new(Arc::new(Alone)) };
+            drop(Egress::open(config, &descriptor, &carryover, None).unwrap());
+        };
+        write("password-1");
+        open();
+        carryover.captured.store("token", Secret::new("token-of-1".into()), None).unwrap();
+        open();
+        assert!(carryover.captured.value("token").is_some(), "it is the same account");
+        write("password-2");
+        open();
+        assert!(carryover.captured.value("token").is_none());
     }
 
     /// A provider that is tried again once forgot that the cloud had asked for a pause.

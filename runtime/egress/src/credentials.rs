@@ -9,10 +9,13 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod uses;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use aws_lc_rs::digest;
 use ccm_cloud::Descriptor;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -20,8 +23,9 @@ use tokio::sync::watch;
 pub(crate) use edition::{Edition, ToldFile};
 pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
+use volume::Volume;
 
-use crate::capture::Captured;
+use crate::capture::{Captured, ValueTooLarge};
 use crate::error::Refusal;
 use crate::redact::{Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
@@ -57,6 +61,8 @@ pub(crate) struct Credentials {
 /// A credential that the operator gave.
 struct Given {
     source: CredentialSource,
+    /// Where it is, if it is in a file.
+    volume: Option<Volume>,
     state: Mutex<State>,
 }
 
@@ -72,6 +78,19 @@ struct State {
     trouble: Option<String>,
 }
 
+/// Why the result of a login is not used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotStored {
+    /// It is too large.
+    #[error(transparent)]
+    TooLarge(#[from] ValueTooLarge),
+    /// The login was made with other values.
+    #[error(
+        "the credentials changed during this login: what it gave is not used, and the next login uses the new ones"
+    )]
+    Outdated,
+}
+
 impl Credentials {
     /// The credentials that `descriptor` declares, with the values that the operator gave, and those that answers gave.
     #[must_use]
@@ -84,7 +103,10 @@ impl Credentials {
         edition: Edition,
     ) -> Self {
         let hidden = hidden.into_iter().filter(|(_, value)| value.weight() >= MIN_HIDDEN_BYTES).collect();
-        let given = given.into_iter().map(|(name, source)| (name, Given { source, state: Mutex::default() }));
+        let given = given.into_iter().map(|(name, source)| {
+            let volume = source.path().map(Volume::of);
+            (name, Given { source, volume, state: Mutex::default() })
+        });
         Self {
             uses: Uses::new(&descriptor.credentials),
             given: given.collect(),
@@ -122,6 +144,26 @@ impl Credentials {
         if !self.given.iter().any(differs) {
             self.captured.copy(before.captured());
         }
+    }
+
+    /// Digest of the files of the configuration, as the provider is told of them, and of the given values: tokens and addresses belong to
+    /// them.
+    #[must_use]
+    pub(crate) fn account(&self) -> [u8; 32] {
+        self.look();
+        let mut account = digest::Context::new(&digest::SHA256);
+        let mut add = |part: &[u8]| {
+            account.update(&part.len().to_be_bytes());
+            account.update(part);
+        };
+        self.edition.shown().for_each(|shown| add(shown.as_bytes()));
+        for (name, given) in &self.given {
+            add(name.as_bytes());
+            add(given.state.lock().value.as_ref().map(Secret::expose).unwrap_or_default());
+        }
+        let mut digest = [0; 32];
+        digest.iter_mut().zip(account.finish().as_ref()).for_each(|(to, from)| *to = *from);
+        digest
     }
 
     /// What is wrong with the credentials now, each with its name: required ones without a value, values that cannot be used.
@@ -169,6 +211,27 @@ impl Credentials {
         self.look();
         let _turn = self.turn.lock();
         self.given_changes()
+    }
+
+    /// Stores what a login gave in which values of this [`edition`](Self::edition) went out; not if there are others by now.
+    ///
+    /// # Errors
+    ///
+    /// See [`NotStored`].
+    pub(crate) fn store(
+        &self,
+        edition: u64,
+        name: &str,
+        value: Secret,
+        life: Option<Duration>,
+    ) -> Result<(), NotStored> {
+        self.look();
+        // Nobody takes other values before it is stored, and whoever does then ends it.
+        let _turn = self.turn.lock();
+        if self.given_changes() != edition {
+            return Err(NotStored::Outdated);
+        }
+        Ok(self.captured.store(name, value, life)?)
     }
 
     /// The value of a credential now.
@@ -290,19 +353,28 @@ impl State {
     }
 }
 
+/// Why a source gives no value that can be used.
+struct Unusable {
+    why: String,
+    /// The same source may give one at another time, though nothing of it shows a change.
+    may_pass: bool,
+}
+
 impl Given {
     /// What the source holds, if it can be used.
-    fn fetch(&self, name: &str, min_bytes: usize) -> Result<Secret, String> {
-        match self.source.read().map_err(|error| format!("credential {name:?}: {error}"))? {
-            Some(value) if value.weight() < min_bytes.max(1) => Err(format!(
+    fn fetch(&self, name: &str, min_bytes: usize) -> Result<Secret, Unusable> {
+        let unusable = |why: String| Err(Unusable { why, may_pass: false });
+        match self.source.read() {
+            Ok(Some(value)) if value.weight() < min_bytes.max(1) => unusable(format!(
                 "credential {name:?} has less than {min_bytes} bytes ({}); values this short cannot be kept out of answers: check it, or lower the limit min-credential-bytes",
                 self.source
             )),
-            Some(value) if value.expose().len() > MAX_CREDENTIAL_BYTES => {
-                Err(format!("credential {name:?} has more than {MAX_CREDENTIAL_BYTES} bytes ({})", self.source))
+            Ok(Some(value)) if value.expose().len() > MAX_CREDENTIAL_BYTES => {
+                unusable(format!("credential {name:?} has more than {MAX_CREDENTIAL_BYTES} bytes ({})", self.source))
             }
-            Some(value) => Ok(value),
-            None => Err(format!("credential {name:?} has no value ({})", self.source)),
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => unusable(format!("credential {name:?} has no value ({})", self.source)),
+            Err(error) => Err(Unusable { why: format!("credential {name:?}: {error}"), may_pass: error.may_pass() }),
         }
     }
 }

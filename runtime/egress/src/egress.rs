@@ -232,9 +232,12 @@ impl Egress {
         if let Some(capture) = &request.capture {
             let captured = self.credentials.captured();
             let asked = AtomicBool::new(false);
-            let ask = || {
+            let ask = async || {
                 asked.store(true, Ordering::Relaxed);
-                self.attempts(request, target, operation, call)
+                let answer = self.attempts(request, target, operation, call).await;
+                // What was refused to an old credential is not the answer to a new one.
+                self.credentials.look();
+                answer
             };
             let (now, _) = captured.look(&capture.credential, None);
             let seen = call.seen(&capture.credential).0.unwrap_or(now);

@@ -2,7 +2,7 @@
 //! flags of `run` are sugar for a list of one.
 
 pub mod duration;
-mod edition;
+pub(crate) mod edition;
 pub mod grants;
 pub mod limit_preset;
 pub mod limits;
@@ -364,7 +364,7 @@ impl ProviderConfig {
                 bail!("the file that {} names ({}) is not granted; --allow-file grants it", named.place, declared.name);
             }
             bail!(
-                "file {path} ({}) is named in the cloud-config but not granted; --allow-file {path} grants it",
+                "file {path:?} ({}) is named in the cloud-config but not granted; --allow-file {path:?} grants it",
                 declared.name
             );
         }

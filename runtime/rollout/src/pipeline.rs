@@ -66,6 +66,8 @@ pub(crate) struct Taken {
     pub(crate) look: Option<LookAgain>,
     /// What the first component does not find of what the cluster's objects say that there is; none where nothing is missing.
     pub(crate) missed: Option<Report>,
+    /// It was opened with another configuration than the one before has.
+    pub(crate) is_apart: bool,
     /// How long the compiler took.
     pub(crate) compiling: Duration,
     /// All from the first byte on.
@@ -149,6 +151,8 @@ impl Surroundings {
         let context = opened.map_err(rejected(Step::Grants))?;
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
         let provider = component.into_provider(context, Some(events), Some(observer));
+        // At once: the files may change again while it is in the gate.
+        let is_apart = before.is_some_and(|before| !config.is_in_use(before) || !config.is_in_use(&provider));
         let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));
         let is_early = self.shared.nodes.as_ref().is_some_and(|nodes| nodes.matching("").is_err());
         let judged = async {
@@ -197,7 +201,7 @@ impl Surroundings {
         let look = is_early.then_some(LookAgain { told });
         let Descriptor { name, version, .. } = descriptor;
         let release = Release { component: Arc::new(provider), version: Arc::new(Version { name, version, digest }) };
-        Ok(Taken { release, bytes, signature, look, missed, compiling, took })
+        Ok(Taken { release, bytes, signature, look, missed, is_apart, compiling, took })
     }
 
     /// What components are asked about, unless the operator lets another provider take over.

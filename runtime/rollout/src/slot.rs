@@ -38,7 +38,7 @@ pub(crate) use refusals::{Refusal, Refusals};
 use crate::component::Component;
 use crate::release::{Release, Version};
 use probation::{Probation, Progress};
-use standing::{Event, SlotState, Transition};
+use standing::{Event, Reconfigured, SlotState, Transition};
 
 /// How the components of a slot stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +94,24 @@ impl<C> State<C> {
     }
 }
 
+/// How the components of a slot stand, with what answers.
+pub(crate) struct Stands<C> {
+    pub(crate) proven: Release<C>,
+    /// The one on trial against it, which serves then.
+    pub(crate) trial: Option<Release<C>>,
+    /// Whether that one has another configuration.
+    pub(crate) is_apart: bool,
+    /// Grows whenever another component serves, or one with another configuration.
+    pub(crate) generation: u64,
+}
+
+impl<C> Stands<C> {
+    /// Who answers.
+    pub(crate) fn serving(&self) -> &Release<C> {
+        self.trial.as_ref().unwrap_or(&self.proven)
+    }
+}
+
 struct Shared<C> {
     state: Mutex<State<C>>,
     settings: ProbationSettings,
@@ -122,24 +140,30 @@ impl<C: Component> Slot<C> {
     ) -> (Self, mpsc::UnboundedReceiver<News>) {
         let (news, told) = mpsc::unbounded_channel();
         let standing = SlotState::new(first, refused);
-        let serving = Self::serving_of(&standing, settings);
+        let serving = Self::serving_of(&standing, settings, None);
         let state = Mutex::new(State { standing, serving });
         let (generation, doubts) = (watch::Sender::new(1), watch::Sender::new(0));
         let (recovered, offers) = (watch::Sender::new(0), watch::Sender::new(0));
         (Self(Arc::new(Shared { state, settings, generation, doubts, recovered, offers, news })), told)
     }
 
-    fn serving_of(standing: &SlotState<C>, settings: ProbationSettings) -> Arc<Serving<C>> {
+    /// `refused`: of the same component with another configuration, so that work which began with that ends with this.
+    fn serving_of(
+        standing: &SlotState<C>,
+        settings: ProbationSettings,
+        refused: Option<&Serving<C>>,
+    ) -> Arc<Serving<C>> {
         let release = standing.serving().clone();
         let witness = standing.is_on_trial().then(|| Arc::clone(&standing.proven().component));
-        let probation = witness.map(|witness| Probation::begin(settings, witness, &*release.component));
+        let probation =
+            witness.map(|witness| Probation::begin(settings, witness, &*release.component, standing.is_apart()));
         Arc::new(Serving {
             release,
             generation: standing.generation(),
             probation,
             since: (Instant::now(), Timestamp::now()),
             called: AtomicBool::new(false),
-            refused: watch::Sender::new(false),
+            refused: refused.map(|before| before.refused.clone()).unwrap_or_default(),
         })
     }
 
@@ -272,16 +296,23 @@ impl<C: Component> Slot<C> {
         self.view().serving.digest == digest
     }
 
-    /// Who serves, with the number to give to [`configure`](Self::configure).
-    pub(crate) fn serving(&self) -> (Release<C>, u64) {
-        let state = self.0.state.lock();
-        (state.standing.serving().clone(), state.standing.generation())
+    /// The same with a configuration that the proven one cannot do with: no difference between the two is held against it.
+    pub(crate) fn put_apart(&self, release: Release<C>) -> Option<Duration> {
+        self.apply(Event::TakenApart(release))
     }
 
-    /// Puts the component that serves since `generation` into the slot with another configuration that passed the gate; calls that have begun
-    /// end with the one before. Returns how long others had to wait for it; none when somebody else serves meanwhile.
-    pub(crate) fn configure(&self, generation: u64, release: Release<C>) -> Option<Duration> {
-        self.apply(Event::Configured(generation, release))
+    /// Who stands how, to be given another configuration.
+    pub(crate) fn stands(&self) -> Stands<C> {
+        let standing = &self.0.state.lock().standing;
+        let trial = standing.is_on_trial().then(|| standing.serving().clone());
+        let (proven, generation) = (standing.proven().clone(), standing.generation());
+        Stands { proven, trial, is_apart: standing.is_apart(), generation }
+    }
+
+    /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the one before.
+    /// Returns how long others had to wait for it; none when somebody else serves meanwhile.
+    pub(crate) fn configure(&self, generation: u64, with: Reconfigured<C>) -> Option<Duration> {
+        self.apply(Event::Configured(generation, with))
     }
 
     /// Another replica refused this one.
@@ -310,7 +341,8 @@ impl<C: Component> Slot<C> {
         let before = match transition {
             None | Some(Transition::Contested { .. }) => None,
             Some(_) => {
-                let next = Self::serving_of(&state.standing, self.0.settings);
+                let same = Some(&*state.serving).filter(|_| matches!(transition, Some(Transition::Configured)));
+                let next = Self::serving_of(&state.standing, self.0.settings, same);
                 Some(std::mem::replace(&mut state.serving, next))
             }
         };

@@ -1,8 +1,16 @@
 //! The files of a configuration and the given credentials are one edition: a request carries values of a single one.
 //!
 //! A pair, such as an ID in the cloud-config and its secret in a file, is replaced in two places. What sources hold is taken all at once,
-//! from a moment in which none of them changed, and not while the files tell the provider something else than it was opened with: then
-//! the provider with the new configuration takes over, and this one ends with the values that it has.
+//! from a moment in which none of them changed.
+//!
+//! While the files tell the provider something else than it was opened with, what belongs to them waits: then the provider with the new
+//! configuration takes over, and this one ends with the values that it has.
+//!
+//! | waits | why |
+//! |---|---|
+//! | a value in one of the files, in their volume, or in a file that they name | it is replaced with them |
+//! | a value that may go out in one request with one that waits | the two may be a pair |
+//! | anything else, such as a token in another volume | does not wait: it may end, however long nobody mends the files |
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +19,8 @@ use ccm_cloud::ConfigFormat;
 use parking_lot::Mutex;
 
 use super::source::{Mark, all};
-use super::{Credentials, Given};
+use super::volume::Volume;
+use super::{Credentials, Given, Unusable};
 use crate::config_file::{ConfigFile, MAX_CONFIG_FILE};
 use crate::file_stamp::Stamp;
 use crate::secret::Secret;
@@ -23,10 +32,15 @@ const READINGS: usize = 4;
 #[derive(Default)]
 pub(crate) struct Edition {
     files: Vec<ToldFile>,
-    /// The marks of everything at the last look that left nothing open.
+    /// Where they are.
+    volumes: Vec<Volume>,
+    /// The marks of everything at the last look: what waits then waits until one of them is another.
     seen: Mutex<Option<Vec<Mark>>>,
     /// Why values wait, as it was logged last.
     told: Mutex<Option<String>>,
+    /// How often everything was read.
+    #[cfg(test)]
+    readings: std::sync::atomic::AtomicU32,
 }
 
 /// A file of the configuration.
@@ -41,51 +55,78 @@ pub(crate) struct ToldFile {
 
 impl Edition {
     pub(crate) fn new(files: Vec<ToldFile>) -> Self {
-        Self { files, ..Self::default() }
+        Self { volumes: files.iter().map(|file| Volume::of(&file.path)).collect(), files, ..Self::default() }
     }
 
-    /// Why the files do not tell the provider what it was told; none where they do.
-    fn differs(&self) -> Option<String> {
-        let differs = |file: &&ToldFile| {
-            let shown = std::fs::File::open(&file.path).ok().and_then(|mut open| {
-                let bytes = all(&mut open, MAX_CONFIG_FILE.saturating_add(1)).ok()?;
-                let parsed = ConfigFile::read(&bytes, file.format).ok()??;
-                Some(parsed.for_guest(&file.declared))
-            });
-            shown.as_ref() != Some(&file.shown)
-        };
-        let file = self.files.iter().find(differs)?;
-        Some(format!("{} differs from the configuration in use", file.path.display()))
+    /// What the provider was told of the files.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.shown.as_str())
+    }
+
+    /// What the files say, where that is not what the provider was told.
+    fn differs(&self) -> Option<Differs> {
+        let says: Vec<Option<String>> = self.files.iter().map(ToldFile::says).collect();
+        let place = self.files.iter().zip(&says).position(|(told, says)| says.as_ref() != Some(&told.shown))?;
+        let path = self.files.get(place)?.path.display();
+        Some(Differs { why: format!("{path} differs from the configuration in use"), says })
+    }
+
+    /// Whether a credential belongs to the files, which differ.
+    fn holds(&self, given: &Given, differs: &Differs) -> bool {
+        let Some((volume, path)) = given.volume.as_ref().zip(given.source.path()) else { return false };
+        let name = serde_json::Value::from(path.to_string_lossy()).to_string();
+        let mut texts = self.files.iter().map(|told| &told.shown).chain(differs.says.iter().flatten());
+        self.volumes.iter().any(|of_files| of_files.is_with(volume)) || texts.any(|text| text.contains(&name))
     }
 }
 
+impl ToldFile {
+    /// What the file tells the provider now.
+    fn says(&self) -> Option<String> {
+        let mut open = std::fs::File::open(&self.path).ok()?;
+        let bytes = all(&mut open, MAX_CONFIG_FILE.saturating_add(1)).ok()?;
+        Some(ConfigFile::read(&bytes, self.format).ok()??.for_guest(&self.declared))
+    }
+}
+
+/// The files do not tell the provider what it was told.
+struct Differs {
+    why: String,
+    /// What each of them says; none where it says nothing that can be used.
+    says: Vec<Option<String>>,
+}
+
+/// What all sources hold, of one moment.
+struct Reading {
+    values: Vec<Result<Secret, Unusable>>,
+    differs: Option<Differs>,
+    /// The marks of that moment; none where there was none, or a change may not show in them.
+    marks: Option<Vec<Mark>>,
+    is_torn: bool,
+}
+
 impl Credentials {
-    /// Takes what the sources hold now, all of it or nothing.
-    pub(super) fn look(&self) {
+    /// Takes what the sources hold now, and nothing that belongs to what waits.
+    pub(crate) fn look(&self) {
         let _turn = self.turn.lock();
-        let (marks, is_settled) = self.marks();
-        if self.edition.seen.lock().as_ref() == Some(&marks) {
+        let before = self.marks();
+        if self.edition.seen.lock().as_ref() == Some(&before.0) {
             return;
         }
-        let (read, held) = self.read_together(marks.clone());
-        // Whoever cannot be read keeps its value, and then nobody gets another one: the other half of a pair would not fit.
-        let broken = self.given.values().zip(&read).find_map(|(given, read)| {
-            let why = read.as_ref().err()?;
-            given.state.lock().value.is_some().then(|| why.clone())
-        });
-        let held = held.or(broken);
-        let is_open = held.is_some() || read.iter().any(Result::is_err);
-        let mut waits = false;
+        let Reading { values, differs, marks, is_torn } = self.read_together(before);
+        let held = self.held(&values, differs.as_ref(), is_torn);
+        let may_pass = values.iter().any(|value| value.as_ref().is_err_and(|error| error.may_pass));
+        let mut waits = None;
         let (mut is_another, mut is_awaited) = (false, false);
-        for ((name, given), read) in self.given.iter().zip(read) {
-            match (read, &held) {
-                (Err(why), _) => given.complain(why),
+        for (((name, given), read), held) in self.given.iter().zip(values).zip(held) {
+            match (read, held) {
+                (Err(error), _) => given.complain(error.why),
                 (Ok(value), Some(_)) if given.holds(&value) => {}
                 (Ok(_), Some(why)) => {
-                    waits = true;
                     if given.state.lock().value.is_none() {
                         given.complain(format!("credential {name:?} is not taken: {why}"));
                     }
+                    waits = Some(why);
                 }
                 (Ok(value), None) => {
                     let taken = given.take(name, value);
@@ -94,8 +135,9 @@ impl Credentials {
                 }
             }
         }
-        self.tell_waiting(held.filter(|_| waits));
-        *self.edition.seen.lock() = (is_settled && !is_open).then_some(marks);
+        self.tell_waiting(waits);
+        // What waits is not read again for each request.
+        *self.edition.seen.lock() = marks.filter(|_| !may_pass);
         if is_another {
             self.captured.end_all();
         }
@@ -104,28 +146,74 @@ impl Credentials {
         }
     }
 
-    /// What all sources hold, read while none of them changed, and why that does not count.
-    fn read_together(&self, mut marks: Vec<Mark>) -> (Vec<Result<Secret, String>>, Option<String>) {
-        let mut read = Vec::new();
-        for _ in 0..READINGS {
-            read = self.given.iter().map(|(name, given)| given.fetch(name, self.min_bytes)).collect();
-            let differs = self.edition.differs();
-            let (now, _) = self.marks();
-            if now == marks {
-                return (read, differs);
-            }
-            marks = now;
+    /// Why each of the values is not taken, whatever it is.
+    fn held(
+        &self,
+        values: &[Result<Secret, Unusable>],
+        differs: Option<&Differs>,
+        is_torn: bool,
+    ) -> Vec<Option<String>> {
+        // Whoever cannot be read keeps its value, and then nobody gets another one: the other half of a pair would not fit.
+        let broken = self.given.values().zip(values).find_map(|(given, read)| {
+            let error = read.as_ref().err()?;
+            given.state.lock().value.is_some().then(|| error.why.clone())
+        });
+        let torn = || "the sources changed while they were read, again and again; the host tries again".to_owned();
+        if let Some(why) = is_torn.then(torn).or(broken) {
+            return vec![Some(why); values.len()];
         }
-        (read, Some("the sources changed while they were read, again and again; the host tries again".to_owned()))
+        let Some(differs) = differs else { return vec![None; values.len()] };
+        if self.given.values().all(|given| given.state.lock().value.is_none()) {
+            // Nobody opens a provider with values of a moment in which the files are others.
+            return vec![Some(differs.why.clone()); values.len()];
+        }
+        let is_other =
+            |given: &Given, read: &Result<Secret, Unusable>| read.as_ref().is_ok_and(|value| !given.holds(value));
+        let all: Vec<_> = self.given.iter().zip(values).map(|((name, given), read)| (name, given, read)).collect();
+        let belongs: Vec<bool> = all.iter().map(|(_, given, _)| self.edition.holds(given, differs)).collect();
+        let waiting: Vec<&str> = all
+            .iter()
+            .zip(&belongs)
+            .filter(|((_, given, read), belongs)| **belongs && is_other(given, read))
+            .map(|((name, ..), _)| name.as_str())
+            .collect();
+        let why = |((name, ..), belongs): (&(&String, &Given, _), &bool)| {
+            let waits = *belongs || waiting.iter().any(|waiting| self.uses.may_meet(name, waiting));
+            waits.then(|| differs.why.clone())
+        };
+        all.iter().zip(&belongs).map(why).collect()
+    }
+
+    /// What all sources hold, read while none of them changed.
+    fn read_together(&self, (mut marks, mut is_settled): (Vec<Mark>, bool)) -> Reading {
+        let mut readings = 0;
+        loop {
+            #[cfg(test)]
+            self.edition.readings.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let values = self.given.iter().map(|(name, given)| given.fetch(name, self.min_bytes)).collect();
+            let differs = self.edition.differs();
+            let now = self.marks();
+            readings += 1;
+            let is_torn = now.0 != marks;
+            if !is_torn || readings == READINGS {
+                let marks = (is_settled && !is_torn).then_some(marks);
+                return Reading { values, differs, marks, is_torn };
+            }
+            (marks, is_settled) = now;
+        }
     }
 
     /// Of all sources and files, and whether the next change of any will certainly have another one.
     fn marks(&self) -> (Vec<Mark>, bool) {
         let mut is_settled = true;
         let mut of_file = |path: &PathBuf| {
-            let stamp = Stamp::of(path).ok();
-            is_settled &= stamp.is_some_and(|(_, settled)| settled);
-            Mark::File(stamp.map(|(stamp, _)| stamp))
+            let stamp = Stamp::of(path);
+            // That there is none shows as well as any other state.
+            is_settled &= match &stamp {
+                Ok((_, settled)) => *settled,
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            };
+            Mark::File(stamp.ok().map(|(stamp, _)| stamp))
         };
         let mut marks: Vec<Mark> = self.given.values().map(|given| given.source.mark(&mut of_file)).collect();
         marks.extend(self.edition.files.iter().map(|file| of_file(&file.path)));
@@ -136,7 +224,10 @@ impl Credentials {
     fn tell_waiting(&self, why: Option<String>) {
         let mut told = self.edition.told.lock();
         if let Some(why) = why.as_ref().filter(|_| *told != why) {
-            tracing::warn!(reason = why, "changed credentials are not used yet: the host uses all of them or none");
+            tracing::warn!(
+                reason = why,
+                "changed credentials are not used yet: what belongs together is used together"
+            );
         }
         *told = why;
     }

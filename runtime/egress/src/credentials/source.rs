@@ -41,6 +41,13 @@ pub enum SourceError {
     },
 }
 
+impl SourceError {
+    /// Whether the same file may be read at another time.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Read { error, .. } if error.kind() != std::io::ErrorKind::NotFound)
+    }
+}
+
 /// The values of an object by their keys, all of one moment; none where there is no object.
 pub type Object = Option<Arc<BTreeMap<String, Secret>>>;
 
@@ -114,6 +121,14 @@ impl CredentialSource {
             Self::Environment { .. } => Mark::Fixed,
             Self::File(file) | Self::ConfigKey { file, .. } => of_file(&file.path),
             Self::Watched { object, .. } => Mark::Object(object.borrow().clone()),
+        }
+    }
+
+    /// The file that it is in, where it is in one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) | Self::ConfigKey { file, .. } => Some(&file.path),
+            Self::Environment { .. } | Self::Watched { .. } => None,
         }
     }
 

@@ -121,9 +121,10 @@ fn what_is_too_short_or_too_long_to_be_kept_out_of_answers_is_refused() {
             variable: "PASSWORD".to_owned(),
             value: Secret::new(vec![b'x'; bytes]),
         },
+        volume: None,
         state: Mutex::default(),
     };
     assert!(given(MAX_CREDENTIAL_BYTES).fetch("password", 8).is_ok());
-    let refusal = given(MAX_CREDENTIAL_BYTES + 1).fetch("password", 8).err().unwrap();
+    let refusal = given(MAX_CREDENTIAL_BYTES + 1).fetch("password", 8).err().unwrap().why;
     assert!(refusal.contains("more than 65536 bytes"), "{refusal}");
 }

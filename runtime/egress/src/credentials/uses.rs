@@ -110,6 +110,15 @@ impl Uses {
         Err(Refusal::Denied(format!("credential {name:?} is not declared for endpoint {endpoint:?}")))
     }
 
+    /// Whether both may be in one request, as the halves of a pair are.
+    pub(super) fn may_meet(&self, name: &str, other: &str) -> bool {
+        let of = |name: &str| self.0.get(name).map(Vec::as_slice).unwrap_or_default();
+        let meets = |one: &CredentialUse, two: &CredentialUse| {
+            one.endpoint == two.endpoint && one.path.as_ref().is_none_or(|path| fits(two, path))
+        };
+        of(name).iter().any(|one| of(other).iter().any(|two| meets(one, two)))
+    }
+
     /// Whether it is a key at all.
     pub(super) fn signs_somewhere(&self, name: &str) -> Result<(), Refusal> {
         if self.of(name)?.iter().any(|used| used.place == Place::Signing) {

@@ -233,7 +233,9 @@ impl Egress {
             return Ok(Extracted::NotJson);
         }
         match &request.capture {
-            Some(capture) if is_good(raw.status) => self.capture(capture, &raw.headers, &raw.body, own)?,
+            Some(capture) if is_good(raw.status) => {
+                self.capture(capture, &raw.headers, &raw.body, own, rendered.edition)?;
+            }
             _ => {}
         }
         Ok(Extracted::Answer)

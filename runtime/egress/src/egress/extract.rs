@@ -13,13 +13,14 @@ use crate::redact::Redactor;
 use crate::secret::Secret;
 
 impl Egress {
-    /// Stores the credential that the provider wants captured.
+    /// Stores the credential that the provider wants captured, for a request with given credentials of this `edition`.
     pub(super) fn capture(
         &self,
         capture: &Capture,
         headers: &HeaderMap,
         body: &[u8],
         own: &Redactor,
+        edition: u64,
     ) -> Result<(), TransportError> {
         let failed = |why: String| TransportError::unsent(TransportReason::Other, why);
         let missing = |source: &CaptureSource| match source {
@@ -53,7 +54,8 @@ impl Egress {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),
         };
-        self.credentials.captured().store(&capture.credential, value, life).map_err(|error| failed(error.to_string()))
+        let stored = self.credentials.store(edition, &capture.credential, value, life);
+        stored.map_err(|error| failed(error.to_string()))
     }
 }
 

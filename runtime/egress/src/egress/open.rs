@@ -170,8 +170,10 @@ impl Egress {
         if !problems.is_empty() {
             return Err(OpenError::Credentials(problems));
         }
-        if let Some(before) = before.flatten() {
-            credentials.inherit(&before.credentials);
+        match before {
+            Some(Some(before)) => credentials.inherit(&before.credentials),
+            Some(None) => {}
+            None => carryover.begin(credentials.account()),
         }
         Ok(Self {
             provider: descriptor.name.clone(),

@@ -36,6 +36,8 @@ pub(super) struct Rendered {
     signatures: Vec<Zeroizing<Vec<u8>>>,
     /// Of the credentials, when it was made.
     version: u64,
+    /// Of the given ones: what the answer gives belongs to them.
+    pub(super) edition: u64,
 }
 
 /// What is gathered while parts are filled in.
@@ -92,7 +94,7 @@ impl Egress {
     pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
         for _ in 0..RENDERINGS {
             let edition = self.credentials.edition();
-            let rendered = self.fill_in(request, base)?;
+            let rendered = self.fill_in(request, base, edition)?;
             if self.credentials.edition() == edition {
                 return Ok(rendered);
             }
@@ -101,7 +103,7 @@ impl Egress {
         Err(TransportError::unsent(TransportReason::UnknownCredential, why.to_owned()))
     }
 
-    fn fill_in(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
+    fn fill_in(&self, request: &Request, base: &Url, edition: u64) -> Result<Rendered, TransportError> {
         let mut filling =
             Filling { egress: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
         let query = filling.query(request)?;
@@ -114,7 +116,7 @@ impl Egress {
         let Filling { used, carried, signatures, .. } = filling;
         // Not before: to look at a credential may change it.
         let version = self.credentials.version();
-        Ok(Rendered { url, headers, body: body.to_vec(), used, carried, signatures, version })
+        Ok(Rendered { url, headers, body: body.to_vec(), used, carried, signatures, version, edition })
     }
 
     /// Replaces what this very request carried and the redactor of all credentials does not know: signatures, and values that

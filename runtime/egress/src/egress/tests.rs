@@ -2,6 +2,7 @@
 
 mod calls;
 mod cloud;
+mod rotation;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -82,6 +83,12 @@ fn credential(name: &str, places: Vec<Place>) -> Credential {
     Credential { name: name.to_owned(), purpose: String::new(), required: false, value, uses }
 }
 
+/// A value that never changes.
+fn fixed(name: &str) -> CredentialSource {
+    let value = Secret::new(format!("{name}-Vahgh5eeweiF").into_bytes());
+    CredentialSource::Environment { variable: name.to_owned(), value }
+}
+
 impl Rig {
     fn new(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         Self::with(Cloud::start(answer), Arc::default(), Arc::new(Alone), |_| {})
@@ -92,6 +99,17 @@ impl Rig {
         ends: Arc<Ends>,
         leadership: Arc<dyn Leadership>,
         change: impl FnOnce(&mut NetworkSettings),
+    ) -> Self {
+        Self::given(cloud, ends, leadership, change, fixed("token"))
+    }
+
+    /// The same with the credential `token` from here.
+    fn given(
+        cloud: Cloud,
+        ends: Arc<Ends>,
+        leadership: Arc<dyn Leadership>,
+        change: impl FnOnce(&mut NetworkSettings),
+        token: CredentialSource,
     ) -> Self {
         let mut settings = NetworkSettings::default();
         settings.retry.min_delay = 5 * MS;
@@ -130,10 +148,7 @@ impl Rig {
             addresses: AddressRules { loopback: true },
             ..OperatorGrants::default()
         };
-        let given = ["token", "key"].map(|name| {
-            let value = Secret::new(format!("{name}-Vahgh5eeweiF").into_bytes());
-            (name.to_owned(), CredentialSource::Environment { variable: name.to_owned(), value })
-        });
+        let given = [("token".to_owned(), token), ("key".to_owned(), fixed("key"))];
         let config = EgressConfig {
             grants: operator,
             credentials: given.into(),

@@ -1,5 +1,6 @@
 //! The files of a configuration, as a whole: whether they are those of before, and those in use.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ccm_sandbox::Provider;
@@ -15,14 +16,16 @@ impl ProviderConfig {
 
     /// What tells one content of all files from the next.
     pub(crate) fn edition_mark(&self) -> [u8; 32] {
-        let mut mark = Sha256::new();
-        for path in self.edition_files() {
-            // One that cannot be read is another content than an empty one.
-            let content = read_bytes(&path).ok();
-            mark.update(content.as_ref().map_or(u64::MAX, |bytes| bytes.len() as u64).to_be_bytes());
-            mark.update(content.unwrap_or_default());
-        }
-        mark.finalize().into()
+        mark(&self.edition_files())
+    }
+
+    /// What the files tell this provider. Others that the operator granted say nothing to it.
+    pub(crate) fn says(&self, provider: &Provider) -> Says {
+        let descriptor = provider.descriptor();
+        let files = self.files(descriptor).map_err(|error| format!("{error:#}"));
+        let named = files.iter().flat_map(|files| files.paths.values());
+        let content = mark(self.cloud_config.iter().chain(named));
+        Says { told: files.map(|files| files.shown(descriptor)), content }
     }
 
     /// Whether the files tell this provider what it was told: other values of its credentials are nothing else.
@@ -30,4 +33,24 @@ impl ProviderConfig {
         let descriptor = provider.descriptor();
         self.files(descriptor).is_ok_and(|files| files.shown(descriptor) == *provider.files())
     }
+}
+
+/// What the files tell a provider.
+#[derive(PartialEq)]
+pub(crate) struct Says {
+    /// Without secrets; or why they tell it nothing.
+    told: Result<BTreeMap<String, String>, String>,
+    /// What tells one content of those files from the next.
+    content: [u8; 32],
+}
+
+fn mark<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> [u8; 32] {
+    let mut mark = Sha256::new();
+    for path in files {
+        // One that cannot be read is another content than an empty one.
+        let content = read_bytes(path).ok();
+        mark.update(content.as_ref().map_or(u64::MAX, |bytes| bytes.len() as u64).to_be_bytes());
+        mark.update(content.unwrap_or_default());
+    }
+    mark.finalize().into()
 }

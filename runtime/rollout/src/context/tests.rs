@@ -28,7 +28,7 @@ fn a_key_of_paths_shows_no_secret() {
     let (_file, config) = config("[Global]\npassword = hunter2\nplain = /hunter2\n");
     let cases = [
         (PASSWORD, "the file that cloud:Global.password (line 2) names (more) is not granted", false),
-        ("cloud:Global.plain", "file /hunter2 (more) is named in the cloud-config but not granted", true),
+        ("cloud:Global.plain", "file \"/hunter2\" (more) is named in the cloud-config but not granted", true),
     ];
     for (key, says, shown) in cases {
         let files = vec![file("cloud", ConfigFormat::Ini, &[]), file("more", ConfigFormat::Yaml, &[key])];

@@ -151,7 +151,7 @@ impl Keeper {
 
     /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
     fn begin(&mut self, taken: Taken) -> Slot<Provider> {
-        let Taken { release, bytes, signature, look, missed, took, compiling } = taken;
+        let Taken { release, bytes, signature, look, missed, took, compiling, .. } = taken;
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloud::Severity;
 use futures::FutureExt as _;
@@ -12,10 +13,12 @@ use futures::future::select_all;
 use tokio::time::Instant;
 
 use super::report::without_request_ids;
-use super::{Keeper, MAX_DELAY, MIN_DELAY, Place};
+use super::{Keeper, MAX_DELAY, MIN_DELAY};
 use crate::config::ProviderConfig;
+use crate::config::edition::Says;
 use crate::gate::{Rejected, Step};
 use crate::retry::delay;
+use crate::slot::{Slot, Stands};
 use crate::source::{Changes, Source};
 use crate::status::NotTaken;
 
@@ -23,8 +26,8 @@ use crate::status::NotTaken;
 pub(super) struct Configuration {
     files: Vec<PathBuf>,
     changes: Vec<Changes>,
-    /// What the files held when they were refused for good, and the generation that they were refused for.
-    judged: Option<([u8; 32], u64)>,
+    /// What was refused last.
+    judged: Option<Judged>,
     /// Why they were refused, as it was told last, without request IDs.
     told: Option<String>,
     /// How often in a row something failed that may pass later.
@@ -32,9 +35,25 @@ pub(super) struct Configuration {
     retry: Option<Instant>,
 }
 
+/// A configuration that was refused.
+struct Judged {
+    /// What the files held.
+    mark: [u8; 32],
+    /// What they told the components.
+    says: Vec<Says>,
+    /// Since when those stand so.
+    generation: u64,
+    /// It was refused for good.
+    is_final: bool,
+    at: Instant,
+}
+
+/// From one try to the next while the files change, but what they tell a component does not: each try asks the cloud.
+const AGAIN: Duration = Duration::from_secs(10);
+
 impl Configuration {
     /// Looks at the files every `period`.
-    pub(super) fn of(config: &ProviderConfig, period: std::time::Duration) -> Self {
+    pub(super) fn of(config: &ProviderConfig, period: Duration) -> Self {
         let files = config.edition_files();
         let changes = files.iter().map(|file| Changes::of(&Source::Path(file.clone()), None, period)).collect();
         Self { files, changes, judged: None, told: None, tries: 0, retry: None }
@@ -66,6 +85,14 @@ impl Configuration {
         }
     }
 
+    /// The same, and what was refused is tried again.
+    pub(super) fn begin_anew(&mut self) {
+        if self.told.is_some() {
+            self.judged = None;
+            self.look_again();
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn told(&self) -> Option<&str> {
         self.told.as_deref()
@@ -84,27 +111,44 @@ impl Configuration {
 }
 
 impl Keeper {
-    /// Gives the component that serves what the files say, if that is something else than it was told, and passes the gate.
+    /// Gives the components of the slot what the files say, if that is something else than they were told, and passes the gate.
     pub(super) async fn configure(&mut self) {
-        let Some(Place { slot, .. }) = &self.place else { return };
-        let slot = slot.clone();
+        let Some(slot) = self.slot().cloned() else { return };
         if self.is_configured() {
             return self.is_configured_as_before();
         }
-        let mark = self.settled_files().await;
-        // Whoever serves now: the sources may have been told of meanwhile.
-        let (serving, generation) = slot.serving();
-        if self.is_configured() {
-            return self.is_configured_as_before();
-        }
-        if self.configuration.judged == Some((mark, generation)) {
+        let Some(says) = self.settled_files().await else {
+            // Others have their turn before the next look: there are files that never stay the same.
+            self.configuration.retry = Some(Instant::now());
             return;
+        };
+        // Whoever stands how now: the sources may have been told of meanwhile.
+        let stands = slot.stands();
+        if self.is_configured() {
+            return self.is_configured_as_before();
         }
-        let (proven, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
-        let configured = async move { surroundings.configure(&config, &serving, &proven).await };
+        let (mark, generation) = (self.config.edition_mark(), stands.generation);
+        if let Some(judged) = &self.configuration.judged
+            && (&judged.says, judged.generation) == (&says, generation)
+        {
+            let next = judged.at + AGAIN;
+            if judged.mark != mark && Instant::now() < next {
+                self.configuration.retry = Some(next);
+                return;
+            }
+            if judged.mark == mark && judged.is_final {
+                return;
+            }
+        } else {
+            self.configuration.tries = 0;
+        }
+        let has_trial = stands.trial.is_some();
+        let (surroundings, config) = (Arc::clone(&self.surroundings), Arc::clone(&self.config));
+        let configured = async move { surroundings.configure(&config, &stands).await };
         match self.meanwhile(configured).await {
-            Ok(release) => {
-                let Some(exchange) = slot.configure(generation, release) else {
+            Ok(Some(with)) => {
+                let is_withdrawn = has_trial && with.trial.is_none();
+                let Some(exchange) = slot.configure(generation, with) else {
                     // Somebody else serves, who has a configuration of its own.
                     return self.configuration.look_again();
                 };
@@ -112,39 +156,48 @@ impl Keeper {
                 self.audience.metrics.exchanged(&self.source, exchange);
                 self.is_configured_as_before();
                 self.catch_up().await;
+                if is_withdrawn {
+                    // It goes through the whole gate again, with the new configuration.
+                    (self.judged, self.tries, self.retry) = (None, 0, Some(Instant::now()));
+                }
             }
+            Ok(None) => self.configuration.look_again(),
             Err(rejected) => {
                 // A credential that belongs to the configuration may come from elsewhere, and later.
                 let is_final = !rejected.may_pass_later() && rejected.step != Step::Compare;
-                self.configuration.judged = is_final.then_some((mark, generation));
+                let at = Instant::now();
+                self.configuration.judged = Some(Judged { mark, says, generation, is_final, at });
                 self.configuration.retry = (!is_final).then(|| {
                     let delay = delay(MIN_DELAY, MAX_DELAY, self.configuration.tries);
                     self.configuration.tries += 1;
-                    Instant::now() + delay
+                    at + delay
                 });
                 self.reject_configuration(rejected).await;
             }
         }
     }
 
-    /// Whether the one that serves was told what the files say.
+    /// Whether the components of the slot were told what the files say.
     fn is_configured(&self) -> bool {
-        self.slot().is_none_or(|slot| self.config.is_in_use(&slot.component()))
+        self.slot().is_none_or(|slot| {
+            let Stands { proven, trial, .. } = slot.stands();
+            std::iter::once(&proven).chain(&trial).all(|one| self.config.is_in_use(&one.component))
+        })
     }
 
-    /// What the files hold once it has stayed the same.
-    async fn settled_files(&mut self) -> [u8; 32] {
-        let mut last = self.config.edition_mark();
-        loop {
-            self.meanwhile(tokio::time::sleep(self.settings.settle)).await;
-            // What was told meanwhile is seen now.
-            while self.configuration.next().now_or_never().is_some() {}
-            let now = self.config.edition_mark();
-            if now == last {
-                return now;
-            }
-            last = now;
-        }
+    /// What the files tell the components, if that has stayed the same.
+    async fn settled_files(&mut self) -> Option<Vec<Says>> {
+        let before = self.says();
+        self.meanwhile(tokio::time::sleep(self.settings.settle)).await;
+        // What was told meanwhile is seen now.
+        while self.configuration.next().now_or_never().is_some() {}
+        let says = self.says();
+        (says == before).then_some(says)
+    }
+
+    fn says(&self) -> Vec<Says> {
+        let Some(Stands { proven, trial, .. }) = self.slot().map(Slot::stands) else { return vec![] };
+        std::iter::once(&proven).chain(&trial).map(|one| self.config.says(&one.component)).collect()
     }
 
     fn is_configured_as_before(&mut self) {
@@ -158,12 +211,19 @@ impl Keeper {
 
     /// Says that a configuration is not used, once; the page always has the last reason.
     async fn reject_configuration(&mut self, rejected: Rejected) {
-        let Some(serving) = self.slot().map(|slot| slot.view().serving) else { return };
+        let Some(stands) = self.slot().map(Slot::stands) else { return };
         let (step, reason) = (rejected.step, format!("{:#}", rejected.error));
-        let text = format!(
-            "the changed configuration ({}) is rejected (step {step} of the gate): {reason}; {serving} continues to serve with the one before",
-            self.configuration.shown()
-        );
+        let (files, serving) = (self.configuration.shown(), &stands.serving().version);
+        let text = if self.config.is_in_use(&stands.serving().component) {
+            format!(
+                "the changed configuration ({files}) is rejected (step {step} of the gate) for {}: {reason}; {serving}, which is on probation, serves with it, and no difference between the two counts",
+                stands.proven.version
+            )
+        } else {
+            format!(
+                "the changed configuration ({files}) is rejected (step {step} of the gate): {reason}; {serving} continues to serve with the one before"
+            )
+        };
         let refused = NotTaken::now(step, None, reason);
         let told = without_request_ids(&text);
         if self.configuration.told.as_ref() == Some(&told) {

@@ -17,6 +17,16 @@ use crate::source::{Packed, SourceError};
 /// How long an API server may be away before that is a reason to reject what it holds: it restarts now and then.
 const AWAY: Duration = Duration::from_secs(60);
 
+/// What the source holds.
+enum Held {
+    /// What was judged already.
+    Judged,
+    /// Something else from one look to the next.
+    Changing,
+    /// The same for a while.
+    Settled(Packed),
+}
+
 impl Keeper {
     /// Reads the source.
     pub(super) fn fetch(&self) -> impl Future<Output = Result<Packed, Rejected>> + use<> {
@@ -32,31 +42,31 @@ impl Keeper {
         Ok(packed)
     }
 
-    /// What the source holds once it has stayed the same; none when that is what was judged already.
-    async fn settled(&mut self) -> Result<Option<Packed>, Rejected> {
-        let mut last = self.read().await.map(|packed| packed.mark()).ok();
-        loop {
-            if last.is_some() && last == self.judged {
-                return Ok(None);
-            }
-            self.meanwhile(tokio::time::sleep(self.settings.settle)).await;
-            // What was told meanwhile is seen now.
-            while self.changes.next().now_or_never().is_some() {}
-            let packed = self.read().await;
-            let mark = packed.as_ref().map(Packed::mark).ok();
-            if mark == last {
-                return packed.map(Some);
-            }
-            last = mark;
+    /// What the source holds, if that stays the same.
+    async fn settled(&mut self) -> Result<Held, Rejected> {
+        let before = self.read().await.map(|packed| packed.mark()).ok();
+        if before.is_some() && before == self.judged {
+            return Ok(Held::Judged);
         }
+        self.meanwhile(tokio::time::sleep(self.settings.settle)).await;
+        // What was told meanwhile is seen now.
+        while self.changes.next().now_or_never().is_some() {}
+        let packed = self.read().await;
+        let mark = packed.as_ref().map(Packed::mark).ok();
+        if mark == before { packed.map(Held::Settled) } else { Ok(Held::Changing) }
     }
 
     pub(super) async fn look(&mut self) {
         let begun = Instant::now();
         let packed = match self.settled().await {
-            Ok(Some(packed)) => packed,
-            Ok(None) => {
+            Ok(Held::Settled(packed)) => packed,
+            Ok(Held::Judged) => {
                 (self.tries, self.retry) = (0, None);
+                return;
+            }
+            // Others have their turn before the next look: there are sources that never stay the same.
+            Ok(Held::Changing) => {
+                self.retry = Some(Instant::now());
                 return;
             }
             Err(rejected) if self.waits_for_the_api_server(&rejected) => return self.try_again(),
@@ -104,6 +114,8 @@ impl Keeper {
         if self.was_refused(&slot, &unpacked.digest).await {
             return Ok(());
         }
+        // The new one is opened with what the files say now. Whoever it is compared with is to answer from the same, if it can do with that.
+        Box::pin(self.configure()).await;
         // A new one stands in for the proven one, whoever serves now.
         let (before, surroundings, config) = (slot.proven(), Arc::clone(&self.surroundings), Arc::clone(&self.config));
         let taken = async move { surroundings.admit(&config, unpacked, Some(&before), None).await };

@@ -51,7 +51,7 @@ impl Keeper {
 
     /// Puts what passed the gate into the slot.
     pub(super) async fn exchange(&mut self, taken: Taken, read: Duration) {
-        let Taken { release, bytes, signature, took, compiling, .. } = taken;
+        let Taken { release, bytes, signature, is_apart, took, compiling, .. } = taken;
         let candidate = Candidate { digest: release.version.digest.clone(), bytes, signature };
         let Some(slot) = self.slot().cloned() else { return };
         // Before the exchange: its first call may be the last one of the process. The one before may be proven meanwhile, and its note
@@ -62,7 +62,8 @@ impl Keeper {
                 break;
             }
         }
-        let Some(exchange) = slot.put(release) else {
+        let exchange = if is_apart { slot.put_apart(release) } else { slot.put(release) };
+        let Some(exchange) = exchange else {
             // It was refused, or another way of packing it taken, while it was in the gate.
             self.note_trial_of_now().await;
             self.was_refused(&slot, &candidate.digest).await;
@@ -139,7 +140,9 @@ impl Keeper {
             Transition::Exchanged { .. } | Transition::Returned { .. } | Transition::Withdrawn { .. } => {
                 self.configuration.look_again();
             }
-            Transition::Proven | Transition::Contested { .. } => {}
+            // The one before may have been what a configuration was refused for.
+            Transition::Proven => self.configuration.begin_anew(),
+            Transition::Contested { .. } => {}
         }
         match transition {
             Transition::Configured => {}

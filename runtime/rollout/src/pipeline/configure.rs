@@ -1,4 +1,4 @@
-//! Another configuration for a component that serves: it goes through the steps of the gate that hang on the configuration.
+//! Another configuration for components that serve: it goes through the steps of the gate that hang on the configuration.
 
 use std::sync::Arc;
 
@@ -10,21 +10,67 @@ use crate::config::ProviderConfig;
 use crate::context;
 use crate::gate::{self, Rejected, Step};
 use crate::release::Release;
+use crate::slot::Stands;
+use crate::slot::standing::Reconfigured;
 
 impl Surroundings {
-    /// The component of `serving` with what the files say now; `proven` is what it is compared with. Nothing of a configuration that is
-    /// refused stays, and the provider that serves is not touched.
+    /// The components of a slot with what the files say now; none where the files changed meanwhile. Nothing of a configuration that is
+    /// refused stays, and the providers that there are, are not touched.
+    ///
+    /// The proven one comes first: it is known, so that what goes wrong is the configuration's fault. The one on trial is compared with that,
+    /// since both are to answer from one configuration. Where it fails, that is its own fault, and it has to go through the whole gate again.
     ///
     /// # Errors
     ///
-    /// The step that it did not pass.
+    /// The step that the configuration did not pass.
     pub(crate) async fn configure(
         &self,
         config: &ProviderConfig,
-        serving: &Release<Provider>,
-        proven: &Provider,
+        stands: &Stands<Provider>,
+    ) -> Result<Option<Reconfigured<Provider>>, Rejected> {
+        let old = &stands.proven;
+        let proven = self.with_files(config, old, &old.component).await;
+        let with = match (&stands.trial, proven) {
+            (None, proven) => Reconfigured { proven: Some(proven?), trial: None },
+            (Some(trial), Ok(proven)) => {
+                let tried = self.with_files(config, trial, &proven.component).await;
+                if let Err(rejected) = &tried {
+                    let (version, error) = (&trial.version, format!("{:#}", rejected.error));
+                    let step = rejected.step.as_str();
+                    tracing::warn!(%version, step, error, "the component on probation does not pass the gate with the changed configuration");
+                }
+                Reconfigured { proven: Some(proven), trial: tried.ok() }
+            }
+            // It came with a configuration that the proven one cannot do with, and so does the next one.
+            (Some(trial), Err(_)) if stands.is_apart && !config.is_in_use(&trial.component) => {
+                Reconfigured { proven: None, trial: Some(self.with_files(config, trial, &old.component).await?) }
+            }
+            (Some(_), Err(rejected)) => return Err(rejected),
+        };
+        let all = || with.proven.iter().chain(&with.trial);
+        // Both read the files, one after the other.
+        if !all().all(|one| config.is_in_use(&one.component)) {
+            return Ok(None);
+        }
+        // Not before: a configuration that is refused pins nothing.
+        let carryover = self.carryover_of(config);
+        for egress in all().filter_map(|one| one.component.egress()) {
+            egress.pin_uses(&carryover);
+        }
+        Ok(Some(with))
+    }
+
+    /// A component with what the files say now, compared with `other`.
+    async fn with_files(
+        &self,
+        config: &ProviderConfig,
+        release: &Release<Provider>,
+        other: &Provider,
     ) -> Result<Release<Provider>, Rejected> {
-        let before = &*serving.component;
+        let before = &*release.component;
+        if config.is_in_use(before) {
+            return Ok(release.clone());
+        }
         let descriptor = before.descriptor();
         let files = config.files(descriptor).map_err(|error| Rejected::at(Step::Grants, error))?;
         let carryover = self.carryover_of(config);
@@ -37,14 +83,10 @@ impl Surroundings {
         let offers = judged.await.map_err(|error| Rejected::at(Step::Check, error))?;
         gate::offers(config, &offers, Some(before.into()), &self.depends)
             .map_err(|error| Rejected::at(Step::Identity, error))?;
-        Box::pin(self.compare(config, proven, &provider)).await.map_err(|error| Rejected::at(Step::Compare, error))?;
-        // The one before may not be able to answer any more, as with a credential that was revoked. Then the cluster's objects say what
+        Box::pin(self.compare(config, other, &provider)).await.map_err(|error| Rejected::at(Step::Compare, error))?;
+        // The other one may not be able to answer any more, as with a credential that was revoked. Then the cluster's objects say what
         // there is, as at a start.
         Box::pin(self.confirm(config, &provider)).await.map_err(|error| Rejected::at(Step::Compare, error))?;
-        // Not before: a configuration that is refused pins nothing.
-        if let Some(egress) = provider.egress() {
-            egress.pin_uses(&carryover);
-        }
-        Ok(Release { component: Arc::new(provider), version: Arc::clone(&serving.version) })
+        Ok(Release { component: Arc::new(provider), version: Arc::clone(&release.version) })
     }
 }

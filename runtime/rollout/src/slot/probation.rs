@@ -34,6 +34,9 @@ pub(super) struct Probation<C> {
     pub(super) witness: Arc<C>,
     /// What the new one had done before it was put into the slot.
     before: Crashes,
+    /// The witness has another configuration, which may be why the two differ: then no difference ends the trial. It does not pass either while
+    /// they differ.
+    is_apart: bool,
     counts: Mutex<Counts>,
 }
 
@@ -60,8 +63,8 @@ pub(super) enum Progress {
 }
 
 impl<C: Component> Probation<C> {
-    pub(super) fn begin(settings: ProbationSettings, witness: Arc<C>, component: &C) -> Self {
-        Self { settings, witness, before: component.crashes(), counts: Mutex::default() }
+    pub(super) fn begin(settings: ProbationSettings, witness: Arc<C>, component: &C, is_apart: bool) -> Self {
+        Self { settings, witness, before: component.crashes(), is_apart, counts: Mutex::default() }
     }
 
     /// The new one failed, or said no, where the witness has an answer. Returns what a call comes to that it must not answer then.
@@ -128,16 +131,16 @@ impl<C: Component> Probation<C> {
             counts.crashes = crashes;
             (counts.since, counts.good) = (None, 0);
         }
-        if let Some(why) = &counts.harm {
-            return Progress::Failed(why.clone());
-        }
         if crashes >= limit {
             return Progress::Failed(format!(
                 "{crashes} of its first {calls} calls gave no answer, the last: {}",
                 component.last_crash()
             ));
         }
-        if counts.differences >= limit {
+        if let Some(why) = &counts.harm {
+            return if self.is_apart { Progress::Open } else { Progress::Failed(why.clone()) };
+        }
+        if counts.differences >= limit && !self.is_apart {
             return Progress::Failed(format!(
                 "{} of its first {calls} calls failed or found less than the one before, the last: {}",
                 counts.differences, counts.last_difference

@@ -21,8 +21,12 @@
 //! | C on trial against P | a peer proved: C | C proven | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | a peer proved: another one | as before | | `whoever_a_peer_proved_passes_its_trial_here` |
 //! | any | this process begins to lead | as before: what the leader before has proven and refused comes first, as from any peer; then P is told to the peers, not C | | `what_the_leader_before_has_proven_is_heard_before_anything_is_told`, of the keeper |
-//! | P proven | configured: P, of this generation | P with the other configuration, proven | + 1 | `another_configuration_keeps_the_standing_of_its_component` |
-//! | C on trial against P | configured: C, of this generation | C with the other configuration, on a new trial against P as it was | + 1 | `another_configuration_keeps_the_standing_of_its_component` |
+//! | P proven | configured: P | P with the other configuration, proven | + 1 | `another_configuration_keeps_the_standing_of_its_component` |
+//! | C on trial against P | configured: P and C | both with the other configuration, on a new trial | + 1 | `another_configuration_is_given_to_both_of_a_trial` |
+//! | C on trial against P | configured: P, since C does not pass the gate with it | P with the other configuration, proven; C withdrawn, not refused | + 1 | `one_on_trial_that_cannot_do_with_a_configuration_goes_without_a_verdict` |
+//! | C on trial against P, apart | configured: C, since P does not pass the gate with it | C with the other configuration, on a new trial against P as it was, apart | + 1 | `a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone` |
+//! | C on trial against P | configured: C alone | as before: the two would answer from two configurations | | `a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone` |
+//! | P proven | taken: C, apart: with a configuration that P does not pass the gate with | C on trial against P, apart: no difference is held against C | + 1 | `a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone` |
 //! | any | configured: of an earlier generation, or another component | as before | | `a_configuration_for_one_that_serves_no_longer_changes_nothing` |
 //! | any | passed or failed, of an earlier generation | as before | | `a_verdict_about_an_earlier_generation_changes_nothing` |
 //!
@@ -38,6 +42,8 @@ use crate::release::{Release, Version};
 pub(crate) enum Event<C> {
     /// One passed the gate.
     Taken(Release<C>),
+    /// One passed the gate with another configuration than the proven one has and can do with.
+    TakenApart(Release<C>),
     /// The source holds the one with this digest again, which was proven when it was looked at.
     PutBack(String),
     /// The one on trial since this generation has proved itself.
@@ -48,8 +54,17 @@ pub(crate) enum Event<C> {
     PeerRefused(Refusal),
     /// The component with this digest has proved itself at another replica.
     PeerProved(String),
-    /// The one that serves since this generation passed the gate with another configuration.
-    Configured(u64, Release<C>),
+    /// Those who stand so since this generation passed the gate with another configuration.
+    Configured(u64, Reconfigured<C>),
+}
+
+/// The components of a slot with another configuration: all of one state of its files.
+#[derive(Debug, Clone)]
+pub(crate) struct Reconfigured<C> {
+    /// The proven one; none where it does not pass the gate with it.
+    pub(crate) proven: Option<Release<C>>,
+    /// The one on trial; none where there is none, or it does not pass the gate with it.
+    pub(crate) trial: Option<Release<C>>,
 }
 
 /// What has become of it.
@@ -60,7 +75,7 @@ pub(crate) enum Transition {
         /// Who served before.
         before: Arc<Version>,
     },
-    /// The one that serves has another configuration.
+    /// The one that serves has another configuration, and so has the one that it is on trial against.
     Configured,
     /// The one that serves is proven.
     Proven,
@@ -77,6 +92,8 @@ pub(crate) enum Transition {
 pub(crate) struct SlotState<C> {
     proven: Release<C>,
     trial: Option<Release<C>>,
+    /// The one on trial has another configuration than the proven one.
+    is_apart: bool,
     refused: Refusals,
     /// Those that went without a verdict: they may come again, and what they wrote is as uncertain as what refused ones wrote.
     withdrawn: Refusals,
@@ -93,6 +110,7 @@ impl<C> SlotState<C> {
         Self {
             proven: first,
             trial: None,
+            is_apart: false,
             refused,
             withdrawn: Refusals::default(),
             contested,
@@ -116,6 +134,11 @@ impl<C> SlotState<C> {
 
     pub(crate) const fn is_on_trial(&self) -> bool {
         self.trial.is_some()
+    }
+
+    /// Whether the two of a trial have different configurations: then these may be why they differ.
+    pub(crate) const fn is_apart(&self) -> bool {
+        self.trial.is_some() && self.is_apart
     }
 
     pub(crate) const fn refused(&self) -> &Refusals {
@@ -149,10 +172,11 @@ impl<C> SlotState<C> {
     /// None: nobody else serves, is on trial or is proven.
     pub(crate) fn apply(&mut self, event: Event<C>) -> Option<Transition> {
         match event {
-            Event::Taken(release) => self.take(release),
+            Event::Taken(release) => self.take(release, false),
+            Event::TakenApart(release) => self.take(release, true),
             Event::PutBack(digest) => self.put_back(&digest),
             Event::Passed(generation) | Event::Failed(generation, _) if generation != self.generation => None,
-            Event::Configured(generation, release) => self.configure(generation, release),
+            Event::Configured(generation, with) => self.configure(generation, with),
             Event::Passed(_) => self.pass(),
             Event::Failed(_, why) => self.rollback(why),
             Event::PeerRefused(refused) => self.refused_by_a_peer(refused),
@@ -196,15 +220,34 @@ impl<C> SlotState<C> {
         None
     }
 
-    /// Made for whoever served then: after an exchange or a rollback it would mix what belongs to two.
-    fn configure(&mut self, generation: u64, release: Release<C>) -> Option<Transition> {
-        let serving = self.trial.as_mut().unwrap_or(&mut self.proven);
-        if generation != self.generation || !serving.is(&release.version.digest) {
+    /// Made for those who stood so then: after an exchange or a rollback it would mix what belongs to two.
+    fn configure(&mut self, generation: u64, Reconfigured { proven, trial }: Reconfigured<C>) -> Option<Transition> {
+        let is_of =
+            |new: &Option<Release<C>>, old: &Release<C>| new.as_ref().is_none_or(|new| new.is(&old.version.digest));
+        let is_known = match &self.trial {
+            Some(old) => is_of(&trial, old) && is_of(&proven, &self.proven),
+            None => trial.is_none() && is_of(&proven, &self.proven),
+        };
+        let keeps_apart = proven.is_none() && self.is_apart() && trial.is_some();
+        if generation != self.generation || !is_known || !(proven.is_some() || keeps_apart) {
             return None;
         }
-        *serving = release;
+        self.is_apart = keeps_apart;
         self.generation += 1;
-        Some(Transition::Configured)
+        if let Some(proven) = proven {
+            self.proven = proven;
+        }
+        match (self.trial.take(), trial) {
+            (Some(old), None) => {
+                // It was not judged with this configuration, and goes through the gate again.
+                self.withdraw(&old.version);
+                Some(Transition::Withdrawn { trial: old.version })
+            }
+            (_, trial) => {
+                self.trial = trial;
+                Some(Transition::Configured)
+            }
+        }
     }
 
     fn put_back(&mut self, digest: &str) -> Option<Transition> {
@@ -214,7 +257,7 @@ impl<C> SlotState<C> {
         Some(Transition::Withdrawn { trial })
     }
 
-    fn take(&mut self, release: Release<C>) -> Option<Transition> {
+    fn take(&mut self, release: Release<C>, is_apart: bool) -> Option<Transition> {
         let digest = &release.version.digest;
         if self.serving().is(digest) {
             return None;
@@ -226,6 +269,7 @@ impl<C> SlotState<C> {
             return None;
         }
         self.generation += 1;
+        self.is_apart = is_apart;
         drop(self.withdrawn.take(digest));
         let before = Arc::clone(&self.serving().version);
         if let Some(replaced) = self.trial.replace(release) {

@@ -1,5 +1,6 @@
 //! Components that do as they are told, and a cloud that remembers who did what.
 
+mod cluster;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -7,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ccm_cloud::{
-    Answer, Backend, Capability, Cluster, ClusterSubject, Descriptor, Failure, FindError, Finding, Ingress, Instance,
-    InstanceState, Instances, LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+    Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState, Instances,
+    LoadBalancers, Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
 };
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::{News, ProbationSettings, Refusals, Slot};
-use crate::component::{Component, Crashes, Reconciled};
+use crate::component::Crashes;
 use crate::release::{Release, Version};
 
 /// What a component does.
@@ -69,11 +70,15 @@ pub(crate) struct Cloud {
     made: AtomicU32,
     /// Whether it answers anybody.
     pub(crate) is_down: AtomicBool,
+    /// Whoever has an earlier configuration than this one is refused: its credentials were revoked.
+    pub(crate) oldest: AtomicU32,
 }
 
 impl Cloud {
-    fn answers(&self) -> Result<(), Failure> {
-        if self.is_down.load(Ordering::Relaxed) {
+    fn answers(&self, configuration: u32) -> Result<(), Failure> {
+        if configuration < self.oldest.load(Ordering::Relaxed) {
+            Err(Failure::new(Reaction::Unauthorized, "these credentials were revoked"))
+        } else if self.is_down.load(Ordering::Relaxed) {
             Err(Failure::new(Reaction::Retry, "the cloud is down"))
         } else {
             Ok(())
@@ -95,6 +100,8 @@ impl Cloud {
 /// A version of the component.
 pub(crate) struct Fake {
     version: String,
+    /// Which one it was opened with, see [`is_narrow`].
+    pub(crate) configuration: u32,
     does: Mutex<Does>,
     /// The same for calls that change load balancers, where it is another thing.
     when_changing: Mutex<Option<Does>>,
@@ -115,8 +122,14 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(version: &str, does: Does, cloud: &Arc<Cloud>) -> Arc<Self> {
+        Self::of(version, does, cloud, 0)
+    }
+
+    /// With this configuration.
+    pub(crate) fn of(version: &str, does: Does, cloud: &Arc<Cloud>, configuration: u32) -> Arc<Self> {
         Arc::new(Self {
             version: version.to_owned(),
+            configuration,
             does: Mutex::new(does),
             when_changing: Mutex::default(),
             cloud: Arc::clone(cloud),
@@ -130,8 +143,25 @@ impl Fake {
         })
     }
 
+    /// The same with another configuration.
+    pub(crate) fn configured(&self, configuration: u32) -> Arc<Self> {
+        Self::of(&self.version, *self.does.lock(), &self.cloud, configuration)
+    }
+
+    /// Whether its configuration lets it have to do with this Service.
+    fn knows(&self, service: &Service) -> Result<(), Failure> {
+        if is_narrow(self.configuration) && is_of_a_kind(&service.uid) {
+            return Err(Failure::new(Reaction::Invalid, "its configuration has no network for it"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn does(&self, does: Does) {
         *self.does.lock() = does;
+    }
+
+    pub(crate) fn is(&self, does: Does) -> bool {
+        *self.does.lock() == does
     }
 
     pub(crate) fn does_when_changing(&self, does: Does) {
@@ -192,20 +222,23 @@ impl Fake {
             Does::Refuse => Err(Failure::new(Reaction::Invalid, "it says no")),
             Does::Lack => Err(Failure::new(Reaction::Unsupported, "it has no such interface")),
             Does::Throttle => Err(Failure::new(Reaction::Throttled, "slower")),
-            Does::Lose => self.cloud.answers().map(|()| lost()),
-            _ => self.cloud.answers().map(|()| right()),
+            Does::Lose => self.cloud.answers(self.configuration).map(|()| lost()),
+            _ => self.cloud.answers(self.configuration).map(|()| right()),
         }
     }
 
     async fn change(&self, function: &'static str, service: &Service, work: impl FnOnce() -> Vec<Ingress>) -> Outcome {
         let does = self.acts(function);
+        if let Err(failure) = self.knows(service) {
+            return Outcome::failed(failure);
+        }
         let failure = match self.when_changing.lock().unwrap_or(does) {
             Does::Crash => self.crashed(function),
             Does::Fail => Failure::new(Reaction::Retry, "it cannot"),
             Does::Refuse => Failure::new(Reaction::Invalid, "it says no"),
             Does::Throttle => Failure::new(Reaction::Throttled, "slower"),
             Does::Elsewhere => Failure::new(Reaction::Elsewhere, "not mine"),
-            does => match self.cloud.answers() {
+            does => match self.cloud.answers(self.configuration) {
                 Err(failure) => failure,
                 Ok(()) => {
                     let ingress = work();
@@ -264,7 +297,10 @@ impl LoadBalancers for Fake {
     fn get(&self, service: Service) -> Answer<'_, Result<Option<Vec<Ingress>>, Failure>> {
         let name = self.own_name(&service);
         let right = move || self.place(&name);
-        Box::pin(self.answer("get", right, || None))
+        Box::pin(async move {
+            self.knows(&service)?;
+            self.answer("get", right, || None).await
+        })
     }
 
     fn get_mark(&self, service: Service) -> Answer<'_, Result<Option<Mark>, Failure>> {
@@ -329,55 +365,9 @@ impl LoadBalancers for Fake {
     }
 }
 
-impl Cluster for Fake {
-    fn descriptor(&self) -> Arc<Descriptor> {
-        LoadBalancers::descriptor(self)
-    }
-
-    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
-        self.reconcile_noting(nodes, services, Arc::default())
-    }
-}
-
-impl Component for Fake {
-    fn crashes(&self) -> Crashes {
-        *self.crashes.lock()
-    }
-
-    fn last_crash(&self) -> String {
-        self.last_crash.lock().clone()
-    }
-
-    fn forget(&self) {
-        self.forgot.fetch_add(1, Ordering::Relaxed);
-        self.remembers.store(false, Ordering::Relaxed);
-    }
-
-    fn has(&self, _capability: Capability) -> bool {
-        true
-    }
-
-    fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
-        vec![]
-    }
-
-    fn follow_credentials(&self) -> Answer<'_, ()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> Answer<'_, Reconciled> {
-        Box::pin(async move {
-            if *self.does.lock() == Does::CrashAfterwards {
-                self.acts("reconcile");
-                changed.store(true, Ordering::Relaxed);
-                return Err(self.crashed("reconcile"));
-            }
-            match self.answer("reconcile", Vec::new, Vec::new).await {
-                Err(failure) if failure.reaction == Reaction::Invalid => Ok(vec![(ClusterSubject::Provider, failure)]),
-                answer => answer,
-            }
-        })
-    }
+/// Whether whoever has this configuration says no to [some](is_of_a_kind) Services.
+pub(crate) const fn is_narrow(configuration: u32) -> bool {
+    configuration % 2 == 1
 }
 
 /// Whether the Service with this UID is of the kind that [`Does::RenameSome`] is about.

@@ -2,6 +2,7 @@
 
 mod balancers;
 mod cluster;
+mod configuration;
 mod exchange;
 mod machines;
 mod routes;

@@ -124,7 +124,10 @@ async fn a_configuration_that_cannot_be_is_refused_with_its_place_and_the_one_be
             vec!["endpoint api", "another host (localhost)", "--allow-host localhost", "restart"],
         ),
         (good.replace("token-of-two", "short"), vec!["token", "less than 8 bytes", "cloud.conf"]),
-        (format!("{good}more-file = /etc/hostname\n"), vec!["/etc/hostname", "--allow-file /etc/hostname grants it"]),
+        (
+            format!("{good}more-file = /etc/hostname\n"),
+            vec!["/etc/hostname", "--allow-file \"/etc/hostname\" grants it"],
+        ),
     ];
     let count = cases.len();
     for (number, (text, says)) in cases.into_iter().enumerate() {

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ccm_cloud::{Credential, Descriptor, Source};
+use ccm_cloud::{Credential, CredentialUse, Descriptor, Place, Source};
 
 use super::*;
 use crate::credentials::CredentialSource;
@@ -12,18 +12,29 @@ const CONFIG: &str = "[Global]\nproject = one\n";
 
 /// An ID and its secret, each in a file, with a cloud-config.
 fn credentials(folder: &Path) -> Credentials {
-    let declared = |name: &str| Credential {
-        name: name.to_owned(),
+    credentials_in(folder, CONFIG, [("id", folder.join("id"), "/"), ("secret", folder.join("secret"), "/")])
+}
+
+/// Credentials in these files, which may go to these paths of the API (`""`: to all), of a provider that was told of this cloud-config in `folder`.
+fn credentials_in<const N: usize>(folder: &Path, config: &str, files: [(&str, PathBuf, &str); N]) -> Credentials {
+    let place = || Place::Body;
+    let used = |path: &str| CredentialUse {
+        endpoint: "api".to_owned(),
+        place: place(),
+        path: (!path.is_empty()).then(|| path.to_owned()),
+    };
+    let declared = |(name, _, path): &(&str, PathBuf, &str)| Credential {
+        name: (*name).to_owned(),
         purpose: String::new(),
         required: true,
         value: Source::default(),
-        uses: vec![],
+        uses: vec![used(path)],
     };
-    let descriptor = Descriptor { credentials: ["id", "secret"].map(declared).into(), ..Descriptor::default() };
-    let given = ["id", "secret"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
+    let descriptor = Descriptor { credentials: files.iter().map(declared).collect(), ..Descriptor::default() };
+    let given = files.map(|(name, file, _)| (name.to_owned(), CredentialSource::file(file)));
     let path = folder.join("cloud.conf");
     let format = ConfigFormat::Ini;
-    let shown = ConfigFile::read(CONFIG.as_bytes(), format).unwrap().unwrap().for_guest(&BTreeMap::new());
+    let shown = ConfigFile::read(config.as_bytes(), format).unwrap().unwrap().for_guest(&BTreeMap::new());
     let edition = Edition::new(vec![ToldFile { path, format, declared: BTreeMap::new(), shown }]);
     Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8, edition)
 }
@@ -88,6 +99,135 @@ fn values_stay_while_the_cloud_config_says_something_else_than_the_provider_was_
     assert_eq!(pair(&credentials), numbered(1), "it is gone");
     write(folder.path(), "cloud.conf", &format!("{CONFIG}; a comment says nothing\n"));
     assert_eq!(pair(&credentials), numbered(2));
+}
+
+const OTHER: &str = "[Global]\nproject = two\n";
+
+/// A projected token ended after an hour, while somebody looked for what was wrong with the cloud-config.
+#[test]
+fn a_file_elsewhere_rotates_while_the_cloud_config_is_refused() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mount, token) = (folder.path(), elsewhere.path().join("token"));
+    let files = [
+        ("id", mount.join("id"), "/login"),
+        ("secret", mount.join("secret"), "/login"),
+        ("token", token.clone(), "/machines"),
+    ];
+    write(mount, "cloud.conf", CONFIG);
+    write_pair(mount, 1);
+    std::fs::write(&token, "token-number-1").unwrap();
+    let credentials = credentials_in(mount, CONFIG, files);
+    assert_eq!((pair(&credentials), value(&credentials, "token").as_str()), (numbered(1), "token-number-1"));
+    for (number, other) in [OTHER, "[Global\n", ""].into_iter().enumerate() {
+        write(mount, "cloud.conf", other);
+        write_pair(mount, 2);
+        let rotated = format!("token-number-{}", number + 2);
+        std::fs::write(&token, &rotated).unwrap();
+        assert_eq!((pair(&credentials), value(&credentials, "token")), (numbered(1), rotated), "{other:?}");
+    }
+    write(mount, "cloud.conf", CONFIG);
+    assert_eq!(pair(&credentials), numbered(2));
+}
+
+/// The host cannot know that two volumes belong together. What goes out in one request may be a pair all the same.
+#[test]
+fn what_may_go_with_a_value_that_waits_waits_with_it_wherever_it_is() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mount, other) = (folder.path(), elsewhere.path());
+    let paths = [("/login", "/login", true), ("", "/login", true), ("/login", "/machines", false)];
+    for (of_id, of_secret, is_pair) in paths {
+        write(mount, "cloud.conf", CONFIG);
+        write(mount, "id", "id-number-1");
+        write(other, "secret", "secret-number-1");
+        let files = [("id", mount.join("id"), of_id), ("secret", other.join("secret"), of_secret)];
+        let credentials = credentials_in(mount, CONFIG, files);
+        assert_eq!(pair(&credentials), numbered(1));
+        write(mount, "cloud.conf", OTHER);
+        write(other, "secret", "secret-number-2");
+        assert_eq!(value(&credentials, "secret"), "secret-number-2", "the ID is the one that there is");
+        write(mount, "id", "id-number-3");
+        write(other, "secret", "secret-number-3");
+        let goes = if is_pair { "secret-number-2" } else { "secret-number-3" };
+        assert_eq!(pair(&credentials), ["id-number-1", goes], "{of_id} {of_secret}");
+        write(mount, "cloud.conf", CONFIG);
+        assert_eq!(pair(&credentials), numbered(3));
+    }
+}
+
+#[test]
+fn a_file_that_the_cloud_config_names_waits_with_it() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mount, secret) = (folder.path(), elsewhere.path().join("secret"));
+    let naming = |project: &str| format!("[Global]\nproject = {project}\nsecret-file = {}\n", secret.display());
+    let unnamed = |project: &str| format!("[Global]\nproject = {project}\n");
+    for (told, says, is_held) in [
+        (naming("one"), naming("two"), true),
+        (naming("one"), unnamed("two"), true),
+        (unnamed("one"), naming("two"), true),
+        (unnamed("one"), unnamed("two"), false),
+    ] {
+        write(mount, "cloud.conf", &told);
+        std::fs::write(&secret, "secret-number-1").unwrap();
+        let credentials = credentials_in(mount, &told, [("secret", secret.clone(), "/")]);
+        assert_eq!(value(&credentials, "secret"), "secret-number-1");
+        write(mount, "cloud.conf", &says);
+        std::fs::write(&secret, "secret-number-2").unwrap();
+        let is_new = value(&credentials, "secret") == "secret-number-2";
+        assert_eq!(is_new, !is_held, "told {told:?}, says {says:?}");
+    }
+}
+
+/// In a volume of the kubelet, links lead through folders that change with each update, and files may be in folders of their own.
+#[test]
+fn a_file_in_another_folder_of_the_same_volume_waits_with_the_cloud_config() {
+    let volume = tempfile::tempdir().unwrap();
+    let at = |name: &str| volume.path().join(name);
+    for name in ["..1/a", "..1/b"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("..1", at("..data")).unwrap();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink(Path::new("..data").join(name), at(name)).unwrap();
+    }
+    write(&at("a"), "cloud.conf", CONFIG);
+    write(&at("b"), "secret", "secret-number-1");
+    let credentials = credentials_in(&at("a"), CONFIG, [("secret", at("b/secret"), "/")]);
+    assert_eq!(value(&credentials, "secret"), "secret-number-1");
+    write(&at("a"), "cloud.conf", OTHER);
+    write(&at("b"), "secret", "secret-number-2");
+    assert_eq!(value(&credentials, "secret"), "secret-number-1");
+}
+
+/// Until the change of a file will certainly show in its stamp.
+fn await_settled(folder: &Path, names: &[&str]) {
+    while names.iter().any(|name| !Stamp::of(&folder.join(name)).is_ok_and(|(_, settled)| settled)) {
+        std::thread::yield_now();
+    }
+}
+
+/// The whole cloud-config was read and parsed for each request for as long as it was refused.
+#[test]
+fn what_waits_is_read_once_and_not_for_each_request() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "cloud.conf", CONFIG);
+    write_pair(folder.path(), 1);
+    let credentials = credentials(folder.path());
+    assert_eq!(pair(&credentials), numbered(1));
+    let is_read = || {
+        let before = credentials.edition.readings.load(Ordering::Relaxed);
+        assert_eq!(pair(&credentials), numbered(1));
+        credentials.edition.readings.load(Ordering::Relaxed) != before
+    };
+    for (config, secret) in [(OTHER, "secret-number-2"), ("[Global\n", "secret-number-3"), (CONFIG, "short")] {
+        write(folder.path(), "cloud.conf", config);
+        write(folder.path(), "secret", secret);
+        await_settled(folder.path(), &["cloud.conf", "secret", "id"]);
+        assert!(is_read() && !is_read(), "{config:?} {secret}");
+    }
+    std::fs::remove_file(folder.path().join("id")).unwrap();
+    assert!(is_read() && !is_read(), "it is gone");
+    write_pair(folder.path(), 2);
+    assert_eq!(pair(&credentials), numbered(2), "and comes again");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use ccm_sandbox::Provider;
 
 use super::*;
+use crate::config::grants::GrantSettings;
 use crate::release::{Release, Version};
 
 fn conf(folder: &Path, text: &str) {
@@ -15,12 +16,18 @@ fn project(name: &str) -> String {
 
 /// A keeper whose component reads a cloud-config, which is of the project `one`, and its slot.
 async fn configured(folder: &Path) -> (Keeper, Slot<Provider>) {
+    configured_with(folder, vec![]).await
+}
+
+/// The same that is granted these files besides.
+async fn configured_with(folder: &Path, allow_files: Vec<PathBuf>) -> (Keeper, Slot<Provider>) {
     let source = folder.join("p.wasm");
     std::fs::copy(ccm_built::component("guests/scripted.wasm").unwrap(), &source).unwrap();
     conf(folder, &project("one"));
     let record = ProviderRecord {
         source: source.display().to_string(),
         cloud_config: Some(folder.join("cloud.conf")),
+        grants: GrantSettings { allow_files, ..GrantSettings::default() },
         ..ProviderRecord::default()
     };
     let mut keeper = keeper_of(record, &folder.join("state"), None).await;
@@ -30,9 +37,13 @@ async fn configured(folder: &Path) -> (Keeper, Slot<Provider>) {
 
 /// The project that a provider was told of, and the generation.
 fn shows(slot: &Slot<Provider>) -> (bool, bool, u64) {
-    let (serving, generation) = slot.serving();
-    let file = &serving.component.files()["cloud-config"];
-    (file.contains("\"one\""), file.contains("\"two\""), generation)
+    let serving = slot.component();
+    (is_of(&serving, "one"), is_of(&serving, "two"), slot.view().generation)
+}
+
+/// Whether a provider was told of this project.
+fn is_of(provider: &Provider, project: &str) -> bool {
+    provider.files()["cloud-config"].contains(&format!("\"{project}\""))
 }
 
 #[tokio::test]
@@ -72,7 +83,7 @@ async fn a_configuration_in_the_gate_is_not_given_to_a_component_that_comes_mean
         let folder = tempfile::tempdir().unwrap();
         let (mut keeper, slot) = configured(folder.path()).await;
         conf(folder.path(), &project("two"));
-        let (first, _) = slot.serving();
+        let first = slot.last_good();
         let version =
             Version { version: "other".to_owned(), digest: format!("sha256:{polls:064}"), ..(*first.version).clone() };
         let other = Release { component: Arc::clone(&first.component), version: Arc::new(version) };
@@ -88,14 +99,69 @@ async fn a_configuration_in_the_gate_is_not_given_to_a_component_that_comes_mean
                 configures.await;
             }
         }
-        let (serving, _) = slot.serving();
-        assert_eq!(serving.version, other.version, "{polls}");
+        assert_eq!(slot.view().serving, other.version, "{polls}");
         // It is looked at again unless the configuration passed the gate for this very component.
         let is_new = shows(&slot).1;
         keeper.catch_up().await;
         assert!(is_new || keeper.configuration.is_tried_again(), "{polls}");
         keeper.configure().await;
-        assert_eq!((shows(&slot).1, slot.serving().0.version), (true, other.version), "{polls}");
+        assert_eq!((shows(&slot).1, slot.view().serving), (true, other.version), "{polls}");
+        assert!(is_of(&slot.proven(), "two"), "{polls}: the two answer from one configuration");
         assert!(slot.view().is_on_trial, "{polls}");
     }
+}
+
+/// It was the witness against the other one, with a configuration that nobody wanted any more.
+#[tokio::test]
+async fn a_configuration_is_given_to_both_components_of_a_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut keeper, slot) = configured(folder.path()).await;
+    let first = slot.last_good();
+    let version = Version { digest: format!("sha256:{:064}", 1), ..(*first.version).clone() };
+    slot.put(Release { component: Arc::clone(&first.component), version: Arc::new(version) }).unwrap();
+    conf(folder.path(), &project("two"));
+    keeper.configure().await;
+    assert!(slot.view().is_on_trial);
+    assert_eq!([slot.component(), slot.proven()].map(|one| is_of(&one, "two")), [true, true]);
+    conf(folder.path(), "[Global\n");
+    keeper.configure().await;
+    assert_eq!(
+        [slot.component(), slot.proven()].map(|one| is_of(&one, "two")),
+        [true, true],
+        "and neither gets a bad one"
+    );
+}
+
+/// A log that the operator had granted grew all the time, and the host looked at nothing else any more.
+#[tokio::test(start_paused = true)]
+async fn files_that_never_stay_the_same_keep_the_host_from_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let (mut keeper, slot) = configured_with(folder.path(), vec![log.clone()]).await;
+    keeper.settings.settle = Duration::from_secs(1);
+    let grows = |file: PathBuf, text: Box<dyn Fn(usize) -> String>| async move {
+        for number in 0.. {
+            std::fs::write(&file, text(number)).unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    // The component reads no such file.
+    conf(folder.path(), &project("two"));
+    tokio::select! {
+        () = grows(log, Box::new(|number| number.to_string())) => {}
+        () = keeper.configure() => {}
+    }
+    assert_eq!(shows(&slot), (false, true, 2));
+    let begun = Instant::now();
+    conf(folder.path(), &project("one0"));
+    tokio::select! {
+        () = grows(folder.path().join("cloud.conf"), Box::new(|number| project(&format!("one{number}")))) => {}
+        () = keeper.configure() => {}
+    }
+    assert_eq!(
+        (shows(&slot), begun.elapsed()),
+        ((false, true, 2), Duration::from_secs(1)),
+        "it waits once, and then it is others' turn"
+    );
+    assert!(keeper.configuration.is_tried_again());
 }

@@ -35,36 +35,84 @@ fn after(events: impl IntoIterator<Item = Event<()>>) -> SlotState<()> {
     standing
 }
 
+fn reconfigured(proven: Option<&str>, trial: Option<&str>) -> Reconfigured<()> {
+    Reconfigured { proven: proven.map(release), trial: trial.map(release) }
+}
+
+fn configured(generation: u64, proven: Option<&str>, trial: Option<&str>) -> Event<()> {
+    Event::Configured(generation, reconfigured(proven, trial))
+}
+
 #[test]
 fn another_configuration_keeps_the_standing_of_its_component() {
-    for (events, serves, generation) in [(vec![], "p", 1), (vec![taken("c")], "c", 2)] {
-        let mut standing = after(events);
-        let (is_on_trial, doubts) = (standing.is_on_trial(), standing.doubts());
-        let other = release(serves);
-        let kept = Arc::clone(&standing.proven().component);
-        let done = standing.apply(Event::Configured(generation, other.clone()));
-        assert!(matches!(done, Some(Transition::Configured)), "{serves}");
-        assert!(Arc::ptr_eq(&standing.serving().version, &other.version), "{serves}");
-        assert_eq!(Arc::ptr_eq(&kept, &standing.proven().component), is_on_trial, "the witness stays as it was");
-        assert_eq!((shows(&standing), standing.is_on_trial()), ((serves, "p", generation + 1), is_on_trial));
-        assert_eq!(standing.doubts(), doubts, "nobody is to blame for what was written");
+    let mut standing = after([]);
+    let with = reconfigured(Some("p"), None);
+    let other = with.proven.clone().unwrap();
+    assert!(matches!(standing.apply(Event::Configured(1, with)), Some(Transition::Configured)));
+    assert!(Arc::ptr_eq(&standing.proven().version, &other.version));
+    assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 2), false));
+    assert_eq!(standing.doubts(), 0, "nobody is to blame for what was written");
+}
+
+/// The proven one kept the old configuration, and every difference that this made was held against the other one.
+#[test]
+fn another_configuration_is_given_to_both_of_a_trial() {
+    for taken in [taken("c"), Event::TakenApart(release("c"))] {
+        let mut standing = after([taken]);
+        let with = reconfigured(Some("p"), Some("c"));
+        let (proven, trial) = (with.proven.clone().unwrap(), with.trial.clone().unwrap());
+        assert!(matches!(standing.apply(Event::Configured(2, with)), Some(Transition::Configured)));
+        assert!(Arc::ptr_eq(&standing.proven().version, &proven.version));
+        assert!(Arc::ptr_eq(&standing.serving().version, &trial.version));
+        assert_eq!((shows(&standing), standing.is_on_trial()), (("c", "p", 3), true));
+        assert_eq!((standing.is_apart(), standing.doubts()), (false, 0));
     }
+}
+
+#[test]
+fn one_on_trial_that_cannot_do_with_a_configuration_goes_without_a_verdict() {
+    let mut standing = after([taken("c")]);
+    let done = standing.apply(configured(2, Some("p"), None));
+    assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
+    assert_eq!((shows(&standing), standing.is_on_trial(), standing.doubts()), (("p", "p", 3), false, 1));
+    assert_eq!(standing.refused().why(&release("c").version.digest), None);
+    assert!(standing.apply(taken("c")).is_some(), "it may come again");
+}
+
+#[test]
+fn a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone() {
+    let mut standing = after([taken("c")]);
+    assert!(!standing.is_apart());
+    assert!(standing.apply(configured(2, None, Some("c"))).is_none(), "the two would answer from two configurations");
+    let mut standing = after([Event::TakenApart(release("c"))]);
+    assert!(standing.is_apart());
+    assert!(matches!(standing.apply(configured(2, None, Some("c"))), Some(Transition::Configured)));
+    assert_eq!((shows(&standing), standing.is_apart()), (("c", "p", 3), true));
+    standing.apply(Event::Passed(3));
+    assert!(!standing.is_apart());
+    standing.apply(taken("d"));
+    assert!(!standing.is_apart(), "it is the next trial");
 }
 
 /// A component fails its trial while its new configuration is in the gate: the one that returned would get what was judged for another.
 #[test]
 fn a_configuration_for_one_that_serves_no_longer_changes_nothing() {
     let cases = [
-        (vec![taken("c"), failed(2)], 2, "c"),
-        (vec![taken("c"), failed(2)], 3, "c"),
-        (vec![taken("c"), put_back("p")], 1, "p"),
-        (vec![taken("c")], 1, "p"),
-        (vec![taken("c")], 2, "p"),
+        (vec![taken("c"), failed(2)], 2, Some("p"), Some("c")),
+        (vec![taken("c"), failed(2)], 3, Some("p"), Some("c")),
+        (vec![taken("c"), failed(2)], 3, None, Some("c")),
+        (vec![taken("c"), put_back("p")], 1, Some("p"), None),
+        (vec![taken("c"), Event::Passed(2)], 2, Some("p"), Some("c")),
+        (vec![taken("c")], 1, Some("p"), Some("c")),
+        (vec![taken("c")], 2, Some("p"), Some("d")),
+        (vec![taken("c")], 2, Some("c"), Some("c")),
+        (vec![], 1, Some("c"), None),
+        (vec![], 1, None, None),
     ];
-    for (number, (events, generation, name)) in cases.into_iter().enumerate() {
+    for (number, (events, generation, proven, trial)) in cases.into_iter().enumerate() {
         let mut standing = after(events);
         let before = (standing.serving().version.version.clone(), standing.generation(), standing.is_on_trial());
-        assert!(standing.apply(Event::Configured(generation, release(name))).is_none(), "{number}");
+        assert!(standing.apply(configured(generation, proven, trial)).is_none(), "{number}");
         let now = (standing.serving().version.version.clone(), standing.generation(), standing.is_on_trial());
         assert_eq!(now, before, "{number}");
     }

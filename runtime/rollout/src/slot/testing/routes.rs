@@ -43,7 +43,7 @@ impl Routes for Fake {
                 Does::Crash => return Err(RouteChangeError::Crashed(self.crashed("change"))),
                 Does::Fail => return Err(Failure::new(Reaction::Retry, "it cannot").into()),
                 Does::Throttle => return Err(Failure::new(Reaction::Throttled, "slower").into()),
-                _ => self.cloud.answers()?,
+                _ => self.cloud.answers(self.configuration)?,
             }
             let count = obsolete.len() + wanted.len();
             if does == Does::Refuse {

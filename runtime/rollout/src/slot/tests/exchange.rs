@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::slot::standing::Transition;
+use crate::slot::standing::{Reconfigured, Transition};
 use crate::slot::testing::{Fake, digest, release, service};
 use crate::slot::{News, ProbationSettings, Refusal, Refusals};
 
@@ -220,8 +220,9 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
     answers(&rig).await;
     rig.put("4", Does::Right);
     rig.slot.put_back(&digest("2"));
-    assert!(rig.slot.configure(6, release(Fake::new("2", Does::Right, &rig.cloud))).is_some());
-    assert_eq!(rig.slot.configure(6, release(Fake::new("2", Does::Right, &rig.cloud))), None, "it was made before");
+    let with = || Reconfigured { proven: Some(release(Fake::new("2", Does::Right, &rig.cloud))), trial: None };
+    assert!(rig.slot.configure(6, with()).is_some());
+    assert_eq!(rig.slot.configure(6, with()), None, "it was made before");
     assert_eq!(rig.slot.put(release(Fake::new("3", Does::Right, &rig.cloud))), None, "it was refused");
     let mut told = vec![];
     while let Ok(news) = rig.news.try_recv() {

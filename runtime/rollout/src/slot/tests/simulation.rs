@@ -1,12 +1,13 @@
-//! Whatever happens, in whatever order: two replicas that hear of each other late, uploads good and bad, reverts, outages, crashes, restarts,
-//! kills, new pods, failovers, and Services that come and go. A seed that fails is shown with the fewest events that still fail.
+//! Whatever happens, in whatever order: two replicas that hear of each other late, uploads good and bad, reverts, configurations that come at
+//! different times and are revoked, outages, crashes, restarts, kills, new pods, failovers, and Services that come and go. A seed that fails is shown with the fewest events that still fail.
 //!
 //! `SWAP_SEEDS=N` runs so many of them (`./just simulate N`), `SWAP_SEED=N` one.
 
 mod event;
+mod gate;
 mod replica;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,7 @@ use futures::FutureExt as _;
 use super::*;
 use crate::ledger::{Entry, Judgement};
 use crate::slot::standing::Transition;
-use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_of_a_kind, release, service};
+use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kind, release, service};
 use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};
 use replica::{Folder, Place, Replica};
@@ -46,6 +47,10 @@ struct Simulation {
     versions: Vec<(String, Does)>,
     /// What the source holds: the place of a version.
     source: usize,
+    /// The newest configuration: see [`is_narrow`].
+    configuration: u32,
+    /// Versions that did something wrong, or died: they may be refused.
+    blamed: BTreeSet<String>,
     replicas: [Replica; 2],
     leader: usize,
     /// What the ConfigMap holds.
@@ -62,6 +67,8 @@ impl Simulation {
             cloud: Arc::default(),
             versions: vec![("1".to_owned(), Does::Right)],
             source: 0,
+            configuration: 0,
+            blamed: BTreeSet::new(),
             leader: 0,
             shared: Entry::default(),
             objects: SERVICES.into_iter().map(|name| (name, Object::default())).collect(),
@@ -111,33 +118,12 @@ impl Simulation {
         self.name(version, "to-come")
     }
 
-    /// Whether the cloud answers, and the version finds the machines.
-    fn is_answered(&self, version: &str) -> bool {
-        self.nature(version) != Does::Lose && !self.cloud.is_down.load(Ordering::Relaxed)
-    }
-
-    /// As the gate compares: whoever does not find the machines, or names load balancers in another way, is not taken.
-    fn is_admitted(&self, slot: &Slot<Fake>, version: &str) -> bool {
-        let proven = &slot.view().proven.version;
-        let has_record = |object: &Object| object.is_wanted && object.by.is_some();
-        let recorded = self.objects.iter().filter(|(_, object)| has_record(object)).map(|(name, _)| *name);
-        let mut asked = recorded.chain(["to-come"]);
-        self.is_answered(version) && asked.all(|service| self.name(version, service) == self.name(proven, service))
-    }
-
-    /// The same for the first one of a process: its names are compared with those of whoever led, and with what was recorded.
-    fn is_admitted_first(&self, version: &str) -> bool {
-        let naming = self.naming(version);
-        let is_led = self.shared.naming.as_ref().is_none_or(|led| *led == naming);
-        let mut recorded = self.objects.values().filter_map(|object| object.by_version.as_ref());
-        self.is_answered(version) && is_led && recorded.all(|by| self.naming(by) == naming)
-    }
-
     /// As the keeper does it before there is a first component: it hears of the others, and takes one through the gate.
     fn chooses(&mut self, replica: usize) {
         let is_alone = self.slot(1 - replica).is_none();
         let folder = &mut self.replicas[replica].folder;
         if let Some(died) = folder.died.take_if(|died| self.shared.proven != Some(digest(died))) {
+            self.blamed.insert(died.clone());
             let refusal = folder.refused.refuse(&digest(&died), "it died".to_owned());
             self.shared.note(&Judgement::Refused(refusal));
         }
@@ -146,6 +132,7 @@ impl Simulation {
         }
         let folder = folder.clone();
         let may_serve = |version: &String| is_alone || folder.refused.why(&digest(version)).is_none();
+        self.replicas[replica].files = self.configuration;
         let is_down = self.cloud.is_down.load(Ordering::Relaxed);
         let kept = folder.proven.clone().filter(|kept| may_serve(kept) && !is_down);
         self.replicas[replica].chosen = match kept {
@@ -163,7 +150,8 @@ impl Simulation {
         let Some((version, does)) = self.replicas[replica].chosen.take() else { return self.chooses(replica) };
         let is_led = self.leads().is_some();
         let refused = self.replicas[replica].folder.refused.clone();
-        let (slot, news) = Slot::new(release(Fake::new(&version, does, &self.cloud)), refused, SETTINGS);
+        let first = Fake::of(&version, does, &self.cloud, self.replicas[replica].files);
+        let (slot, news) = Slot::new(release(first), refused, SETTINGS);
         self.replicas[replica].place = Some(Place { slot, news });
         self.replicas[replica].folder.proven = Some(version);
         if !is_led {
@@ -174,6 +162,8 @@ impl Simulation {
     /// As the host does it when it begins to lead.
     fn elect(&mut self, replica: usize) {
         if let Some(slot) = self.slot(replica) {
+            // It reads first: what the leader before has proven and refused comes before its own word.
+            self.shared.tell(slot);
             let proven = Arc::clone(&slot.view().proven);
             let naming = self.naming(&proven.version);
             self.leader = replica;
@@ -199,11 +189,23 @@ impl Simulation {
 
     /// As the keeper does it.
     fn sees(&mut self, replica: usize) {
-        let Some(slot) = self.slot(replica) else { return self.begins(replica) };
-        let (version, does) = &self.versions[self.source];
-        let release = release(Fake::new(version, *does, &self.cloud));
-        if !slot.put_back(&release.version.digest) && self.is_admitted(slot, version) {
-            slot.put(release);
+        if self.slot(replica).is_none() {
+            return self.begins(replica);
+        }
+        let (version, does) = self.versions[self.source].clone();
+        if self.slot(replica).is_some_and(|slot| slot.put_back(&digest(&version))) {
+            return;
+        }
+        self.configures(replica);
+        let Some(slot) = self.slot(replica) else { return };
+        let (files, before) = (self.replicas[replica].files, slot.proven().configuration);
+        if self.is_admitted(slot, &version) && self.finds_as_much(files, before) {
+            let release = release(Fake::of(&version, does, &self.cloud, files));
+            if files == before {
+                slot.put(release)
+            } else {
+                slot.put_apart(release)
+            };
             self.replicas[replica].heard.tell(slot);
         }
     }
@@ -292,6 +294,10 @@ impl Simulation {
             Event::Does(does) => {
                 let Some(slot) = self.leads() else { return };
                 let version = slot.view().serving.version.clone();
+                if does != Does::Right {
+                    self.blamed.insert(version.clone());
+                }
+                let Some(slot) = self.leads() else { return };
                 slot.component().does(if does == Does::Right { self.proven_nature(&version) } else { does });
             }
             Event::Failover => self.elect(1 - self.leader),
@@ -313,13 +319,31 @@ impl Simulation {
                 self.chooses(0);
                 self.chooses(1);
             }
+            Event::Write(narrow) => {
+                self.configuration += 1 + u32::from(is_narrow(self.configuration + 1) != narrow);
+            }
+            Event::Configure(replica) => {
+                self.replicas[replica].files = self.configuration;
+                self.configures(replica);
+            }
+            Event::Revoke => self.cloud.oldest.store(self.configuration, Ordering::Relaxed),
             Event::Time(seconds) => tokio::time::advance(Duration::from_secs(seconds)).await,
         }
         self.holds();
     }
 
+    /// Whether a version has never done anything wrong.
+    fn is_blameless(&self, version: &str, does: Does) -> bool {
+        does == Does::Right && !self.blamed.contains(version) && !self.is_unseen
+    }
+
     /// What is true at any time.
-    fn holds(&self) {
+    fn holds(&mut self) {
+        // Its witness is the one that does something wrong, and is believed.
+        let trials: Vec<_> = self.slots().map(Slot::view).filter(|view| view.is_on_trial).collect();
+        let misled = trials.iter().filter(|view| self.proven_nature(&view.proven.version) != Does::Right);
+        let misled: Vec<String> = misled.map(|view| view.serving.version.clone()).collect();
+        self.blamed.extend(misled);
         let balancers = self.cloud.balancers.lock();
         for name in SERVICES {
             let count = balancers.values().filter(|balancer| balancer.uid == name).count();
@@ -328,6 +352,17 @@ impl Simulation {
         for slot in self.slots() {
             let view = slot.view();
             assert_eq!(slot.refused().why(&view.serving.digest), None, "a refused component serves");
+            let stands = slot.stands();
+            let trial = stands.trial.as_ref().filter(|_| !stands.is_apart);
+            let configurations =
+                trial.map(|trial| (trial.component.configuration, stands.proven.component.configuration));
+            assert!(
+                configurations.is_none_or(|(one, other)| one == other),
+                "the two of a trial have two configurations"
+            );
+            for (version, _) in self.versions.iter().filter(|(version, does)| self.is_blameless(version, *does)) {
+                assert_eq!(slot.refused().why(&digest(version)), None, "{version} is good, and refused");
+            }
         }
         let Some(view) = self.leads().map(Slot::view).filter(|view| view.is_on_trial && !self.is_unseen) else {
             return;
@@ -338,9 +373,15 @@ impl Simulation {
         }
     }
 
+    fn happens_to_files(&mut self) {
+        self.configuration += 1 + u32::from(is_narrow(self.configuration + 1));
+    }
+
     /// What is true in the end, when nobody breaks anything any more. Returns whether it came to that, within what is promised.
     async fn settles(&mut self) -> bool {
         self.cloud.is_down.store(false, Ordering::Relaxed);
+        // A good configuration, which all of the kubelets have written.
+        self.happens_to_files();
         if self.slots().next().is_none() {
             // Somebody mends it.
             self.source = 0;
@@ -356,6 +397,8 @@ impl Simulation {
                 slot.proven().does(self.proven_nature(&slot.view().proven.version));
             }
             for replica in [0, 1] {
+                self.replicas[replica].files = self.configuration;
+                self.configures(replica);
                 self.sees(replica);
                 self.hears(replica);
             }
@@ -380,6 +423,9 @@ impl Simulation {
                 let is_on_trial = view.is_on_trial && replica == self.leader;
                 assert_eq!((&view.serving.digest, is_on_trial), (&good, false), "the good one does not serve");
             }
+        }
+        for slot in self.slots() {
+            assert_eq!(slot.component().configuration, self.configuration, "the good configuration is not in use");
         }
         // Nobody: what the source holds names load balancers otherwise than what is recorded.
         let Some(slot) = self.leads() else { return false };

@@ -36,6 +36,12 @@ pub(super) enum Event {
     NewPod(usize),
     /// All pods are replaced at once.
     Blackout,
+    /// Somebody writes another configuration, which may be narrow.
+    Write(bool),
+    /// The files of a replica hold that by now, and it looks at them.
+    Configure(usize),
+    /// The credentials of all configurations but the newest one end.
+    Revoke,
     /// Seconds pass.
     Time(u64),
 }
@@ -53,7 +59,7 @@ pub(super) fn event(random: &mut Rng) -> Event {
         Does::Leave,
         Does::Fail,
     ];
-    match random.u32(..100) {
+    match random.u32(..108) {
         0..10 => Event::Upload(of(random, &UPLOADS)),
         10..15 => Event::Revert(random.usize(..8)),
         15..27 => Event::See(random.usize(..2)),
@@ -68,6 +74,9 @@ pub(super) fn event(random: &mut Rng) -> Event {
         93..95 => Event::Kill(random.usize(..2)),
         95 => Event::NewPod(random.usize(..2)),
         96 if random.u32(..4) == 0 => Event::Blackout,
+        100..102 => Event::Write(random.bool()),
+        102..107 => Event::Configure(random.usize(..2)),
+        107 => Event::Revoke,
         _ => Event::Time(random.u64(..90)),
     }
 }

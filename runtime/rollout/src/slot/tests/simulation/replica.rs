@@ -28,6 +28,8 @@ pub(super) struct Replica {
     pub(super) folder: Folder,
     /// What it takes as its first component, and what that does.
     pub(super) chosen: Option<(String, Does)>,
+    /// The configuration that its files hold.
+    pub(super) files: u32,
     /// What the ConfigMap held when it looked last.
     pub(super) heard: Entry,
 }

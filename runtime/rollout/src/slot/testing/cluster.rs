@@ -1,0 +1,61 @@
+//! Work on the whole cluster, and what a slot needs of a component.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ccm_cloud::{Answer, Capability, Cluster, ClusterSubject, Descriptor, LoadBalancers, Node, Reaction, Service};
+use tokio::sync::watch;
+
+use super::{Does, Fake};
+use crate::component::{Component, Crashes, Reconciled};
+
+impl Cluster for Fake {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(self)
+    }
+
+    fn reconcile(&self, nodes: Vec<Node>, services: Vec<Service>) -> Answer<'_, Reconciled> {
+        self.reconcile_noting(nodes, services, Arc::default())
+    }
+}
+
+impl Component for Fake {
+    fn crashes(&self) -> Crashes {
+        *self.crashes.lock()
+    }
+
+    fn last_crash(&self) -> String {
+        self.last_crash.lock().clone()
+    }
+
+    fn forget(&self) {
+        self.forgot.fetch_add(1, Ordering::Relaxed);
+        self.remembers.store(false, Ordering::Relaxed);
+    }
+
+    fn has(&self, _capability: Capability) -> bool {
+        true
+    }
+
+    fn recoveries(&self) -> Vec<watch::Receiver<u64>> {
+        vec![]
+    }
+
+    fn follow_credentials(&self) -> Answer<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn reconcile_noting(&self, _: Vec<Node>, _: Vec<Service>, changed: Arc<AtomicBool>) -> Answer<'_, Reconciled> {
+        Box::pin(async move {
+            if *self.does.lock() == Does::CrashAfterwards {
+                self.acts("reconcile");
+                changed.store(true, Ordering::Relaxed);
+                return Err(self.crashed("reconcile"));
+            }
+            match self.answer("reconcile", Vec::new, Vec::new).await {
+                Err(failure) if failure.reaction == Reaction::Invalid => Ok(vec![(ClusterSubject::Provider, failure)]),
+                answer => answer,
+            }
+        })
+    }
+}
