@@ -1,5 +1,6 @@
 mod limits;
 mod records;
+mod routes;
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 
 use ccm_cloud::{
     Address, AddressKind, Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState,
-    Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+    Mark, Need, Node, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish,
+    Service, Standing, Wish,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -29,6 +31,7 @@ struct Fake {
     standing: Option<Says<Standing>>,
     places: Says<Result<Option<Vec<Ingress>>, Failure>>,
     mark: Says<Result<Option<Mark>, Failure>>,
+    routes: Says<Result<Vec<Route>, Failure>>,
     /// A function that never answers.
     hangs: Option<&'static str>,
     /// After which a call that hangs fails; none: later than anybody waits.
@@ -50,6 +53,7 @@ fn good() -> Fake {
         standing: None,
         places: says(|_, _| Ok(Some(vec![ingress("192.0.2.1")]))),
         mark: says(|name, _| Ok(Some(Mark { load_balancer: format!("id-{name}"), uid: None }))),
+        routes: says(|_, _| Ok(vec![])),
         hangs: None,
         call_time: None,
         asked: Arc::default(),
@@ -204,6 +208,21 @@ impl LoadBalancers for Fake {
     }
 }
 
+impl Routes for Fake {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(self)
+    }
+
+    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+        let told = nodes.len().to_string();
+        ready((self.routes)(&told, self.ask("get-all", &told)))
+    }
+
+    fn change(&self, _: Vec<Route>, _: Vec<RouteWish>) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
+        unreachable!("nothing is written")
+    }
+}
+
 /// Objects by their names; those that are gone at the second look; and whether Services are others in each look.
 #[derive(Default)]
 struct Cluster {
@@ -213,6 +232,7 @@ struct Cluster {
     is_restless: bool,
     looks: Mutex<usize>,
     is_incomplete: bool,
+    keeps_no_routes: bool,
 }
 
 fn node(name: &str) -> Node {
@@ -272,10 +292,16 @@ impl Inventory for Cluster {
     fn backends(&self) -> Arc<[Backend]> {
         self.nodes.iter().map(|name| Backend { name: name.clone(), ..Backend::default() }).collect()
     }
+
+    fn routed(&self, _: &Descriptor) -> Option<Vec<Node>> {
+        (!self.keeps_no_routes).then(|| self.nodes.iter().map(|name| node(name)).collect())
+    }
 }
 
+const BALANCERS: Extent = Extent { balancers: true, routes: false };
+
 async fn compared(old: &Fake, new: &Fake, cluster: &Cluster) -> Result<Report, Unanswered> {
-    compare(old, new, cluster, true, &CompareLimits::default()).await
+    compare(old, new, cluster, BALANCERS, &CompareLimits::default()).await
 }
 
 /// The differences in one text each.
@@ -288,7 +314,7 @@ async fn two_that_say_the_same_are_asked_once_and_differ_in_nothing() {
     let (old, new) = (good(), good());
     let report = compared(&old, &new, &cluster(3, 2)).await.unwrap();
     let wanted = |total| Compared { total, compared: total };
-    assert_eq!(report, Report { nodes: wanted(3), services: wanted(2), differences: vec![] });
+    assert_eq!(report, Report { nodes: wanted(3), services: wanted(2), ..Report::default() });
     for asked in [&old, &new] {
         assert_eq!(
             ["find", "name", "get", "get-mark"].map(|function| asked.count(function)),

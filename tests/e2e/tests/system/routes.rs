@@ -13,9 +13,9 @@ use serde_json::json;
 use crate::look::{await_event, await_untainted, nodes, patch_status, told};
 use crate::stage::{Actor, LIMIT, Stage};
 
-const RANGES: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
-const SOON: &str = "--route-debounce=100ms";
-const MADE: (&str, &str) = ("False", "RouteCreated");
+pub(crate) const RANGES: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
+pub(crate) const SOON: &str = "--route-debounce=100ms";
+pub(crate) const MADE: (&str, &str) = ("False", "RouteCreated");
 const LACKS: (&str, &str) = ("True", "NoRouteCreated");
 
 /// A host that keeps the routes of this cloud.
@@ -25,18 +25,18 @@ fn start(stage: &Stage, cloud: &BalancerCloud, flags: &[&str]) -> Actor {
     stage.start(flags.chain(cloud.flags()))
 }
 
-fn node(name: &str, cidr: &str) -> NodeFixture {
+pub(crate) fn node(name: &str, cidr: &str) -> NodeFixture {
     NodeFixture::new(name).internal_ip("10.0.0.1").pod_cidr(cidr)
 }
 
 /// Status and reason of the condition NetworkUnavailable.
-fn network(node: &Node) -> Option<(&str, &str)> {
+pub(crate) fn network(node: &Node) -> Option<(&str, &str)> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?;
     Some((condition.status.as_str(), condition.reason.as_deref()?))
 }
 
-async fn await_network(client: &Client, name: &str, expected: (&str, &str)) {
+pub(crate) async fn await_network(client: &Client, name: &str, expected: (&str, &str)) {
     let is_so = |node: &Node| network(node) == Some(expected);
     await_object(&nodes(client), name, LIMIT, is_so).await.unwrap();
 }
