@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ccm_cloud::{Backend, Descriptor, Node, Service};
 use ccm_controllers::{
     ClusterNodes, FirstList, ReflectorHandle, cloud_backends, cloud_node, is_uninitialized, recorded_service,
+    routed_node,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -176,7 +177,7 @@ impl Inventory for StoreInventory {
         let is_own = |node: &&Arc<ccm_controllers::Node>| {
             told == ClusterNodes::All || node.provider_id.as_deref().is_some_and(|id| provider.owns(id))
         };
-        Some(self.nodes.reader().state().iter().filter(is_own).map(|node| cloud_node(node)).collect())
+        Some(self.nodes.reader().state().iter().filter(is_own).map(|node| routed_node(node)).collect())
     }
 }
 
@@ -264,6 +265,6 @@ mod tests {
         let provider = Descriptor { provider_id_schemes: vec!["fake".to_owned()], ..Descriptor::default() };
         let routed =
             |nodes| StoreInventory { routed: nodes, ..inventory.clone() }.routed(&provider).map(|all| all.len());
-        assert_eq!([None, Some(ClusterNodes::Own), Some(ClusterNodes::All)].map(routed), [None, Some(5), Some(26)]);
+        assert_eq!([None, Some(ClusterNodes::Own), Some(ClusterNodes::All)].map(routed), [None, Some(5), Some(27)]);
     }
 }

@@ -23,13 +23,13 @@ const SWIFT: [&str; 5] = [
     SOON,
 ];
 /// Proven with a few good answers.
-const SHORT: [&str; 2] = ["--provider-probation=0s", "--provider-probation-calls=4"];
+pub(super) const SHORT: [&str; 2] = ["--provider-probation=0s", "--provider-probation-calls=4"];
 /// A trial that a fault ends, and neither time nor good answers.
 const LONG: [&str; 3] =
     ["--provider-probation=10m", "--provider-probation-calls=1000", "--provider-probation-faults=1"];
 
 /// Two Nodes with their routes, and a host whose provider comes from the ConfigMap.
-async fn routed(stage: &Stage, flags: &[&str]) -> (BalancerCloud, Actor) {
+pub(super) async fn routed(stage: &Stage, flags: &[&str]) -> (BalancerCloud, Actor) {
     let client = stage.client();
     let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
     register_nodes(client, [node("n1", "10.244.1.0/24"), node("n2", "10.244.2.0/24")]).await.unwrap();
