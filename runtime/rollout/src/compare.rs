@@ -192,9 +192,9 @@ impl Seen {
     ///
     /// Neither of the two answers about any object of a kind.
     fn answered(&self) -> Result<(), Unanswered> {
-        answered("Nodes", self.nodes.values().collect())?;
-        answered("Services", self.services.values().collect())?;
-        answered("routes", self.routes.values().collect())
+        answered("Nodes", &self.nodes.values().collect())?;
+        answered("Services", &self.services.values().collect())?;
+        answered("routes", &self.routes.values().collect())
     }
 }
 
@@ -222,7 +222,7 @@ fn compared<K>(total: usize, verdicts: &BTreeMap<K, Verdict>) -> Compared {
     Compared { total, compared: verdicts.values().collect::<Tally>().compared }
 }
 
-fn answered(kind: &str, tally: Tally) -> Result<(), Unanswered> {
+fn answered(kind: &str, tally: &Tally) -> Result<(), Unanswered> {
     match tally.outage() {
         Some(failure) => Err(Unanswered(format!("neither answers about any of the {kind}: {failure}"))),
         None => Ok(()),

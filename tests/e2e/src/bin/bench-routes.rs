@@ -100,6 +100,8 @@ async fn bench() -> Result<()> {
     flags.extend(cloud.flags());
     let start = Instant::now();
     let host = Host::start(plane.kubeconfig_of(&user.name)?, flags)?;
+    // Its port is not there at once.
+    host.await_page("/readyz", 200, LIMIT).await?;
     in_place(&host, count).await?;
     let all = start.elapsed().as_secs_f64();
     let routes = u32::try_from(cloud.routes().len())?;
