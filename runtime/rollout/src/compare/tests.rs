@@ -208,21 +208,6 @@ impl LoadBalancers for Fake {
     }
 }
 
-impl Routes for Fake {
-    fn descriptor(&self) -> Arc<Descriptor> {
-        LoadBalancers::descriptor(self)
-    }
-
-    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
-        let told = nodes.len().to_string();
-        ready((self.routes)(&told, self.ask("get-all", &told)))
-    }
-
-    fn change(&self, _: Vec<Route>, _: Vec<RouteWish>) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
-        unreachable!("nothing is written")
-    }
-}
-
 /// Objects by their names; those that are gone at the second look; and whether Services are others in each look.
 #[derive(Default)]
 struct Cluster {
@@ -498,25 +483,4 @@ async fn what_is_over_by_the_second_look_is_no_difference() {
     let all = cluster(1, 1);
     let go = all.nodes.iter().chain(&all.services).cloned().collect();
     assert_eq!(differences(&good(), &new, &Cluster { go, ..all }).await, [""; 0]);
-}
-
-/// In a cluster whose Services live for seconds, a component that finds none of them was once taken: by the second look all were gone.
-#[tokio::test(start_paused = true)]
-async fn objects_that_do_not_live_for_two_looks_count_when_all_of_them_differ_in_both() {
-    let restless = || Cluster { is_restless: true, ..cluster(2, 3) };
-    let new = Fake { places: says(|_, _| Ok(None)), ..good() };
-    let told = differences(&good(), &new, &restless()).await;
-    assert_eq!(told.len(), 3);
-    assert!(told[0].starts_with("Service default/s0-2: it finds no load balancer"), "{told:?}");
-    assert_eq!(differences(&good(), &good(), &restless()).await, [""; 0]);
-    // One of them, which is gone by the next look: nobody can tell.
-    let new = Fake {
-        places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| !name.starts_with("s1")))),
-        ..good()
-    };
-    let error = compared(&good(), &new, &restless()).await.unwrap_err().to_string();
-    assert!(error.contains("no two looks gave the same answers"), "{error}");
-    let new =
-        Fake { places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| name != "s1-1"))), ..good() };
-    assert_eq!(differences(&good(), &new, &restless()).await, [""; 0]);
 }

@@ -122,3 +122,24 @@ async fn where_both_fail_the_last_good_component_is_asked_all_the_same() {
     assert!(error.contains("neither answers about any of the Services"), "{error}");
     assert_eq!((old.count("get"), new.count("get")), (20, 20));
 }
+
+/// In a cluster whose Services live for seconds, a component that finds none of them was once taken: by the second look all were gone.
+#[tokio::test(start_paused = true)]
+async fn objects_that_do_not_live_for_two_looks_count_when_all_of_them_differ_in_both() {
+    let restless = || Cluster { is_restless: true, ..cluster(2, 3) };
+    let new = Fake { places: says(|_, _| Ok(None)), ..good() };
+    let told = differences(&good(), &new, &restless()).await;
+    assert_eq!(told.len(), 3);
+    assert!(told[0].starts_with("Service default/s0-2: it finds no load balancer"), "{told:?}");
+    assert_eq!(differences(&good(), &good(), &restless()).await, [""; 0]);
+    // One of them, which is gone by the next look: nobody can tell.
+    let new = Fake {
+        places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| !name.starts_with("s1")))),
+        ..good()
+    };
+    let error = compared(&good(), &new, &restless()).await.unwrap_err().to_string();
+    assert!(error.contains("no two looks gave the same answers"), "{error}");
+    let new =
+        Fake { places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| name != "s1-1"))), ..good() };
+    assert_eq!(differences(&good(), &new, &restless()).await, [""; 0]);
+}

@@ -2,6 +2,21 @@
 
 use super::*;
 
+impl Routes for Fake {
+    fn descriptor(&self) -> Arc<Descriptor> {
+        LoadBalancers::descriptor(self)
+    }
+
+    fn get_all(&self, nodes: Vec<Node>) -> Answer<'_, Result<Vec<Route>, Failure>> {
+        let told = nodes.len().to_string();
+        ready((self.routes)(&told, self.ask("get-all", &told)))
+    }
+
+    fn change(&self, _: Vec<Route>, _: Vec<RouteWish>) -> Answer<'_, Result<Vec<RouteOutcome>, RouteChangeError>> {
+        unreachable!("nothing is written")
+    }
+}
+
 const ALL: Extent = Extent { balancers: true, routes: true };
 
 /// Network, Node, and state.
