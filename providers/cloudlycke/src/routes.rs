@@ -1,5 +1,5 @@
-//! Routes: a table in the host's cache. Each network leads to one Node, or nowhere. Should the host forget it, the host's controller
-//! makes the routes again.
+//! Routes: a table in the host's cache. Each network leads to one Node, or nowhere. What a table lacks that Nodes were told of is adopted, as
+//! addresses are from the status of Services: after a restart, or beside another build with a cache of its own, no route is made again.
 //!
 //! One value holds the table, a line for each route: network, Node, next hop. Only one call at a time changes it: that of the
 //! controller.
@@ -17,6 +17,8 @@ use crate::{Cloudlycke, read_config};
 
 /// Where the table is.
 const KEY: &str = "routes";
+/// In `more` of a Node: pod CIDRs that have routes.
+const ROUTED: &str = "routed-cidrs";
 /// Stands for what a line has not.
 const NONE: &str = "-";
 
@@ -84,6 +86,17 @@ impl Table {
         }
     }
 
+    /// Takes over the routes that Nodes were told of, unless another Node has them.
+    fn adopt(&mut self, nodes: &[Node]) {
+        for (network, node) in routed(nodes) {
+            let known = self.place(&network).ok().and_then(|place| self.0.get(place));
+            if known.is_none_or(|known| !nodes.iter().any(|node| node.name == known.node)) {
+                let hop = hop(&network, &node.addresses).unwrap_or(NONE).to_owned();
+                self.put(Entry { network, node: node.name.clone(), hop });
+            }
+        }
+    }
+
     fn all(&self, nodes: &[Node]) -> Vec<Route> {
         let route = |Entry { network, node, hop }: &Entry| {
             // Thousands of thousands are a tenth of a second, and a map of them would be 4 KB.
@@ -136,25 +149,50 @@ fn hop<'a>(network: &Cidr, addresses: &'a [Address]) -> Option<&'a str> {
     addresses.iter().find(fits).map(|address| address.value.as_str())
 }
 
-fn table() -> Result<Table, Failure> {
-    let config = read_config().usable()?;
-    let kept = cache::get(KEY).and_then(|bytes| String::from_utf8(bytes).ok());
-    Ok(Table::of(&config, kept.as_deref()))
+/// Networks of which Nodes were told that they have routes.
+fn routed(nodes: &[Node]) -> impl Iterator<Item = (Cidr, &Node)> {
+    let texts = |node: &'_ Node| node.more.iter().find(|(name, _)| name == ROUTED).map(|(_, texts)| texts.clone());
+    nodes.iter().flat_map(move |node| {
+        let texts = texts(node).unwrap_or_default();
+        texts.split(',').filter_map(Cidr::masked).map(|network| (network, node)).collect::<Vec<_>>()
+    })
+}
+
+/// The table as these Nodes know it.
+fn known(config: &Config, kept: Option<&str>, nodes: &[Node]) -> Table {
+    let mut table = Table::of(config, kept);
+    if kept.is_none() && routed(nodes).next().is_some() {
+        // It was there before: what led nowhere at first may be gone.
+        table.0.retain(|entry| entry.node != NONE);
+    }
+    table.adopt(nodes);
+    table
+}
+
+fn kept() -> Option<String> {
+    cache::get(KEY).and_then(|bytes| String::from_utf8(bytes).ok())
+}
+
+fn keep(table: &Table) {
+    cache::put(KEY, table.lines().as_bytes(), Duration::MAX);
 }
 
 impl routes::Guest for Cloudlycke {
     fn get_all(nodes: Vec<Node>) -> Result<Vec<Route>, Failure> {
-        let routes = table()?.all(&nodes);
+        let table = known(&read_config().usable()?, kept().as_deref(), &nodes);
+        // A change does not hear of Nodes.
+        keep(&table);
+        let routes = table.all(&nodes);
         log::debug("routes", &[("method", &"routes.get-all"), ("nodes", &nodes.len()), ("routes", &routes.len())]);
         Ok(routes)
     }
 
     fn change(obsolete: Vec<Route>, wanted: Vec<Wish>) -> Result<Vec<Outcome>, Failure> {
-        let mut table = table()?;
+        let mut table = Table::of(&read_config().usable()?, kept().as_deref());
         let mut outcomes: Vec<Outcome> = vec![];
         outcomes.extend(obsolete.iter().map(|route| table.remove(route)));
         outcomes.extend(wanted.iter().map(|wish| table.make(wish)));
-        cache::put(KEY, table.lines().as_bytes(), Duration::MAX);
+        keep(&table);
         log::info(
             "routes changed",
             &[("method", &"routes.change"), ("obsolete", &obsolete.len()), ("wanted", &wanted.len())],
@@ -241,6 +279,34 @@ mod tests {
         let hops: Vec<_> = routes.iter().filter_map(|route| route.next_hop.as_deref()).collect();
         assert_eq!(hops, ["10.0.0.1", "fd00:1::1"]);
         assert_ne!(routes[0].name, routes[1].name);
+    }
+
+    /// Another build once found none of them, and was refused.
+    #[test]
+    fn routes_that_nodes_were_told_of_are_there_without_a_table_and_seeds_that_led_nowhere_are_not() {
+        let mut routed = [node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "10.0.0.3")];
+        routed[0].more = vec![(ROUTED.to_owned(), "10.244.0.0/24,fd00:1::/64".to_owned())];
+        routed[1].more = vec![(ROUTED.to_owned(), "10.244.1.0/24,x".to_owned())];
+        let file = r#"{ "routes": { "enabled": true, "seed": [{ "cidr": "10.244.9.0/24" }, { "cidr": "10.244.2.0/24", "node": "c" }] } }"#;
+        let config = config::read(Some(file)).usable().expect("no mistakes");
+        let at = |network: &str, node: &str| (network.to_owned(), Some(node.to_owned()), State::InPlace);
+        let all =
+            [at("10.244.0.0/24", "a"), at("10.244.1.0/24", "b"), at("10.244.2.0/24", "c"), at("fd00:1::/64", "a")];
+        let mut table = known(&config, None, &routed);
+        assert_eq!(shown(&table, &routed), all);
+        assert_eq!(table.make(&wish("10.244.0.0/24", &routed[0])).changes, [""; 0], "it is not made again");
+        // A table that another build has not written to, of a Node that took over the network of one that is gone.
+        routed[1].name = "d".to_owned();
+        let later = known(&config, Some(&table.lines()), &routed);
+        assert_eq!(shown(&later, &routed)[1], at("10.244.1.0/24", "d"));
+        // What the table has is not taken from a Node that is there.
+        let mut moved = table;
+        moved.put(Entry {
+            network: Cidr::masked("10.244.0.0/24").expect("a network"),
+            node: "c".to_owned(),
+            hop: NONE.to_owned(),
+        });
+        assert_eq!(shown(&known(&config, Some(&moved.lines()), &routed), &routed)[0], at("10.244.0.0/24", "c"));
     }
 
     #[test]

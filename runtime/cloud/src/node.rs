@@ -86,6 +86,8 @@ pub struct Node {
     pub capacity: Attributes,
     /// Keys of `spec.taints`.
     pub taints: Vec<String>,
+    /// Pod CIDRs of a Node that was told that all of them have routes. Empty in calls that are not about routes.
+    pub routed_cidrs: Vec<String>,
 }
 
 impl Node {

@@ -52,5 +52,5 @@ pub use service::{
     ServiceSettings,
 };
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
-pub use view::node::{cloud_node, is_uninitialized};
+pub use view::node::{cloud_node, is_uninitialized, routed_node};
 pub use view::selector::NodeLabels;

@@ -6,10 +6,12 @@
 //! | `name` | Services whose record says that the provider has their load balancer | another name |
 //! | `name` | a Service that does not exist | another name |
 //! | `survey`, where both have it | the same | the load balancer is not found; an address is lost |
+//! | `routes.get-all`, where both have it and the host keeps routes | all Nodes | a route is lost, leads to another Node, or is in another state; one that is not there by the one before |
 //! | `get`, `get-mark` | a few of these: all that a survey does not settle, or a sample where there is none | the same; another load balancer than `ensure` would have changed |
 //!
 //! All of these change nothing, neither in the cloud nor in the cluster, and a standby asks them like a leader. What the new one
-//! finds beyond the one before is no difference: that may be what it was made for.
+//! finds beyond the one before is no difference: that may be what it was made for. Only a route that it alone finds is one: the host would remove
+//! it, or not make it.
 //!
 //! A difference counts when two looks in a row see it in the same object. Between them is a pause, in which the object may go and the
 //! cloud may change. Where no object lives that long, it counts when all that could be compared differs in both looks. There are
@@ -25,6 +27,7 @@ mod look;
 pub(crate) mod naming;
 mod records;
 mod report;
+mod routes;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -33,12 +36,13 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ccm_cloud::{Instances, LoadBalancers};
+use ccm_cloud::{Capability, Instances, LoadBalancers, Routes};
 
 pub use inventory::{Inventory, Sampled, StoreInventory};
 use look::{Key, Look};
 pub use records::{Unconfirmed, confirm};
 pub use report::{Compared, Difference, Report};
+use routes::RouteKey;
 use verdict::{Tally, Verdict};
 
 /// How much is asked.
@@ -74,7 +78,23 @@ impl Default for CompareLimits {
 #[error("it cannot be compared with the one before: {0}")]
 pub struct Unanswered(pub(crate) String);
 
-/// Asks both. `has_balancers` says whether both make load balancers.
+/// What both components have besides machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Load balancers.
+    pub balancers: bool,
+    /// Routes.
+    pub routes: bool,
+}
+
+impl Extent {
+    /// What `both` have, as this function says of one interface.
+    pub(crate) fn of(both: impl Fn(Capability) -> bool) -> Self {
+        Self { balancers: both(Capability::LoadBalancers), routes: both(Capability::Routes) }
+    }
+}
+
+/// Asks both about what `extent` says.
 ///
 /// # Cancel safety
 ///
@@ -87,15 +107,15 @@ pub async fn compare<O, N>(
     old: &O,
     new: &N,
     inventory: &dyn Inventory,
-    has_balancers: bool,
+    extent: Extent,
     limits: &CompareLimits,
 ) -> Result<Report, Unanswered>
 where
-    O: Instances + LoadBalancers,
-    N: Instances + LoadBalancers,
+    O: Instances + LoadBalancers + Routes,
+    N: Instances + LoadBalancers + Routes,
 {
     let look = Look { old, new, inventory, limits };
-    match tokio::time::timeout(limits.time, asked(&look, has_balancers)).await {
+    match tokio::time::timeout(limits.time, asked(&look, extent)).await {
         Ok(compared) => compared,
         Err(_elapsed) => {
             let why = inventory.missing().unwrap_or_else(|| "no two looks gave the same answers".to_owned());
@@ -104,35 +124,28 @@ where
     }
 }
 
-async fn asked<O, N>(look: &Look<'_, O, N>, has_balancers: bool) -> Result<Report, Unanswered>
+async fn asked<O, N>(look: &Look<'_, O, N>, extent: Extent) -> Result<Report, Unanswered>
 where
-    O: Instances + LoadBalancers,
-    N: Instances + LoadBalancers,
+    O: Instances + LoadBalancers + Routes,
+    N: Instances + LoadBalancers + Routes,
 {
     look.inventory.complete().await;
     let mut first = Seen::default();
     loop {
-        let second = look.at_all(has_balancers, &first).await;
-        let nodes = confirmed(&first.nodes, &second.nodes).map(|(name, what)| Difference::new("Node", name, what));
-        let services = confirmed(&first.services, &second.services)
-            .map(|((namespace, name), what)| Difference::new("Service", &format!("{namespace}/{name}"), what));
-        let differences: Vec<Difference> = nodes.chain(services).collect();
+        let second = look.at_all(extent, &first).await;
+        let differences = first.differences(&second);
         if !differences.is_empty() {
-            let (nodes, services) = second.tallies();
-            let compared = |total, tally: Tally| Compared { total, compared: tally.compared };
-            let (nodes, services) = (compared(second.totals.0, nodes), compared(second.totals.1, services));
-            return Ok(Report { nodes, services, differences });
+            return Ok(Report { differences, ..second.counted() });
         }
-        let (nodes, services) = (doubtful(&second.nodes).count(), doubtful(&second.services).count());
-        if nodes == 0 && services == 0 {
-            let (nodes, services) = second.tallies();
-            let nodes = counted("Nodes", second.totals.0, &nodes)?;
-            let services = counted("Services", second.totals.1, &services)?;
-            let differences = if has_balancers { named(look.old, look.new).await } else { vec![] };
-            return Ok(Report { nodes, services, differences });
+        let doubts =
+            [doubtful(&second.nodes).count(), doubtful(&second.services).count(), doubtful(&second.routes).count()];
+        if doubts == [0; 3] {
+            second.answered()?;
+            let differences = if extent.balancers { named(look.old, look.new).await } else { vec![] };
+            return Ok(Report { differences, ..second.counted() });
         }
-        let pause = look.limits.pause;
-        tracing::info!(nodes, services, ?pause, "the new component differs, another look follows");
+        let ([nodes, services, routes], pause) = (doubts, look.limits.pause);
+        tracing::info!(nodes, services, routes, ?pause, "the new component differs, another look follows");
         tokio::time::sleep(pause).await;
         first = second;
     }
@@ -149,13 +162,39 @@ async fn named(old: &impl LoadBalancers, new: &impl LoadBalancers) -> Vec<Differ
 struct Seen {
     nodes: BTreeMap<String, Verdict>,
     services: BTreeMap<Key, Verdict>,
-    /// How many there are, of each.
+    routes: BTreeMap<RouteKey, Verdict>,
+    /// How many there are, of Nodes and Services.
     totals: (usize, usize),
 }
 
 impl Seen {
-    fn tallies(&self) -> (Tally, Tally) {
-        (self.nodes.values().collect(), self.services.values().collect())
+    /// What differs in this look and in the `second` one.
+    fn differences(&self, second: &Self) -> Vec<Difference> {
+        let nodes = confirmed(&self.nodes, &second.nodes).map(|(name, what)| Difference::new("Node", name, what));
+        let services = confirmed(&self.services, &second.services)
+            .map(|((namespace, name), what)| Difference::new("Service", &format!("{namespace}/{name}"), what));
+        let routes =
+            confirmed(&self.routes, &second.routes).map(|(key, what)| Difference::new("Route", &key.name(), what));
+        nodes.chain(services).chain(routes).collect()
+    }
+
+    /// How much was compared.
+    fn counted(&self) -> Report {
+        Report {
+            nodes: compared(self.totals.0, &self.nodes),
+            services: compared(self.totals.1, &self.services),
+            routes: compared(self.routes.len(), &self.routes),
+            differences: vec![],
+        }
+    }
+
+    /// # Errors
+    ///
+    /// Neither of the two answers about any object of a kind.
+    fn answered(&self) -> Result<(), Unanswered> {
+        answered("Nodes", &self.nodes.values().collect())?;
+        answered("Services", &self.services.values().collect())?;
+        answered("routes", &self.routes.values().collect())
     }
 }
 
@@ -179,9 +218,13 @@ fn confirmed<'a, K: Ord>(
     second.iter().filter(move |(key, _)| counts(key)).filter_map(|(key, verdict)| Some((key, verdict.difference()?)))
 }
 
-fn counted(kind: &str, total: usize, tally: &Tally) -> Result<Compared, Unanswered> {
+fn compared<K>(total: usize, verdicts: &BTreeMap<K, Verdict>) -> Compared {
+    Compared { total, compared: verdicts.values().collect::<Tally>().compared }
+}
+
+fn answered(kind: &str, tally: &Tally) -> Result<(), Unanswered> {
     match tally.outage() {
         Some(failure) => Err(Unanswered(format!("neither answers about any of the {kind}: {failure}"))),
-        None => Ok(Compared { total, compared: tally.compared }),
+        None => Ok(()),
     }
 }

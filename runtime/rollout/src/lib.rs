@@ -47,6 +47,7 @@ pub mod push;
 mod release;
 mod retry;
 mod rollout;
+mod route_differences;
 mod slot;
 pub mod source;
 pub mod status;

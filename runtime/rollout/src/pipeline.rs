@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::compare::naming;
-use crate::compare::{Inventory, Report, Unconfirmed, compare, confirm};
+use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext, problem_text};
 use crate::gate::{self, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
@@ -226,8 +226,8 @@ impl Surroundings {
     /// Refuses a component that finds less than the one before.
     async fn compare(&self, config: &ProviderConfig, before: &Provider, new: &Provider) -> Result<()> {
         let Some(inventory) = self.compared(config) else { return Ok(()) };
-        let has_balancers = [before, new].iter().all(|one| one.has(Capability::LoadBalancers));
-        let report = compare(before, new, inventory, has_balancers, &config.limits.compare).await?;
+        let both = Extent::of(|interface| [before, new].iter().all(|one| one.has(interface)));
+        let report = compare(before, new, inventory, both, &config.limits.compare).await?;
         let extent = report.extent();
         ensure!(
             report.differences.is_empty(),

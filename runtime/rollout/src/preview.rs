@@ -8,7 +8,7 @@ use ccm_sandbox::{CallEnd, CallObserver, Provider};
 use kube::Client;
 use serde::Serialize;
 
-use crate::compare::{Inventory, Report, compare};
+use crate::compare::{Extent, Inventory, Report, compare};
 use crate::config::ProviderConfig;
 use crate::context::SharedContext;
 use crate::gate::{self, Rejected};
@@ -75,9 +75,9 @@ pub async fn preview(config: &ProviderConfig, against: &Source, parts: PreviewPa
     let before = admitted(&surroundings, config, against, None).await;
     let (before, before_version) = before.with_context(|| format!("the component of {against}"))?;
     let (new, new_version) = admitted(&surroundings, config, &config.source, Some(&before)).await?;
-    let has_balancers = [&before, &new].iter().all(|one| one.has(Capability::LoadBalancers));
+    let both = Extent::of(|interface| [&before, &new].iter().all(|one| one.has(interface)));
     let limits = &config.limits.compare;
-    let report = Box::pin(compare(&*before, &*new, &*inventory, has_balancers, limits)).await?;
+    let report = Box::pin(compare(&*before, &*new, &*inventory, both, limits)).await?;
     Ok(Preview { new: new_version, before: before_version, report })
 }
 

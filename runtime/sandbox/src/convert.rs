@@ -29,8 +29,13 @@ const MAX_PROBLEMS: usize = 50;
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// A node with only those annotations that the provider declared.
+/// In `more` of a Node, as the contract's `routes.get-all` says.
+const ROUTED_CIDRS: &str = "routed-cidrs";
+
 pub(crate) fn node(node: Node, declared: &[Annotation]) -> types::Node {
-    let Node { name, uid, provider_id, system_uuid, addresses, labels, annotations, capacity, taints } = node;
+    let Node { name, uid, provider_id, system_uuid, addresses, labels, annotations, capacity, taints, routed_cidrs } =
+        node;
+    let routed = (!routed_cidrs.is_empty()).then(|| (ROUTED_CIDRS.to_owned(), routed_cidrs.join(",")));
     let mut annotations = annotations;
     annotations.retain(|name, _| name == PROVIDED_NODE_IP || is_declared(name, declared));
     let annotations = annotations.into_iter().collect();
@@ -44,7 +49,7 @@ pub(crate) fn node(node: Node, declared: &[Annotation]) -> types::Node {
         annotations,
         capacity: capacity.into_iter().collect(),
         taints,
-        more: vec![],
+        more: routed.into_iter().collect(),
     }
 }
 

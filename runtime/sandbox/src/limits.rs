@@ -44,6 +44,13 @@ pub struct Limits {
     /// Most bytes of annotations that one outcome writes on a Service, names and values. Default 16 KiB. The API server takes 256 KiB
     /// for all annotations of an object; what it refuses waits in memory.
     pub annotation_bytes: usize,
+    /// Most routes that a provider may find. Default 50,000: Kubernetes is made for 5,000 Nodes, each with two. The host keeps them between
+    /// two calls.
+    pub routes: usize,
+    /// Most bytes of any text of a route that a provider finds. Default 1 KiB.
+    pub route_text_bytes: usize,
+    /// Most attributes that a provider adds to a route. Default 32.
+    pub route_attributes: usize,
 }
 
 impl Default for Limits {
@@ -65,6 +72,9 @@ impl Default for Limits {
             busy_calls: 1,
             events: 20,
             annotation_bytes: 16 << 10,
+            routes: 50_000,
+            route_text_bytes: 1024,
+            route_attributes: 32,
         }
     }
 }

@@ -11,16 +11,11 @@ use crate::bindings::exports::ccm::cloud::routes;
 use crate::call::{ChangeFlag, Subject, call};
 use crate::load_balancers::{no_answer, not_exported};
 use crate::provider::Code;
-use crate::{Provider, convert};
+use crate::{Limits, Provider, convert};
 
 const GET_ALL: &str = "routes.get-all";
 const CHANGE: &str = "routes.change";
 
-/// Most routes that a provider may find: Kubernetes is made for 5,000 Nodes, each with two.
-const MAX_ROUTES: usize = 50_000;
-/// Most bytes of any text of a route, and most pairs that a provider adds to one: the host keeps them between two calls.
-const MAX_TEXT: usize = 1024;
-const MAX_MORE: usize = 32;
 /// Longest text that a complaint shows, in bytes.
 const MAX_SHOWN: usize = 128;
 
@@ -44,6 +39,7 @@ impl Provider {
         };
         let declared = &self.descriptor.annotations;
         let nodes: Vec<_> = nodes.into_iter().map(|node| convert::node(node, declared)).collect();
+        let limits = self.settings.limits;
         let answer = call(
             &self.settings,
             &code.pre,
@@ -52,7 +48,7 @@ impl Provider {
             move |store, instance| {
                 Box::pin(async move { exports.load(&mut *store, instance)?.call_get_all(store, &nodes).await })
             },
-            |answer| complaint(answer.as_ref().ok()?),
+            move |answer| complaint(answer.as_ref().ok()?, &limits),
         );
         let found = answer.await.map_err(no_answer(GET_ALL))?.map_err(convert::failure)?;
         Ok(found.into_iter().map(from_route).collect())
@@ -119,19 +115,24 @@ impl Routes for Provider {
 }
 
 /// What is wrong with routes that a provider found. A destination need not be a network: such a route is left alone.
-fn complaint(found: &[routes::Route]) -> Option<String> {
-    if found.len() > MAX_ROUTES {
-        return Some(format!("it gave {} routes, the most is {MAX_ROUTES}", found.len()));
+fn complaint(found: &[routes::Route], limits: &Limits) -> Option<String> {
+    let Limits { routes, route_text_bytes, route_attributes, .. } = limits;
+    if found.len() > *routes {
+        return Some(format!("it gave {} routes, the most is {routes} (limit routes)", found.len()));
     }
     found.iter().find_map(|route| {
         let texts = [Some(&route.name), Some(&route.destination_cidr), route.node.as_ref(), route.next_hop.as_ref()];
         let more = route.more.iter().flat_map(|(key, value)| [key, value]);
-        let is_long = texts.into_iter().flatten().chain(more).any(|text| text.len() > MAX_TEXT);
+        let is_long = texts.into_iter().flatten().chain(more).any(|text| text.len() > *route_text_bytes);
         let name = line(&route.name, MAX_SHOWN);
         if is_long {
-            Some(format!("it gave the route {name:?} with a text of more than {MAX_TEXT} bytes"))
-        } else if route.more.len() > MAX_MORE {
-            Some(format!("it gave the route {name:?} with more than {MAX_MORE} pairs of its own"))
+            Some(format!(
+                "it gave the route {name:?} with a text of more than {route_text_bytes} bytes (limit route-text-bytes)"
+            ))
+        } else if route.more.len() > *route_attributes {
+            Some(format!(
+                "it gave the route {name:?} with more than {route_attributes} attributes (limit route-attributes)"
+            ))
         } else {
             None
         }
@@ -190,22 +191,23 @@ mod tests {
 
     #[test]
     fn routes_that_would_fill_the_hosts_memory_are_no_answer() {
-        let long = "x".repeat(MAX_TEXT + 1);
+        let limits = Limits { routes: 5, route_text_bytes: 100, route_attributes: 3, ..Limits::default() };
+        let long = "x".repeat(101);
         let pair = || ("k".to_owned(), "v".to_owned());
         let refused = [
-            (route(|route| route.name.clone_from(&long)), "1024 bytes"),
-            (route(|route| route.destination_cidr.clone_from(&long)), "1024 bytes"),
-            (route(|route| route.next_hop = Some(long.clone())), "1024 bytes"),
-            (route(|route| route.more = vec![("k".to_owned(), long.clone())]), "1024 bytes"),
-            (route(|route| route.more = vec![pair(); MAX_MORE + 1]), "more than 32 pairs"),
+            (route(|route| route.name.clone_from(&long)), "100 bytes (limit route-text-bytes)"),
+            (route(|route| route.destination_cidr.clone_from(&long)), "100 bytes (limit route-text-bytes)"),
+            (route(|route| route.next_hop = Some(long.clone())), "100 bytes (limit route-text-bytes)"),
+            (route(|route| route.more = vec![("k".to_owned(), long.clone())]), "100 bytes (limit route-text-bytes)"),
+            (route(|route| route.more = vec![pair(); 4]), "more than 3 attributes (limit route-attributes)"),
         ];
         for (route, part) in refused {
-            let said = complaint(std::slice::from_ref(&route)).unwrap();
+            let said = complaint(std::slice::from_ref(&route), &limits).unwrap();
             assert!(said.contains(part), "{said}");
         }
-        assert!(complaint(&vec![route(|_| {}); MAX_ROUTES + 1]).is_some_and(|said| said.contains("50000")));
-        let odd =
-            route(|route| (route.destination_cidr, route.more) = ("no network".to_owned(), vec![pair(); MAX_MORE]));
-        assert_eq!(complaint(&[odd]), None, "a destination that is no network is the cloud's affair");
+        let said = complaint(&vec![route(|_| {}); 6], &limits);
+        assert_eq!(said.as_deref(), Some("it gave 6 routes, the most is 5 (limit routes)"));
+        let odd = route(|route| (route.destination_cidr, route.more) = ("no network".to_owned(), vec![pair(); 3]));
+        assert_eq!(complaint(&vec![odd; 5], &limits), None, "a destination that is no network is the cloud's affair");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ccm_cloud::{Leadership, NodeSelector};
-use ccm_controllers::{FirstList, Metrics, NodeLabels, Reflector};
+use ccm_controllers::{ClusterNodes, FirstList, Metrics, NodeLabels, Reflector};
 use ccm_rollout::compare::{Report, StoreInventory};
 use ccm_rollout::config::{ProviderConfig, ProviderRecord};
 use ccm_rollout::context::SharedContext;
@@ -111,7 +111,9 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
         cluster_cidrs: vec![],
         trace_http: false,
     };
-    let inventory = Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone()));
+    // Whether a host keeps routes is not known here: it may, where both offer them with this configuration.
+    let (nodes, services) = (stores.nodes.clone(), stores.services.clone());
+    let inventory = Box::new(StoreInventory::new(nodes, services, Some(ClusterNodes::All)));
     let parts = PreviewParts { client, context, depends: depends(&stores), inventory };
     preview::preview(config, against, parts).await
 }

@@ -213,6 +213,17 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
     tasks.spawn_controller("service controller", work);
 }
 
+/// Which Nodes one of so many providers is told in a call for the cluster as a whole.
+pub(crate) const fn nodes_told(providers: usize) -> ClusterNodes {
+    if providers == 1 { ClusterNodes::All } else { ClusterNodes::Own }
+}
+
+/// Whether routes are kept where a provider offers them.
+pub(crate) fn keeps_routes(args: &RunArgs, selection: &Selection) -> bool {
+    let has_ranges = PodRanges::parse(&args.cluster_cidr).is_ok();
+    selection.has(Controller::Route) && args.route.configure_cloud_routes && has_ranges
+}
+
 /// Starts the route controller, which works while a provider keeps routes. Where the operator wants none, or says of no network that it
 /// is the pods', one line says so.
 fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
@@ -228,7 +239,7 @@ fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
             return;
         }
     };
-    let nodes_told = if shared.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own };
+    let nodes_told = nodes_told(shared.providers.len());
     let (nodes, gate) = (shared.stores.nodes.clone(), shared.gate.clone());
     let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
     let settings = args.settings();
@@ -272,7 +283,7 @@ fn start_route(tasks: &mut Tasks, shared: &Shared<'_>) {
 /// Starts the cluster controller, which works while a provider looks after the cluster as a whole. One that begins anew forgets what
 /// it has warned of, no more: the same Event is counted up, and each call is told everything.
 fn start_cluster(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
-    let nodes_told = if shared.providers.len() == 1 { ClusterNodes::All } else { ClusterNodes::Own };
+    let nodes_told = nodes_told(shared.providers.len());
     let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
     let (recorder, metrics) = (shared.recorder.clone(), shared.metrics.clone());
     let settings = shared.args.cluster.settings();

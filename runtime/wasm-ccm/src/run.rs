@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::cli::RunArgs;
 use crate::controller_names::{Controller, Selection};
-use crate::controllers::{self, Providers, Reviews, Shared};
+use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
@@ -188,6 +188,7 @@ impl Process {
         let pool = Pool { calls: args.provider_calls, ..Pool::default() };
         let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
         let (checks, statuses) = (readiness.clone(), ProviderStatuses::default());
+        let routed = keeps_routes(&args, &selection).then_some(nodes_told(providers.len()));
         let rollout = RolloutParts {
             sandbox: Sandbox::with_pool(pool)?,
             client: client.clone(),
@@ -209,7 +210,7 @@ impl Process {
             pod,
             depends: depends(&stores),
             trials: Trials::default(),
-            inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone())),
+            inventory: Box::new(StoreInventory::new(stores.nodes.clone(), stores.services.clone(), routed)),
         };
 
         let pages = Pages {

@@ -13,7 +13,7 @@
 //! With the setting `region`, machines are those whose names begin with it, and their provider IDs have it: `balancer://east/east-1`.
 //!
 //! With `prefix` in the form in its bytes (`form`), names, owners and the annotation with the ID begin with that: a version that has renamed
-//! everything, and finds nothing of what the one before made.
+//! everything, and finds nothing of what the one before made. `routes` is for one that says of routes what is not so.
 //!
 //! Benchmarks and crash tests count what that cloud sees.
 

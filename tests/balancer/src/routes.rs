@@ -1,15 +1,18 @@
 //! The cloud's routes: one table, which is written as a whole, all or nothing. Of a Node called `short-…` it keeps the outcome back.
+//!
+//! With `routes` in the form in its bytes it says of them what is not so: `lost` finds none, `disowned` knows no Node behind any.
 
 use ccm_sdk::routes::{self, Outcome, Route, State, Wish};
 use ccm_sdk::types::{Failure, Node};
 
-use crate::Balancer;
-use crate::api;
+use crate::form::field;
+use crate::{Balancer, api};
 
 impl routes::Guest for Balancer {
     fn get_all(nodes: Vec<Node>) -> Result<Vec<Route>, Failure> {
+        let lie = field("routes").unwrap_or_default();
         let route = |(network, machine): (String, String)| {
-            let is_known = nodes.iter().any(|node| node.name == machine);
+            let is_known = lie != "disowned" && nodes.iter().any(|node| node.name == machine);
             Route {
                 name: network.clone(),
                 destination_cidr: network,
@@ -19,7 +22,7 @@ impl routes::Guest for Balancer {
                 more: vec![],
             }
         };
-        Ok(api::routes()?.into_iter().map(route).collect())
+        Ok(api::routes()?.into_iter().filter(|_| lie != "lost").map(route).collect())
     }
 
     fn change(obsolete: Vec<Route>, wanted: Vec<Wish>) -> Result<Vec<Outcome>, Failure> {

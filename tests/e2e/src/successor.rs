@@ -35,6 +35,16 @@ pub fn renamed_balancer() -> Result<Vec<u8>> {
     filled("guests/balancer.wasm", &[("prefix", "v2-")])
 }
 
+/// The same provider in a version that finds the load balancers, and says of the routes what is not so: `lost` finds none, `disowned` knows
+/// no Node behind any.
+///
+/// # Errors
+///
+/// It was not built.
+pub fn balancer_that_says(routes: &str) -> Result<Vec<u8>> {
+    filled("guests/balancer.wasm", &[("routes", routes)])
+}
+
 fn filled(name: &str, fields: &[(&str, &str)]) -> Result<Vec<u8>> {
     let path = component(name)?;
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;

@@ -4,8 +4,10 @@
 //! | a whole call failed with | |
 //! |---|---|
 //! | `invalid`, `conflict`, `unsupported`, `quota` | one route may be the reason: halved |
-//! | `retry`, no answer | the same; or the cloud is away: after [`MAX_FAILURES`] in a row all that is left waits |
+//! | `retry`, no answer | the same; or the cloud is away: after [`Limits::failures`] in a row all that is left waits |
 //! | `throttled`, `unauthorized`, `pending`, `elsewhere` | no route is the reason: all that is left waits |
+//!
+//! What a run has no time for has not failed: it is left for the next one, which begins at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,11 +24,17 @@ pub(super) struct Done {
     pub(super) obsolete: Option<Failure>,
     /// Why the wanted one is perhaps not in place.
     pub(super) wish: Option<Failure>,
+    /// The run was over before anybody could say: no fault of these routes.
+    pub(super) is_left: bool,
 }
 
 impl Done {
     fn failed(failure: &Failure) -> Self {
-        Self { obsolete: Some(failure.clone()), wish: Some(failure.clone()) }
+        Self { obsolete: Some(failure.clone()), wish: Some(failure.clone()), is_left: false }
+    }
+
+    fn left(failure: &Failure) -> Self {
+        Self { is_left: true, ..Self::failed(failure) }
     }
 }
 
@@ -37,15 +45,13 @@ pub(super) struct Limits {
     pub(super) batch: usize,
     /// Most calls for halves of what failed.
     pub(super) halves: usize,
+    /// So many calls in a row that fail with `retry`, or have no answer, and the cloud is taken to be away.
+    pub(super) failures: usize,
     /// Longest time of one.
     pub(super) timeout: Duration,
     /// When all of them are to have ended.
     pub(super) until: Instant,
 }
-
-/// So many calls in a row that fail with `retry`, or have no answer, and the cloud is taken to be away. With one call more for each
-/// route, an outage would be paid for.
-pub(super) const MAX_FAILURES: usize = 8;
 
 /// Changes `items`. One result for each, in their order.
 pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) -> Vec<Done> {
@@ -53,7 +59,8 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
     let mut done = vec![Done::default(); items.len()];
     let (mut halves, mut in_a_row) = (0_usize, 0_usize);
     // Why nothing more is asked for.
-    let mut over = None;
+    let mut over: Option<Failure> = None;
+    let mut is_first = true;
     // The larger halves first: what is right is made early, and shows that the cloud is there.
     while let Some(Batch { start, items: batch, failed }) = waiting.pop_front() {
         let results = done.iter_mut().skip(start).take(batch.len());
@@ -64,20 +71,27 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
         }
         let left = limits.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            // Nothing else can be said of them; they are the first ones of the next run.
-            let why = over.insert(failed.unwrap_or_else(out_of_time));
-            results.for_each(|result| *result = Done::failed(why));
+            // They are the first ones of the next run.
+            let why = failed.unwrap_or_else(out_of_time);
+            results.for_each(|result| *result = Done::left(&why));
             continue;
         }
         halves = halves.saturating_add(usize::from(failed.is_some()));
         let error = match ask(routes, batch, limits.timeout.min(left)).await {
             Ok(outcomes) => {
-                in_a_row = 0;
+                (in_a_row, is_first) = (0, false);
                 results.zip(outcomes).for_each(|(result, outcome)| *result = outcome);
                 continue;
             }
             Err(error) => error,
         };
+        let is_cut = left < limits.timeout && limits.until <= Instant::now() && !is_first;
+        is_first = false;
+        if is_cut {
+            let why = error.into_failure();
+            results.for_each(|result| *result = Done::left(&why));
+            continue;
+        }
         let blame = blame(&error);
         let failure = error.into_failure();
         in_a_row = match blame {
@@ -85,7 +99,7 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
             // Somebody is there to blame it.
             Blame::Route | Blame::Cloud => 0,
         };
-        if blame == Blame::Cloud || in_a_row >= MAX_FAILURES {
+        if blame == Blame::Cloud || in_a_row >= limits.failures {
             over = Some(failure.clone());
         }
         if over.is_none() && batch.len() > 1 {
@@ -177,7 +191,7 @@ async fn ask(routes: &dyn Routes, batch: &[Item], timeout: Duration) -> Result<V
     let done = |item: &Item| {
         let obsolete = removed.by_ref().take(item.obsolete.len()).filter_map(told).reduce(|first, _| first);
         let wish = item.wish.as_ref().and_then(|_| made.next()).and_then(told);
-        Done { obsolete, wish }
+        Done { obsolete, wish, is_left: false }
     };
     Ok(batch.iter().map(done).collect())
 }

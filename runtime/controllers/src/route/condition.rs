@@ -24,6 +24,14 @@ pub(super) enum Network {
     Unavailable,
 }
 
+/// Whether this controller has told the Node that all its pod CIDRs have routes.
+pub(crate) fn is_network_available(node: &Node) -> bool {
+    let told = node.network_unavailable.as_ref();
+    told.is_some_and(|(status, reason)| {
+        **status == *Network::Available.status() && **reason == *Network::Available.reason()
+    })
+}
+
 impl Network {
     const fn status(self) -> &'static str {
         match self {

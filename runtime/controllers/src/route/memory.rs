@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use backon::{BackoffBuilder as _, ConstantBuilder, ExponentialBackoff, ExponentialBuilder};
 use ccm_cloud::Failure;
 use ipnet::IpNet;
 use tokio::time::Instant;
@@ -23,6 +23,21 @@ struct Failed {
     until: Instant,
 }
 
+/// The end of a run. What failed in it is tried again together: with a chance of its own for each route, one call would become many.
+pub(super) struct Round {
+    now: Instant,
+    /// From 1 to 2: by what a back-off is multiplied.
+    chance: f64,
+}
+
+impl Round {
+    pub(super) fn begin() -> Self {
+        let second = Duration::from_secs(1);
+        let chance = ConstantBuilder::new().with_delay(second).with_jitter().build().next().unwrap_or(second);
+        Self { now: Instant::now(), chance: chance.as_secs_f64().clamp(1.0, 2.0) }
+    }
+}
+
 /// Of one provider.
 #[derive(Default)]
 pub(super) struct Memory {
@@ -38,18 +53,24 @@ impl Memory {
         (failed.mark == mark && failed.until > Instant::now()).then(|| failed.failure.clone())
     }
 
-    /// The work has failed. Says when it is tried again.
-    pub(super) fn failed(&mut self, network: IpNet, mark: u64, failure: &Failure, settings: &RouteSettings) -> Verdict {
+    /// The work has failed in this run.
+    pub(super) fn failed(
+        &mut self,
+        network: IpNet,
+        mark: u64,
+        failure: &Failure,
+        settings: &RouteSettings,
+        round: &Round,
+    ) {
         let queue = settings.queue;
         let fresh = || {
             ExponentialBuilder::new()
                 .with_min_delay(queue.min_backoff)
                 .with_max_delay(queue.max_backoff)
                 .without_max_times()
-                .with_jitter()
                 .build()
         };
-        let now = Instant::now();
+        let now = round.now;
         let entry = self.failed.entry(network).or_insert_with(|| Failed {
             mark,
             failure: failure.clone(),
@@ -59,18 +80,17 @@ impl Memory {
         if entry.mark != mark {
             (entry.mark, entry.delays) = (mark, fresh());
         }
-        let verdict = reaction::verdict(failure, settings.slow_retry);
-        let delay = match verdict {
+        let delay = match reaction::verdict(failure, settings.slow_retry) {
             Verdict::Done | Verdict::Change => queue.resync,
             Verdict::After(delay) => delay,
-            Verdict::Backoff => capped(entry.delays.next().unwrap_or(queue.max_backoff), queue.max_backoff),
+            Verdict::Backoff => {
+                let delay = entry.delays.next().unwrap_or(queue.max_backoff).min(queue.max_backoff);
+                let by_chance = Duration::try_from_secs_f64(delay.as_secs_f64() * round.chance);
+                capped(by_chance.unwrap_or(queue.max_backoff), queue.max_backoff)
+            }
         };
         entry.failure = failure.clone();
         entry.until = now.checked_add(delay).unwrap_or(now);
-        match verdict {
-            Verdict::Backoff => Verdict::After(delay),
-            verdict => verdict,
-        }
     }
 
     /// Forgets all work but this.

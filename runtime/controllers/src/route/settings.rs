@@ -20,6 +20,11 @@ pub struct RouteSettings {
     /// Most calls of one run for halves of failing batches, to find the routes that are wrong. Default 64: enough to find three among
     /// 2,000. What is left has failed with its batch, and is tried again.
     pub max_calls: NonZeroUsize,
+    /// So many calls in a row that fail with `retry`, or have no answer, and the cloud is taken to be away: what is left waits. Default 8.
+    /// With one call for each route, an outage would be paid for.
+    pub max_failures: NonZeroUsize,
+    /// Most Events of one run. Default 50: where thousands of Nodes fail for one reason, people look at a few.
+    pub max_events: NonZeroUsize,
     /// How long one call may take, with its waiting for a turn. Default 5 min: a guard, calls have a limit of their own.
     pub call_timeout: Duration,
     /// When to look again at routes that the cloud is still at work on, unless it says when. Default 5 s.
@@ -44,6 +49,8 @@ impl Default for RouteSettings {
             period: Duration::from_secs(5 * 60),
             batch: number(1_999),
             max_calls: number(63),
+            max_failures: number(7),
+            max_events: number(49),
             call_timeout: Duration::from_secs(5 * 60),
             pending_look: Duration::from_secs(5),
             slow_retry: Duration::from_secs(60),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::act::{self, Done, Limits};
 use super::condition::{Network, network};
-use super::memory::Memory;
+use super::memory::{Memory, Round};
 use super::metrics::RouteMeters;
 use super::plan::{CidrStatus, Item, Plan, Want, plan};
 use super::ranges::PodRanges;
@@ -26,14 +26,12 @@ use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;
-use crate::view::node::cloud_node;
+use crate::view::node::routed_node;
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "route_controller";
 /// Most bytes of an error in an Event, which leaves room for what is done about it.
 const MAX_ERROR: usize = 800;
-/// Most Events that one run writes: where thousands of Nodes fail for one reason, people look at a few.
-pub(super) const MAX_EVENTS: usize = 50;
 
 /// A provider.
 pub(crate) struct Member {
@@ -120,7 +118,7 @@ impl Syncer {
         let is_own = |id: &str| descriptor.owns(id);
         let owns = |node: &Node| member.nodes == ClusterNodes::All || node.provider_id.as_deref().is_some_and(is_own);
         let nodes = self.nodes.state();
-        let told: Vec<ccm_cloud::Node> = nodes.iter().filter(|node| owns(node)).map(|node| cloud_node(node)).collect();
+        let told: Vec<ccm_cloud::Node> = nodes.iter().filter(|node| owns(node)).map(|node| routed_node(node)).collect();
         let limit = self.settings.call_timeout;
         let found = tokio::time::timeout(limit, routes.get_all(told))
             .await
@@ -175,7 +173,7 @@ impl Syncer {
             let state = member.state.lock();
             for (network, item) in std::mem::take(&mut plan.items) {
                 match state.memory.held(&network, item.mark()) {
-                    Some(failure) => drop(done.insert(network, Done { obsolete: None, wish: Some(failure) })),
+                    Some(failure) => drop(done.insert(network, Done { wish: Some(failure), ..Done::default() })),
                     None => due.push((network, item)),
                 }
             }
@@ -185,11 +183,13 @@ impl Syncer {
         let limits = Limits {
             batch: self.settings.batch.get(),
             halves: self.settings.max_calls.get(),
+            failures: self.settings.max_failures.get(),
             timeout: self.settings.call_timeout,
             until: run.until,
         };
         let (networks, items): (Vec<_>, Vec<Item>) = due.into_iter().unzip();
         let outcomes = act::change(&*run.routes, &items, limits).await;
+        let round = Round::begin();
         let mut state = member.state.lock();
         for ((network, item), outcome) in networks.into_iter().zip(items).zip(outcomes) {
             // That of the wish first: it is what a Node waits for.
@@ -199,8 +199,12 @@ impl Syncer {
                     let look = failure.retry_after.map_or(self.settings.pending_look, reaction::bounded);
                     plan.look = Some(plan.look.map_or(look, |other| other.min(look)));
                 }
+                Some(_) if outcome.is_left => {
+                    plan.look = Some(Duration::ZERO);
+                    failing.insert(network);
+                }
                 Some(failure) => {
-                    state.memory.failed(network, item.mark(), failure, &self.settings);
+                    state.memory.failed(network, item.mark(), failure, &self.settings, &round);
                     // It is about the account, and not about this route.
                     if matches!(failure.reaction, Reaction::Throttled | Reaction::Unauthorized) {
                         state.hold.hold(run.releases, reaction::verdict(failure, self.settings.slow_retry));
@@ -297,7 +301,7 @@ impl Syncer {
             still.insert(about.clone());
             let error = format!("{} ({})", cut(&failure.to_string(), MAX_ERROR), failure.reaction.as_str());
             let message = format!("Could not create route {} for node {}: {error}", cut(text, MAX_ERROR), node.name);
-            if news.len() == MAX_EVENTS {
+            if news.len() == self.settings.max_events.get() {
                 left_out = left_out.saturating_add(1);
                 continue;
             }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use ccm_cloud::{Backend, Descriptor, Node, Service};
-use ccm_controllers::{FirstList, ReflectorHandle, cloud_backends, cloud_node, is_uninitialized, recorded_service};
+use ccm_controllers::{
+    ClusterNodes, FirstList, ReflectorHandle, cloud_backends, cloud_node, is_uninitialized, recorded_service,
+    routed_node,
+};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1;
@@ -50,23 +53,30 @@ pub trait Inventory: Send + Sync {
 
     /// The Nodes behind load balancers.
     fn backends(&self) -> Arc<[Backend]>;
+
+    /// All Nodes to which routes of the provider may lead; none where nobody keeps routes.
+    fn routed(&self, provider: &Descriptor) -> Option<Vec<Node>>;
 }
 
 /// What the reflectors have.
+#[derive(Clone)]
 pub struct StoreInventory {
     nodes: ReflectorHandle<ccm_controllers::Node>,
     /// None where no controller works on them: then no load balancer is looked after.
     services: Option<ReflectorHandle<v1::Service>>,
+    /// To which Nodes a provider's routes lead. None where no controller keeps routes.
+    routed: Option<ClusterNodes>,
 }
 
 impl StoreInventory {
-    /// Of these reflectors, which somebody runs.
+    /// Of these reflectors, which somebody runs. `routed`: which Nodes a provider is told when it is asked for routes, if it is.
     #[must_use]
     pub const fn new(
         nodes: ReflectorHandle<ccm_controllers::Node>,
         services: Option<ReflectorHandle<v1::Service>>,
+        routed: Option<ClusterNodes>,
     ) -> Self {
-        Self { nodes, services }
+        Self { nodes, services, routed }
     }
 
     fn sampled_nodes(
@@ -161,6 +171,14 @@ impl Inventory for StoreInventory {
     fn backends(&self) -> Arc<[Backend]> {
         cloud_backends(&self.nodes.reader().state())
     }
+
+    fn routed(&self, provider: &Descriptor) -> Option<Vec<Node>> {
+        let told = self.routed?;
+        let is_own = |node: &&Arc<ccm_controllers::Node>| {
+            told == ClusterNodes::All || node.provider_id.as_deref().is_some_and(|id| provider.owns(id))
+        };
+        Some(self.nodes.reader().state().iter().filter(is_own).map(|node| routed_node(node)).collect())
+    }
 }
 
 #[cfg(test)]
@@ -221,7 +239,7 @@ mod tests {
         }
         let metrics = Metrics::register(&mut Registry::default());
         let nodes = Reflector::new(client(all), &metrics.store);
-        let inventory = StoreInventory::new(nodes.handle(), None);
+        let inventory = StoreInventory::new(nodes.handle(), None, Some(ClusterNodes::Own));
         assert_eq!(inventory.missing().unwrap(), "Nodes: the first list is not complete");
         assert!(inventory.complete().now_or_never().is_none());
         tokio::select! {
@@ -244,5 +262,9 @@ mod tests {
             [true, false, false, false]
         );
         assert_eq!(inventory.backends().len(), 26, "those of other clouds too");
+        let provider = Descriptor { provider_id_schemes: vec!["fake".to_owned()], ..Descriptor::default() };
+        let routed =
+            |nodes| StoreInventory { routed: nodes, ..inventory.clone() }.routed(&provider).map(|all| all.len());
+        assert_eq!([None, Some(ClusterNodes::Own), Some(ClusterNodes::All)].map(routed), [None, Some(5), Some(27)]);
     }
 }

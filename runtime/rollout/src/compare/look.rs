@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Failure, Finding, Instances, LoadBalancers, Need, Node, Reaction, Service, Standing, Wish};
+use ccm_cloud::{Failure, Finding, Instances, LoadBalancers, Need, Node, Reaction, Routes, Service, Standing, Wish};
 use futures::StreamExt as _;
 use futures::stream::iter;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::sample::sample;
 use super::verdict::{self, Verdict};
-use super::{CompareLimits, Inventory, Sampled, Seen, doubtful};
+use super::{CompareLimits, Extent, Inventory, Sampled, Seen, doubtful, routes};
 
 /// Most Nodes in one call, as many as the controllers ask about.
 pub(super) const MAX_NODES: usize = 500;
@@ -39,18 +39,18 @@ pub(super) struct Look<'a, O, N> {
 
 impl<O, N> Look<'_, O, N>
 where
-    O: Instances + LoadBalancers,
-    N: Instances + LoadBalancers,
+    O: Instances + LoadBalancers + Routes,
+    N: Instances + LoadBalancers + Routes,
 {
     /// Looks at what exists, and in any case at what was in doubt before and is still there.
-    pub(super) async fn at_all(&self, has_balancers: bool, before: &Seen) -> Seen {
-        let (inventory, provider) = (self.inventory, self.old.descriptor());
+    pub(super) async fn at_all(&self, extent: Extent, before: &Seen) -> Seen {
+        let (inventory, provider) = (self.inventory, LoadBalancers::descriptor(self.old));
         let mut nodes = inventory.nodes(&provider.provider_ids(), self.limits.nodes);
         let known: BTreeSet<String> = nodes.items.iter().map(|node| node.name.clone()).collect();
         let missed = doubtful(&before.nodes).filter(|name| !known.contains(*name));
         nodes.items.extend(missed.filter_map(|name| inventory.node(name)));
         let mut services = Sampled::default();
-        if has_balancers {
+        if extent.balancers {
             services = inventory.services(&provider, self.limits.services);
             let known: BTreeSet<Key> = services.items.iter().map(key).collect();
             let missed = doubtful(&before.services).filter(|key| !known.contains(*key));
@@ -58,8 +58,17 @@ where
         }
         let totals = (nodes.total, services.total);
         let suspects: BTreeSet<&Key> = doubtful(&before.services).collect();
-        let (nodes, services) = tokio::join!(self.at_nodes(nodes.items), self.at_services(services.items, &suspects));
-        Seen { nodes, services, totals }
+        let nodes = self.at_nodes(nodes.items);
+        let services = self.at_services(services.items, &suspects);
+        let routed = inventory.routed(&provider).filter(|_| extent.routes);
+        let routes = async {
+            match routed {
+                Some(nodes) => routes::look(self.old, self.new, nodes).await,
+                None => BTreeMap::new(),
+            }
+        };
+        let (nodes, services, routes) = tokio::join!(nodes, services, routes);
+        Seen { nodes, services, routes, totals }
     }
 
     /// By the names of the Nodes.

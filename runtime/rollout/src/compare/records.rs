@@ -83,7 +83,7 @@ where
     services.something_found("load balancers", "Services whose records name them")?;
     let (of_nodes, of_services) = (nodes.compared(), services.compared());
     let differences = nodes.differences.into_iter().chain(services.differences).collect();
-    Ok(Report { nodes: of_nodes, services: of_services, differences })
+    Ok(Report { nodes: of_nodes, services: of_services, routes: Compared::default(), differences })
 }
 
 /// What it says of the objects of a kind.

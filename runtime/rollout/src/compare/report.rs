@@ -21,9 +21,9 @@ pub struct Compared {
 /// An object about which the new component answers otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// `Node` or `Service`
+    /// `Node`, `Service` or `Route`
     pub kind: &'static str,
-    /// `NAME`, or `NAMESPACE/NAME`
+    /// `NAME`, `NAMESPACE/NAME`, or the network that the route leads to.
     pub name: String,
     /// What the new one says, and the one before.
     pub what: String,
@@ -48,6 +48,8 @@ pub struct Report {
     pub nodes: Compared,
     /// Load balancers.
     pub services: Compared,
+    /// Networks that routes lead to, with the Node behind each.
+    pub routes: Compared,
     /// Seen twice. Nodes come first, each kind in the order of its names.
     pub differences: Vec<Difference>,
 }
@@ -57,7 +59,11 @@ impl Report {
     #[must_use]
     pub fn extent(&self) -> String {
         let of = |Compared { total, compared }: Compared, kind: &str| format!("{compared} of {total} {kind}");
-        format!("{} and {}", of(self.nodes, "Nodes"), of(self.services, "Services"))
+        let (nodes, services) = (of(self.nodes, "Nodes"), of(self.services, "Services"));
+        match self.routes.total {
+            0 => format!("{nodes} and {services}"),
+            _ => format!("{nodes}, {services} and {}", of(self.routes, "routes")),
+        }
     }
 
     /// The first differences, and how many more there are.

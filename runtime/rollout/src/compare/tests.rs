@@ -1,5 +1,6 @@
 mod limits;
 mod records;
+mod routes;
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 
 use ccm_cloud::{
     Address, AddressKind, Answer, Backend, Descriptor, Failure, FindError, Finding, Ingress, Instance, InstanceState,
-    Mark, Need, Node, Outcome, Problem, Reaction, Service, Standing, Wish,
+    Mark, Need, Node, Outcome, Problem, Reaction, Route, RouteChangeError, RouteOutcome, RouteState, RouteWish,
+    Service, Standing, Wish,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -29,6 +31,7 @@ struct Fake {
     standing: Option<Says<Standing>>,
     places: Says<Result<Option<Vec<Ingress>>, Failure>>,
     mark: Says<Result<Option<Mark>, Failure>>,
+    routes: Says<Result<Vec<Route>, Failure>>,
     /// A function that never answers.
     hangs: Option<&'static str>,
     /// After which a call that hangs fails; none: later than anybody waits.
@@ -50,6 +53,7 @@ fn good() -> Fake {
         standing: None,
         places: says(|_, _| Ok(Some(vec![ingress("192.0.2.1")]))),
         mark: says(|name, _| Ok(Some(Mark { load_balancer: format!("id-{name}"), uid: None }))),
+        routes: says(|_, _| Ok(vec![])),
         hangs: None,
         call_time: None,
         asked: Arc::default(),
@@ -213,6 +217,7 @@ struct Cluster {
     is_restless: bool,
     looks: Mutex<usize>,
     is_incomplete: bool,
+    keeps_no_routes: bool,
 }
 
 fn node(name: &str) -> Node {
@@ -272,10 +277,16 @@ impl Inventory for Cluster {
     fn backends(&self) -> Arc<[Backend]> {
         self.nodes.iter().map(|name| Backend { name: name.clone(), ..Backend::default() }).collect()
     }
+
+    fn routed(&self, _: &Descriptor) -> Option<Vec<Node>> {
+        (!self.keeps_no_routes).then(|| self.nodes.iter().map(|name| node(name)).collect())
+    }
 }
 
+const BALANCERS: Extent = Extent { balancers: true, routes: false };
+
 async fn compared(old: &Fake, new: &Fake, cluster: &Cluster) -> Result<Report, Unanswered> {
-    compare(old, new, cluster, true, &CompareLimits::default()).await
+    compare(old, new, cluster, BALANCERS, &CompareLimits::default()).await
 }
 
 /// The differences in one text each.
@@ -288,7 +299,7 @@ async fn two_that_say_the_same_are_asked_once_and_differ_in_nothing() {
     let (old, new) = (good(), good());
     let report = compared(&old, &new, &cluster(3, 2)).await.unwrap();
     let wanted = |total| Compared { total, compared: total };
-    assert_eq!(report, Report { nodes: wanted(3), services: wanted(2), differences: vec![] });
+    assert_eq!(report, Report { nodes: wanted(3), services: wanted(2), ..Report::default() });
     for asked in [&old, &new] {
         assert_eq!(
             ["find", "name", "get", "get-mark"].map(|function| asked.count(function)),
@@ -472,25 +483,4 @@ async fn what_is_over_by_the_second_look_is_no_difference() {
     let all = cluster(1, 1);
     let go = all.nodes.iter().chain(&all.services).cloned().collect();
     assert_eq!(differences(&good(), &new, &Cluster { go, ..all }).await, [""; 0]);
-}
-
-/// In a cluster whose Services live for seconds, a component that finds none of them was once taken: by the second look all were gone.
-#[tokio::test(start_paused = true)]
-async fn objects_that_do_not_live_for_two_looks_count_when_all_of_them_differ_in_both() {
-    let restless = || Cluster { is_restless: true, ..cluster(2, 3) };
-    let new = Fake { places: says(|_, _| Ok(None)), ..good() };
-    let told = differences(&good(), &new, &restless()).await;
-    assert_eq!(told.len(), 3);
-    assert!(told[0].starts_with("Service default/s0-2: it finds no load balancer"), "{told:?}");
-    assert_eq!(differences(&good(), &good(), &restless()).await, [""; 0]);
-    // One of them, which is gone by the next look: nobody can tell.
-    let new = Fake {
-        places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| !name.starts_with("s1")))),
-        ..good()
-    };
-    let error = compared(&good(), &new, &restless()).await.unwrap_err().to_string();
-    assert!(error.contains("no two looks gave the same answers"), "{error}");
-    let new =
-        Fake { places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| name != "s1-1"))), ..good() };
-    assert_eq!(differences(&good(), &new, &restless()).await, [""; 0]);
 }

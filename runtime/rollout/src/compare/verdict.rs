@@ -192,6 +192,11 @@ pub(super) fn of_name(old: &Result<String, Failure>, new: &Result<String, Failur
     })
 }
 
+/// Of answers of which one is none.
+pub(super) fn of_whole<T>(old: &Result<T, Failure>, new: &Result<T, Failure>) -> Verdict {
+    of_answers(old, new, |_, _| Verdict::Same)
+}
+
 fn of_answers<T>(old: &Result<T, Failure>, new: &Result<T, Failure>, judge: impl FnOnce(&T, &T) -> Verdict) -> Verdict {
     match (old, new) {
         (Ok(old), Ok(new)) => judge(old, new),

@@ -10,20 +10,20 @@
 //! Routes come and go between two questions. Before a difference counts, the witness is asked anew, with an empty cache, and then the
 //! new component: only what both of its answers lack counts. Where the witness cannot tell, the call fails and is made again later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccm_cloud::{
     Answer, Descriptor, Failure, LoadBalancers, Node, Reaction, Route, RouteChangeError, RouteOutcome, RouteSource,
-    RouteState, RouteWish, Routes,
+    RouteWish, Routes,
 };
-use ipnet::IpNet;
 
 use super::Slot;
 use super::handle::{Handle, is_suspect};
 use super::probation::Probation;
 use crate::component::Component;
+use crate::route_differences;
 
 const GET_ALL: &str = "routes.get-all";
 const CHANGE: &str = "routes.change";
@@ -173,121 +173,8 @@ async fn compared<C: Component>(
     }
 }
 
-/// Where packets get along a route, from the least to the most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
-    /// Nowhere: the host removes it.
-    Nowhere,
-    /// Not yet to its Node.
-    Unfinished,
-    /// To its Node.
-    Node,
-}
-
-impl Reach {
-    const fn of(state: RouteState) -> Self {
-        match state {
-            RouteState::Blackhole => Self::Nowhere,
-            RouteState::Incomplete | RouteState::Pending => Self::Unfinished,
-            RouteState::InPlace => Self::Node,
-        }
-    }
-}
-
-/// Network, as a number where it is one, and Node.
-type Target<'a> = (Result<IpNet, &'a str>, Option<&'a str>);
-
-/// How far packets get to each target.
-fn targets(routes: &[Route]) -> BTreeMap<Target<'_>, Reach> {
-    let mut targets = BTreeMap::new();
-    for route in routes {
-        let text = route.destination_cidr.as_str();
-        let network = text.parse().map(|network: IpNet| network.trunc()).map_err(|_error| text);
-        let reach = targets.entry((network, route.node.as_deref())).or_insert(Reach::Nowhere);
-        *reach = (*reach).max(Reach::of(route.state));
-    }
-    targets
-}
-
-/// Where two components do not say the same of where packets go, and the host would act on it, each in a sentence. A route to no Node that `found` lacks
-/// is somebody else's, or gone already. A route that `found` calls unfinished is looked at again.
+/// Where two components do not say the same, each in a sentence.
 fn differences(found: &[Route], known: &[Route]) -> BTreeSet<String> {
-    let (found, known) = (targets(found), targets(known));
-    let lost = known.iter().filter_map(|(target, known)| match found.get(target) {
-        None => target.1.map(|_| ("does not find", target)),
-        Some(found) if (*found == Reach::Nowhere) != (*known == Reach::Nowhere) || found > known => {
-            Some(("does not say the same of", target))
-        }
-        Some(_) => None,
-    });
-    let extra = found.keys().filter(|target| !known.contains_key(target)).map(|target| ("alone finds", target));
-    lost.chain(extra).map(|(what, target)| format!("it {what} {}", describe(target))).collect()
-}
-
-fn describe((network, node): &Target<'_>) -> String {
-    let network = network.map_or_else(|text| format!("{text:?}"), |network| network.to_string());
-    match node {
-        Some(node) => format!("the route for {network} to Node {node:?}"),
-        None => format!("the route for {network} to no Node"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Network, Node, and state.
-    fn routes(list: &[(&str, &str, RouteState)]) -> Vec<Route> {
-        let route = |(network, node, state): &(&str, &str, RouteState)| Route {
-            name: (*network).to_owned(),
-            destination_cidr: (*network).to_owned(),
-            node: (*node != "-").then(|| (*node).to_owned()),
-            next_hop: None,
-            state: *state,
-            more: vec![],
-        };
-        list.iter().map(route).collect()
-    }
-
-    #[test]
-    fn only_what_the_host_would_act_on_is_a_difference_of_routes() {
-        use RouteState::{Blackhole, InPlace, Incomplete, Pending};
-        let a = ("10.244.1.0/24", "a", InPlace);
-        let foreign = ("192.168.0.0/24", "-", Blackhole);
-        let cases: [(&[_], &[_], Option<&str>); 15] = [
-            (&[a], &[a], None),
-            (&[("fd00:0:0:1::/64", "a", InPlace)], &[("fd00:0000:0:1:0::/64", "a", InPlace)], None),
-            (&[("10.244.1.7/24", "a", InPlace)], &[a], None),
-            (&[], &[a], Some("it does not find the route for 10.244.1.0/24 to Node \"a\"")),
-            (
-                &[("10.244.1.0/24", "b", InPlace)],
-                &[a],
-                Some("it does not find the route for 10.244.1.0/24 to Node \"a\""),
-            ),
-            (&[("10.244.1.0/24", "a", Blackhole)], &[a], Some("it does not say the same of")),
-            (&[a], &[("10.244.1.0/24", "a", Blackhole)], Some("it does not say the same of")),
-            // Packets that do not get there yet: the new one must not say that they do.
-            (&[a], &[("10.244.1.0/24", "a", Incomplete)], Some("it does not say the same of")),
-            (&[a], &[("10.244.1.0/24", "a", Pending)], Some("it does not say the same of")),
-            (&[("10.244.1.0/24", "a", Incomplete)], &[a], None),
-            (&[("10.244.1.0/24", "a", Pending)], &[("10.244.1.0/24", "a", Incomplete)], None),
-            // Somebody else's: one need not show them. What only the new one shows would be removed.
-            (&[a], &[a, foreign], None),
-            (&[a, foreign], &[a], Some("it alone finds the route for 192.168.0.0/24 to no Node")),
-            (
-                &[a, ("10.244.2.0/24", "b", InPlace)],
-                &[a],
-                Some("it alone finds the route for 10.244.2.0/24 to Node \"b\""),
-            ),
-            (&[("default", "a", InPlace)], &[], Some("it alone finds the route for \"default\" to Node \"a\"")),
-        ];
-        for (found, known, expected) in cases {
-            let said = differences(&routes(found), &routes(known));
-            let is_as_expected = match expected {
-                Some(part) => said.iter().any(|said| said.starts_with(part)),
-                None => said.is_empty(),
-            };
-            assert!(is_as_expected, "{found:?} {known:?}: {said:?}");
-        }
-    }
+    let differs = route_differences::compared(found, known).into_iter();
+    differs.filter_map(|(target, differs)| Some(format!("it {} {target}", differs?.as_str()))).collect()
 }

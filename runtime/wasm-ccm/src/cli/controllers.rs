@@ -138,6 +138,13 @@ pub(crate) struct RouteArgs {
     /// Calls of the provider to find the routes that make a batch fail, at most. The others are tried again later.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(63))]
     pub(crate) route_max_calls: NonZeroUsize,
+    /// Calls in a row without an answer, or that fail without blaming a route, after which the host considers the cloud down. What is left waits for
+    /// the next comparison.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(7))]
+    pub(crate) route_max_failures: NonZeroUsize,
+    /// Events about Nodes without routes from one comparison, at most. The log says how many more there are.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(49))]
+    pub(crate) route_max_events: NonZeroUsize,
 }
 
 impl RouteArgs {
@@ -149,6 +156,8 @@ impl RouteArgs {
             period: self.route_reconciliation_period,
             batch: self.route_batch,
             max_calls: self.route_max_calls,
+            max_failures: self.route_max_failures,
+            max_events: self.route_max_events,
             ..RouteSettings::default()
         }
     }
@@ -267,11 +276,14 @@ mod tests {
             "--route-max-wait=3s",
             "--route-batch=4",
             "--route-max-calls=5",
+            "--route-max-failures=6",
+            "--route-max-events=7",
         ]);
         let set = given.unwrap().route.settings();
         let seconds = Duration::from_secs;
         assert_eq!((set.period, set.debounce, set.max_wait), (seconds(10), seconds(2), seconds(3)));
-        assert_eq!((set.batch.get(), set.max_calls.get()), (4, 5));
+        let numbers = [set.batch, set.max_calls, set.max_failures, set.max_events].map(NonZeroUsize::get);
+        assert_eq!(numbers, [4, 5, 6, 7]);
         let wants = |flags: &[&str]| parsed(flags).unwrap().route.configure_cloud_routes;
         assert!(wants(&["--configure-cloud-routes"]) && wants(&["--configure-cloud-routes=true"]));
         assert!(!wants(&["--configure-cloud-routes=false"]));
@@ -299,6 +311,8 @@ mod tests {
             "--route-reconciliation-period=0",
             "--route-batch=0",
             "--route-max-calls=0",
+            "--route-max-failures=0",
+            "--route-max-events=0",
             "--configure-cloud-routes=perhaps",
         ] {
             assert!(parsed(&[flag]).is_err(), "{flag}");

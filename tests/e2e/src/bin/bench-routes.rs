@@ -1,4 +1,4 @@
-//! `./just bench routes [COUNT]`: how fast the Nodes of a cluster get their routes, and what that costs the cloud and the API server.
+//! `./just bench routes [COUNT [SECONDS]]`: how fast the Nodes of a cluster get their routes, and what that costs the cloud and the API server.
 //! The cloud is on loopback, writes its table of routes as a whole, and takes 50 ms for each answer. Nodes are initialised already.
 //! Then: an idle cluster, a Node that joins, a Node that leaves.
 
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 const USUAL: u32 = 1_000;
 const LIMIT: Duration = Duration::from_secs(600);
-/// How long an idle cluster is watched.
-const IDLE: Duration = Duration::from_secs(30);
+/// For how many seconds an idle cluster is watched.
+const IDLE: u64 = 30;
 /// The default of --route-reconciliation-period.
 const PERIOD: Duration = Duration::from_secs(300);
 
@@ -83,6 +83,10 @@ async fn bench() -> Result<()> {
         Some(text) => text.parse().with_context(|| format!("{text:?} is not a number of nodes"))?,
         None => USUAL,
     };
+    let idle_seconds = match std::env::args().nth(2) {
+        Some(text) => text.parse().with_context(|| format!("{text:?} is not a number of seconds"))?,
+        None => IDLE,
+    };
     let (namespace, account) = SERVICE_ACCOUNT;
     let user = User::service_account(namespace, account);
     let plane = ControlPlane::start(Settings::default().user(user.clone())).await?;
@@ -96,13 +100,15 @@ async fn bench() -> Result<()> {
     flags.extend(cloud.flags());
     let start = Instant::now();
     let host = Host::start(plane.kubeconfig_of(&user.name)?, flags)?;
+    // Its port is not there at once.
+    host.await_page("/readyz", 200, LIMIT).await?;
     in_place(&host, count).await?;
     let all = start.elapsed().as_secs_f64();
     let routes = u32::try_from(cloud.routes().len())?;
     ensure!(routes == count, "the cloud has {routes} of {count} routes");
     let first = Cost::read(&host, &cloud, &client).await?;
 
-    tokio::time::sleep(IDLE).await;
+    tokio::time::sleep(Duration::from_secs(idle_seconds)).await;
     let idle = Cost::read(&host, &cloud, &client).await?;
 
     let start = Instant::now();
@@ -144,8 +150,13 @@ async fn bench() -> Result<()> {
             "",
             Some(Target::AtMost(1.0)),
         )
-        .figure("idle_calls_in_30_s", idle.calls - first.calls, "calls", Some(Target::AtMost(0.0)))
-        .figure("idle_api_writes_in_30_s", patches(&idle, &first), "writes", Some(Target::AtMost(0.0)))
+        .figure(format!("idle_calls_in_{idle_seconds}_s"), idle.calls - first.calls, "calls", Some(Target::AtMost(0.0)))
+        .figure(
+            format!("idle_api_writes_in_{idle_seconds}_s"),
+            patches(&idle, &first),
+            "writes",
+            Some(Target::AtMost(0.0)),
+        )
         .figure("idle_calls_per_hour_by_the_period", per_hour, "calls", None)
         .figure("join_seconds", joined, "s", Some(Target::AtMost(5.0)))
         .figure("join_calls", after_join.calls - idle.calls, "calls", Some(Target::AtMost(2.0)))

@@ -13,9 +13,9 @@ use serde_json::json;
 use crate::look::{await_event, await_untainted, nodes, patch_status, told};
 use crate::stage::{Actor, LIMIT, Stage};
 
-const RANGES: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
-const SOON: &str = "--route-debounce=100ms";
-const MADE: (&str, &str) = ("False", "RouteCreated");
+pub(crate) const RANGES: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
+pub(crate) const SOON: &str = "--route-debounce=100ms";
+pub(crate) const MADE: (&str, &str) = ("False", "RouteCreated");
 const LACKS: (&str, &str) = ("True", "NoRouteCreated");
 
 /// A host that keeps the routes of this cloud.
@@ -25,18 +25,18 @@ fn start(stage: &Stage, cloud: &BalancerCloud, flags: &[&str]) -> Actor {
     stage.start(flags.chain(cloud.flags()))
 }
 
-fn node(name: &str, cidr: &str) -> NodeFixture {
+pub(crate) fn node(name: &str, cidr: &str) -> NodeFixture {
     NodeFixture::new(name).internal_ip("10.0.0.1").pod_cidr(cidr)
 }
 
 /// Status and reason of the condition NetworkUnavailable.
-fn network(node: &Node) -> Option<(&str, &str)> {
+pub(crate) fn network(node: &Node) -> Option<(&str, &str)> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?;
     Some((condition.status.as_str(), condition.reason.as_deref()?))
 }
 
-async fn await_network(client: &Client, name: &str, expected: (&str, &str)) {
+pub(crate) async fn await_network(client: &Client, name: &str, expected: (&str, &str)) {
     let is_so = |node: &Node| network(node) == Some(expected);
     await_object(&nodes(client), name, LIMIT, is_so).await.unwrap();
 }
@@ -172,28 +172,30 @@ async fn a_provider_that_gives_fewer_outcomes_than_routes_is_named_and_nothing_i
 async fn a_leader_that_is_killed_in_the_middle_of_a_change_leaves_nothing_undone() {
     const ELECTION: [&str; 3] =
         ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=12s", "--leader-elect-retry-period=500ms"];
-    let stage = Stage::new().await;
-    let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
-    let client = stage.client();
-    let hold = |when| Fault { of: Requests::Of(Kind::SetRoutes), nth: 1, when, act: Act::Hold };
-    let mut before = cloud.plan(hold(When::Before));
-    let flags = [&[RANGES][..], &ELECTION].concat();
-    let mut leader = start(&stage, &cloud, &flags);
-    let fixtures = (0..4).map(|i| node(&format!("n{i}"), &format!("10.244.{i}.0/24")));
-    register_nodes(client, fixtures).await.unwrap();
-    before.reached(LIMIT).await.unwrap();
-    let next = start(&stage, &cloud, &flags);
-    leader.signal("KILL").await.unwrap();
-    leader.wait(LIMIT).await.unwrap();
-    before.over(LIMIT).await.unwrap();
-    assert_eq!(cloud.routes().len(), 0);
-    for name in ["n0", "n1", "n2", "n3"] {
-        await_network(client, name, MADE).await;
+    // How many routes the cloud has when the leader is gone, and how often it is asked to write them in all.
+    for (when, made, asked) in [(When::Before, 0, 2), (When::After, 4, 1)] {
+        let stage = Stage::new().await;
+        let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
+        let client = stage.client();
+        let mut held = cloud.plan(Fault { of: Requests::Of(Kind::SetRoutes), nth: 1, when, act: Act::Hold });
+        let fixtures = (0..4).map(|i| node(&format!("n{i}"), &format!("10.244.{i}.0/24")));
+        register_nodes(client, fixtures).await.unwrap();
+        let flags = [&[RANGES][..], &ELECTION].concat();
+        let mut leader = start(&stage, &cloud, &flags);
+        held.reached(LIMIT).await.unwrap();
+        let next = start(&stage, &cloud, &flags);
+        leader.signal("KILL").await.unwrap();
+        leader.wait(LIMIT).await.unwrap();
+        held.over(LIMIT).await.unwrap();
+        assert_eq!(cloud.routes().len(), made, "{when:?}");
+        for name in ["n0", "n1", "n2", "n3"] {
+            await_network(client, name, MADE).await;
+        }
+        let all = [("10.244.0.0/24", "n0"), ("10.244.1.0/24", "n1"), ("10.244.2.0/24", "n2"), ("10.244.3.0/24", "n3")];
+        cloud.await_routes(Duration::from_secs(1), &all).await.unwrap();
+        assert_eq!((cloud.count(Kind::SetRoutes), cloud.writes().len()), (asked, 1), "{when:?}");
+        next.end().await;
     }
-    let all = [("10.244.0.0/24", "n0"), ("10.244.1.0/24", "n1"), ("10.244.2.0/24", "n2"), ("10.244.3.0/24", "n3")];
-    cloud.await_routes(Duration::from_secs(1), &all).await.unwrap();
-    assert_eq!(cloud.writes().len(), 1);
-    next.end().await;
 }
 
 /// Upstream ends the whole process where no range is given (QUIRK-31).
@@ -202,8 +204,8 @@ async fn without_ranges_without_an_offer_or_when_it_is_switched_off_one_line_say
     let stage = Stage::new().await;
     let cloud = BalancerCloud::start(CloudSettings::default()).await.unwrap();
     let client = stage.client();
-    register_nodes(client, [node("n1", "10.244.1.0/24")]).await.unwrap();
-    for (flags, why) in [
+    let keeps = async |host: &Actor| host.page("/metrics").await.unwrap().1.contains("name=\"Routes\"");
+    for (place, (flags, why)) in [
         (&[][..], "no routes are kept: --cluster-cidr is not given"),
         (
             &["--cluster-cidr=10.244.0.0/16,10.245.0.0/16"],
@@ -211,7 +213,10 @@ async fn without_ranges_without_an_offer_or_when_it_is_switched_off_one_line_say
         ),
         (&[RANGES, "--configure-cloud-routes=false"], "no routes are kept: --configure-cloud-routes=false"),
         (&[RANGES, "--setting=routes=false"], "no routes are kept: no provider offers routes"),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let host = if flags.contains(&"--setting=routes=false") {
             let provider = format!("--provider={}", component("guests/balancer.wasm").unwrap().display());
             stage.start([provider, RANGES.to_owned()].into_iter().chain(cloud.flags()))
@@ -219,8 +224,16 @@ async fn without_ranges_without_an_offer_or_when_it_is_switched_off_one_line_say
             start(&stage, &cloud, flags)
         };
         host.await_log(LIMIT, &[why]).await.unwrap();
-        await_untainted(client, "n1").await;
+        // By the time that this host has initialised a Node, all its controllers work.
+        let name = format!("n{place}");
+        register_nodes(client, [node(&name, &format!("10.244.{place}.0/24"))]).await.unwrap();
+        await_untainted(client, &name).await;
+        assert!(!keeps(&host).await, "{flags:?}");
         host.end().await;
     }
     assert_eq!((cloud.count(Kind::Routes), cloud.count(Kind::SetRoutes)), (0, 0));
+    let host = start(&stage, &cloud, &[RANGES]);
+    await_network(client, "n0", MADE).await;
+    assert!(keeps(&host).await && cloud.count(Kind::SetRoutes) == 1);
+    host.end().await;
 }

@@ -402,6 +402,7 @@ async fn the_cloud_sees_what_a_lookup_needs() {
         annotations: [("alpha.kubernetes.io/provided-node-ip".into(), "10.0.0.1".into())].into(),
         capacity: [("cpu".into(), "4".into()), ("memory".into(), "8Gi".into())].into(),
         taints: vec!["node.cloudprovider.kubernetes.io/uninitialized".into()],
+        routed_cidrs: vec![],
     };
     assert_eq!(bench.cloud.calls(), [[wanted]]);
 }

@@ -64,6 +64,56 @@ async fn a_cloud_that_is_away_is_asked_a_few_times_and_not_once_for_each_route()
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_many_failures_mean_that_the_cloud_is_away_is_a_setting() {
+    let mut bench = Bench::new(|settings| settings.max_failures = NonZeroUsize::new(3).unwrap());
+    bench.cloud.changes.lock().extend((0..99).map(|_| failure(Reaction::Retry).into()));
+    bench
+        .play(async |bench| {
+            for node in many(99) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+        })
+        .await;
+    assert_eq!(sizes(&bench), [99, 50, 49]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_tells_as_many_nodes_as_its_limit_says() {
+    let mut bench = Bench::new(|settings| settings.max_events = NonZeroUsize::new(3).unwrap());
+    let refused = (0..9).map(|i| (format!("10.244.{i}.0/24"), failure(Reaction::Invalid)));
+    bench.cloud.refused.lock().extend(refused);
+    bench
+        .play(async |bench| {
+            for node in many(9) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+        })
+        .await;
+    assert_eq!((bench.told().len(), bench.condition("n8")), (3, unavailable()));
+}
+
+/// Each route once had a chance of its own, and one call became one for each.
+#[tokio::test(start_paused = true)]
+async fn routes_that_failed_together_are_tried_again_together() {
+    let mut bench = Bench::new(|_| {});
+    let refused = (0..9).map(|i| (format!("10.244.{i}.0/24"), failure(Reaction::Retry)));
+    bench.cloud.refused.lock().extend(refused);
+    bench
+        .play(async |bench| {
+            for node in many(9) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+            bench.until(60).await;
+        })
+        .await;
+    let sizes = sizes(&bench);
+    assert!(sizes.len() > 3 && sizes.iter().all(|size| *size == 9), "{sizes:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_provider_that_gives_no_answer_is_asked_for_less() {
     let bench = Bench::once(many(4), |cloud| {
         let error = RouteChangeError::Crashed(failure(Reaction::Retry));

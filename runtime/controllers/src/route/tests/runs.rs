@@ -177,6 +177,49 @@ async fn a_run_ends_before_its_time_is_over_and_tells_what_it_did() {
     assert_eq!((bench.condition("n2"), bench.condition("n3")), (available(), available()));
 }
 
+/// They once had a back-off, as if they had failed.
+#[tokio::test(start_paused = true)]
+async fn what_a_run_has_no_time_for_is_asked_for_at_once() {
+    let mut bench = Bench::new(|settings| {
+        settings.batch = NonZeroUsize::MIN;
+        settings.queue.max_run = Duration::from_secs(100);
+        settings.queue.min_backoff = Duration::from_secs(1_000);
+        settings.queue.max_backoff = Duration::from_secs(1_000);
+    });
+    *bench.cloud.takes.lock() = Duration::from_secs(30);
+    bench
+        .play(async |bench| {
+            for i in 0..5 {
+                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
+            }
+            bench.listed().await;
+            bench.until(200).await;
+        })
+        .await;
+    assert_eq!(bench.looks(), [0, 80]);
+    assert_eq!(["n2", "n3", "n4"].map(|node| bench.condition(node)), [available(), available(), available()]);
+}
+
+/// A call that takes all of the time by itself has failed: the next one would, too.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_the_whole_run_and_gives_no_answer_has_a_back_off() {
+    let mut bench = Bench::new(|settings| {
+        settings.queue.max_run = Duration::from_secs(100);
+        settings.queue.min_backoff = Duration::from_secs(1_000);
+        settings.queue.max_backoff = Duration::from_secs(1_000);
+    });
+    *bench.cloud.takes.lock() = Duration::from_secs(3_000);
+    bench.cloud.refused.lock().insert("10.244.1.0/24".to_owned(), failure(Reaction::Retry));
+    bench
+        .play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.listed().await;
+            bench.until(500).await;
+        })
+        .await;
+    assert_eq!((bench.looks(), bench.changes().len()), (vec![0], 1));
+}
+
 /// What the cloud began to do, it also says when to look at.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_the_cloud_is_at_work_on_is_looked_at_when_the_cloud_says() {

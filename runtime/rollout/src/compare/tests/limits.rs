@@ -10,9 +10,9 @@ async fn what_was_in_doubt_is_asked_for_once_more_though_it_is_not_in_the_next_s
     let new =
         Fake { machine: says(|name, _| if name == "n0" { Finding::Absent } else { found(name, |_| {}) }), ..good() };
     let mut all = cluster(2, 0);
-    let first = Look { old: &old, new: &new, inventory: &all, limits: &look }.at_all(true, &Seen::default()).await;
+    let first = Look { old: &old, new: &new, inventory: &all, limits: &look }.at_all(BALANCERS, &Seen::default()).await;
     all.nodes.reverse();
-    let second = Look { old: &old, new: &new, inventory: &all, limits: &look }.at_all(true, &first).await;
+    let second = Look { old: &old, new: &new, inventory: &all, limits: &look }.at_all(BALANCERS, &first).await;
     assert_eq!(second.nodes.keys().collect::<Vec<_>>(), ["n0", "n1"]);
     assert_eq!(confirmed(&first.nodes, &second.nodes).count(), 1);
 }
@@ -21,7 +21,7 @@ async fn what_was_in_doubt_is_asked_for_once_more_though_it_is_not_in_the_next_s
 async fn no_more_is_asked_than_the_limits_say_nor_for_longer() {
     let limits = CompareLimits { nodes: 700, services: 30, single_services: 7, ..CompareLimits::default() };
     let new = good();
-    let report = compare(&good(), &new, &cluster(10_000, 100), true, &limits).await.unwrap();
+    let report = compare(&good(), &new, &cluster(10_000, 100), BALANCERS, &limits).await.unwrap();
     assert_eq!((report.nodes, report.services.total), (Compared { total: 10_000, compared: 700 }, 100));
     assert_eq!(["find", "name", "get"].map(|function| new.count(function)), [700, 31, 7]);
     assert_eq!(report.extent(), "700 of 10000 Nodes and 7 of 100 Services");
@@ -29,7 +29,7 @@ async fn no_more_is_asked_than_the_limits_say_nor_for_longer() {
     let begun = tokio::time::Instant::now();
     let new = Fake { machine: says(|_, _| Finding::Absent), ..good() };
     let hasty = CompareLimits { pause: Duration::from_secs(200), ..limits };
-    let error = compare(&good(), &new, &cluster(1, 0), true, &hasty).await.unwrap_err();
+    let error = compare(&good(), &new, &cluster(1, 0), BALANCERS, &hasty).await.unwrap_err();
     assert!(
         error.to_string().ends_with("no two looks gave the same answers within 180s (limit compare-time)"),
         "{error}"
@@ -43,7 +43,7 @@ async fn no_more_is_asked_than_the_limits_say_nor_for_longer() {
 #[tokio::test(start_paused = true)]
 async fn services_are_compared_only_where_both_make_load_balancers() {
     let new = Fake { places: says(|_, _| Ok(None)), ..good() };
-    let report = compare(&good(), &new, &cluster(1, 1), false, &CompareLimits::default()).await.unwrap();
+    let report = compare(&good(), &new, &cluster(1, 1), Extent::default(), &CompareLimits::default()).await.unwrap();
     assert_eq!((report.services, report.differences.len()), (Compared::default(), 0));
 }
 
@@ -121,4 +121,25 @@ async fn where_both_fail_the_last_good_component_is_asked_all_the_same() {
     let error = compared(&old, &new, &cluster(2, 20)).await.unwrap_err().to_string();
     assert!(error.contains("neither answers about any of the Services"), "{error}");
     assert_eq!((old.count("get"), new.count("get")), (20, 20));
+}
+
+/// In a cluster whose Services live for seconds, a component that finds none of them was once taken: by the second look all were gone.
+#[tokio::test(start_paused = true)]
+async fn objects_that_do_not_live_for_two_looks_count_when_all_of_them_differ_in_both() {
+    let restless = || Cluster { is_restless: true, ..cluster(2, 3) };
+    let new = Fake { places: says(|_, _| Ok(None)), ..good() };
+    let told = differences(&good(), &new, &restless()).await;
+    assert_eq!(told.len(), 3);
+    assert!(told[0].starts_with("Service default/s0-2: it finds no load balancer"), "{told:?}");
+    assert_eq!(differences(&good(), &good(), &restless()).await, [""; 0]);
+    // One of them, which is gone by the next look: nobody can tell.
+    let new = Fake {
+        places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| !name.starts_with("s1")))),
+        ..good()
+    };
+    let error = compared(&good(), &new, &restless()).await.unwrap_err().to_string();
+    assert!(error.contains("no two looks gave the same answers"), "{error}");
+    let new =
+        Fake { places: says(|name, _| Ok(Some(vec![ingress("192.0.2.1")]).filter(|_| name != "s1-1"))), ..good() };
+    assert_eq!(differences(&good(), &new, &restless()).await, [""; 0]);
 }

@@ -109,6 +109,7 @@ fn nodes(count: usize) -> Vec<Node> {
         ]),
         capacity: text(&[("cpu", "4"), ("memory", "16273172Ki")]),
         taints: vec!["node.cloudprovider.kubernetes.io/uninitialized".to_owned()],
+        routed_cidrs: vec![],
     };
     (0..count).map(node).collect()
 }

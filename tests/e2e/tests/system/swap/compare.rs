@@ -14,11 +14,15 @@ use crate::look::await_event;
 use crate::service_look::{self, assert_one_each, cloud, serve_whole, the, two_nodes};
 use crate::stage::{Actor, Stage};
 
-/// The provider of the cloud that counts, in other bytes: with a custom section that nobody reads.
+/// The provider of the cloud that counts, in other bytes.
 pub(super) fn another_build() -> Vec<u8> {
-    let mut bytes = std::fs::read(file("guests/balancer.wasm").unwrap()).unwrap();
-    bytes.extend([0, 2, 1, b'x']);
-    bytes
+    rebuilt(std::fs::read(file("guests/balancer.wasm").unwrap()).unwrap())
+}
+
+/// A component in other bytes: with a custom section that nobody reads.
+pub(super) fn rebuilt(mut component: Vec<u8>) -> Vec<u8> {
+    component.extend([0, 2, 1, b'x']);
+    component
 }
 
 /// Two Nodes, a Service with its load balancer, and a host whose provider comes from the ConfigMap.

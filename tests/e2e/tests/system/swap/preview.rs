@@ -4,10 +4,11 @@ use std::path::Path;
 
 use ccm_e2e::balancer_cloud::BalancerCloud;
 use ccm_e2e::host::component as built;
-use ccm_e2e::successor::renamed_balancer;
+use ccm_e2e::successor::{balancer_that_says, renamed_balancer};
 use serde_json::{Value, json};
 
 use super::compare::{another_build, balanced};
+use super::routes::{SHORT, routed};
 use super::tools::{kubeconfig, run, says};
 use super::{SOURCE, component};
 use crate::service_look::the;
@@ -57,6 +58,35 @@ async fn a_preview_says_what_a_host_would_find_and_writes_nothing() {
     assert_eq!((&difference["kind"], &difference["name"]), (&json!("Service"), &json!("default/web")));
 
     assert_eq!((cloud.write_requests(), the(client, "web").await), (writes, served), "something was written");
+    host.end().await;
+}
+
+#[tokio::test]
+async fn a_preview_says_which_routes_a_component_does_not_find_and_changes_none() {
+    let stage = Stage::new().await;
+    let (cloud, host) = routed(&stage, &SHORT).await;
+    let (table, writes) = (cloud.routes(), cloud.write_requests());
+    let good = stage.file("good.wasm", another_build());
+    let lost = stage.file("lost.wasm", balancer_that_says("lost").unwrap());
+    let kept = "--setting=routes=true";
+    let says_good = ["2 of 2 Nodes, 0 of 0 Services and 2 of 2 routes", "nothing differs"];
+    says(&preview(&stage, &cloud, &good, SOURCE, &[kept]).await, 0, &says_good);
+    let told = preview(&stage, &cloud, &lost, SOURCE, &[kept]).await;
+    let differs =
+        [1, 2].map(|i| format!(r#"differs Route 10.244.{i}.0/24: it does not find the route to Node "n{i}""#));
+    says(&told, 1, &[&differs[0], &differs[1], "lost.wasm: a host would refuse it (step compare): 2 differ"]);
+    let (code, told) = preview(&stage, &cloud, &lost, SOURCE, &[kept, "--output=json"]).await;
+    let json: Value = serde_json::Deserializer::from_str(&told).into_iter().next().unwrap().unwrap();
+    let first =
+        json!({ "kind": "Route", "name": "10.244.1.0/24", "what": r#"it does not find the route to Node "n1""# });
+    assert_eq!(
+        (code, &json["differences"][0], &json["routes"]),
+        (Some(1), &first, &json!({ "total": 2, "compared": 2 }))
+    );
+    // With this configuration neither offers routes.
+    let says_nothing = ["2 of 2 Nodes and 0 of 0 Services", "nothing differs"];
+    says(&preview(&stage, &cloud, &lost, SOURCE, &[]).await, 0, &says_nothing);
+    assert_eq!((cloud.routes(), cloud.write_requests()), (table, writes), "something was written");
     host.end().await;
 }
 
