@@ -18,9 +18,8 @@ mod tests;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ccm_sdk::duration;
-use ccm_sdk::load_balancers::Outcome;
-use ccm_sdk::types::{AddressType, Backend, Failure, Ingress, Problem, Reaction, Service};
+use ccm_sdk::types::{AddressType, Backend, Failure, Ingress, Problem, Service};
+use ccm_sdk::{Done, duration};
 
 pub(crate) use self::name::name;
 pub(crate) use self::service_spec::Mode;
@@ -32,6 +31,9 @@ use crate::config::LoadBalancers;
 
 /// Held by every call that may take or release an address of the pool.
 pub(crate) const POOL_LOCK: &str = "cloudlycke/pool";
+
+/// Reason of the Event that tells of an address which a Service had to leave.
+const MOVED: &str = "LoadBalancerAddressMoved";
 
 /// Longest time until the host looks again at a load balancer that is being made.
 const MAX_LOOK: Duration = Duration::from_secs(10);
@@ -50,53 +52,6 @@ pub(crate) struct Balancers<'a> {
     pub(crate) now: Duration,
 }
 
-/// What a call has come to.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) outcome: Outcome,
-    /// For people who did not ask: Events.
-    pub(crate) warnings: Vec<String>,
-    pub(crate) members: usize,
-    pub(crate) added: Vec<String>,
-    pub(crate) removed: Vec<String>,
-}
-
-impl Done {
-    fn new() -> Self {
-        Self { outcome: Outcome::gone(), warnings: vec![], members: 0, added: vec![], removed: vec![] }
-    }
-
-    /// Nothing was even tried.
-    pub(crate) fn failed(failure: Failure) -> Self {
-        Self::new().ended(Err(failure))
-    }
-
-    fn changed(&mut self, what: String) {
-        self.outcome.changes.push(what);
-    }
-
-    fn ended(mut self, result: Result<(), Failure>) -> Self {
-        self.outcome.failure = result.err();
-        self
-    }
-
-    /// The outcome in a word.
-    pub(crate) fn decision(&self) -> &'static str {
-        match &self.outcome.failure {
-            Some(failure) if failure.reaction == Reaction::Pending => "pending",
-            Some(_) => "failed",
-            None if self.outcome.changes.is_empty() => "unchanged",
-            None => "changed",
-        }
-    }
-
-    /// Why, in a sentence.
-    pub(crate) fn reason(&self) -> String {
-        let failure = self.outcome.failure.as_ref().map(|failure| failure.message.clone());
-        failure.unwrap_or_else(|| self.outcome.changes.join("; "))
-    }
-}
-
 impl Balancers<'_> {
     /// Where clients reach it. One that is being made is there, and reached nowhere.
     pub(crate) fn get(&self, service: &Service) -> Option<Vec<Ingress>> {
@@ -107,12 +62,10 @@ impl Balancers<'_> {
     }
 
     pub(crate) fn ensure(&self, service: &Service, backends: &[Backend]) -> Done {
-        let mut done = Done::new();
-        let result = self.try_ensure(service, backends, &mut done);
-        done.ended(result)
+        Done::of(|done| self.make(service, backends, done))
     }
 
-    fn try_ensure(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
+    fn make(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         simulated(service)?;
         let service_spec = ServiceSpec::of(self.config, service)?;
         let backends: Vec<_> = backends.iter().collect();
@@ -128,18 +81,15 @@ impl Balancers<'_> {
             Mode::Hostname => vec![],
         };
         let next = Record { ips, pooled: service_spec.mode == Mode::Pool, hostname: service_spec.hostname, members };
-        self.settle(service, known.as_ref(), &next, done);
-        Ok(())
+        Ok(self.settle(service, known.as_ref(), &next, done))
     }
 
     /// Changes the members, and addresses only where they are the members' own.
     pub(crate) fn update(&self, service: &Service, backends: &[Backend]) -> Done {
-        let mut done = Done::new();
-        let result = self.try_update(service, backends, &mut done);
-        done.ended(result)
+        Done::of(|done| self.follow(service, backends, done))
     }
 
-    fn try_update(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<(), Failure> {
+    fn follow(&self, service: &Service, backends: &[Backend], done: &mut Done) -> Result<Vec<Ingress>, Failure> {
         simulated(service)?;
         let service_spec = ServiceSpec::of(self.config, service)?;
         let backends: Vec<_> = backends.iter().collect();
@@ -159,8 +109,7 @@ impl Balancers<'_> {
         if service_spec.mode == Mode::Nodes && !known.pooled {
             next.ips = node_addresses(&backends, &service_spec)?;
         }
-        self.settle(service, Some(&known), &next, done);
-        Ok(())
+        Ok(self.settle(service, Some(&known), &next, done))
     }
 
     /// Works whatever the Service asks for: it must always be possible to get rid of one.
@@ -175,7 +124,7 @@ impl Balancers<'_> {
         }
         self.state.forget(service);
         if service.annotation(LB_READY_AT).is_some() {
-            done.outcome = done.outcome.unannotate(LB_READY_AT);
+            done.unannotate(LB_READY_AT);
         }
         done
     }
@@ -224,8 +173,7 @@ impl Balancers<'_> {
             return Ok(());
         }
         if noted != Some(ready) {
-            let outcome = std::mem::replace(&mut done.outcome, Outcome::gone());
-            done.outcome = outcome.annotate(LB_READY_AT, duration::millis(ready).to_string());
+            done.annotate(LB_READY_AT, duration::millis(ready).to_string());
         }
         let seconds = left.as_secs() + u64::from(left.subsec_millis() > 0);
         Err(Failure::pending(format!("provisioning, ready in {seconds} s")).after(left.min(MAX_LOOK)))
@@ -248,8 +196,8 @@ impl Balancers<'_> {
         Some(format!("address {ip} is in use by {other}"))
     }
 
-    /// Writes down what the load balancer is now, and tells what is different.
-    fn settle(&self, service: &Service, known: Option<&Record>, next: &Record, done: &mut Done) {
+    /// Writes down what the load balancer is now, and tells what is different. Returns where clients reach it.
+    fn settle(&self, service: &Service, known: Option<&Record>, next: &Record, done: &mut Done) -> Vec<Ingress> {
         let before: &[IpAddr] = known.map_or(&[], Record::held);
         for ip in before.iter().filter(|ip| !next.held().contains(ip)) {
             if self.state.release(*ip, &service.uid) {
@@ -263,16 +211,14 @@ impl Balancers<'_> {
             }
         }
         let old: &[String] = known.map_or(&[], |record| &record.members);
-        done.members = next.members.len();
-        done.added = without(&next.members, old);
-        done.removed = without(old, &next.members);
-        for (names, what) in [(&done.added, "members added"), (&done.removed, "members removed")] {
+        let (added, removed) = (without(&next.members, old), without(old, &next.members));
+        for (names, what) in [(added, "members added"), (removed, "members removed")] {
             if !names.is_empty() {
-                done.outcome.changes.push(format!("{what}: {}", names.join(", ")));
+                done.changed(format!("{what}: {}", names.join(", ")));
             }
         }
         self.state.keep(service, next);
-        done.outcome.ingress = next.ingress();
+        next.ingress()
     }
 }
 

@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use ccm_sdk::load_balancer_survey::{self, Standing, Wish};
 use ccm_sdk::load_balancers::{self, Mark, Outcome};
-use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Protocol, Service, ServicePort, Subject};
-use ccm_sdk::{cache, clock, events, log};
+use ccm_sdk::types::{Backend, Failure, Ingress, Problem, Protocol, Service, ServicePort};
+use ccm_sdk::{Done, cache, clock, log};
 
-use crate::balancer::{self, Balancers, Done, State, Store};
+use crate::balancer::{self, Balancers, State, Store};
 use crate::config::{BalancerMode, Config};
 use crate::{Cloudlycke, read_config};
-
-/// Reason of the Event that tells of an address which a Service had to leave.
-const MOVED: &str = "LoadBalancerAddressMoved";
 
 /// The host's cache.
 struct Cache;
@@ -50,35 +47,28 @@ fn balancers(config: &Config) -> Balancers<'_> {
 fn change(
     method: &str,
     service: &Service,
+    backends: &[Backend],
     config: Result<Config, Failure>,
     work: &dyn Fn(&Balancers<'_>) -> Done,
 ) -> Outcome {
-    let done = match config {
-        Ok(config) => work(&balancers(&config)),
-        Err(failure) => Done::failed(failure),
-    };
+    let done = config.map_or_else(|failure| Done::of(|_| Err(failure)), |config| work(&balancers(&config)));
+    let outcome = done.tell();
     let ports: Vec<_> = service.ports.iter().map(port).collect();
-    let addresses: Vec<_> = done.outcome.ingress.iter().map(place).collect();
+    let addresses: Vec<_> = outcome.ingress.iter().map(place).collect();
     log::info(
         "load balancer",
         &[
             ("method", &method),
             ("service", &service.full_name()),
             ("name", &balancer::name(service)),
-            ("decision", &done.decision()),
-            ("reason", &done.reason()),
+            ("decision", &outcome.decision()),
+            ("reason", &outcome.reason()),
             ("addresses", &addresses.join(",")),
             ("ports", &ports.join(",")),
-            ("members", &done.members),
-            ("added", &done.added.join(",")),
-            ("removed", &done.removed.join(",")),
+            ("members", &backends.len()),
         ],
     );
-    for warning in &done.warnings {
-        log::warn("an address is given to another Service", &[("method", &method), ("why", warning)]);
-        events::warn(&Subject::Call, MOVED, warning);
-    }
-    done.outcome
+    outcome
 }
 
 /// `80/TCP>30080`: port, protocol, port at the Nodes.
@@ -134,18 +124,19 @@ impl load_balancers::Guest for Cloudlycke {
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
-        change("load-balancers.ensure", &service, config(), &|balancers| balancers.ensure(&service, &backends))
+        let work = |balancers: &Balancers<'_>| balancers.ensure(&service, &backends);
+        change("load-balancers.ensure", &service, &backends, config(), &work)
     }
 
     fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
-        change("load-balancers.update-backends", &service, config(), &|balancers| balancers.update(&service, &backends))
+        let work = |balancers: &Balancers<'_>| balancers.update(&service, &backends);
+        change("load-balancers.update-backends", &service, &backends, config(), &work)
     }
 
     /// Also under a configuration that is wrong, or that has no load balancers any more: nothing of it is needed.
     fn ensure_deleted(service: Service) -> Outcome {
-        change("load-balancers.ensure-deleted", &service, Ok(read_config().config), &|balancers| {
-            balancers.delete(&service)
-        })
+        let work = |balancers: &Balancers<'_>| balancers.delete(&service);
+        change("load-balancers.ensure-deleted", &service, &[], Ok(read_config().config), &work)
     }
 
     fn validate(service: Service, _before: Option<Service>, online: bool) -> Result<Vec<Problem>, Failure> {

@@ -83,30 +83,25 @@ pub(crate) fn mark(config: &Config, service: &Service) -> Result<Option<Mark>, F
 }
 
 pub(crate) fn ensure(config: &Config, service: &Service, backends: &[Backend], nodes: ProviderIds) -> Done {
-    let mut done = Done::new();
-    let result = make(config, service, backends, nodes, &mut done);
-    done.with(result)
+    Done::of(|done| make(config, service, backends, nodes, done))
 }
 
 pub(crate) fn update_backends(config: &Config, service: &Service, backends: &[Backend]) -> Done {
-    let mut done = Done::new();
-    let result = follow_nodes(config, service, backends, &mut done);
-    done.with(result)
+    Done::of(|done| follow_nodes(config, service, backends, done))
 }
 
 pub(crate) fn delete(config: &Config, service: &Service, nodes: ProviderIds) -> Done {
-    let mut done = Done::new();
-    let result = remove(config, service, nodes, &mut done);
-    if result.is_ok() && service.annotation(names::ID).is_some() {
-        done.outcome = done.outcome.unannotate(names::ID);
-    }
-    done.with(result.map(|()| vec![]))
+    Done::of(|done| {
+        remove(config, service, nodes, done)?;
+        if service.annotation(names::ID).is_some() {
+            done.unannotate(names::ID);
+        }
+        Ok(vec![])
+    })
 }
 
 pub(crate) fn orphan(config: &Config, service: &Service) -> Done {
-    let mut done = Done::new();
-    let result = orphan::orphan(config, service, &mut done);
-    done.with(result.map(|()| vec![]))
+    Done::of(|done| orphan::orphan(config, service, done).map(|()| vec![]))
 }
 
 fn make(

@@ -21,9 +21,7 @@ pub type Warning = (&'static str, String);
 /// }
 ///
 /// fn ensure(service: &Service) -> Outcome {
-///     let mut done = Done::new();
-///     let result = make(service, &mut done);
-///     done.with(result).tell()
+///     Done::of(|done| make(service, done)).tell()
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +44,13 @@ impl Done {
     /// Nothing yet.
     pub fn new() -> Self {
         Self { outcome: Outcome::gone(), warnings: vec![], for_all: vec![] }
+    }
+
+    /// What some work comes to.
+    pub fn of(work: impl FnOnce(&mut Self) -> Result<Vec<Ingress>, Failure>) -> Self {
+        let mut done = Self::new();
+        let result = work(&mut done);
+        done.with(result)
     }
 
     /// Something that the owner of the Service should know.

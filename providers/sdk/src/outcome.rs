@@ -1,7 +1,7 @@
 //! Short ways to say what became of a load balancer, and to read what a Service asks for.
 
 use crate::load_balancers::Outcome;
-use crate::types::{AddressType, Backend, Failure, Ingress, IpMode, Service};
+use crate::types::{AddressType, Backend, Failure, Ingress, IpMode, Reaction, Service};
 
 impl Outcome {
     /// All is as the Service asks for, and clients reach it there. An empty list is refused by the host: a load balancer
@@ -39,6 +39,21 @@ impl Outcome {
     #[must_use]
     pub fn unannotate(self, name: impl Into<String>) -> Self {
         self.with_annotation(name.into(), None)
+    }
+
+    /// What became of it in a word, for the log: `changed`, `unchanged`, `pending` or `failed`.
+    pub fn decision(&self) -> &'static str {
+        match &self.failure {
+            Some(failure) if failure.reaction == Reaction::Pending => "pending",
+            Some(_) => "failed",
+            None if self.changes.is_empty() => "unchanged",
+            None => "changed",
+        }
+    }
+
+    /// Why, for the log: what went wrong, or all that was changed.
+    pub fn reason(&self) -> String {
+        self.failure.as_ref().map_or_else(|| self.changes.join("; "), |failure| failure.message.clone())
     }
 
     fn with_annotation(mut self, name: String, value: Option<String>) -> Self {
@@ -109,7 +124,7 @@ impl Backend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Address, Reaction};
+    use crate::types::Address;
 
     #[test]
     fn an_outcome_carries_what_was_made_although_it_is_not_done() {
@@ -124,6 +139,16 @@ mod tests {
             [("x.example/id".to_owned(), Some("lb-1".to_owned())), ("x.example/job".to_owned(), None)]
         );
         assert_eq!((outcome.changes, outcome.ingress), (vec!["load balancer lb-1 made".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_word_and_a_reason_tell_what_became_of_it() {
+        let said = |outcome: Outcome| (outcome.decision(), outcome.reason());
+        assert_eq!(said(Outcome::gone()), ("unchanged", String::new()));
+        assert_eq!(said(Outcome::gone().changed("a made").changed("b made")), ("changed", "a made; b made".to_owned()));
+        let pending = Outcome::from(Failure::pending("at work")).changed("a made");
+        assert_eq!(said(pending), ("pending", "at work".to_owned()));
+        assert_eq!(said(Outcome::from(Failure::quota("full"))), ("failed", "full".to_owned()));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use ccm_sdk::Done;
 use ccm_sdk::types::{Failure, IpFamily, Service};
 
 use super::service_spec::{ServiceSpec, family_of, pool_of};
 use super::state::Record;
-use super::{Balancers, Done, name};
+use super::{Balancers, MOVED, name};
 
 /// Most addresses that are looked at for a free one. More are never in use: the host's cache does not hold so many.
 const MAX_LOOKS: u32 = 1 << 16;
@@ -50,7 +51,7 @@ impl Balancers<'_> {
         // Both had it when the cache forgot them; whoever came first keeps it.
         let Some(taken) = self.taken(own, service) else { return Ok(own) };
         let ip = self.free(service, family)?;
-        done.warnings.push(format!("{taken}; {} gets {ip} instead", service.full_name()));
+        done.warn(MOVED, format!("{taken}; {} gets {ip} instead", service.full_name()));
         Ok(ip)
     }
 

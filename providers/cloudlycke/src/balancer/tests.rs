@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ccm_sdk::Done;
 use ccm_sdk::load_balancers::Outcome;
 use ccm_sdk::types::{
     Address, AddressType, Backend, Failure, Ingress, IpFamily, Problem, Protocol, Reaction, Service, ServicePort,
@@ -16,7 +17,7 @@ use ccm_sdk::types::{
 use serde_json::{Value, json};
 
 use super::service_spec::NODES_REFUSED;
-use super::{Balancers, Done, POOL_LOCK, State, Store, locks, name};
+use super::{Balancers, POOL_LOCK, State, Store, locks, name};
 use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT};
 use crate::config::{self, Config};
 
@@ -82,6 +83,10 @@ impl Cloud {
 
     fn restart(&self) {
         self.cache.0.borrow_mut().clear();
+    }
+
+    fn members(&self, service: &Service) -> usize {
+        State(&self.cache).record(&service.uid).expect("a load balancer").members.len()
     }
 
     fn remembers(&self) -> BTreeMap<String, Vec<u8>> {
@@ -169,12 +174,12 @@ fn c_16_to_ensure_again_gives_the_same_status_and_changes_nothing() {
         let cloud = Cloud::new(&config);
         let mut web = service("web");
         let first = cloud.ensure(&mut web);
-        assert_eq!(first.decision(), "changed");
+        assert_eq!(first.outcome.decision(), "changed");
         let remembered = cloud.remembers();
         let second = cloud.ensure(&mut web);
         assert_eq!(second.outcome.ingress, first.outcome.ingress);
         assert_eq!(
-            (second.decision(), second.outcome.changes, second.outcome.annotations),
+            (second.outcome.decision(), second.outcome.changes, second.outcome.annotations),
             ("unchanged", vec![], vec![])
         );
         assert_eq!(cloud.remembers(), remembered);
@@ -234,7 +239,7 @@ fn c_23_a_delay_counts_from_the_first_call_and_not_from_a_restart() {
             let done = cloud.ensure(&mut web);
             let pending = Failure::pending(format!("provisioning, ready in {left} s"));
             assert_eq!(done.outcome.failure, Some(pending.after(Duration::from_secs(look))));
-            assert_eq!((done.decision(), done.outcome.annotations.len()), ("pending", usize::from(at == 0)));
+            assert_eq!((done.outcome.decision(), done.outcome.annotations.len()), ("pending", usize::from(at == 0)));
             assert_eq!(cloud.balancers().get(&web), Some(vec![]), "it is being made");
             cloud.restart();
         }
@@ -252,9 +257,9 @@ fn c_23_a_delay_counts_from_the_first_call_and_not_from_a_restart() {
 fn a_delay_that_is_taken_away_or_was_tampered_with_makes_nobody_wait_for_ever() {
     let cloud = Cloud::new(&json!({}));
     let mut web = annotated(service("web"), LB_DELAY, "1h");
-    assert_eq!(cloud.ensure(&mut web).decision(), "pending");
+    assert_eq!(cloud.ensure(&mut web).outcome.decision(), "pending");
     without(&mut web, LB_DELAY);
-    assert_eq!(cloud.ensure(&mut web).decision(), "changed");
+    assert_eq!(cloud.ensure(&mut web).outcome.decision(), "changed");
 
     for noted in ["99999999999999", "soon"] {
         let mut web = annotated(annotated(service("web"), LB_READY_AT, noted), LB_DELAY, "1500ms");
@@ -318,14 +323,36 @@ fn c_33_no_call_changes_what_it_is_given() {
 
 /// Only calls in mode `pool` once held the lock.
 #[test]
-fn every_call_holds_the_lock_since_one_in_another_mode_may_give_addresses_back() {
-    for mode in ["nodes", "hostname"] {
-        let cloud = Cloud::new(&json!({ "hostnameSuffix": "lb.example.com", "mode": "nodes" }));
-        let mut web = annotated(service("web"), LB_MODE, "pool");
-        let taken = cloud.ips(&mut web);
-        web.annotations.clear();
-        let done = cloud.balancers().ensure(&annotated(web, LB_MODE, mode), &[backend("a", &["10.0.0.9"])]);
-        assert_eq!(done.outcome.changes[0], format!("address {} released", taken[0]), "{mode}");
+fn every_call_holds_the_lock_since_each_may_take_or_give_back_addresses_in_another_mode() {
+    type Call = fn(Balancers<'_>, &Service, &[Backend]) -> Done;
+    let ensure: Call = |balancers, web, nodes| balancers.ensure(web, nodes);
+    // What, whether after a restart, in which modes, and whether the address of the Service is kept for it before and after.
+    let calls: [(&str, bool, &[&str], Call, [bool; 2]); 4] = [
+        ("ensure", false, &["nodes", "hostname"], ensure, [true, false]),
+        ("ensure", true, &["pool"], ensure, [false, true]),
+        (
+            "update",
+            true,
+            &["pool", "nodes", "hostname"],
+            |balancers, web, nodes| balancers.update(web, nodes),
+            [false, true],
+        ),
+        ("delete", false, &["pool", "nodes", "hostname"], |balancers, web, _| balancers.delete(web), [true, false]),
+    ];
+    for (call, restarts, modes, run, expected) in calls {
+        for mode in modes {
+            let cloud = Cloud::new(&json!({ "hostnameSuffix": "lb.example.com", "mode": "nodes" }));
+            let mut web = annotated(service("web"), LB_MODE, "pool");
+            let key = format!("address/{}", cloud.ips(&mut web)[0]);
+            if restarts {
+                cloud.restart();
+            }
+            web.annotations.clear();
+            let before = cloud.remembers().contains_key(&key);
+            let done = run(cloud.balancers(), &annotated(web, LB_MODE, mode), &[backend("a", &["10.0.0.9"])]);
+            assert_eq!(done.outcome.failure, None, "{call} {mode}");
+            assert_eq!([before, cloud.remembers().contains_key(&key)], expected, "{call} {mode}");
+        }
     }
     assert_eq!(locks(), [POOL_LOCK]);
 }

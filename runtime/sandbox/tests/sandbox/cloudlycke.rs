@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use ccm_cloud::{
-    Capability, Failure, Ingress, LoadBalancers as _, Outcome, Reaction, Service, ServicePort, ServiceType, Standing,
-    Wish,
+    Capability, Failure, Ingress, LoadBalancers as _, Outcome, Reaction, RouteWish, Routes as _, Service, ServicePort,
+    ServiceType, Standing, Wish,
 };
 use ccm_egress::{Cache, ProviderContext, Settings};
 use ccm_sandbox::{Limits, Provider, Sandbox};
 use serde_json::{Value, json};
 
-use crate::rig::{CLOUDLYCKE, at, backends, component, map, service};
+use crate::rig::{CLOUDLYCKE, at, backends, component, map, node, service};
 
 const ADDRESS: &str = "cloudlycke.io/lb-address";
 const DELAY: &str = "cloudlycke.io/lb-delay";
+const MODE: &str = "cloudlycke.io/lb-mode";
 const READY_AT: &str = "cloudlycke.io/lb-ready-at";
 
 /// A provider that remembers nothing.
@@ -77,6 +78,45 @@ async fn an_address_is_remembered_between_calls_and_found_again_after_a_restart(
     let deleted = restarted.delete(known).await;
     assert_eq!((deleted.failure, deleted.changes), (None, vec![format!("address {address} released")]));
     assert_eq!(ensured(&restarted, &wants_it).await, [at(&address)]);
+}
+
+/// The host asks for the locks of a Service, whatever it is about to do with it.
+#[tokio::test]
+async fn all_calls_about_load_balancers_hold_one_lock_and_routes_share_nothing_with_them() {
+    let config = json!({
+        "loadBalancer": { "mode": "nodes", "hostnameSuffix": "lb.example.com" },
+        "routes": { "enabled": true },
+    });
+    let provider = start(&config).await;
+    let lock = Ok(vec!["cloudlycke/pool".to_owned()]);
+    for mode in ["pool", "nodes", "hostname", "no mode at all"] {
+        let web = annotated(balanced("web"), MODE, mode);
+        assert_eq!(provider.locks(web.clone()).await, lock, "{mode}");
+        let deleting = Service { deleting: true, ..web.clone() };
+        assert_eq!(provider.locks(deleting).await, lock, "{mode}");
+        let left = Service { kind: ServiceType::ClusterIp, ..web };
+        assert_eq!(provider.locks(left).await, lock, "{mode}");
+    }
+
+    // Routes are changed without a lock, while load balancers are: neither sees the other's state.
+    let web = annotated(balanced("web"), MODE, "pool");
+    let wish = RouteWish {
+        destination_cidr: "10.244.0.0/24".to_owned(),
+        node: "a".to_owned(),
+        provider_id: "cloudlycke://a".to_owned(),
+        addresses: vec![],
+    };
+    let nodes = vec![node("a")];
+    let ingress = ensured(&provider, &web).await;
+    assert_eq!(provider.change(vec![], vec![wish.clone()]).await.unwrap()[0].changes.len(), 1);
+    assert_eq!(provider.get(web.clone()).await, Ok(Some(ingress.clone())));
+    let routes = provider.get_all(nodes.clone()).await.unwrap();
+    let known = Service { ingress, ..web };
+    assert_eq!(provider.update_backends(known.clone(), backends(&["a"])).await.failure, None);
+    assert_eq!(provider.get_all(nodes.clone()).await, Ok(routes.clone()));
+    assert_eq!(provider.delete(known).await.failure, None);
+    assert_eq!(provider.get_all(nodes).await, Ok(routes));
+    assert_eq!(provider.change(vec![], vec![wish]).await.unwrap()[0].changes, [""; 0], "it is there already");
 }
 
 #[tokio::test]

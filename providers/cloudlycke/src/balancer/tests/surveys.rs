@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
 
+use super::super::MOVED;
 use super::*;
 
 fn wishes(services: &[Service]) -> Vec<Wish> {
@@ -44,7 +45,7 @@ fn c_31_addresses_survive_a_restart_and_a_newcomer_takes_none_of_them() {
     assert!(!given.contains(&cloud.ips(&mut fourth)[0]));
     for mut service in services {
         let done = cloud.ensure(&mut service);
-        assert_eq!((done.decision(), done.outcome.ingress), ("unchanged", service.ingress));
+        assert_eq!((done.outcome.decision(), done.outcome.ingress), ("unchanged", service.ingress));
     }
 }
 
@@ -67,7 +68,7 @@ fn c_31_without_a_survey_nobody_shares_an_address_for_long() {
         ips(&fourth)[0],
         ips(&services[1])[0]
     );
-    assert_eq!(warnings, [moved]);
+    assert_eq!(warnings, [(MOVED, moved)]);
 }
 
 #[test]
