@@ -63,7 +63,7 @@ async fn a_good_component_on_trial_is_not_refused_because_of_what_a_configuratio
     let (rig, _) = Rig::trying(Does::Right, faults(1));
     configure(&rig, 1);
     for _ in 0..3 {
-        let failure = rig.slot.load_balancers().ensure(service("y"), Arc::default()).await.failure.unwrap();
+        let failure = rig.slot.load_balancers().get(service("y")).await.unwrap_err();
         assert!(failure.message.contains("no network"), "{failure}");
     }
     assert_eq!((rig.is_on_trial(), rig.why("2")), (true, None));

@@ -373,15 +373,11 @@ impl Simulation {
         }
     }
 
-    fn happens_to_files(&mut self) {
-        self.configuration += 1 + u32::from(is_narrow(self.configuration + 1));
-    }
-
     /// What is true in the end, when nobody breaks anything any more. Returns whether it came to that, within what is promised.
     async fn settles(&mut self) -> bool {
         self.cloud.is_down.store(false, Ordering::Relaxed);
         // A good configuration, which all of the kubelets have written.
-        self.happens_to_files();
+        self.configuration += 1 + u32::from(is_narrow(self.configuration + 1));
         if self.slots().next().is_none() {
             // Somebody mends it.
             self.source = 0;
