@@ -325,9 +325,10 @@ fn c_33_no_call_changes_what_it_is_given() {
 #[test]
 fn every_call_holds_the_lock_since_each_may_take_or_give_back_addresses_in_another_mode() {
     type Call = fn(Balancers<'_>, &Service, &[Backend]) -> Done;
+    /// What, whether after a restart, in which modes, and whether the address of the Service is kept for it before and after.
+    type Row = (&'static str, bool, &'static [&'static str], Call, [bool; 2]);
     let ensure: Call = |balancers, web, nodes| balancers.ensure(web, nodes);
-    // What, whether after a restart, in which modes, and whether the address of the Service is kept for it before and after.
-    let calls: [(&str, bool, &[&str], Call, [bool; 2]); 4] = [
+    let calls: [Row; 4] = [
         ("ensure", false, &["nodes", "hostname"], ensure, [true, false]),
         ("ensure", true, &["pool"], ensure, [false, true]),
         (
