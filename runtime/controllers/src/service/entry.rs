@@ -68,7 +68,7 @@ pub(crate) struct Entry {
     /// The newest state: that of the store, or that of our last write as long as the store does not have it yet.
     pub(super) newest: Arc<Service>,
     /// How old that is.
-    age: Age,
+    pub(super) age: Age,
     /// Who has its load balancer, if anybody.
     pub(super) member: usize,
     /// Whether there may be something in the cloud.

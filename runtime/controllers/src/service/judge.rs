@@ -234,7 +234,7 @@ impl Syncer {
                 && may_have_a_load_balancer(other, descriptor)
                 && !written(other, descriptor).is_empty()
         };
-        let newest = |other: Arc<Service>| self.memory.newest(&key(&other), other);
+        let newest = |other: Arc<Service>| self.memory.newer(&key(&other), other);
         !asked.is_empty() && self.store.state().into_iter().any(|other| is_same(&other) && has_one(&newest(other)))
     }
 
@@ -337,7 +337,7 @@ impl Syncer {
 
     /// All Services as this process knows them: the watch may not have brought yet what it wrote a moment ago.
     fn services(&self) -> Vec<Arc<Service>> {
-        self.store.state().into_iter().map(|seen| self.memory.newest(&key(&seen), seen)).collect()
+        self.store.state().into_iter().map(|seen| self.memory.newer(&key(&seen), seen)).collect()
     }
 
     /// What any provider writes.

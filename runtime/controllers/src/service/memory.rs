@@ -87,6 +87,16 @@ impl Memory {
         newest.flatten().unwrap_or(seen)
     }
 
+    /// The same for whoever only looks: a run that is under way goes on with what it began with.
+    pub(crate) fn newer(&self, key: &Key, seen: Arc<Service>) -> Arc<Service> {
+        let shown = self.lists.shown(seen.metadata.resource_version.as_deref());
+        let newer = self.with(key, |entry| {
+            let is_newer = entry.newest.metadata.uid == seen.metadata.uid && !shown.is_as_new_as(entry.age);
+            is_newer.then(|| Arc::clone(&entry.newest))
+        });
+        newer.flatten().unwrap_or(seen)
+    }
+
     /// The Service of another UID that had the name before, and still has something in the cloud; and who has it.
     pub(crate) fn predecessor(&self, key: &Key, service: &Service) -> Option<(Arc<Service>, usize)> {
         let mut services = self.services.lock();

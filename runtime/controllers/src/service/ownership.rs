@@ -173,7 +173,7 @@ impl Syncer {
     /// cleaned up.
     pub(crate) fn notice(&self, key: &Key) {
         // What the store has may be older than what this process wrote.
-        let seen = self.store.get(key).map(|seen| self.memory.newest(key, seen));
+        let seen = self.store.get(key).map(|seen| self.memory.newer(key, seen));
         self.living.note(key, seen.as_deref());
         let Some(service) = seen else { return self.memory.is_gone(key) };
         let is_theirs = match is_load_balancer(&service) {

@@ -229,8 +229,11 @@ async fn a_service_with_every_annotation_of_the_go_manager_is_taken_over_without
     ccm_cluster::poll_until("two looks", LIMIT, || cloud.count(Endpoint::Firewalls) >= 2).await.unwrap();
     assert_eq!(cloud.counters().writes, 0, "{:#?}", cloud.exchanges());
     // Nobody ensures it, and it is told all the same.
-    for (name, words) in [("stream", "only REGIONAL ones have it"), ("shop", "https-ports is unknown")] {
-        await_event(client, name, "Warning", "LoadBalancerConfigIgnored", &[words]).await;
+    for (name, reason, words) in [
+        ("stream", "LoadBalancerConfigIgnored", "only REGIONAL ones have it"),
+        ("shop", "LoadBalancerAnnotationUnknown", "does not know the annotation"),
+    ] {
+        await_event(client, name, "Warning", reason, &[words]).await;
         let ensured = told(client, name).await.into_iter().filter(|line| line.contains("EnsuredLoadBalancer"));
         assert_eq!(ensured.count(), 0, "{name} is as it should be");
     }
