@@ -162,29 +162,28 @@ mod tests {
         Some(format!("; {name} would be one"))
     }
 
-    const PROTOCOL: &str = "service.beta.kubernetes.io/do-loadbalancer-protocol";
-    const ID: &str = "kubernetes.digitalocean.com/load-balancer-id";
     const DIGITALOCEAN: [&str; 6] = [
-        PROTOCOL,
+        "service.beta.kubernetes.io/do-loadbalancer-protocol",
         "service.beta.kubernetes.io/do-loadbalancer-tls-ports",
         "service.beta.kubernetes.io/do-loadbalancer-http-ports",
         "service.kubernetes.io/do-loadbalancer-disown",
-        ID,
+        "kubernetes.digitalocean.com/load-balancer-id",
         "kubernetes.digitalocean.com/firewall-managed",
     ];
 
     #[test]
     fn do_281_what_begins_like_the_providers_is_unknown_and_the_nearest_is_named() {
+        let [protocol, .., id, _] = DIGITALOCEAN;
         for (name, expected) in [
-            ("service.beta.kubernetes.io/do-loadbalancer-protcol", meant(PROTOCOL)),
-            ("service.beta.kubernetes.io/do-loadbalancer-Protocol", meant(PROTOCOL)),
+            ("service.beta.kubernetes.io/do-loadbalancer-protcol", meant(protocol)),
+            ("service.beta.kubernetes.io/do-loadbalancer-Protocol", meant(protocol)),
             ("service.beta.kubernetes.io/do-loadbalancer-zzz", Some(String::new())),
             // A letter of what all begin with.
-            ("service.beta.kubernetes.io/do-loadbalacer-protocol", meant(PROTOCOL)),
+            ("service.beta.kubernetes.io/do-loadbalacer-protocol", meant(protocol)),
             ("service.kubernetes.io/do-loadbalancer-disowned", meant("service.kubernetes.io/do-loadbalancer-disown")),
-            ("kubernetes.digitalocean.com/loadbalancer-id", meant(ID)),
+            ("kubernetes.digitalocean.com/loadbalancer-id", meant(id)),
             ("kubernetes.digitalocean.com/zzz", Some(String::new())),
-            (PROTOCOL, None),
+            (protocol, None),
             ("service.beta.kubernetes.io/aws-load-balancer-type", None),
             ("service.kubernetes.io/topology-mode", None),
             ("do-loadbalancer-protcol", None),
