@@ -179,9 +179,12 @@ fn keep(table: &Table) {
 
 impl routes::Guest for Cloudlycke {
     fn get_all(nodes: Vec<Node>) -> Result<Vec<Route>, Failure> {
-        let table = known(&read_config().usable()?, kept().as_deref(), &nodes);
-        // A change does not hear of Nodes.
-        keep(&table);
+        let before = kept();
+        let table = known(&read_config().usable()?, before.as_deref(), &nodes);
+        // A change does not hear of Nodes. What is as it was is not written: whoever compares asks while a change is under way.
+        if before.is_none_or(|before| before != table.lines()) {
+            keep(&table);
+        }
         let routes = table.all(&nodes);
         log::debug("routes", &[("method", &"routes.get-all"), ("nodes", &nodes.len()), ("routes", &routes.len())]);
         Ok(routes)

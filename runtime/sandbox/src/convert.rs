@@ -28,10 +28,10 @@ const MAX_PROBLEMS: usize = 50;
 /// Annotation that every provider gets: the kubelet's own choice of addresses.
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// A node with only those annotations that the provider declared.
 /// In `more` of a Node, as the contract's `routes.get-all` says.
 const ROUTED_CIDRS: &str = "routed-cidrs";
 
+/// A node with only those annotations that the provider declared.
 pub(crate) fn node(node: Node, declared: &[Annotation]) -> types::Node {
     let Node { name, uid, provider_id, system_uuid, addresses, labels, annotations, capacity, taints, routed_cidrs } =
         node;

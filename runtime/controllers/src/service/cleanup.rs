@@ -43,6 +43,12 @@ enum GivenUp {
     Here,
 }
 
+/// Whether a Service wants no load balancer and has nothing of one but the condition that says why it waits.
+pub(crate) fn still_says_that_it_waits(service: &Service) -> bool {
+    let is_begun = has_finalizer(service) || Record::of(service).is_some();
+    !is_load_balancer(service) && !is_begun && condition::existing(service, condition::READY).is_some()
+}
+
 /// What is left of its load balancer.
 enum Left {
     Nothing,
@@ -204,8 +210,7 @@ impl Syncer {
     ///
     /// It could not be written: when it is tried again.
     pub(crate) async fn waits_no_more(&self, key: &Key, service: &Service) -> Result<(), Verdict> {
-        let is_begun = has_finalizer(service) || Record::of(service).is_some();
-        if is_load_balancer(service) || is_begun || condition::existing(service, condition::READY).is_none() {
+        if !still_says_that_it_waits(service) {
             return Ok(());
         }
         let purpose = Purpose::Delete(Digest::of(&"condition"));

@@ -94,7 +94,7 @@ pub(crate) struct Entry {
     offers_told: Warnings,
     waits_told: Warnings,
     /// What was said of annotations that nobody declares.
-    unknown_told: String,
+    unknown_told: Option<String>,
     /// When the condition was written last, and what was to be reached then.
     condition: Option<(Purpose, Instant)>,
     /// When a status that somebody else had changed was put right last.
@@ -143,7 +143,7 @@ impl Entry {
             warnings: Warnings::default(),
             offers_told: Warnings::default(),
             waits_told: Warnings::default(),
-            unknown_told: String::new(),
+            unknown_told: None,
             condition: None,
             repaired: None,
             pass: None,
@@ -236,9 +236,9 @@ impl Entry {
         self.waits_told.is_news(message, repeat)
     }
 
-    /// Whether the last that was said of annotations which nobody declares is something else.
-    pub(crate) fn is_unknown_news(&mut self, message: &str) -> bool {
-        std::mem::replace(&mut self.unknown_told, message.to_owned()) != message
+    /// Whether the last that was said of annotations which nobody declares is something else: of a recorded one by a process before.
+    pub(crate) fn is_unknown_news(&mut self, message: &str, is_recorded: bool) -> bool {
+        self.unknown_told.replace(message.to_owned()).map_or(!is_recorded, |before| before != message)
     }
 
     // === What happens to it ===

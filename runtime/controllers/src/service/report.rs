@@ -233,7 +233,8 @@ impl Reporter<'_> {
 
     /// Whether the last that was said of annotations which nobody declares is something else.
     pub(crate) fn is_unknown_news(&self, message: &str) -> bool {
-        self.syncer.memory.with(self.key, |entry| entry.is_unknown_news(message)).unwrap_or(false)
+        let is_recorded = Record::of(self.service).is_some();
+        self.syncer.memory.with(self.key, |entry| entry.is_unknown_news(message, is_recorded)).unwrap_or(false)
     }
 
     /// Says once what is going to be done.

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::backends::{Backends, Reason, Watched};
+use super::cleanup::still_says_that_it_waits;
 use super::entry::Entry;
 use super::key::{Key, key, send};
 use super::metrics::PassTimer;
@@ -219,8 +220,8 @@ fn is_concerned(syncer: &Syncer, key: &Key) -> bool {
     let known = syncer.memory.with(key, |_| ()).is_some();
     known
         || syncer.store.get(key).is_some_and(|service| {
-            (is_load_balancer(&service) || has_finalizer(&service) || Record::of(&service).is_some())
-                && syncer.work(key, &service) != Work::Nothing
+            let may_be_ours = is_load_balancer(&service) || has_finalizer(&service) || Record::of(&service).is_some();
+            (may_be_ours && syncer.work(key, &service) != Work::Nothing) || still_says_that_it_waits(&service)
         })
 }
 

@@ -136,6 +136,23 @@ async fn a_service_that_wants_no_load_balancer_any_more_does_not_go_on_saying_th
         .await;
 }
 
+/// Its owner changed it while nobody led.
+#[tokio::test(start_paused = true)]
+async fn a_new_process_takes_away_what_a_service_says_that_waits_no_more() {
+    let waits = json!({ "type": "LoadBalancerReady", "status": "False", "reason": "CloudPending", "message": "it waits",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let web = service("web").patched(&json!({ "spec": { "type": "ClusterIP" }, "status": { "conditions": [waits] } }));
+    let mut world = World::new(slow(10)).service(web);
+    world
+        .run(async |world: &mut World| {
+            seconds(10).await;
+            let said = world.api.service("web").unwrap()["status"]["conditions"].clone();
+            assert!(said.as_array().is_none_or(Vec::is_empty), "{said}");
+            assert_eq!(world.api.count("PATCH /api/v1/namespaces/default/services/"), 1);
+        })
+        .await;
+}
+
 /// A provider before it in the operator's order makes load balancers now, or alone does: nobody else is asked to delete what is not
 /// theirs.
 #[tokio::test(start_paused = true)]

@@ -50,6 +50,20 @@ async fn one_that_was_mended_and_is_misspelt_again_is_told_again() {
     assert!(told(&events)[0].ends_with("(2 times)"), "{events:?}");
 }
 
+/// Thousands of Services were told of again by each new leader.
+#[tokio::test(start_paused = true)]
+async fn what_a_process_before_told_is_not_told_again() {
+    let mut bench = Bench::new();
+    bench.add(service("web").patched(&annotated(MISSPELT)));
+    bench.sync("web").await;
+    let before = bench.events().await;
+    assert_eq!(told(&before).len(), 1);
+    let mut bench = bench.restart();
+    bench.catch_up();
+    assert_eq!(bench.sync("web").await, Verdict::Done);
+    assert_eq!(told(&bench.events().await), told(&before));
+}
+
 #[tokio::test(start_paused = true)]
 async fn annotations_of_others_are_theirs() {
     let mut bench = Bench::new();
