@@ -44,6 +44,7 @@ pub use queue::{GivenUp, QueueSettings};
 pub use reaction::MIN_SLOW_RETRY;
 pub use route::{
     PodRanges, PodRangesError, RouteController, RouteControllerParts, RouteMember, RouteMetrics, RouteSettings,
+    routed_node,
 };
 pub use service::inventory::{cloud_backends, recorded_service};
 pub use service::predicates::balanced_service;
@@ -52,5 +53,5 @@ pub use service::{
     ServiceSettings,
 };
 pub use store::{FirstList, Node, Reflector, ReflectorHandle, Stored};
-pub use view::node::{cloud_node, is_uninitialized, routed_node};
+pub use view::node::{cloud_node, is_uninitialized};
 pub use view::selector::NodeLabels;

@@ -107,13 +107,13 @@ pub(crate) fn compared(found: &[Route], known: &[Route]) -> BTreeMap<Target, Opt
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    /// Network, Node, and state.
-    fn routes(list: &[(&str, &str, RouteState)]) -> Vec<Route> {
+    /// Network, Node, and state. `-` is no Node.
+    pub(crate) fn routes(list: &[(&str, &str, RouteState)]) -> Vec<Route> {
         let route = |(network, node, state): &(&str, &str, RouteState)| Route {
-            name: (*network).to_owned(),
+            name: format!("{network} {node}"),
             destination_cidr: (*network).to_owned(),
             node: (*node != "-").then(|| (*node).to_owned()),
             next_hop: None,

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::plan::CidrStatus;
 use crate::node::write::NodeWriter;
 use crate::store::Node;
+use crate::view::node::cloud_node;
 
 const PATCH_STATUS: Purpose = Purpose { verb: "patch", resource: "nodes/status" };
 
@@ -24,12 +25,12 @@ pub(super) enum Network {
     Unavailable,
 }
 
-/// Whether this controller has told the Node that all its pod CIDRs have routes.
-pub(crate) fn is_network_available(node: &Node) -> bool {
-    let told = node.network_unavailable.as_ref();
-    told.is_some_and(|(status, reason)| {
-        **status == *Network::Available.status() && **reason == *Network::Available.reason()
-    })
+/// A Node for a question about routes: with its pod CIDRs, where it was told that all of them have routes.
+#[must_use]
+pub fn routed_node(node: &Node) -> ccm_cloud::Node {
+    let is_told = Network::Available.is_said(node);
+    let routed_cidrs = if is_told { node.pod_cidrs.iter().map(ToString::to_string).collect() } else { vec![] };
+    ccm_cloud::Node { routed_cidrs, ..cloud_node(node) }
 }
 
 impl Network {

@@ -35,7 +35,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use condition::is_network_available;
+pub use condition::routed_node;
 pub use metrics::RouteMetrics;
 pub use ranges::{PodRanges, PodRangesError};
 pub use settings::RouteSettings;

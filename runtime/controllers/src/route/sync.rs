@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::act::{self, Done, Limits};
-use super::condition::{Network, network};
+use super::condition::{Network, network, routed_node};
 use super::memory::{Memory, Round};
 use super::metrics::RouteMeters;
 use super::plan::{CidrStatus, Item, Plan, Want, plan};
@@ -26,7 +26,6 @@ use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;
-use crate::view::node::routed_node;
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "route_controller";

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ccm_cloud::{Address, AddressKind, Described};
 
-use crate::route::is_network_available;
 use crate::store::Node;
 
 /// Kubelets of a cluster with an external cloud provider register with it.
@@ -25,14 +24,6 @@ pub fn cloud_node(node: &Node) -> ccm_cloud::Node {
         taints: node.taints.iter().map(|taint| taint.key.clone()).collect(),
         routed_cidrs: vec![],
     }
-}
-
-/// The same for a question about routes: with what the Node was told of its own.
-#[must_use]
-pub fn routed_node(node: &Node) -> ccm_cloud::Node {
-    let routed_cidrs =
-        if is_network_available(node) { node.pod_cidrs.iter().map(ToString::to_string).collect() } else { vec![] };
-    ccm_cloud::Node { routed_cidrs, ..cloud_node(node) }
 }
 
 /// A Node as the store has it, for a lookup that waits.

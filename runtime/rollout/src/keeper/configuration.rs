@@ -156,8 +156,9 @@ impl Keeper {
                 self.audience.metrics.exchanged(&self.source, exchange);
                 self.is_configured_as_before();
                 self.catch_up().await;
-                if is_withdrawn {
-                    // It goes through the whole gate again, with the new configuration.
+                if is_withdrawn || self.told.is_some() {
+                    // What the source holds goes through the whole gate again: it may have been refused because the one that it was
+                    // compared with still had the old configuration.
                     (self.judged, self.tries, self.retry) = (None, 0, Some(Instant::now()));
                 }
             }
@@ -180,8 +181,8 @@ impl Keeper {
     /// Whether the components of the slot were told what the files say.
     fn is_configured(&self) -> bool {
         self.slot().is_none_or(|slot| {
-            let Stands { proven, trial, .. } = slot.stands();
-            std::iter::once(&proven).chain(&trial).all(|one| self.config.is_in_use(&one.component))
+            let Stands { proven, trial, is_apart, .. } = slot.stands();
+            !is_apart && std::iter::once(&proven).chain(&trial).all(|one| self.config.is_in_use(&one.component))
         })
     }
 

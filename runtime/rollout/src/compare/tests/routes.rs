@@ -1,6 +1,7 @@
 //! Routes of all Nodes.
 
 use super::*;
+use crate::route_differences::tests::routes;
 
 impl Routes for Fake {
     fn descriptor(&self) -> Arc<Descriptor> {
@@ -18,19 +19,6 @@ impl Routes for Fake {
 }
 
 const ALL: Extent = Extent { balancers: true, routes: true };
-
-/// Network, Node, and state.
-fn routes(list: &[(&str, &str, RouteState)]) -> Vec<Route> {
-    let route = |(network, node, state): &(&str, &str, RouteState)| Route {
-        name: format!("{network} {node}"),
-        destination_cidr: (*network).to_owned(),
-        node: (*node != "-").then(|| (*node).to_owned()),
-        next_hop: None,
-        state: *state,
-        more: vec![],
-    };
-    list.iter().map(route).collect()
-}
 
 /// A component that answers this.
 fn finding(list: &'static [(&str, &str, RouteState)]) -> Fake {

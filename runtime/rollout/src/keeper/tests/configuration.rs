@@ -132,6 +132,38 @@ async fn a_configuration_is_given_to_both_components_of_a_trial() {
     );
 }
 
+/// It was compared with one that still had the old configuration, found less, and was never looked at again.
+#[tokio::test]
+async fn a_component_that_was_refused_is_looked_at_again_with_another_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut keeper, slot) = configured(folder.path()).await;
+    std::fs::write(folder.path().join("p.wasm"), b"no component").unwrap();
+    keeper.look().await;
+    assert!(keeper.judged.is_some() && keeper.retry.is_none(), "it is refused for good");
+    conf(folder.path(), &project("two"));
+    keeper.configure().await;
+    assert!(is_of(&slot.component(), "two"));
+    assert!(keeper.judged.is_none() && keeper.retry.is_some());
+    keeper.look().await;
+    assert!(keeper.judged.is_some(), "it is refused as before");
+}
+
+/// The file changed while the component was opened, and changed back: nothing ever ended its trial.
+#[tokio::test]
+async fn a_trial_apart_goes_on_as_any_other_once_both_have_one_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut keeper, slot) = configured(folder.path()).await;
+    let first = slot.last_good();
+    let version = Version { digest: format!("sha256:{:064}", 1), ..(*first.version).clone() };
+    slot.put_apart(Release { component: Arc::clone(&first.component), version: Arc::new(version) }).unwrap();
+    assert!(slot.stands().is_apart);
+    keeper.configure().await;
+    assert_eq!((slot.stands().is_apart, slot.view().is_on_trial), (false, true));
+    let generation = slot.view().generation;
+    keeper.configure().await;
+    assert_eq!(slot.view().generation, generation, "nothing is left to do");
+}
+
 /// A log that the operator had granted grew all the time, and the host looked at nothing else any more.
 #[tokio::test(start_paused = true)]
 async fn files_that_never_stay_the_same_keep_the_host_from_nothing_else() {
