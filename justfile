@@ -9,6 +9,7 @@ providers := "cloudlycke:230000 digitalocean:540000"
 host_limit := "30000000"
 cargo_deny := "0.20.2"
 cargo_cyclonedx := "0.5.7"
+cargo_bolero := "0.13.5"
 # Tool chains of the providers in other languages. Of wit-bindgen the last one whose bindings for Go fit what the Go module proxy has.
 wit_bindgen := "0.58.0"
 wasm_tools := "1.263.0"
@@ -140,9 +141,64 @@ deny: _tools (_cargo-tool "cargo-deny" cargo_deny)
     # What the host's graph alone has, here matches nothing.
     "$deny/bin/cargo-deny" --config ../deny.toml --target wasm32-unknown-unknown check --allow unmatched-skip bans licenses sources
 
+# Known holes in dependencies, by the database of RustSec. Where that is out of reach nothing is checked, and the last line says so.
+advisories: _tools (_cargo-tool "cargo-deny" cargo_deny)
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if ! GIT_TERMINAL_PROMPT=0 timeout 60 git ls-remote --quiet https://github.com/rustsec/advisory-db HEAD >/dev/null; then
+        echo "==> SKIPPED: advisories are NOT checked, https://github.com/rustsec/advisory-db is out of reach" >&2
+        exit 0
+    fi
+    deny=$(realpath {{ quote(cache) }}/cargo-deny-{{ cargo_deny }}/bin/cargo-deny)
+    "$deny" check advisories
+    cd providers && "$deny" --config ../deny.toml check advisories
+
+# Builds our providers once more, from a copy of this checkout in another folder: they have the same bytes
+reproducible: build-providers
+    #!/usr/bin/env bash
+    set -euo pipefail
+    copy=$(mktemp -d)
+    trap 'rm -rf "$copy"' EXIT
+    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d "" file; do
+        [ ! -e "$file" ] || cp --parents -P -- "$file" "$copy"
+    done
+    cd "$copy"
+    CARGO_TARGET_DIR=$copy/target-of-providers ./just build-providers
+    cd - >/dev/null
+    for provider in {{ providers }}; do
+        name=${provider%%:*}
+        cmp "target/providers/$name.wasm" "$copy/target/providers/$name.wasm"
+        echo "$name: $(sha256sum <"target/providers/$name.wasm" | cut -c -64)"
+    done
+
 # Plays exchanges of components with so many seeds: uploads, outages, crashes, failovers
 simulate seeds="100000": _tools
     SWAP_SEEDS={{ seeds }} cargo test --quiet --workspace --lib -- slot::tests::simulation
+
+# libFuzzer on one promise of the `fuzz` modules, or on all, so many seconds each; what it found is in target/fuzz/TARGET
+fuzz target="all" seconds="60": _tools (_cargo-tool "cargo-bolero" cargo_bolero "cargo-bolero" "--no-default-features --features libfuzzer")
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export PATH={{ quote(cache) }}/cargo-bolero-{{ cargo_bolero }}/bin:$PATH
+    failed=()
+    for crate in egress sandbox rollout serving; do
+        for test in $(cargo test --quiet -p ccm-$crate --lib --profile fuzz -- --list fuzz:: | sed -n 's/: test$//p'); do
+            name=$crate-${test##*::}
+            [ {{ quote(target) }} = all ] || [ {{ quote(target) }} = "$name" ] || continue
+            out=target/fuzz/$name
+            mkdir -p "$out/corpus" "$out/crashes"
+            # Without a sanitizer the stable compiler is enough: there is no unsafe code of ours to watch.
+            if cargo bolero test -p ccm-$crate "$test" --profile fuzz --engine libfuzzer --sanitizer NONE \
+                -T {{ seconds }}s --corpus-dir "$out/corpus" --crashes-dir "$out/crashes" >"$out/log" 2>&1; then
+                echo "$name: $(grep -ao 'stat::number_of_executed_units: *[0-9]*\|^Done [0-9]* runs' "$out/log" | tail -1)," \
+                    "$(grep -ao 'cov: [0-9]* ft: [0-9]*' "$out/log" | tail -1)"
+            else
+                failed+=("$name")
+                echo "$name: see $out/log"
+            fi
+        done
+    done
+    [ ${#failed[@]} -eq 0 ] || { echo "found something: ${failed[*]}"; exit 1; }
 
 # The generated parts of docs/reference, and docs/providers.schema.json
 reference: build-providers _programs
@@ -260,14 +316,14 @@ sbom: _tools (_cargo-tool "cargo-cyclonedx" cargo_cyclonedx)
     sed "s|$PWD|.|g" runtime/wasm-ccm/sbom.cdx.json >target/image/wasm-ccm.cdx.json
     echo "target/image/wasm-ccm.cdx.json: $(grep -c '"purl"' target/image/wasm-ccm.cdx.json) components"
 
-# One benchmark (nodes, services, routes, digitalocean, swap, sandbox, egress, footprint): a table, and target/bench/NAME.jsonl
+# One benchmark (nodes, services, routes, digitalocean, swap, sandbox, egress, hostile, footprint): a table, and target/bench/NAME.jsonl
 bench NAME *ARGS: _tools build-providers _guests _control-plane
     #!/usr/bin/env bash
     set -euo pipefail
     mkdir -p target/bench
     case {{ quote(NAME) }} in
         # These measure what is in their own process.
-        sandbox | egress) exec cargo run --release -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }} ;;
+        sandbox | egress | hostile) exec cargo run --release -p ccm-e2e --bin bench-{{ NAME }} -- {{ ARGS }} ;;
     esac
     # What is measured is optimised; what measures need not be.
     cargo build --release -p wasm-ccm

@@ -30,6 +30,8 @@ mod encoding;
 mod endpoints;
 mod error;
 mod file_stamp;
+#[cfg(test)]
+mod fuzz;
 mod headers;
 mod hosts;
 mod log;

@@ -229,10 +229,14 @@ pub fn load_balancer_class(text: &str) -> Result<String, String> {
 pub fn read_file(path: &Path) -> Result<Vec<ProviderConfig>> {
     let what = || format!("--providers {}", path.display());
     let text = std::fs::read_to_string(path).with_context(what)?;
-    let records: Vec<ProviderRecord> = serde_saphyr::from_str(&text)
-        .map_err(|error| anyhow::anyhow!("{}", sentence(&error.to_string())))
-        .with_context(what)?;
-    check_all(records).with_context(what)
+    read_text(&text).with_context(what)
+}
+
+/// As [`read_file`], of what the file holds.
+pub(crate) fn read_text(text: &str) -> Result<Vec<ProviderConfig>> {
+    let records: Vec<ProviderRecord> =
+        serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("{}", sentence(&error.to_string())))?;
+    check_all(records)
 }
 
 /// The first line of the YAML parser's message, without what it says to programmers: that it is an error, and which option

@@ -33,6 +33,8 @@ mod component;
 pub mod config;
 pub mod context;
 mod events;
+#[cfg(test)]
+mod fuzz;
 pub mod gate;
 mod keeper;
 mod last_good;

@@ -22,6 +22,8 @@ mod descriptor;
 mod engine;
 mod epoch;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod http;
 mod instances;

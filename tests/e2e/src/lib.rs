@@ -8,6 +8,7 @@ pub mod manifest;
 pub mod measure;
 pub mod provider_page;
 pub mod report;
+pub mod slow_cloud;
 pub mod successor;
 
 use std::io::Write as _;

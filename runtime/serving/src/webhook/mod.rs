@@ -10,6 +10,8 @@
 //! `failurePolicy` of the configuration decides. If a Service cannot be judged, the answer is yes, with a warning.
 
 mod certificate;
+#[cfg(test)]
+mod fuzz;
 mod metrics;
 mod review;
 #[cfg(test)]

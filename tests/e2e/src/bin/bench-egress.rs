@@ -4,33 +4,23 @@
 //! Run it on an idle machine: `./just bench egress`, or `./just bench egress 5000` for fewer exchanges.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bytes::Bytes;
 use ccm_cloud::{Alone, Descriptor, Finding, Instances as _, Need, Node};
 use ccm_e2e::measure::{Distribution, count, micros, rss};
 use ccm_e2e::report::{Report, Target};
+use ccm_e2e::slow_cloud::{self, BODY, SlowCloud, THINKS};
 use ccm_egress::config::{BudgetSettings, ClientSettings, CredentialSource, NetworkSettings, OperatorGrants};
 use ccm_egress::http::{Effect, Encoding, Method, Part, Request};
 use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use ccm_egress::{Cache, CallScope, Carryover, Class, Egress, EgressConfig, ProviderContext};
 use ccm_sandbox::{Limits, Provider, Sandbox};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -40,8 +30,6 @@ const EXCHANGES: usize = 100_000;
 const BLOCK: usize = 250;
 const BLOCK_WARM_UP: usize = 50;
 const SAMPLES: usize = 10_000;
-/// How long a cloud is taken to think.
-const CLOUD: Duration = Duration::from_millis(50);
 const MANY: usize = 200;
 const ROUNDS: usize = 5;
 /// After so long the default rate has given a budget all of its burst back.
@@ -55,19 +43,14 @@ const MANY_MS: Target = Target::AtMost(150.0);
 const RSS_GROWTH: Target = Target::AtMost(2_097_152.0);
 
 const TOKEN: &str = "dop_v1_4f0c1b7e9a2d48c6b35e";
-/// What the server is called with.
-const SERVE: &str = "serve";
 
 fn main() -> ExitCode {
     ccm_e2e::exit_code(start())
 }
 
 fn start() -> Result<()> {
-    let argument = std::env::args().nth(1);
-    if argument.as_deref() == Some(SERVE) {
-        return tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve());
-    }
-    let exchanges = match argument {
+    slow_cloud::serve_if_asked()?;
+    let exchanges = match std::env::args().nth(1) {
         Some(number) => number.parse().with_context(|| format!("{number:?} is not a number of exchanges"))?,
         None => EXCHANGES,
     };
@@ -77,7 +60,7 @@ fn start() -> Result<()> {
 }
 
 async fn bench(exchanges: usize) -> Result<()> {
-    let server = Server::start().await?;
+    let server = SlowCloud::start().await?;
     let folder = tempfile::tempdir()?;
     // As a mounted Secret is, which is looked at for every request.
     let token = folder.path().join("token");
@@ -135,7 +118,7 @@ async fn one(rig: &Rig, report: &mut Report, samples: usize) -> Result<()> {
     }
     let more = guest.percentile(50) - native.percentile(50);
     report.figure("guest_more_than_native_p50", more, "µs", Some(MORE_P50));
-    report.figure("more_of_a_50_ms_call", more / (CLOUD.as_secs_f64() * 1e6) * 100.0, "%", Some(MORE_PERCENT));
+    report.figure("more_of_a_50_ms_call", more / (THINKS.as_secs_f64() * 1e6) * 100.0, "%", Some(MORE_PERCENT));
     Ok(())
 }
 
@@ -388,73 +371,4 @@ async fn exchange_natively(client: &reqwest::Client, url: &str) -> Result<()> {
     let body = answer.bytes().await?;
     ensure!(status == 200 && body.len() == BODY, "{status} with {} bytes", body.len());
     Ok(())
-}
-
-/// A server in a process of its own: neither its work nor its memory is measured.
-struct Server {
-    url: String,
-    /// Ends with this.
-    _process: Child,
-}
-
-impl Server {
-    async fn start() -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let mut process = command.arg(SERVE).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-        let out = process.stdout.take().context("the server has no output")?;
-        let address = BufReader::new(out).lines().next_line().await?.context("the server did not start")?;
-        Ok(Self { url: format!("http://{address}"), _process: process })
-    }
-}
-
-/// Bytes of an answer.
-const BODY: usize = 1_024;
-
-/// Answers until who started it is gone.
-async fn serve() -> Result<()> {
-    std::thread::spawn(|| {
-        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
-        std::process::exit(0);
-    });
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
-    let body = machine();
-    let mut connections = JoinSet::new();
-    loop {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        let body = body.clone();
-        let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let body = body.clone();
-            async move {
-                if Path::new(request.uri().path()).starts_with("/later") {
-                    tokio::time::sleep(CLOUD).await;
-                }
-                let answer = hyper::Response::builder()
-                    .header("content-type", "application/json; charset=utf-8")
-                    .header("x-request-id", "3c8a1d2e-0000-4000-8000-000000000000");
-                answer.body(Full::new(body))
-            }
-        });
-        connections.spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            // A client that leaves is not the server's error.
-            http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await.ok();
-        });
-    }
-}
-
-/// What a cloud says of a machine.
-fn machine() -> Bytes {
-    let machine = json!({ "droplet": {
-        "id": 3_164_444, "name": "node-1", "memory": 1024, "vcpus": 1, "disk": 25, "locked": false, "status": "active",
-        "size_slug": "s-1vcpu-1gb", "region": { "slug": "nyc3", "name": "New York 3", "available": true },
-        "networks": { "v4": [
-            { "ip_address": "10.128.192.124", "netmask": "255.255.0.0", "gateway": "nil", "type": "private" },
-            { "ip_address": "192.241.165.154", "netmask": "255.255.255.0", "gateway": "192.241.165.1", "type": "public" },
-        ]},
-        "tags": ["k8s", "k8s:worker"], "features": ["backups", "private_networking"], "vpc_uuid": "760e09ef-dc84-11e8",
-    }});
-    // White space at the end is JSON, too.
-    Bytes::from(format!("{machine:BODY$}", machine = machine.to_string()))
 }

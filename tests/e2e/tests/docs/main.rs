@@ -9,6 +9,7 @@
 mod annotations;
 mod links;
 mod metrics;
+mod security;
 mod troubleshooting;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,66 @@
+//! The table of attacks: every attack has a row, and every row has tests that exist.
+
+use std::collections::BTreeSet;
+
+use super::{files, read};
+
+/// Files whose tests are attacks, each of them.
+const ATTACKS: [&str; 3] = [
+    "tests/e2e/tests/system/hostile.rs",
+    "runtime/sandbox/tests/sandbox/hostile.rs",
+    "runtime/sandbox/tests/sandbox/denials.rs",
+];
+
+/// What a guest is asked to do that is no attack.
+const HARMLESS: [&str; 9] =
+    ["", "settings", "annotations", "clock", "cache", "cache-read", "complaining", "problems", "good"];
+
+/// Names of the functions in a file that are tests.
+fn tests(source: &str) -> Vec<String> {
+    let name = |rest: &str| rest.split("fn ").nth(1)?.split('(').next().map(str::to_owned);
+    let attributes = ["#[test]\n", "#[tokio::test]\n", "#[tokio::test("];
+    attributes.into_iter().flat_map(|attribute| source.split(attribute).skip(1).filter_map(name)).collect()
+}
+
+/// What stands between backticks in a column of the rows, without the heads of the tables.
+fn column(page: &str, number: usize) -> Vec<BTreeSet<String>> {
+    let (_, section) = page.split_once("\n## Attacks, walls and tests\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| attack "));
+    let cell = |row: &str| row.trim_matches('|').split(" | ").nth(number).unwrap_or_default().to_owned();
+    rows.map(|row| cell(row).split('`').skip(1).step_by(2).map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn every_row_of_the_attacks_names_tests_that_exist() {
+    let existing: BTreeSet<String> =
+        ["runtime", "tests", "providers"].iter().flat_map(|folder| files(folder, &[".rs"])).flat_map(|file| tests(&read(&file))).collect();
+    let rows = column(&read("docs/security.md"), 2);
+    assert!(rows.len() >= 30, "only {} rows were read", rows.len());
+    for (number, row) in rows.iter().enumerate() {
+        assert!(!row.is_empty(), "row {number} names no test");
+        let missing: Vec<_> = row.difference(&existing).collect();
+        assert!(missing.is_empty(), "row {number} names tests that do not exist: {missing:?}");
+    }
+}
+
+#[test]
+fn every_test_of_an_attack_and_every_attack_of_the_hostile_guest_has_a_row() {
+    let page = read("docs/security.md");
+    let named: BTreeSet<String> = column(&page, 2).into_iter().flatten().collect();
+    for file in ATTACKS {
+        let tests = tests(&read(file));
+        assert!(!tests.is_empty(), "{file}");
+        let missing: Vec<_> = tests.iter().filter(|test| !named.contains(*test)).collect();
+        assert!(missing.is_empty(), "docs/security.md has no row for {missing:?} of {file}");
+    }
+    let guest = read("tests/hostile/src/lib.rs");
+    let (_, find) = guest.split_once("match behaviour {").unwrap();
+    let arms = find.split("_ => well_behaved").next().unwrap().lines().filter_map(|line| line.split_once(" => "));
+    let attacks: BTreeSet<&str> = arms.flat_map(|(names, _)| names.split('"').skip(1).step_by(2)).collect();
+    assert!(attacks.len() >= 10, "{attacks:?}");
+    let told: BTreeSet<String> = column(&page, 0).into_iter().flatten().collect();
+    let missing: Vec<_> =
+        attacks.iter().filter(|attack| !told.contains(**attack) && !HARMLESS.contains(attack)).collect();
+    assert!(missing.is_empty(), "docs/security.md has no row for the attacks {missing:?} of the hostile guest");
+}
