@@ -65,7 +65,7 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     host.end().await;
 
     let guest = format!("--provider={}", component("guests/hostile-wasi.wasm").unwrap().display());
-    // A host in the middle of a call that takes two seconds, and which has made no other.
+    // A host in the middle of a call that takes six seconds, and which has made no other.
     let asleep = async |flags: &[&str]| -> Actor {
         nodes(client).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
         let host = stage.start([guest.as_str(), "--lookup-batch-nodes=1"].iter().chain(flags));
