@@ -163,8 +163,8 @@ impl EventRecorder {
     }
 
     fn lost(&self, why: &str) {
-        self.metrics.waiting.dec();
         self.metrics.dropped.inc();
+        self.metrics.waiting.dec();
         tracing::debug!(why, "Event dropped");
     }
 }
@@ -292,11 +292,10 @@ impl Publisher {
                 (_, Some(delay)) => tokio::time::sleep(delay).await,
             }
         };
-        self.metrics.waiting.dec();
         match failure {
             None => {
                 self.is_denied.store(false, Ordering::Relaxed);
-                self.metrics.written.inc()
+                self.metrics.written.inc();
             }
             Some(error) => {
                 let (name, reason) = (request.about.name.as_deref(), &request.reason);
@@ -307,9 +306,11 @@ impl Publisher {
                     }
                     error => tracing::warn!(object = name, reason, %error, "Event was not written"),
                 }
-                self.metrics.dropped.inc()
+                self.metrics.dropped.inc();
             }
-        };
+        }
+        // Last: whoever sees that none waits finds all of them counted.
+        self.metrics.waiting.dec();
     }
 
     /// `unanswered` is the name of an Event whose creation failed, perhaps only seemingly: the same name is tried again, so

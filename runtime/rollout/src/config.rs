@@ -407,7 +407,9 @@ mod tests {
         .unwrap();
         let [provider] = list.as_slice() else { panic!("{} providers", list.len()) };
         assert_eq!(provider.source.to_string(), "configmap:kube-system/cloudlycke");
-        assert_eq!((provider.wasi, provider.limits.sandbox.memory_bytes), (Wasi::Off, 32 << 20));
+        assert_eq!((provider.name.as_deref(), provider.wasi), (Some("cloudlycke"), Wasi::Off));
+        let limits = &provider.limits.sandbox;
+        assert_eq!((limits.memory_bytes, limits.call_time), (32 << 20, std::time::Duration::from_secs(30)));
         assert_eq!(provider.settings, BTreeMap::from([("mood".to_owned(), "grim".to_owned())]));
     }
 

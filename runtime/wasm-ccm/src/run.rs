@@ -30,7 +30,7 @@ use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_t
 use crate::logging;
 use crate::pages::{self, Pages, ProcessMetrics};
 use crate::stores::{API_SERVER, Reflectors, depends, wait_for_api_server};
-use crate::tasks::{self, EVENT_WRITER, Tasks};
+use crate::tasks::{self, EVENT_WRITER, PROVIDER_EVENT_WRITER, Tasks};
 
 /// Most worker threads; fewer on machines with fewer cores.
 const MAX_WORKERS: usize = 4;
@@ -263,7 +263,7 @@ impl Process {
             tasks.spawn_reader("webhook", webhook.serve(listener, tasks.stop.clone()));
         }
         let drain = tasks.drain.clone();
-        tasks.spawn_background("event writer of providers", self.provider_event_writer.run(drain.clone()));
+        tasks.spawn_background(PROVIDER_EVENT_WRITER, self.provider_event_writer.run(drain.clone()));
         tasks.spawn_background(EVENT_WRITER, self.event_writer.run(drain.clone()));
 
         let stores = self.reflectors.stores();

@@ -25,6 +25,8 @@ pub(crate) struct Tasks {
     background: JoinSet<&'static str>,
     /// Controllers that ended before all of their work had.
     unfinished: Vec<String>,
+    /// Writers of Events that have not ended.
+    writers: usize,
     /// The first panic after the process was told to end.
     panic: Option<JoinError>,
     /// The signal came, or a task ended: no more work is begun.
@@ -33,8 +35,14 @@ pub(crate) struct Tasks {
     pub(crate) drain: CancellationToken,
 }
 
-/// The background task that is waited for.
+/// The background tasks that are waited for: the last that a process says of its work and of its components is an Event.
 pub(crate) const EVENT_WRITER: &str = "event writer";
+/// See [`EVENT_WRITER`].
+pub(crate) const PROVIDER_EVENT_WRITER: &str = "event writer of providers";
+
+fn is_writer(name: &str) -> bool {
+    [EVENT_WRITER, PROVIDER_EVENT_WRITER].contains(&name)
+}
 
 impl Tasks {
     pub(crate) fn spawn_controller(
@@ -54,6 +62,7 @@ impl Tasks {
     }
 
     pub(crate) fn spawn_background(&mut self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.writers += usize::from(is_writer(name));
         self.background.spawn(async move {
             work.await;
             name
@@ -82,7 +91,10 @@ impl Tasks {
             biased;
             () = self.stop.cancelled() => return Ok(None),
             Some(ended) = self.controllers.join_next() => self.ended(ended),
-            Some(ended) = self.background.join_next() => ended,
+            Some(ended) = self.background.join_next() => {
+                self.writers -= usize::from(ended.as_ref().is_ok_and(|name| is_writer(name)));
+                ended
+            }
             result = work => return Ok(Some(result)),
         };
         match ended {
@@ -105,7 +117,12 @@ impl Tasks {
             self.drain.cancel();
             while let Some(ended) = self.background.join_next().await {
                 match ended {
-                    Ok(EVENT_WRITER) => break,
+                    Ok(name) if is_writer(name) => {
+                        self.writers -= 1;
+                        if self.writers == 0 {
+                            break;
+                        }
+                    }
                     Ok(_) => {}
                     Err(panic) => self.panic = self.panic.take().or(Some(panic)),
                 }

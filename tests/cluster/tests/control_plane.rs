@@ -144,7 +144,10 @@ async fn a_reset_leaves_what_was_there_after_the_start_and_nothing_else() {
         assert!(cluster.writes().unwrap().len() >= 150);
 
         cluster.reset().await.unwrap();
-        assert_eq!(cluster.writes().unwrap(), [], "round {round}");
+        // The API server renews a Lease of its own now and then.
+        let mut left = cluster.writes().unwrap();
+        left.retain(|write| write.user != "system:apiserver");
+        assert_eq!(left, [], "round {round}");
         assert_eq!(nodes.list(&ListParams::default().match_any()).await.unwrap().items.len(), 0, "round {round}");
         assert!(maps.get_opt("held").await.unwrap().is_none() && services.get_opt("web").await.unwrap().is_none());
         let after = services.get("kubernetes").await.unwrap();

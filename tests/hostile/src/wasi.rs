@@ -40,20 +40,20 @@ pub(crate) fn ask(behaviour: &str) -> Result<Attributes, Failure> {
     Ok(vec![crate::label(name, value)])
 }
 
-/// Computes longer than a tick of the host, so that it has a turn, says that it goes to sleep, and sleeps for two seconds. Whether
-/// it did.
+/// Computes longer than a tick of the host, so that it has a turn, says that it goes to sleep, and sleeps for six seconds: on a
+/// busy machine others need some of them. Whether it did.
 #[cfg(target_os = "wasi")]
 #[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "a guest has no tokio, and blocks nobody else")]
 fn sleep() -> bool {
     use ccm_sdk::events::{self, Severity};
     use ccm_sdk::types::Subject;
     use std::time::{Duration, Instant};
-    const NAP: Duration = Duration::from_secs(2);
+    const NAP: Duration = Duration::from_secs(6);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(100) {
         std::hint::black_box(());
     }
-    events::emit(&Subject::Call, Severity::Normal, "Asleep", "for two seconds");
+    events::emit(&Subject::Call, Severity::Normal, "Asleep", "for six seconds");
     std::thread::sleep(NAP);
     begun.elapsed() >= NAP
 }

@@ -76,6 +76,18 @@ async fn a_failed_login_is_the_answer_of_all_who_waited_for_it_and_of_nobody_lat
     let calls = (0..10).map(|_| captured.login("token", [7; 32], 0, Duration::ZERO, false, fail));
     assert!(join_all(calls).await.into_iter().all(|(answer, _)| answer.unwrap().status == 401));
     assert_eq!(logins.load(Ordering::SeqCst), 1);
+
+    // Later, and without a refusal, which is kept for a while.
+    let (captured, logins) = (Captured::default(), AtomicUsize::new(0));
+    for times in 1..=2 {
+        let fail = || async {
+            logins.fetch_add(1, Ordering::SeqCst);
+            Ok(response(500))
+        };
+        let (answer, _) = captured.login("token", [7; 32], 0, Duration::ZERO, false, fail).await;
+        assert_eq!((answer.unwrap().status, logins.load(Ordering::SeqCst)), (500, times));
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
 }
 
 /// A login that is answered with `status`, and how often the cloud was asked.

@@ -159,11 +159,12 @@ impl Keeper {
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });
-        (self.surroundings.listeners.readiness)(&check(&self.source), Ok(()));
         let shown = slot.clone();
         self.surroundings.listeners.statuses.serves(&self.source, Box::new(move || shown.view()));
         self.audience.metrics.stands(&self.source, &slot.view(), None);
         self.took(Duration::ZERO, took, compiling, None);
+        // Last: whoever finds the process ready finds the provider on the page and in the metrics.
+        (self.surroundings.listeners.readiness)(&check(&self.source), Ok(()));
         slot
     }
 }

@@ -94,7 +94,7 @@ async fn a_guest_that_sleeps_lets_others_compute() {
     let mut sleeper = JoinSet::new();
     let sleeping = Arc::clone(&rig);
     sleeper.spawn(async move { sleeping.labels(node("wasi-sleep"), Need::Metadata).await });
-    // It says so when it has computed, and then sleeps for two seconds.
+    // It says so when it has computed, and then sleeps for six seconds.
     let mut ticks = tokio::time::interval(TICK);
     let asleep = async {
         while rig.record.take_events().is_empty() {
@@ -118,22 +118,24 @@ async fn no_turns_at_all_count_as_one() {
 /// Without waiting, the second of them would be refused its instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_beyond_the_pool_waits_for_a_place_and_its_time_begins_afterwards() {
+    // So many that one of them has time enough on a busy machine, and all of them together have not.
+    const CALLS: usize = 24;
     let sandbox = Sandbox::with_pool(Pool { calls: NonZeroU32::MIN, ..Pool::default() }).unwrap();
     let limits = Limits {
         call_cpu: Duration::from_millis(200),
-        call_time: Duration::from_millis(1_400),
-        busy_calls: 8,
+        call_time: Duration::from_millis(4_200),
+        busy_calls: CALLS,
         ..Limits::default()
     };
     let record = Arc::new(Record::default());
     let component = sandbox.load(component(HOSTILE), limits, false).await.unwrap();
     let provider = Arc::new(component.into_provider(ProviderContext::closed(), None, Some(Arc::clone(&record) as _)));
     let mut spinning = JoinSet::new();
-    for _ in 0..8 {
+    for _ in 0..CALLS {
         let provider = Arc::clone(&provider);
         spinning.spawn(async move { provider.find(vec![node("spin")], Need::Metadata).await.unwrap_err() });
     }
     spinning.join_all().await;
     let ends: Vec<_> = record.take_ends().into_iter().map(|end| end.outcome).collect();
-    assert_eq!(ends, ["out-of-cpu"; 8], "they would have run out of time together");
+    assert_eq!(ends, ["out-of-cpu"; CALLS], "they would have run out of time together");
 }

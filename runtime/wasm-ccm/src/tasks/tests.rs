@@ -35,6 +35,19 @@ async fn controllers_end_before_what_they_left_is_written_and_nobody_waits_for_o
     assert_eq!((diary.lock().as_slice(), begun.elapsed().as_secs()), (&["quick", "slow", "events"][..], 15));
 }
 
+/// Why a process gives way to another replica is said as the last thing of all, and was cut off where no other Event was left.
+#[tokio::test(start_paused = true)]
+async fn the_writers_of_all_events_are_waited_for() {
+    let (mut tasks, diary) = (Tasks::default(), Diary::default());
+    for (name, slow) in [(EVENT_WRITER, 1), (PROVIDER_EVENT_WRITER, 3)] {
+        let writer = slow_to_end(name, tasks.drain.clone(), Duration::from_secs(slow), Arc::clone(&diary));
+        tasks.spawn_background(name, writer);
+    }
+    tasks.spawn_background("node lookups", std::future::pending());
+    tasks.stop().await.unwrap();
+    assert_eq!(diary.lock().as_slice(), &[EVENT_WRITER, PROVIDER_EVENT_WRITER][..]);
+}
+
 /// Before Kubernetes kills it, so that it is in the log.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_in_time_is_told_and_left() {

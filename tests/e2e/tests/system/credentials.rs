@@ -29,6 +29,17 @@ async fn put(stage: &Stage, key: &str, value: &str) {
     secrets(stage).patch("cloud", &PatchParams::apply("ccm-e2e"), &Patch::Apply(&secret)).await.unwrap();
 }
 
+/// As the host sees them.
+async fn secrets_of_host(stage: &Stage) -> Api<Secret> {
+    Api::namespaced(stage.cluster.client_of(stage.user()).await.unwrap(), "kube-system")
+}
+
+/// Waits until the host may read the Secret: the API server reads the rules a moment later.
+async fn await_readable(secrets: &Api<Secret>) {
+    let is_allowed = async || Ok(secrets.get("cloud").await.is_ok());
+    until(LIMIT, is_allowed).await.unwrap_or_else(|error| panic!("the role does not help: {error:#}"));
+}
+
 /// Asks with one Node after the other until a request carries this token.
 async fn asks_with(stage: &Stage, host: &Actor, cloud: &Cloud, round: &str, token: &str) {
     let wanted = format!("Bearer {token}");
@@ -58,6 +69,7 @@ async fn a_secret_that_is_rotated_counts_with_the_next_request_and_no_restart() 
     manifest::apply(stage.client(), ROLE).await.unwrap();
     // As `kubectl create secret --from-file` leaves it.
     put(&stage, "token", "first-token\n").await;
+    await_readable(&secrets_of_host(&stage).await).await;
     let cloud = Cloud::start().await;
     let host = stage.scripted(&[], &[&strs(&cloud.flags())[..], &[FLAG, "--trace-http", "--v=4"]].concat());
     host.ready().await;
@@ -115,12 +127,10 @@ async fn a_secret_that_may_not_be_read_or_is_not_there_yet_keeps_the_process_wai
 async fn the_host_may_read_the_secret_of_the_optional_role_and_no_other() {
     let stage = Stage::new().await;
     put(&stage, "token", "some-token").await;
-    let api: Api<Secret> = Api::namespaced(stage.cluster.client_of(stage.user()).await.unwrap(), "kube-system");
+    let api = secrets_of_host(&stage).await;
     assert!(api.get("cloud").await.is_err(), "the base must not");
     manifest::apply(stage.client(), ROLE).await.unwrap();
-    // The API server reads the rules a moment later.
-    let is_allowed = async || Ok(api.get("cloud").await.is_ok());
-    until(LIMIT, is_allowed).await.unwrap_or_else(|error| panic!("the role does not help: {error:#}"));
+    await_readable(&api).await;
     let one = ListParams::default().fields("metadata.name=cloud");
     assert_eq!(api.list(&one).await.unwrap().items.len(), 1);
     assert!(api.list(&ListParams::default()).await.is_err(), "all of them");

@@ -48,7 +48,8 @@ async fn a_host_that_starts_before_its_api_server_waits_for_it() {
 /// The API server is killed in the middle, so that answers are lost whose writes were done.
 #[tokio::test]
 async fn an_api_server_that_is_restarted_while_a_hundred_nodes_are_initialised_loses_none() {
-    const COUNT: usize = 100;
+    // More than a host initialises before a busy test has noticed the first of them.
+    const COUNT: usize = 250;
     let stage = Stage::new().await;
     let client = stage.client();
     let before = register_nodes(client, fixtures(COUNT)).await.unwrap();

@@ -65,7 +65,7 @@ async fn lookups_wait_for_others_and_for_calls_to_end_as_the_flags_say() {
     host.end().await;
 
     let guest = format!("--provider={}", component("guests/hostile-wasi.wasm").unwrap().display());
-    // A host in the middle of a call that takes two seconds, and which has made no other.
+    // A host in the middle of a call that takes six seconds, and which has made no other.
     let asleep = async |flags: &[&str]| -> Actor {
         nodes(client).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
         let host = stage.start([guest.as_str(), "--lookup-batch-nodes=1"].iter().chain(flags));
@@ -118,7 +118,7 @@ async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_
     }
     let way = Way::slow(stage.cluster.client_of(stage.user()).await.unwrap()).await;
     let host =
-        stage.cloudlycke(&[&way.flag(), "--concurrent-node-status-updates=2", "--kube-api-write-timeout=2s", "--v=4"]);
+        stage.cloudlycke(&[&way.flag(), "--concurrent-node-status-updates=2", "--kube-api-write-timeout=10s", "--v=4"]);
     for name in &names {
         let is_refreshed = |node: &_| addresses(node).contains(&"ExternalIP 10.0.0.1".to_owned());
         await_node(client, name, LIMIT, is_refreshed).await.unwrap();
@@ -126,7 +126,7 @@ async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_
     assert_eq!(way.most_writes(), 2, "writes at the same time");
     let _unanswered = way.hold(|method, path| method == Method::PATCH && path.starts_with("/api/v1/nodes/unanswered"));
     NodeFixture::new("unanswered").internal_ip("10.0.0.1").register(client).await.unwrap();
-    host.await_log(LIMIT, &["node not initialised", "no answer from the API server within 2s"]).await.unwrap();
+    host.await_log(LIMIT, &["node not initialised", "no answer from the API server within 10s"]).await.unwrap();
     host.end().await;
 }
 

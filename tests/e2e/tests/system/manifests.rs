@@ -13,7 +13,6 @@ use ccm_cluster::{
 use ccm_e2e::host::{SERVICE_ACCOUNT, component, program};
 use ccm_e2e::manifest;
 use ccm_sim_digitalocean::{DigitalOcean, Droplet, Endpoint, TOKEN};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, GroupVersionKind};
@@ -36,31 +35,8 @@ const DIGITALOCEAN: &str = "overlays/digitalocean";
 async fn apply(stage: &Stage, manifests: &Manifests, folder: &str) -> Vec<DynamicObject> {
     let objects = manifests.build(folder).await;
     manifest::apply_all(stage.client(), &objects).await.unwrap();
-    for (resource, verb, namespace) in [("nodes", "list", None), ("leases", "create", Some("kube-system"))] {
-        let group = if resource == "leases" { "coordination.k8s.io" } else { "" };
-        let attributes = ResourceAttributes {
-            group: Some(group.to_owned()),
-            resource: Some(resource.to_owned()),
-            verb: Some(verb.to_owned()),
-            namespace: namespace.map(str::to_owned),
-            ..ResourceAttributes::default()
-        };
-        await_allowed(stage, attributes).await;
-    }
+    stage.allowed().await;
     objects
-}
-
-async fn await_allowed(stage: &Stage, attributes: ResourceAttributes) {
-    let spec = SubjectAccessReviewSpec {
-        user: Some(stage.user().to_owned()),
-        resource_attributes: Some(attributes),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let reviews: Api<SubjectAccessReview> = Api::all(stage.client().clone());
-    let asking =
-        async { while !reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed {} };
-    tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("never allowed: {review:?}"));
 }
 
 #[tokio::test]

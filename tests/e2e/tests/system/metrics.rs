@@ -128,7 +128,8 @@ async fn a_process_is_not_ready_for_a_moment_before_it_has_its_provider_and_all_
         host.await_log(LIMIT, &["waiting for the API server"]).await.unwrap();
         stage.cluster.start_api_server().await.unwrap();
         host.ready().await;
-        assert!(host.log_text().contains("provider taken"), "ready without a provider");
+        let taken = host.count("ccm_provider_loads_total", &["result=\"taken\""]).await.unwrap();
+        assert_eq!(taken, 1.0, "ready without a provider");
         let objects = host.count("ccm_store_last_event_timestamp_seconds", &[]).await.unwrap();
         assert!(objects > 0.0, "ready without the list of Nodes");
         stage.cluster.stop_api_server().await.unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ccm_cluster::{NodeFixture, Settings, await_all, poll_until, register_nodes};
 use k8s_openapi::api::core::v1::Node;
@@ -168,7 +167,7 @@ async fn no_lookup_is_larger_than_the_operator_allows() {
     let host = stage.cloudlycke(&["--lookup-batch-nodes=10", "--node-status-update-frequency=1h", "--v=4"]);
     await_all_untainted(stage.client(), 30).await;
     assert!(host.lookups().await >= 3.0, "{} lookups", host.lookups().await);
-    host.await_log(Duration::from_secs(5), &["machines looked up", "nodes=10"]).await.unwrap();
+    host.await_log(LIMIT, &["machines looked up", "nodes=10"]).await.unwrap();
     let log = host.log();
     let sizes = log.iter().filter(|line| line.contains("machines looked up")).filter_map(|line| {
         let (_, rest) = line.split_once(" nodes=")?;

@@ -1,7 +1,5 @@
 //! Providers that are not taken: the process stays up and says so, nothing is written, and a repair needs no restart.
 
-use std::time::Duration;
-
 use ccm_cluster::{NodeFixture, poll_until};
 use futures::future::join_all;
 
@@ -68,7 +66,7 @@ async fn a_provider_that_cannot_be_taken_is_named_with_the_way_out_and_read_agai
     }
     for (host, _) in hosts {
         host.ready().await;
-        host.await_log(Duration::from_secs(1), &["provider taken"]).await.unwrap();
+        host.await_log(LIMIT, &["provider taken"]).await.unwrap();
         host.events_written().await;
         host.end().await;
     }

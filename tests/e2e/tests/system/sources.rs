@@ -1,12 +1,10 @@
 //! Where providers come from: files, folders and ConfigMaps, plain and packed.
 
-use std::time::Duration;
-
 use ccm_cluster::NodeFixture;
 
 use crate::bytes::{Place, cloudlycke, gzip, hostile_wasi, zstd};
 use crate::look::{await_untainted, get, is_tainted};
-use crate::stage::Stage;
+use crate::stage::{LIMIT, Stage};
 
 #[tokio::test]
 async fn a_provider_comes_from_a_file_a_folder_or_a_config_map_in_any_of_its_three_forms() {
@@ -31,7 +29,7 @@ async fn a_provider_comes_from_a_file_a_folder_or_a_config_map_in_any_of_its_thr
         NodeFixture::new(name).internal_ip("10.0.0.1").register(client).await.unwrap();
         let node = await_untainted(client, name).await;
         assert_eq!(node.spec.unwrap().provider_id, Some(format!("cloudlycke://{name}")), "{name}");
-        let taken = host.await_log(Duration::from_secs(1), &["provider taken", &source, "sha256:"]).await.unwrap();
+        let taken = host.await_log(LIMIT, &["provider taken", &source, "sha256:"]).await.unwrap();
         assert!(taken.contains(&format!("\"bytes\":{}", cloudlycke().len())), "{name}: {taken}");
         host.end().await;
     }

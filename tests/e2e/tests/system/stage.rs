@@ -10,7 +10,9 @@ use std::time::Duration;
 use ccm_cluster::{ControlPlane, Settings, User};
 use ccm_e2e::host::{Host, SERVICE_ACCOUNT, component, until};
 use ccm_e2e::manifest;
-use kube::Client;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -103,6 +105,7 @@ impl Stage {
     pub(crate) async fn with(settings: Settings) -> Self {
         let this = Self::bare(settings).await;
         manifest::apply_base(this.client()).await.unwrap();
+        this.allowed().await;
         this
     }
 
@@ -116,6 +119,35 @@ impl Stage {
         let settings = Settings { audit: true, ..settings.user(user).user(User::new(RIVAL)) };
         let cluster = Lent::take(settings).await;
         Self { cluster, user: name, folder: tempfile::tempdir().unwrap(), _place: place }
+    }
+
+    /// Waits until the API server has read the rules that were applied, which it does a moment later: a host would be forbidden what
+    /// it may do.
+    pub(crate) async fn allowed(&self) {
+        for (resource, verb, namespace) in [("nodes", "list", None), ("leases", "create", Some("kube-system"))] {
+            let group = if resource == "leases" { "coordination.k8s.io" } else { "" };
+            let attributes = ResourceAttributes {
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                verb: Some(verb.to_owned()),
+                namespace: namespace.map(str::to_owned),
+                ..ResourceAttributes::default()
+            };
+            self.await_allowed(attributes).await;
+        }
+    }
+
+    async fn await_allowed(&self, attributes: ResourceAttributes) {
+        let spec = SubjectAccessReviewSpec {
+            user: Some(self.user.clone()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client().clone());
+        let asking =
+            async { while !reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed {} };
+        tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("never allowed: {review:?}"));
     }
 
     /// The administrator's.
