@@ -74,8 +74,8 @@ fn flag_values() {
         if let Ok(source) = value.parse::<Source>() {
             assert_eq!(source.to_string().parse::<Source>().map(|again| again.to_string()), Ok(source.to_string()));
         }
-        let _: Result<_, _> = LimitSettings::from_pairs(&[(name.clone(), value.clone())]);
-        let _: Result<_, _> = duration::parse(value);
+        drop(LimitSettings::from_pairs(&[(name.clone(), value.clone())]));
+        drop(duration::parse(value));
         if let Ok(period) = duration::parse_period(value) {
             assert!(!period.is_zero());
         }

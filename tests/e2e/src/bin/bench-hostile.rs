@@ -21,7 +21,16 @@ use tokio::time::Instant;
 
 /// By the name of a Node, as the hostile guest knows them.
 const ATTACKS: [&str; 10] = [
-    "spin", "grow", "recurse", "panic", "unreachable", "huge-string", "huge-answer", "chatty", "log-flood", "event-flood",
+    "spin",
+    "grow",
+    "recurse",
+    "panic",
+    "unreachable",
+    "huge-string",
+    "huge-answer",
+    "chatty",
+    "log-flood",
+    "event-flood",
 ];
 /// Calls of the attacker at the same time.
 const ATTACKERS: usize = 32;

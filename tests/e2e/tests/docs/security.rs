@@ -33,8 +33,11 @@ fn column(page: &str, number: usize) -> Vec<BTreeSet<String>> {
 
 #[test]
 fn every_row_of_the_attacks_names_tests_that_exist() {
-    let existing: BTreeSet<String> =
-        ["runtime", "tests", "providers"].iter().flat_map(|folder| files(folder, &[".rs"])).flat_map(|file| tests(&read(&file))).collect();
+    let existing: BTreeSet<String> = ["runtime", "tests", "providers"]
+        .iter()
+        .flat_map(|folder| files(folder, &[".rs"]))
+        .flat_map(|file| tests(&read(&file)))
+        .collect();
     let rows = column(&read("docs/security.md"), 2);
     assert!(rows.len() >= 30, "only {} rows were read", rows.len());
     for (number, row) in rows.iter().enumerate() {
