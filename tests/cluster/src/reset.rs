@@ -27,6 +27,8 @@ const BATCH: usize = 100;
 const ROUNDS: usize = 5;
 /// The API server sees a change of etcd at once, or within a tenth of a second.
 const SEEN: Duration = Duration::from_secs(20);
+/// The API server makes its own Service a moment after it is ready; two cores that start several of them need far more.
+const MADE: Duration = Duration::from_secs(120);
 
 /// The Service of the API server itself.
 const OWN_SERVICE: &str = "/registry/services/specs/default/kubernetes";
@@ -129,7 +131,7 @@ impl Origin {
             }
         };
         let held =
-            tokio::time::timeout(SEEN, complete).await.with_context(|| format!("there is no {OWN_SERVICE}"))??;
+            tokio::time::timeout(MADE, complete).await.with_context(|| format!("there is no {OWN_SERVICE}"))??;
         Ok(Self { held, socket })
     }
 

@@ -167,8 +167,9 @@ async fn who_follows_one_that_is_proven_in_the_moment_of_the_exchange_is_noted_b
     let mut generations = slot.generations();
     generations.mark_unchanged();
     let mut look = std::pin::pin!(keeper.look());
-    // Half of its note is written.
-    while file(&state, "new").is_none() {
+    let note = file(&state, "trial");
+    // Half of its note is written, or all of it where this thread had to wait for its turn.
+    while file(&state, "new").is_none() && file(&state, "trial") == note {
         assert!(futures::poll!(&mut look).is_pending(), "it served before that was noted");
         tokio::task::yield_now().await;
     }
