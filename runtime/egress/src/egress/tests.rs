@@ -242,7 +242,7 @@ async fn whoever_got_no_connection_tries_again_whatever_it_wants() {
         let ends = Arc::new(Ends::default());
         let first = Arc::clone(&ends);
         let cloud = Cloud::start_after(async move { first.notify.notified().await }, |_| ok("{}"));
-        let rig = Rig::with(cloud, Arc::clone(&ends), Arc::new(Alone), |settings| settings.retry.min_delay = 200 * MS);
+        let rig = Rig::with(cloud, Arc::clone(&ends), Arc::new(Alone), |settings| settings.retry.min_delay = S);
         assert_eq!(rig.send(post(effect)).await.unwrap().status, 200, "{effect:?}");
         assert_eq!(ends.take(), ["connect", "2xx"], "{effect:?}");
 
