@@ -181,7 +181,10 @@ fuzz target="all" seconds="60": _tools (_cargo-tool "cargo-bolero" cargo_bolero 
     set -euo pipefail
     export PATH={{ quote(cache) }}/cargo-bolero-{{ cargo_bolero }}/bin:$PATH
     failed=()
-    for crate in egress sandbox rollout serving; do
+    crates="egress sandbox rollout serving"
+    [ {{ quote(target) }} = all ] || crates={{ quote(target) }}
+    for crate in $crates; do
+        crate=${crate%%-*}
         for test in $(cargo test --quiet -p ccm-$crate --lib --profile fuzz -- --list fuzz:: | sed -n 's/: test$//p'); do
             name=$crate-${test##*::}
             [ {{ quote(target) }} = all ] || [ {{ quote(target) }} = "$name" ] || continue
