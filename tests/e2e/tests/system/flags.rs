@@ -118,7 +118,7 @@ async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_
     }
     let way = Way::slow(stage.cluster.client_of(stage.user()).await.unwrap()).await;
     let host =
-        stage.cloudlycke(&[&way.flag(), "--concurrent-node-status-updates=2", "--kube-api-write-timeout=10s", "--v=4"]);
+        stage.cloudlycke(&[&way.flag(), "--concurrent-node-status-updates=2", "--kube-api-write-timeout=6s", "--v=4"]);
     for name in &names {
         let is_refreshed = |node: &_| addresses(node).contains(&"ExternalIP 10.0.0.1".to_owned());
         await_node(client, name, LIMIT, is_refreshed).await.unwrap();
@@ -126,7 +126,7 @@ async fn writes_go_where_the_flags_say_as_many_at_a_time_and_are_given_up_after_
     assert_eq!(way.most_writes(), 2, "writes at the same time");
     let _unanswered = way.hold(|method, path| method == Method::PATCH && path.starts_with("/api/v1/nodes/unanswered"));
     NodeFixture::new("unanswered").internal_ip("10.0.0.1").register(client).await.unwrap();
-    host.await_log(LIMIT, &["node not initialised", "no answer from the API server within 10s"]).await.unwrap();
+    host.await_log(LIMIT, &["node not initialised", "no answer from the API server within 6s"]).await.unwrap();
     host.end().await;
 }
 
