@@ -134,6 +134,8 @@ impl Surroundings {
         let haste = if before.is_some() { Haste::None } else { Haste::Waiting };
         let component = gate::load(&self.sandbox, config, &unpacked, haste).await?;
         let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
+        let sharing = config.grants.sharing().map_err(|error| Rejected::at(Step::Grants, error))?;
+        let component = component.sharing(sharing);
         let Unpacked { bytes, digest, signature } = unpacked;
         let compiling = component.compiling();
         let rejected = |step: Step| {
@@ -145,6 +147,8 @@ impl Surroundings {
         gate::identity(config, component.declared(), exports, before.map(Into::into), &self.depends)
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
+        gate::annotations(config, component.declared(), before.map(Provider::declared))
+            .map_err(rejected(Step::Grants))?;
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         let carryover = self.carryover_of(config);
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;

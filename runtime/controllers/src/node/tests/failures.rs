@@ -186,3 +186,17 @@ async fn a_sync_that_waits_is_small() {
     let bytes = size_of_val(&bench.syncer.sync("node0"));
     assert!(bytes < 1_024, "{bytes} bytes");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_would_get_an_address_that_no_machine_has_waits_with_its_taint() {
+    let mut bench = Bench::new();
+    let metadata = |one: &mut ccm_cloud::Instance| {
+        one.addresses = vec![crate::testing::address(ccm_cloud::AddressKind::InternalIp, "169.254.169.254")];
+    };
+    bench.cloud.answer("node0", [crate::testing::found(metadata)]);
+    bench.add(crate::testing::node("node0").tainted());
+    assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    let events = bench.events().await;
+    assert!(events[0].contains("SyncNodeFailed") && events[0].contains("169.254.169.254"), "{events:?}");
+    assert_eq!(bench.api.count("PATCH"), 0);
+}
