@@ -142,6 +142,8 @@ pub struct Unpacked {
     pub digest: String,
     /// As it lay beside the component.
     pub signature: Option<Vec<u8>>,
+    /// It was proven before this process, and kept: what it was allowed counts, whether or not it may serve.
+    pub is_last_good: bool,
 }
 
 /// The first steps: unpacks it, and asks whether it may be run at all.
@@ -158,7 +160,7 @@ pub async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacke
         let bytes = unpack(bytes, limit).map_err(|error| Rejected::at(Step::Container, error.into()).of(&packed))?;
         let digest = digest_of(&bytes);
         match trust.admits(&bytes, &digest, signature.as_deref()) {
-            Ok(()) => Ok(Unpacked { bytes, digest, signature }),
+            Ok(()) => Ok(Unpacked { bytes, digest, signature, is_last_good: false }),
             Err(error) => Err(Rejected::at(Step::Trust, error).of(&digest)),
         }
     };
@@ -219,6 +221,13 @@ impl<'a> From<&'a Provider> for Before<'a> {
     fn from(provider: &'a Provider) -> Self {
         let offers = OPTIONAL.into_iter().map(|(capability, _)| capability).filter(|one| provider.has(*one)).collect();
         Self { descriptor: provider.declared(), offers }
+    }
+}
+
+impl<'a> Before<'a> {
+    /// One that was kept and does not serve now: nobody knows what it offers.
+    pub(crate) const fn kept(descriptor: &'a Descriptor) -> Self {
+        Self { descriptor, offers: vec![] }
     }
 }
 

@@ -68,7 +68,7 @@ impl Keeper {
     }
 
     /// The last good one while it `waits`, else the one of the source.
-    async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
+    pub(super) async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
         let named = self.hear_first().await?;
         self.blame_the_dead().await;
         if let Some(before) = waits.take() {
@@ -109,7 +109,7 @@ impl Keeper {
         let packed = last_good.component().await.map_err(|error| (format!("{error:#}"), false))?;
         let Some(packed) = packed else { return Ok(None) };
         let admitted = async {
-            let unpacked = gate::unpacked(&self.config, packed).await?;
+            let unpacked = Unpacked { is_last_good: true, ..gate::unpacked(&self.config, packed).await? };
             self.admit_first(unpacked, None).await
         };
         admitted.await.map(Some).map_err(|error| match error {

@@ -19,7 +19,7 @@ fn cluster() -> Bench {
         syncer.places.cluster = ClusterAddresses::new(ranges, Some("198.51.100.6"), services);
         Arc::new(syncer)
     };
-    bench.label(vec![node("n0").address("InternalIP", "10.0.0.7"), node("n1")]);
+    drop(bench.label(vec![node("n0").address("InternalIP", "10.0.0.7"), node("n1")]));
     let taken = json!([{ "ip": "203.0.113.7" }]);
     bench.add(service("victim").with("/status/loadBalancer", "ingress", taken));
     bench.add(service("inner").with("/spec", "type", json!("ClusterIP")).with("/spec", "clusterIPs", json!(["172.20.0.9"])));
@@ -58,6 +58,10 @@ async fn an_address_of_the_cluster_of_a_node_or_of_another_service_is_not_writte
 #[tokio::test(start_paused = true)]
 async fn what_a_service_has_stays_and_what_is_free_or_shared_by_grant_is_written() {
     let mut bench = cluster();
+    for (name, ip) in [("web", "203.0.113.9"), ("victim", "203.0.113.7")] {
+        bench.cloud.script("ensure", name, [at(ip)]);
+        assert_eq!(bench.sync(name).await, Verdict::Done, "{name}");
+    }
     for (ip, shared) in [
         ("203.0.113.8", SharedAddresses::default()),
         ("203.0.113.7", SharedAddresses { services: true, nodes: false }),
