@@ -119,7 +119,9 @@ impl AnnotationGrant {
         let has_domain = fixed.split_once('/').is_some_and(|(domain, rest)| !domain.is_empty() && !rest.contains('/'));
         let is_whole = if fixed == text { has_domain || !fixed.contains('/') } else { has_domain };
         if fixed.is_empty() || !fixed.bytes().all(is_name) || !is_whole {
-            return Err(format!("{text:?} is neither the name of an annotation nor a domain with what its names begin with, as in example.com/*"));
+            return Err(format!(
+                "{text:?} is neither the name of an annotation nor a domain with what its names begin with, as in example.com/*"
+            ));
         }
         Ok(Self(text.to_owned()))
     }

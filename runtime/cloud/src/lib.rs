@@ -25,8 +25,8 @@ pub use annotation::{Annotation, AnnotationGrant, AnnotationRole};
 pub use batch::{BatchSettings, Batcher};
 pub use cluster::{Cluster, ClusterSubject};
 pub use descriptor::{
-    Budget, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
-    Endpoint, Place, Setting, SharedAddresses, Source, TlsSources, ValueKind,
+    Budget, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
+    SharedAddresses, Source, TlsSources, ValueKind,
 };
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};

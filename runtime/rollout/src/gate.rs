@@ -307,7 +307,8 @@ pub fn annotations(config: &ProviderConfig, new: &Descriptor, before: Option<&De
 
 /// Annotations, with what becomes of them.
 fn told(annotations: &[&Annotation]) -> String {
-    let one = |one: &&Annotation| format!("{} ({})", one.name, if one.is_written() { "reads and writes" } else { "reads" });
+    let one =
+        |one: &&Annotation| format!("{} ({})", one.name, if one.is_written() { "reads and writes" } else { "reads" });
     annotations.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
-    ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember, LoadBalancerMembers,
-    Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
-    NodeSettings, PodRanges, ReflectorHandle, RouteController, RouteControllerParts, RouteMember, Ruling,
-    ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
+    ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember,
+    LoadBalancerMembers, Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts,
+    NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle, RouteController, RouteControllerParts,
+    RouteMember, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
 use ccm_rollout::offering::{self, Places};

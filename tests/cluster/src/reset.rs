@@ -78,10 +78,7 @@ const PATHS: [(&str, &str); 22] = [
     ("/registry/serviceaccounts/", "/api/v1/serviceaccounts"),
     ("/registry/services/endpoints/", "/api/v1/endpoints"),
     ("/registry/services/specs/", "/api/v1/services"),
-    (
-        "/registry/validatingadmissionpolicies/",
-        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    ),
+    ("/registry/validatingadmissionpolicies/", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"),
     (
         "/registry/validatingadmissionpolicybindings/",
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",

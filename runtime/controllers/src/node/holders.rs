@@ -125,7 +125,8 @@ impl Holders {
         let holder = index.names.get(&ip).filter(|name| **name != node.name);
         let holder = holder.and_then(|name| self.nodes.get(&ObjectRef::new(name)));
         // An address of a machine that is gone may be another one's before its Node is gone.
-        let holder = holder.filter(|other| !other.is_deleting && !matches!(other.ready.as_deref(), Some("False" | "Unknown")));
+        let holder =
+            holder.filter(|other| !other.is_deleting && !matches!(other.ready.as_deref(), Some("False" | "Unknown")));
         let holder = holder.filter(|other| {
             let mut kinds = other.addresses.iter().filter(|(_, text)| parse_ip(text) == Some(ip)).map(|(kind, _)| kind);
             match kinds.next() {
@@ -172,7 +173,8 @@ mod tests {
     fn bench(nodes: Vec<Draft>) -> Bench {
         let (reader, store) = reflector::store::<Node>();
         let ranges = vec!["10.96.0.0/16".parse().unwrap()];
-        let mut bench = Bench { store, holders: Holders::new(ClusterAddresses::new(ranges, Some("192.0.2.10"), None), reader) };
+        let mut bench =
+            Bench { store, holders: Holders::new(ClusterAddresses::new(ranges, Some("192.0.2.10"), None), reader) };
         for one in nodes {
             bench.see(one);
         }
@@ -198,7 +200,8 @@ mod tests {
     /// A provider once gave any Node the address of any other one, of the API server, or of the metadata service.
     #[tokio::test(start_paused = true)]
     async fn a_node_gets_no_address_that_is_the_clusters_or_another_nodes() {
-        let victim = node("victim").ready("True").address("InternalIP", "10.0.0.7").address("ExternalIP", "203.0.113.7");
+        let victim =
+            node("victim").ready("True").address("InternalIP", "10.0.0.7").address("ExternalIP", "203.0.113.7");
         let bench = bench(vec![victim, node("new").tainted()]);
         for (kind, ip, part) in [
             (INTERNAL, "10.0.0.7", "the InternalIP 10.0.0.7, which is an address of node victim"),

@@ -89,7 +89,8 @@ impl NodeController {
     #[must_use]
     pub fn new(parts: NodeControllerParts) -> Self {
         let NodeControllerParts { gate, store, first_list, keys, lookups, .. } = parts;
-        let NodeControllerParts { recoveries, recorder, metrics, queue_metrics, cluster_addresses, settings, .. } = parts;
+        let NodeControllerParts { recoveries, recorder, metrics, queue_metrics, cluster_addresses, settings, .. } =
+            parts;
         let holders = Arc::new(Holders::new(cluster_addresses, store.clone()));
         let syncer = Arc::new(Syncer {
             store,

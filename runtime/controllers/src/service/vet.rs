@@ -27,7 +27,8 @@ impl Syncer {
     /// The outcome of a call, or the failure that it is when an address cannot be the Service's. Nothing is taken away from the Service then.
     pub(crate) fn vetted(&self, job: &Job, mut outcome: Outcome) -> Outcome {
         if outcome.failure.is_none()
-            && let Some(message) = self.refused(&job.service, &outcome.ingress, job.provider.descriptor.shared_addresses)
+            && let Some(message) =
+                self.refused(&job.service, &outcome.ingress, job.provider.descriptor.shared_addresses)
         {
             outcome.ingress.clear();
             // Whoever has the address may go.
@@ -42,7 +43,10 @@ impl Syncer {
             let clash = self.places.cluster.clash(ip);
             // What it has already was looked at when it came, or came from another manager.
             let clash = clash.or_else(|| self.held_by(service, ip, shared).filter(|_| !own.contains(&ip)))?;
-            Some(format!("the provider gives the address {ip}, which is {clash}; it is not written: {}", way_out(&clash)))
+            Some(format!(
+                "the provider gives the address {ip}, which is {clash}; it is not written: {}",
+                way_out(&clash)
+            ))
         })
     }
 

@@ -94,7 +94,8 @@ impl GrantSettings {
     ///
     /// Names the grant and what would be right.
     pub fn annotations(&self) -> Result<Vec<AnnotationGrant>> {
-        let parse = |text: &String| AnnotationGrant::parse(text).map_err(|error| anyhow!("--allow-annotation: {error}"));
+        let parse =
+            |text: &String| AnnotationGrant::parse(text).map_err(|error| anyhow!("--allow-annotation: {error}"));
         self.allow_annotations.iter().map(parse).collect()
     }
 

@@ -232,7 +232,11 @@ fn declares(names: &[(&str, AnnotationRole)]) -> Descriptor {
         allowed: vec![],
         role,
     };
-    Descriptor { name: "cloud".to_owned(), annotations: names.iter().map(annotation).collect(), ..Descriptor::default() }
+    Descriptor {
+        name: "cloud".to_owned(),
+        annotations: names.iter().map(annotation).collect(),
+        ..Descriptor::default()
+    }
 }
 
 /// A component that declared `*` once read every annotation of a Service, the copy that kubectl keeps included, and rewrote all of them.

@@ -33,6 +33,11 @@ use overlay::{Manifests, deployment, start};
 const CLOUDLYCKE: &str = "overlays/cloudlycke";
 const DIGITALOCEAN: &str = "overlays/digitalocean";
 
+/// A cluster that no other tests get afterwards: a policy fences the account of the host for a moment longer than it is there.
+fn apart(settings: Settings) -> Settings {
+    Settings { api_server_flags: vec!["--event-ttl=59m".to_owned()], ..settings }
+}
+
 /// Applies a folder, and waits until the API server has read its rules.
 async fn apply(stage: &Stage, manifests: &Manifests, folder: &str) -> Vec<DynamicObject> {
     let objects = manifests.build(folder).await;
@@ -66,7 +71,7 @@ async fn await_allowed(stage: &Stage, attributes: ResourceAttributes) {
 
 #[tokio::test]
 async fn every_manifest_is_taken_as_it_is() {
-    let stage = Stage::bare(Settings::default()).await;
+    let stage = Stage::bare(apart(Settings::default())).await;
     let manifests = Manifests::new();
     let folders = manifests.folders();
     know_cert_manager(stage.client()).await;
@@ -134,7 +139,7 @@ async fn warnings(client: &Client, spec: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn pods_are_restricted_but_for_the_network_of_their_node() {
-    let stage = Stage::bare(Settings::default()).await;
+    let stage = Stage::bare(apart(Settings::default())).await;
     let client = stage.client();
     let label = |name: &str, value: &str| (format!("pod-security.kubernetes.io/{name}"), value.to_owned());
     let mut namespace = Namespace::default();
@@ -164,7 +169,7 @@ async fn pods_are_restricted_but_for_the_network_of_their_node() {
 /// Before any Node is initialised, and one per node: the pods that come after them must find room as well.
 #[tokio::test]
 async fn pods_run_before_nodes_are_initialised_and_a_rollout_needs_no_third_node() {
-    let stage = Stage::bare(Settings::everything()).await;
+    let stage = Stage::bare(apart(Settings::everything())).await;
     let client = stage.client();
     let fixture = |name: &str| {
         let fixture = NodeFixture::new(name).internal_ip("10.0.0.1").label("node-role.kubernetes.io/control-plane", "");
@@ -305,8 +310,7 @@ async fn the_service_account_may_do_what_the_host_does_and_nothing_else() {
     };
     let taint = json!([{ "key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule" }]);
     let both_met = async {
-        while !["/nodes get", "events.k8s.io/events patch"].iter().all(|one| audit.used(&allowed).0.contains(*one))
-        {
+        while !["/nodes get", "events.k8s.io/events patch"].iter().all(|one| audit.used(&allowed).0.contains(*one)) {
             await_untainted(client, "busy").await;
             patch(client, "busy", &json!({ "spec": { "taints": taint } })).await;
         }
@@ -350,7 +354,7 @@ async fn the_overlay_for_digitalocean_takes_what_the_go_manager_takes() {
     let cloud = DigitalOcean::start(ccm_sim_digitalocean::Settings::default()).await.unwrap();
     let droplet =
         cloud.put_droplet(Droplet { private_v4: vec!["10.0.0.1".parse().unwrap()], ..Droplet::new(17, "n1") });
-    let stage = Stage::bare(Settings::default()).await;
+    let stage = Stage::bare(apart(Settings::default())).await;
     let client = stage.client();
     let mut secret = Secret { string_data: Some(data("access-token", TOKEN)), ..Secret::default() };
     secret.metadata.name = Some("digitalocean".to_owned());

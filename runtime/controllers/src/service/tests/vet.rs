@@ -22,7 +22,11 @@ fn cluster() -> Bench {
     drop(bench.label(vec![node("n0").address("InternalIP", "10.0.0.7"), node("n1")]));
     let taken = json!([{ "ip": "203.0.113.7" }]);
     bench.add(service("victim").with("/status/loadBalancer", "ingress", taken));
-    bench.add(service("inner").with("/spec", "type", json!("ClusterIP")).with("/spec", "clusterIPs", json!(["172.20.0.9"])));
+    bench.add(service("inner").with("/spec", "type", json!("ClusterIP")).with(
+        "/spec",
+        "clusterIPs",
+        json!(["172.20.0.9"]),
+    ));
     bench.add(service("web"));
     bench
 }

@@ -14,24 +14,50 @@ fn rows() -> Vec<Row> {
         { "key": "gpu", "value": "yes", "effect": "NoSchedule" },
         { "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" },
     ]);
-    let condition = |kind: &str| json!({ "conditions": [{ "type": kind, "status": "False", "reason": "X", "message": "" }] });
+    let condition =
+        |kind: &str| json!({ "conditions": [{ "type": kind, "status": "False", "reason": "X", "message": "" }] });
     let dated = |kind: &str| {
         let mut condition = condition(kind);
         condition["conditions"][0]["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
         json!({ "status": condition })
     };
     vec![
-        ("nodes", "", json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z", "fake.io/x": "y" } } }), None),
-        ("nodes", "", json!({ "metadata": { "labels": { "node-role.kubernetes.io/control-plane": "" } } }), Some(reserved)),
+        (
+            "nodes",
+            "",
+            json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z", "fake.io/x": "y" } } }),
+            None,
+        ),
+        (
+            "nodes",
+            "",
+            json!({ "metadata": { "labels": { "node-role.kubernetes.io/control-plane": "" } } }),
+            Some(reserved),
+        ),
         ("nodes", "", json!({ "metadata": { "labels": { "kubernetes.io/hostname": "other" } } }), Some(reserved)),
         ("nodes", "", json!({ "metadata": { "labels": { "own": null } } }), Some("may remove no label")),
-        ("nodes", "", json!({ "metadata": { "annotations": { "fake.io/x": "y" } } }), Some("may not change annotations")),
+        (
+            "nodes",
+            "",
+            json!({ "metadata": { "annotations": { "fake.io/x": "y" } } }),
+            Some("may not change annotations"),
+        ),
         ("nodes", "", json!({ "spec": { "unschedulable": true } }), Some("may not change unschedulable")),
         ("nodes", "", json!({ "spec": { "taints": foreign } }), Some("may change no taints of a Node but")),
         ("nodes", "", json!({ "spec": { "taints": shutdown, "providerID": "cloudlycke://fenced" } }), None),
         ("nodes", "", json!({ "spec": { "providerID": "other://fenced" } }), Some("")),
-        ("nodes", "status", json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.9" }] } }), None),
-        ("nodes", "status", json!({ "status": { "capacity": { "cpu": "900" } } }), Some("nothing in the status of a Node but")),
+        (
+            "nodes",
+            "status",
+            json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.9" }] } }),
+            None,
+        ),
+        (
+            "nodes",
+            "status",
+            json!({ "status": { "capacity": { "cpu": "900" } } }),
+            Some("nothing in the status of a Node but"),
+        ),
         ("nodes", "status", dated("Ready"), Some("nothing in the status of a Node but")),
         ("nodes", "status", dated("NetworkUnavailable"), None),
         ("services", "status", json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }] } } }), None),
@@ -49,21 +75,31 @@ fn rows() -> Vec<Row> {
             json!({ "metadata": { "annotations": { "others.io/x": null } } }),
             Some("may change no annotation of a Service but"),
         ),
-        ("services", "status", json!({ "metadata": { "labels": { "app": "other" } } }), Some("labels and owners of a Service")),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "labels": { "app": "other" } } }),
+            Some("labels and owners of a Service"),
+        ),
         (
             "services",
             "status",
             json!({ "metadata": { "finalizers": ["service.kubernetes.io/load-balancer-cleanup", "others.io/keep"] } }),
             None,
         ),
-        ("services", "status", json!({ "metadata": { "finalizers": [] } }), Some("may change no finalizer of a Service but")),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "finalizers": [] } }),
+            Some("may change no finalizer of a Service but"),
+        ),
         ("services", "status", dated("LoadBalancerReady"), None),
     ]
 }
 
 #[tokio::test]
 async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others() {
-    let stage = Stage::bare(Settings::default()).await;
+    let stage = Stage::bare(apart(Settings::default())).await;
     let admin = stage.client();
     apply(&stage, &Manifests::new(), CLOUDLYCKE).await;
     let fixture = NodeFixture::new("fenced").internal_ip("10.0.0.1").label("own", "label");
@@ -71,7 +107,7 @@ async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others(
     let own = json!({ "annotations": { "others.io/x": "kept", "wasm-ccm.io/ensure": "once" }, "finalizers": ["others.io/keep"] });
     serve(admin, "web", json!({ "metadata": own })).await;
 
-    let client = stage.cluster_client_of_host().await;
+    let client = stage.cluster.client_of(stage.user()).await.unwrap();
     let send = |resource: &'static str, part: &'static str, body: Value| {
         let client = client.clone();
         async move {
@@ -85,7 +121,8 @@ async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others(
     };
     // A policy counts a little after it was written.
     let fenced = async {
-        let wrong = || json!({ "metadata": { "annotations": { "fake.io/x": Option::<String>::None, "fake.io/y": "y" } } });
+        let wrong =
+            || json!({ "metadata": { "annotations": { "fake.io/x": Option::<String>::None, "fake.io/y": "y" } } });
         let foreign = || json!({ "metadata": { "annotations": { "cert-manager.io/issuer": "mine" } } });
         while send("nodes", "", wrong()).await.is_ok() || send("services", "status", foreign()).await.is_ok() {
             let back = json!({ "metadata": { "annotations": { "fake.io/y": null, "cert-manager.io/issuer": null } } });
