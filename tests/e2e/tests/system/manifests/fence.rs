@@ -111,7 +111,10 @@ async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others(
     let send = |resource: &'static str, part: &'static str, body: Value| {
         let client = client.clone();
         async move {
-            let (params, patch) = (PatchParams::default(), Patch::Merge(body));
+            // A merge patch would take the other conditions away.
+            let merges = body.pointer("/status/conditions").is_some();
+            let (params, patch) =
+                (PatchParams::default(), if merges { Patch::Strategic(body) } else { Patch::Merge(body) });
             match (resource, part) {
                 ("nodes", "") => nodes(&client).patch("fenced", &params, &patch).await.map(drop),
                 ("nodes", _) => nodes(&client).patch_status("fenced", &params, &patch).await.map(drop),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::overlay::{Manifests, Pod, pod};
-use super::{CLOUDLYCKE, apply};
+use super::{CLOUDLYCKE, apart, apply};
 use crate::look::await_untainted;
 use crate::mistakes::ended;
 use crate::stage::{LIMIT, Stage};
