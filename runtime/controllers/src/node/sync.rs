@@ -263,7 +263,7 @@ impl Syncer {
     /// An initialised Node keeps its addresses since the cloud's cannot be its own: says so, once in a while.
     pub(crate) async fn kept(&self, node: &Node, error: &SyncError) {
         let SyncError::Write(WriteError::Refused { .. }) = error else { return };
-        let message = cut(&error.to_string(), MAX_ERROR).to_string();
+        let message = cut(&error.to_string(), MAX_ERROR).to_owned();
         if self.holders.is_news(&node.name, &message, self.settings.repeat_warning) {
             self.record(node, Severity::Warning, "NodeAddressRefused", message).await;
         }

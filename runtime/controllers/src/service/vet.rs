@@ -9,7 +9,9 @@ use ccm_cloud::{Failure, Ingress, Outcome, Reaction, SharedAddresses};
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::reflector::{ObjectRef, Store};
 
+use super::annotations::{ORPHAN, annotation};
 use super::job::Job;
+use super::key::key;
 use super::predicates::{is_deleting, is_load_balancer};
 use super::syncer::Syncer;
 use crate::cluster_addresses::{AddressClash, ClusterAddresses, cluster_ips};
@@ -68,9 +70,17 @@ impl Syncer {
                 && is_load_balancer(other)
                 && !is_deleting(other)
                 && ips(&ingress(other)).any(|known| known == ip)
+                && !self.has_given_up(other)
         };
         let other = if shared.services { None } else { self.store.find(has) };
         other.map(|other| AddressClash::LoadBalancer(name(&other)))
+    }
+
+    /// Whether the load balancer of a Service is free to be another's, while the status still names it: people gave it up, in the words of the
+    /// host or in those of the provider.
+    fn has_given_up(&self, service: &Service) -> bool {
+        let is_elsewhere = || self.memory.with(&key(service), |entry| entry.is_elsewhere());
+        annotation(service, ORPHAN).is_some_and(|orphan| !orphan.is_empty()) || is_elsewhere() == Some(true)
     }
 }
 

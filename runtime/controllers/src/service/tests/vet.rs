@@ -85,3 +85,17 @@ async fn what_a_service_has_stays_and_what_is_free_or_shared_by_grant_is_written
     bench.add(service("late").with("/status/loadBalancer", "ingress", json!([{ "ip": "203.0.113.7" }])));
     assert_eq!(bench.syncer.vetted(&job, at("203.0.113.7")), at("203.0.113.7"));
 }
+
+/// As DigitalOcean's Services hand over a load balancer: the old one is disowned, and the new one names it.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_its_service_gave_up_is_free() {
+    for given_up in [json!({ "wasm-ccm.io/orphan": "fake" }), json!({ "fake.io/mode": "disowned" })] {
+        let mut bench = cluster();
+        bench.edit("victim", &json!({ "metadata": { "annotations": given_up } }));
+        bench.cloud.fail("ensure", "victim", [failure(Reaction::Elsewhere, "nobody takes care of it")]);
+        bench.sync("victim").await;
+        bench.cloud.script("ensure", "web", [at("203.0.113.7")]);
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{given_up}");
+        assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.7", "{given_up}");
+    }
+}
