@@ -7,6 +7,16 @@ use crate::pipeline::NotAdmitted;
 
 /// A keeper whose last good component finds fault with its cloud, and whose source holds `new`.
 async fn started(folder: &Path, change: impl FnOnce(&mut ProviderRecord), new: &[(&str, &str)]) -> Keeper {
+    started_after("complains", folder, change, new).await
+}
+
+/// The same where the last good component behaves so.
+async fn started_after(
+    behaviour: &str,
+    folder: &Path,
+    change: impl FnOnce(&mut ProviderRecord),
+    new: &[(&str, &str)],
+) -> Keeper {
     let component = std::fs::read(ccm_built::component("guests/successor.wasm").unwrap()).unwrap();
     let source = folder.join("p.wasm");
     std::fs::write(&source, fill::fill(component.clone(), new).unwrap()).unwrap();
@@ -18,7 +28,7 @@ async fn started(folder: &Path, change: impl FnOnce(&mut ProviderRecord), new: &
     };
     change(&mut record);
     let keeper = keeper_of(record, &folder.join("state"), None).await;
-    let last_good = fill::fill(component, &[("version", "1"), ("behaviour", "complains")]).unwrap();
+    let last_good = fill::fill(component, &[("version", "1"), ("behaviour", behaviour)]).unwrap();
     keeper.last_good.as_ref().unwrap().keep(&last_good, None).await.unwrap();
     keeper
 }
@@ -61,4 +71,24 @@ async fn the_operator_may_let_another_one_do_more_than_the_last_good_one() {
     let mut keeper = started(folder.path(), allow, &new).await;
     let taken = keeper.try_once(&mut Some(String::new())).await.ok().unwrap();
     assert_eq!(taken.release.version.name, "other");
+}
+
+/// An untried one that asks no cloud once took the place of the last good one while the cloud was down, was proven at once, and was kept
+/// in its stead.
+#[tokio::test]
+async fn the_last_good_component_does_not_give_way_while_its_cloud_says_nothing() {
+    for allowed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let allow = |record: &mut ProviderRecord| record.allow_provider_change = allowed;
+        let mut keeper = started_after("mute", folder.path(), allow, &[("version", "2")]).await;
+        match keeper.try_once(&mut Some(String::new())).await {
+            Ok(taken) => assert_eq!((allowed, taken.release.version.version.as_str()), (true, "2")),
+            Err(error) => {
+                let rejected = error.into_rejected();
+                let error = format!("{:#}", rejected.error);
+                assert!(!allowed && rejected.step == Step::Check, "{error}");
+                assert!(error.contains("waits for its cloud") && error.contains("--allow-provider-change"), "{error}");
+            }
+        }
+    }
 }
