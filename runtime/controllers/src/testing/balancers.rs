@@ -264,7 +264,6 @@ impl FakeBalancers {
         let ip = state.balancers.get(&key(service)).map(|balancer| balancer.ip.clone());
         let ip = ip.unwrap_or_else(|| {
             state.made += 1;
-            // Each cloud has a network of its own.
             let network = if self.name == "blue" { "198.51.100" } else { "192.0.2" };
             format!("{network}.{}", state.made)
         });
