@@ -25,6 +25,7 @@ pub(crate) fn descriptor() -> Descriptor {
         settings: vec![],
         annotations: describe::annotations(annotations::ALL),
         budgets: vec![],
-        more: vec![],
+        // In the mode `nodes`, Services have the addresses of Nodes, and all of them the same.
+        more: vec![("shared-addresses".to_owned(), "nodes,services".to_owned())],
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use crate::Attributes;
+use crate::{Annotation, Attributes};
 
 /// What `meta.describe` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -34,11 +34,16 @@ pub struct Descriptor {
     pub annotations: Vec<Annotation>,
     /// How many requests the cloud takes.
     pub budgets: Vec<Budget>,
-    /// Room for growth: [`Self::DRY_RUN`].
+    /// Whose addresses its load balancers may have, as it says and the operator grants. No part of what it says of itself.
+    #[serde(skip)]
+    pub shared_addresses: SharedAddresses,
+    /// Room for growth: [`Self::DRY_RUN`], [`Self::SHARED_ADDRESSES`].
     pub more: Attributes,
 }
 
 impl Descriptor {
+    /// In `more`: whose addresses its load balancers share, `nodes`, `services`, or both, comma-separated.
+    pub const SHARED_ADDRESSES: &'static str = "shared-addresses";
     /// In `more`: a member of JSON bodies with which, when it is `true`, the cloud judges a request and does nothing.
     pub const DRY_RUN: &'static str = "dry-run";
 
@@ -65,6 +70,29 @@ impl Descriptor {
         !self.owns(provider_id) && self.provider_id_schemes.iter().any(is_of)
     }
 
+    /// Whose addresses its load balancers share, as it says.
+    #[must_use]
+    pub fn declared_sharing(&self) -> SharedAddresses {
+        let words = self.more.get(Self::SHARED_ADDRESSES).map(String::as_str).unwrap_or_default();
+        // What a later host knows is nothing that this one could grant.
+        let known = words.split(',').filter_map(|word| SharedAddresses::parse(word.trim()).ok());
+        known.fold(SharedAddresses::default(), SharedAddresses::or)
+    }
+
+    /// Annotations that it declares and that are not [its own](Annotation::is_own) to declare: they need the operator's grant. Asked of what
+    /// the component says of itself: its domains have its own name, whatever the operator calls the provider.
+    #[must_use]
+    pub fn foreign_annotations(&self) -> Vec<&Annotation> {
+        self.annotations.iter().filter(|annotation| !annotation.is_own(&self.name)).collect()
+    }
+
+    /// Annotations that `new` declares, and that are neither its own to declare nor part of what this one does with them.
+    #[must_use]
+    pub fn wider_annotations<'a>(&self, new: &'a Self) -> Vec<&'a Annotation> {
+        let known = |one: &Annotation| self.annotations.iter().any(|before| before.includes(one));
+        new.foreign_annotations().into_iter().filter(|one| !known(one)).collect()
+    }
+
     /// What provider IDs begin with that both would take care of; none where each has its own.
     #[must_use]
     pub fn contested(&self, other: &Self) -> Option<String> {
@@ -74,6 +102,42 @@ impl Descriptor {
             (own.starts_with(their.as_str()) || their.starts_with(own.as_str())).then(|| longer.clone())
         };
         self.provider_ids().iter().find_map(|own| theirs.iter().find_map(|their| longer(own, their)))
+    }
+}
+
+/// Whose addresses the load balancer of a Service may have besides its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SharedAddresses {
+    /// Those of Nodes: where Nodes are the load balancers.
+    pub nodes: bool,
+    /// Those of other Services: where several have one load balancer.
+    pub services: bool,
+}
+
+impl SharedAddresses {
+    /// Reads one word.
+    ///
+    /// # Errors
+    ///
+    /// What would be right.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "nodes" => Ok(Self { nodes: true, services: false }),
+            "services" => Ok(Self { nodes: false, services: true }),
+            _ => Err(format!("{word:?} is neither nodes nor services")),
+        }
+    }
+
+    /// What one or the other allows.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self { nodes: self.nodes || other.nodes, services: self.services || other.services }
+    }
+
+    /// What both allow.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { nodes: self.nodes && other.nodes, services: self.services && other.services }
     }
 }
 
@@ -241,59 +305,6 @@ pub struct Setting {
     pub allowed: Vec<String>,
     /// Where its value comes from.
     pub value: Source,
-}
-
-/// An annotation that the provider reads or writes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Annotation {
-    /// May end in `*`.
-    pub name: String,
-    /// What it is for.
-    pub purpose: String,
-    /// What its value looks like.
-    pub kind: ValueKind,
-    /// What counts without it.
-    pub default: Option<String>,
-    /// Its only values, when not empty.
-    pub allowed: Vec<String>,
-    /// Who writes it.
-    pub role: AnnotationRole,
-}
-
-/// Who writes an annotation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AnnotationRole {
-    /// People, to ask for something.
-    Asked,
-    /// The provider. What it says is no part of what a Service asks for.
-    Written,
-    /// People, to ask for something, and the provider, to say what it became.
-    Both,
-}
-
-impl Annotation {
-    /// Whether the provider writes it.
-    #[must_use]
-    pub const fn is_written(&self) -> bool {
-        matches!(self.role, AnnotationRole::Written | AnnotationRole::Both)
-    }
-
-    /// Whether it is part of what a Service asks for.
-    #[must_use]
-    pub const fn is_asked(&self) -> bool {
-        matches!(self.role, AnnotationRole::Asked | AnnotationRole::Both)
-    }
-
-    /// Whether an annotation called `name` is this one.
-    #[must_use]
-    pub fn covers(&self, name: &str) -> bool {
-        match self.name.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
-            None => name == self.name,
-        }
-    }
 }
 
 /// Optional interfaces that a provider can offer.

@@ -4,6 +4,8 @@
 //! Nothing here knows Kubernetes clients, wasmtime or HTTP. Names follow the contract in `wit/`; a provider may be a
 //! WebAssembly component (crate `ccm-sandbox`) or plain Rust (unit tests of the controllers).
 
+mod address_refusal;
+mod annotation;
 mod batch;
 mod cluster;
 mod descriptor;
@@ -18,11 +20,13 @@ mod route;
 mod selector;
 mod service;
 
+pub use address_refusal::AddressRefusal;
+pub use annotation::{Annotation, AnnotationGrant, AnnotationRole};
 pub use batch::{BatchSettings, Batcher};
 pub use cluster::{Cluster, ClusterSubject};
 pub use descriptor::{
-    Annotation, AnnotationRole, Budget, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
-    Endpoint, Place, Setting, Source, TlsSources, ValueKind,
+    Budget, Capability, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor, Endpoint, Place, Setting,
+    SharedAddresses, Source, TlsSources, ValueKind,
 };
 pub use event::{EventSink, Severity, Subject};
 pub use failure::{Failure, FindError, Problem, Reaction};

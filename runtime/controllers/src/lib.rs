@@ -13,6 +13,7 @@ mod admission;
 mod all_metrics;
 mod backoff;
 mod cluster;
+mod cluster_addresses;
 mod hold;
 mod metrics;
 mod node;
@@ -35,8 +36,9 @@ pub use all_metrics::Metrics;
 pub use cluster::{
     ClusterController, ClusterControllerParts, ClusterMember, ClusterMetrics, ClusterNodes, ClusterSettings,
 };
+pub use cluster_addresses::{AddressClash, ClusterAddresses, ServiceRange};
 pub use metrics::{FloatGauge, QueueMetrics, StoreMetrics};
-pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError};
+pub use node::{NodeController, NodeControllerParts, NodeMetrics, NodeSettings, ProvidedIpError, RefusedAddress};
 pub use node_lifecycle::{
     DeletionBudget, NodeLifecycleController, NodeLifecycleMetrics, NodeLifecycleParts, NodeLifecycleSettings,
 };

@@ -5,9 +5,10 @@
 
 use std::error::Error;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use ccm_cloud::AddressRefusal;
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
@@ -20,41 +21,15 @@ pub struct AddressRules {
     pub loopback: bool,
 }
 
-/// What an address is that must not be connected to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressRefusal {
-    /// 0.0.0.0/8 or ::, which mean this machine.
-    Unspecified,
-    /// This machine, and it was not granted.
-    Loopback,
-    /// One link, where metadata services live.
-    LinkLocal,
-    /// A metadata service outside of the link-local range.
-    Metadata,
-    /// More than one machine.
-    Multicast,
-    /// Teredo: leads wherever somebody else says.
-    Tunnel,
-}
-
-impl AddressRefusal {
-    /// For messages.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Unspecified => "an unspecified address",
-            Self::Loopback => "a loopback address, which --allow-loopback would grant",
-            Self::LinkLocal => "a link-local address",
-            Self::Metadata => "the address of a metadata service",
-            Self::Multicast => "a multicast or broadcast address",
-            Self::Tunnel => "an address of a tunnel",
-        }
-    }
+/// What an address is that must not be connected to, with the grant for it where there is one.
+fn words(refused: AddressRefusal) -> String {
+    let grant = if refused == AddressRefusal::Loopback { ", which --allow-loopback would grant" } else { "" };
+    format!("{}{grant}", refused.words())
 }
 
 /// No address of a host may be connected to. Found again in the sources of a [`reqwest::Error`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} is {}", refused.words())]
+#[error("{host} is {}", words(*refused))]
 pub struct AddressDenied {
     /// The name, or the address as it stands in the URL.
     pub host: String,
@@ -62,68 +37,11 @@ pub struct AddressDenied {
     pub refused: AddressRefusal,
 }
 
-/// Metadata services that answer on addresses which look harmless.
-const METADATA_V4: [Ipv4Addr; 3] = [
-    Ipv4Addr::new(100, 100, 100, 200), // Alibaba
-    Ipv4Addr::new(168, 63, 129, 16),   // Azure WireServer
-    Ipv4Addr::new(192, 0, 0, 192),     // Oracle, the old one
-];
-
 impl AddressRules {
     /// Why `ip` must not be connected to; none when it may.
     #[must_use]
     pub fn refuse(self, ip: IpAddr) -> Option<AddressRefusal> {
-        match ip {
-            IpAddr::V4(ip) => self.refuse_v4(ip),
-            IpAddr::V6(ip) => self.refuse_v6(ip),
-        }
-    }
-
-    fn refuse_v4(self, ip: Ipv4Addr) -> Option<AddressRefusal> {
-        match ip.octets() {
-            [0, ..] => Some(AddressRefusal::Unspecified),
-            [127, ..] => (!self.loopback).then_some(AddressRefusal::Loopback),
-            [169, 254, ..] => Some(AddressRefusal::LinkLocal),
-            [224..=239, ..] | [255, 255, 255, 255] => Some(AddressRefusal::Multicast),
-            _ => METADATA_V4.contains(&ip).then_some(AddressRefusal::Metadata),
-        }
-    }
-
-    fn refuse_v6(self, ip: Ipv6Addr) -> Option<AddressRefusal> {
-        let [_, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d] = ip.octets();
-        let last = Ipv4Addr::new(a, b, c, d);
-        match ip.segments() {
-            [0, 0, 0, 0, 0, 0, 0, 0] => Some(AddressRefusal::Unspecified),
-            [0, 0, 0, 0, 0, 0, 0, 1] => (!self.loopback).then_some(AddressRefusal::Loopback),
-            // IPv4-compatible, IPv4-mapped, IPv4-translated, NAT64.
-            [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => {
-                self.refuse_v4(last)
-            }
-            [0x64, 0xff9b, 1, ..] => self.refuse_local_nat64(ip),
-            [0x2002, high, low, ..] => {
-                let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-                self.refuse_v4(Ipv4Addr::new(a, b, c, d))
-            }
-            [0x2001, 0, ..] => Some(AddressRefusal::Tunnel),
-            [0xfe80..=0xfebf, ..] => Some(AddressRefusal::LinkLocal),
-            [0xff00..=0xffff, ..] => Some(AddressRefusal::Multicast),
-            // Amazon, Google, Oracle, Scaleway.
-            [0xfd00, 0xec2, ..]
-            | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]
-            | [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]
-            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] => Some(AddressRefusal::Metadata),
-            _ => None,
-        }
-    }
-
-    /// NAT64 with a prefix out of 64:ff9b:1::/48: its length is the network's choice, and with it where the IPv4 address is
-    /// (RFC 6052, 2.2).
-    fn refuse_local_nat64(self, ip: Ipv6Addr) -> Option<AddressRefusal> {
-        let [_, _, _, _, _, _, b6, b7, _, b9, b10, b11, b12, b13, b14, b15] = ip.octets();
-        let places = [[b6, b7, b9, b10], [b7, b9, b10, b11], [b9, b10, b11, b12], [b12, b13, b14, b15]];
-        // Zeros in front are what the address looks like from a wrong place.
-        let addresses = places.into_iter().map(Ipv4Addr::from).filter(|ip| ip.octets().first() != Some(&0));
-        addresses.filter_map(|ip| self.refuse_v4(ip)).next()
+        if self.loopback { AddressRefusal::of_remote(ip) } else { AddressRefusal::of(ip) }
     }
 
     /// Checks an address that is written into a URL; a name passes, its addresses are checked when it is resolved.

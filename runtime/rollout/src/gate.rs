@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
-use ccm_cloud::{Capability, Descriptor};
+use ccm_cloud::{Annotation, AnnotationGrant, Capability, Descriptor};
 use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -142,6 +142,8 @@ pub struct Unpacked {
     pub digest: String,
     /// As it lay beside the component.
     pub signature: Option<Vec<u8>>,
+    /// It was proven before this process, and kept: what it was allowed counts, whether or not it may serve.
+    pub is_last_good: bool,
 }
 
 /// The first steps: unpacks it, and asks whether it may be run at all.
@@ -158,7 +160,7 @@ pub async fn unpacked(config: &ProviderConfig, packed: Packed) -> Result<Unpacke
         let bytes = unpack(bytes, limit).map_err(|error| Rejected::at(Step::Container, error.into()).of(&packed))?;
         let digest = digest_of(&bytes);
         match trust.admits(&bytes, &digest, signature.as_deref()) {
-            Ok(()) => Ok(Unpacked { bytes, digest, signature }),
+            Ok(()) => Ok(Unpacked { bytes, digest, signature, is_last_good: false }),
             Err(error) => Err(Rejected::at(Step::Trust, error).of(&digest)),
         }
     };
@@ -222,6 +224,13 @@ impl<'a> From<&'a Provider> for Before<'a> {
     }
 }
 
+impl<'a> Before<'a> {
+    /// One that was kept and does not serve now: nobody knows what it offers.
+    pub(crate) const fn kept(descriptor: &'a Descriptor) -> Self {
+        Self { descriptor, offers: vec![] }
+    }
+}
+
 fn is_exported(exports: &[String], interface: &str) -> bool {
     exports.iter().any(|name| name.split(['/', '@']).nth(1) == Some(interface))
 }
@@ -269,6 +278,48 @@ pub fn identity(
         return Err(anyhow!("it does not export {interface}, and {object} depends on it; {WAY_OUT}"));
     }
     dropped_secrets(old, new)
+}
+
+/// Whether a component declares only annotations that are its own, or that the operator grants; and of the latter no more than the one
+/// `before`.
+///
+/// # Errors
+///
+/// The annotations, and the flag that allows them.
+pub fn annotations(config: &ProviderConfig, new: &Descriptor, before: Option<&Descriptor>) -> Result<()> {
+    let granted = config.grants.annotations()?;
+    let is_open = |one: &&Annotation| !granted.iter().any(|grant| grant.covers(&one.name));
+    let open: Vec<_> = new.foreign_annotations().into_iter().filter(is_open).collect();
+    ensure!(
+        open.is_empty(),
+        "it wants to use annotations that are not of its own domain: {}; if you want it to, grant them with {}",
+        told(&open),
+        annotation_flags(&open),
+    );
+    let wider = before.map(|before| before.wider_annotations(new)).unwrap_or_default();
+    ensure!(
+        wider.is_empty() || config.grants.allow_grant_change,
+        "it wants to use more annotations that are not of its own domain than the one that serves: {}; if that is right, use --allow-grant-change",
+        told(&wider)
+    );
+    Ok(())
+}
+
+/// Annotations, with what becomes of them.
+fn told(annotations: &[&Annotation]) -> String {
+    let one =
+        |one: &&Annotation| format!("{} ({})", one.name, if one.is_written() { "reads and writes" } else { "reads" });
+    annotations.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The flags that grant annotations, ready to paste.
+#[must_use]
+pub fn annotation_flags(annotations: &[&Annotation]) -> String {
+    let flags = annotations.iter().map(|one| match AnnotationGrant::parse(&one.name) {
+        Ok(_) => format!("--allow-annotation='{}'", one.name),
+        Err(_) => format!("another name than {:?}, which nobody can grant", one.name),
+    });
+    flags.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a component offers, with this configuration, what objects depend on: to export it is not enough.

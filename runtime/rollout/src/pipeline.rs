@@ -18,7 +18,7 @@ use crate::compare::naming;
 use crate::compare::{Extent, Inventory, Report, Unconfirmed, compare, confirm};
 use crate::config::{ProviderConfig, Wasi};
 use crate::context::{self, Carryover, SharedContext, problem_text};
-use crate::gate::{self, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
+use crate::gate::{self, Before, Haste, NothingFound, Rejected, Step, Unpacked, WAY_OUT};
 use crate::last_good::Trials;
 use crate::release::{Release, Version};
 use crate::retry::backoff;
@@ -44,6 +44,8 @@ pub(crate) struct Surroundings {
     pub(crate) carryovers: Mutex<BTreeMap<String, Arc<Carryover>>>,
     /// Components on trial, as the state folder has them.
     pub(crate) trials: Trials,
+    /// What last good components said of themselves that could not serve so far, by source.
+    kept: Mutex<BTreeMap<String, Arc<Descriptor>>>,
     /// Those that serve, by source.
     pub(crate) slots: Mutex<BTreeMap<String, Slot<Provider>>>,
 }
@@ -109,15 +111,16 @@ impl Surroundings {
         inventory: Option<Box<dyn Inventory>>,
         trials: Trials,
     ) -> Self {
-        let (carryovers, slots) = (Mutex::default(), Mutex::default());
-        Self { sandbox, client, shared, listeners, depends, inventory, carryovers, trials, slots }
+        let (carryovers, slots, kept) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { sandbox, client, shared, listeners, depends, inventory, carryovers, trials, kept, slots }
     }
 
     fn carryover_of(&self, config: &ProviderConfig) -> Arc<Carryover> {
         Arc::clone(self.carryovers.lock().entry(config.label()).or_default())
     }
 
-    /// The whole gate. Nothing of a component that is refused stays; the one `before` is not touched. `named`: how whoever led last
+    /// The whole gate. Nothing of a component that is refused stays, except what the last good one was allowed: another one that is tried
+    /// in its place, while it waits for its cloud, gets no more. The one `before` is not touched. `named`: how whoever led last
     /// names load balancers, for a component that has none before it.
     ///
     /// # Errors
@@ -134,7 +137,9 @@ impl Surroundings {
         let haste = if before.is_some() { Haste::None } else { Haste::Waiting };
         let component = gate::load(&self.sandbox, config, &unpacked, haste).await?;
         let component = component.configured(config.name.as_deref(), &config.provider_id_prefixes);
-        let Unpacked { bytes, digest, signature } = unpacked;
+        let sharing = config.grants.sharing().map_err(|error| Rejected::at(Step::Grants, error))?;
+        let component = component.sharing(sharing);
+        let Unpacked { bytes, digest, signature, is_last_good } = unpacked;
         let compiling = component.compiling();
         let rejected = |step: Step| {
             let digest = Some(digest.clone());
@@ -142,15 +147,26 @@ impl Surroundings {
         };
         let descriptor = component.descriptor().clone();
         let exports = &component.summary().exports;
-        gate::identity(config, component.declared(), exports, before.map(Into::into), &self.depends)
+        let kept = self.kept.lock().get(&config.label()).filter(|_| before.is_none() && !is_last_good).cloned();
+        let known = before.map(Into::into).or_else(|| kept.as_deref().map(Before::kept));
+        gate::identity(config, component.declared(), exports, known, &self.depends)
             .and_then(|()| if before.is_some() { self.alone(config, &descriptor) } else { Ok(()) })
             .map_err(rejected(Step::Identity))?;
+        gate::annotations(config, component.declared(), before.map(Provider::declared).or(kept.as_deref()))
+            .map_err(rejected(Step::Grants))?;
+        if is_last_good {
+            self.kept.lock().insert(config.label(), Arc::new(component.declared().clone()));
+        }
         let files = config.files(&descriptor).map_err(NotAdmitted::LocalFile)?;
         let carryover = self.carryover_of(config);
         let opened = context::open(config, &descriptor, files, &carryover, &self.shared, before).await;
         let context = opened.map_err(rejected(Step::Grants))?;
         let (events, observer) = (Arc::clone(&self.listeners.events), Arc::clone(&self.listeners.observer));
         let provider = component.into_provider(context, Some(events), Some(observer));
+        // It was taken once, whatever its cloud says today.
+        if let Some(egress) = provider.egress().filter(|_| is_last_good) {
+            egress.pin_uses(&carryover);
+        }
         // At once: the files may change again while it is in the gate.
         let is_apart = before.is_some_and(|before| !config.is_in_use(before) || !config.is_in_use(&provider));
         let cloud_config = || config.cloud_config.as_ref().map(|path| format!("cloud-config is {}", path.display()));

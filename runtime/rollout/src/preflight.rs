@@ -61,6 +61,7 @@ pub async fn configured(
         cluster_cidrs: vec![],
         trace_http: false,
     };
+    gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
     let descriptor = component.descriptor().clone();
     let opened = async {
         let files = config.files(&descriptor)?;

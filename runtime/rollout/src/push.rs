@@ -199,7 +199,7 @@ impl Upload {
         match unpack(packed, limit) {
             Ok(bytes) => {
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
-                (Some(Unpacked { bytes, digest: digest.clone(), signature: None }), digest)
+                (Some(Unpacked { bytes, digest: digest.clone(), signature: None, is_last_good: false }), digest)
             }
             Err(error) => (None, format!("no component: {error}")),
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use ccm_cloud::{Annotation, Mark};
+use ccm_cloud::{AddressRefusal, Annotation, Mark};
 use ccm_egress::line;
 
 use crate::bindings::ccm::cloud::types;
@@ -86,8 +86,16 @@ pub(crate) fn ingress(ingress: &[types::Ingress]) -> Option<String> {
 
 fn entry(entry: &types::Ingress) -> Option<String> {
     let types::Ingress { ip, hostname, ip_mode, ports, more: _ } = entry;
-    if let Some(ip) = ip.as_deref().filter(|ip| ip.parse::<IpAddr>().is_err()) {
-        return Some(format!("the ingress IP {:?}, which is no IP address", line(ip, MAX_SHOWN)));
+    match ip.as_deref().map(|ip| (ip, ip.parse::<IpAddr>())) {
+        Some((ip, Err(_))) => {
+            return Some(format!("the ingress IP {:?}, which is no IP address", line(ip, MAX_SHOWN)));
+        }
+        Some((_, Ok(ip))) => {
+            if let Some(refused) = AddressRefusal::of(ip) {
+                return Some(format!("the ingress IP {ip}, which is {}", refused.words()));
+            }
+        }
+        None => {}
     }
     if let Some(name) = hostname.as_deref().filter(|name| !is_dns_name(name) || name.parse::<IpAddr>().is_ok()) {
         return Some(format!("the ingress host name {:?}, which is no DNS name", line(name, MAX_SHOWN)));
@@ -179,6 +187,13 @@ mod tests {
             (place(Some("203.0.113.09"), None), Some("no IP address")),
             (place(Some("203.0.113.9/24"), None), Some("no IP address")),
             (place(Some("fe80::1%eth0"), None), Some("no IP address")),
+            (place(Some("169.254.169.254"), None), Some("169.254.169.254, which is a link-local address")),
+            (place(Some("::ffff:169.254.169.254"), None), Some("a link-local address")),
+            (place(Some("fd00:ec2::254"), None), Some("the address of a metadata service")),
+            (place(Some("127.0.0.1"), Some("web.example.com")), Some("a loopback address")),
+            (place(Some("0.0.0.0"), None), Some("an unspecified address")),
+            (place(Some("224.0.0.1"), None), Some("a multicast or broadcast address")),
+            (place(Some("fe80::1"), None), Some("a link-local address")),
             (place(None, Some("")), Some("no DNS name")),
             (place(None, Some("Web.example.com")), Some("no DNS name")),
             (place(None, Some("web.example.com.")), Some("no DNS name")),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{Capability, Descriptor, EventSink, Failure, Problem};
+use ccm_cloud::{Capability, Descriptor, EventSink, Failure, Problem, SharedAddresses};
 use ccm_egress::{Egress, ProviderContext};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -81,6 +81,13 @@ impl Component {
             name.clone_into(&mut self.descriptor.name);
         }
         self.descriptor.provider_id_prefixes = provider_id_prefixes.to_vec();
+        self
+    }
+
+    /// With what the operator grants of the addresses that its load balancers share.
+    #[must_use]
+    pub fn sharing(mut self, granted: SharedAddresses) -> Self {
+        self.descriptor.shared_addresses = self.declared.declared_sharing().and(granted);
         self
     }
 

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ccm_apiserver::{EventSettings, Pings};
+use ccm_controllers::ServiceRange;
 use ccm_rollout::config::duration::{parse, parse_period};
 use ccm_sandbox::Pool;
 use ccm_serving::https::MinTls;
@@ -75,6 +76,10 @@ pub(crate) struct RunArgs {
     /// CIDRs of pods, comma-separated: one, or one of IPv4 and one of IPv6. Routes are kept for them, and left alone elsewhere.
     #[arg(long, value_delimiter = ',', value_parser = cidr, help_heading = "Cluster")]
     pub(crate) cluster_cidr: Vec<String>,
+    /// CIDRs of Services, comma-separated: no load balancer and no Node gets an address in there. The host also learns them from the API
+    /// server, where it has ServiceCIDR objects (Kubernetes 1.33 and later).
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Cluster")]
+    pub(crate) service_cluster_ip_range: Vec<ServiceRange>,
     /// How to reach the API server. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) kubeconfig: Option<PathBuf>,

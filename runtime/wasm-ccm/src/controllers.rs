@@ -6,10 +6,10 @@ use std::time::Duration;
 use ccm_apiserver::{ApiGate, EventRecorder};
 use ccm_cloud::{BatchSettings, Batcher, Capability, Cluster, Lookups, Member};
 use ccm_controllers::{
-    ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember, LoadBalancerMembers,
-    Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts, NodeLifecycleSettings,
-    NodeSettings, PodRanges, ReflectorHandle, RouteController, RouteControllerParts, RouteMember, Ruling,
-    ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
+    ClusterAddresses, ClusterController, ClusterControllerParts, ClusterMember, ClusterNodes, LoadBalancerMember,
+    LoadBalancerMembers, Metrics, NodeController, NodeControllerParts, NodeLifecycleController, NodeLifecycleParts,
+    NodeLifecycleSettings, NodeSettings, PodRanges, ReflectorHandle, RouteController, RouteControllerParts,
+    RouteMember, Ruling, ServiceAdmission, ServiceController, ServiceControllerParts, ServiceMemory,
 };
 use ccm_rollout::ProviderSlot;
 use ccm_rollout::offering::{self, Places};
@@ -73,6 +73,7 @@ pub(crate) struct Shared<'a> {
     gate: ApiGate,
     recorder: EventRecorder,
     metrics: Metrics,
+    addresses: ClusterAddresses,
 }
 
 impl<'a> Shared<'a> {
@@ -105,7 +106,13 @@ impl<'a> Shared<'a> {
         let lookups = Lookups::new(providers.iter().map(member).collect());
         let call_time = providers.iter().map(|(slot, _)| slot.component().call_time()).max().unwrap_or_default();
         let lookup_timeout = call_time.saturating_mul(LOOKUP_CALLS);
-        Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics }
+        let addresses = ClusterAddresses::new(vec![], None, None);
+        Self { args, stores, providers, lookups, lookup_timeout, gate, recorder, metrics, addresses }
+    }
+
+    /// With what is known of addresses that nobody may have.
+    pub(crate) fn refusing(self, addresses: ClusterAddresses) -> Self {
+        Self { addresses, ..self }
     }
 }
 
@@ -143,6 +150,7 @@ fn start_node(tasks: &mut Tasks, shared: &Shared<'_>) {
         recorder: shared.recorder.clone(),
         metrics: shared.metrics.node.clone(),
         queue_metrics: shared.metrics.queue.clone(),
+        cluster_addresses: shared.addresses.clone(),
         settings: NodeSettings {
             concurrent_syncs: args.concurrent_node_syncs,
             concurrent_status_updates: args.concurrent_node_status_updates,
@@ -183,7 +191,7 @@ fn start_node_lifecycle(tasks: &mut Tasks, shared: &Shared<'_>) {
 fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHandle<Service>) {
     let (nodes, services) = (shared.stores.nodes.clone(), services.clone());
     let (gate, recorder, metrics) = (shared.gate.clone(), shared.recorder.clone(), shared.metrics.clone());
-    let settings = shared.args.service.settings();
+    let (settings, addresses) = (shared.args.service.settings(), shared.addresses.clone());
     // For all service controllers of this process, one after the other.
     let memory = ServiceMemory::new(&metrics.service, &services.first_list());
     let begin = move |able: Able, stop| {
@@ -205,6 +213,7 @@ fn start_service(tasks: &mut Tasks, shared: &Shared<'_>, services: &ReflectorHan
             recorder: recorder.clone(),
             metrics: metrics.service.clone(),
             queue_metrics: metrics.queue.clone(),
+            cluster_addresses: addresses.clone(),
             settings,
         });
         controller.run(stop)

@@ -75,6 +75,9 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
     if let Some(member) = descriptor.more.get(Descriptor::DRY_RUN) {
         writeln!(out, "  dry run     \"{member}\": true in a body: the cloud judges, and does nothing")?;
     }
+    if let Some(whose) = descriptor.more.get(Descriptor::SHARED_ADDRESSES) {
+        writeln!(out, "  shares      addresses of {whose}; needs --allow-shared-address")?;
+    }
     for Budget { endpoints, per_second, burst, per_minute, per_hour } in &descriptor.budgets {
         let rates = [
             ("requests-per-second", "a second", per_second),
@@ -156,9 +159,11 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
         descriptor.annotations.iter().map(|annotation| {
             let default = annotation.default.as_ref().map(|value| format!("default {value}"));
             let written = annotation.is_written().then(|| "written by the provider".to_owned());
+            let grant = (!annotation.is_own(&descriptor.name))
+                .then(|| format!("needs {}", gate::annotation_flags(&[annotation])));
             (
                 annotation.name.clone(),
-                line([Some(annotation.purpose.clone()), allowed(&annotation.allowed), default, written]),
+                line([Some(annotation.purpose.clone()), allowed(&annotation.allowed), default, written, grant]),
             )
         }),
     )?;

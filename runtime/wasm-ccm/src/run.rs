@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings, EventWriter, fenced_client};
 use ccm_cloud::NodeSelector;
-use ccm_controllers::{AdmissionMetrics, Metrics, NodeLabels, ServiceAdmission};
+use ccm_controllers::{AdmissionMetrics, ClusterAddresses, Metrics, NodeLabels, ReflectorHandle, ServiceAdmission};
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
@@ -288,6 +288,14 @@ impl Process {
         if is_candidate && tasks.unless_stopped(stores.complete()).await?.is_none() {
             return end(tasks, None, Ok(None), in_order).await;
         }
+        let ranges = self.args.service_cluster_ip_range.clone();
+        let services = stores.services.as_ref().map(ReflectorHandle::reader);
+        let addresses = ClusterAddresses::new(ranges, self.config.cluster_url.host(), services);
+        // What providers say is checked from the first word on. An API server that does not say is not waited for.
+        if tasks.unless_stopped(addresses.learn(&self.client)).await?.is_none() {
+            return end(tasks, None, Ok(None), in_order).await;
+        }
+        tasks.spawn_background("addresses of the cluster", addresses.clone().follow(self.client.clone()));
         let mut campaign = self.leader.campaign(self.config, self.metrics.api.clone(), self.metrics.events.clone())?;
         if let Some(candidate) = &mut campaign
             && tasks.unless_stopped(candidate.elected()).await?.transpose()?.is_none()
@@ -301,7 +309,8 @@ impl Process {
         for controller in Controller::ALL.into_iter().filter(|controller| self.selection.has(*controller)) {
             tracing::info!(controller = controller.name(), "controller starts");
         }
-        let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics);
+        let shared = Shared::new(&mut tasks, &self.args, stores, providers, self.gate, self.recorder, self.metrics)
+            .refusing(addresses);
         controllers::start(&mut tasks, &shared, &self.selection);
         let ended = tasks.unless_stopped(lost(&mut campaign)).await;
         end(tasks, campaign, ended.map(|lost| lost.map(Err)), in_order).await

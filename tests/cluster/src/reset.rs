@@ -59,7 +59,7 @@ const BOOT: [&str; 11] = [
     "/registry/services/specs/default/kubernetes\n",
 ];
 /// Where in etcd, and where in the API, what tests write is.
-const PATHS: [(&str, &str); 20] = [
+const PATHS: [(&str, &str); 22] = [
     ("/registry/clusterrolebindings/", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
     ("/registry/clusterroles/", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
     ("/registry/configmaps/", "/api/v1/configmaps"),
@@ -80,6 +80,11 @@ const PATHS: [(&str, &str); 20] = [
     ("/registry/serviceaccounts/", "/api/v1/serviceaccounts"),
     ("/registry/services/endpoints/", "/api/v1/endpoints"),
     ("/registry/services/specs/", "/api/v1/services"),
+    ("/registry/validatingadmissionpolicies/", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"),
+    (
+        "/registry/validatingadmissionpolicybindings/",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    ),
 ];
 
 /// Whether one of `beginnings` is that of the key; a line break says that the key ends there.

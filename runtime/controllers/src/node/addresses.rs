@@ -96,7 +96,7 @@ fn parse_provided(value: &str) -> Result<Vec<IpAddr>, ProvidedIpError> {
 
 /// An address as Kubernetes reads them: leading zeros in IPv4 octets do not count, and an IPv4 address inside an IPv6 one
 /// is the IPv4 address.
-fn parse_ip(text: &str) -> Option<IpAddr> {
+pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
     let parsed = match text.parse() {
         Ok(ip) => ip,
         Err(_) => without_leading_zeros(text)?.parse::<IpAddr>().ok()?,

@@ -7,11 +7,13 @@
 //! | [`refresh`] | addresses of all Nodes, periodically |
 //! | [`write`] | order of writes, conflicts with other writers |
 //! | [`addresses`], [`labels`] | what a Node should have |
+//! | [`holders`] | which addresses it may not have, whatever the cloud says |
 //!
 //! Lookups of Nodes that wait at the same time become one call of the provider, so they are not limited; the number of
 //! Nodes that are written at the same time is.
 
 pub(crate) mod addresses;
+mod holders;
 mod labels;
 mod memory;
 mod metrics;
@@ -33,13 +35,16 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use addresses::ProvidedIpError;
+pub use holders::RefusedAddress;
 pub use metrics::NodeMetrics;
 pub use settings::NodeSettings;
 
+use crate::cluster_addresses::ClusterAddresses;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp};
 use crate::store::{FirstList, Node};
 use crate::view::node::is_uninitialized;
+use holders::Holders;
 use memory::Memory;
 use sync::Syncer;
 use write::NodeWriter;
@@ -64,6 +69,8 @@ pub struct NodeControllerParts {
     pub metrics: NodeMetrics,
     /// For its queue, `Nodes`.
     pub queue_metrics: QueueMetrics,
+    /// Which addresses are the cluster's own.
+    pub cluster_addresses: ClusterAddresses,
     /// All the rest.
     pub settings: NodeSettings,
 }
@@ -82,11 +89,14 @@ impl NodeController {
     #[must_use]
     pub fn new(parts: NodeControllerParts) -> Self {
         let NodeControllerParts { gate, store, first_list, keys, lookups, .. } = parts;
-        let NodeControllerParts { recoveries, recorder, metrics, queue_metrics, settings, .. } = parts;
+        let NodeControllerParts { recoveries, recorder, metrics, queue_metrics, cluster_addresses, settings, .. } =
+            parts;
+        let holders = Arc::new(Holders::new(cluster_addresses, store.clone()));
         let syncer = Arc::new(Syncer {
             store,
             lookups,
-            writer: NodeWriter::new(gate),
+            writer: NodeWriter::new(gate, Arc::clone(&holders)),
+            holders,
             writes: Semaphore::new(settings.sync_width()),
             recorder,
             memory: Memory::new(metrics.uninitialized.clone(), first_list.lists()),

@@ -98,7 +98,13 @@ pub(crate) async fn refresh(syncer: &Syncer) {
 async fn refresh_node(syncer: &Syncer, node: Arc<Node>, writes: &Semaphore) -> (String, Result<Refreshed, SyncError>) {
     let name = node.name_any();
     let outcome = match syncer.find(&node, Need::Refresh).await {
-        Ok(Some(found)) => Box::pin(write(syncer, node, &found.addresses, writes)).await,
+        Ok(Some(found)) => {
+            let written = Box::pin(write(syncer, Arc::clone(&node), &found.addresses, writes)).await;
+            if let Err(error) = &written {
+                Box::pin(syncer.kept(&node, error)).await;
+            }
+            written
+        }
         Ok(None) => Ok(Refreshed::Absent),
         Err(error) => Err(error),
     };

@@ -10,6 +10,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Semaphore;
 
 use super::addresses::ProvidedIpError;
+use super::holders::Holders;
 use super::labels;
 use super::memory::Memory;
 use super::metrics::NodeMetrics;
@@ -30,6 +31,7 @@ pub(crate) struct Syncer {
     pub(crate) store: Store<Node>,
     pub(crate) lookups: Lookups,
     pub(crate) writer: NodeWriter,
+    pub(crate) holders: Arc<Holders>,
     /// One permit per Node that is being written.
     pub(crate) writes: Semaphore,
     pub(crate) recorder: EventRecorder,
@@ -62,6 +64,7 @@ impl SyncError {
                 Reaction::Retry.as_str()
             }
             Self::Write(WriteError::ProvidedIp { .. }) => Reaction::Invalid.as_str(),
+            Self::Write(WriteError::Refused { .. }) => Reaction::Conflict.as_str(),
             Self::Write(WriteError::Api(_) | WriteError::Unanswered(_)) => "api",
         }
     }
@@ -95,8 +98,10 @@ impl Syncer {
     pub(crate) async fn sync(&self, name: &str) -> Verdict {
         let Some(node) = self.store.get(&ObjectRef::new(name)) else {
             self.memory.forget(name);
+            self.holders.forget(name);
             return Verdict::Done;
         };
+        self.holders.note(&node);
         if !is_uninitialized(&node) {
             let is_our_work = self.memory.was_unanswered(&node);
             self.memory.forget(name);
@@ -247,9 +252,20 @@ impl Syncer {
             // The cloud's list may still change; a wrong annotation stays wrong.
             WriteError::ProvidedIp { reason: ProvidedIpError::NotListed(_), .. } => Verdict::Backoff,
             WriteError::ProvidedIp { .. } => Verdict::Change,
+            // Whoever has the address may go.
+            WriteError::Refused { .. } => Verdict::Backoff,
             WriteError::Api(error) | WriteError::Unanswered(error) => {
                 reaction::after_api_error(error, self.settings.slow_retry)
             }
+        }
+    }
+
+    /// An initialised Node keeps its addresses since the cloud's cannot be its own: says so, once in a while.
+    pub(crate) async fn kept(&self, node: &Node, error: &SyncError) {
+        let SyncError::Write(WriteError::Refused { .. }) = error else { return };
+        let message = cut(&error.to_string(), MAX_ERROR).to_owned();
+        if self.holders.is_news(&node.name, &message, self.settings.repeat_warning) {
+            self.record(node, Severity::Warning, "NodeAddressRefused", message).await;
         }
     }
 

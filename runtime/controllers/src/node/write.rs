@@ -18,6 +18,7 @@ use kube::api::{Api, GetParams, PartialObjectMeta, Patch, PatchParams, Request};
 use serde_json::{Map, Value, json};
 
 use super::addresses::{self, ProvidedIpError};
+use super::holders::{Holders, RefusedAddress};
 use super::labels::{self, Labels};
 use crate::store::Node;
 use crate::view::node::{UNINITIALIZED, is_uninitialized, provider_id};
@@ -52,6 +53,8 @@ pub(crate) enum Order {
 pub(crate) enum WriteError {
     #[error("node {name} cannot have the addresses that its kubelet asks for: {reason}")]
     ProvidedIp { name: String, reason: ProvidedIpError },
+    #[error("node {name} does not get its addresses: {reason}")]
+    Refused { name: String, reason: RefusedAddress },
     #[error("cannot write the Node: {0}")]
     Api(ApiError),
     /// The removal of the taint, of which nobody knows whether it was done.
@@ -64,7 +67,7 @@ impl WriteError {
     pub(crate) const fn api(&self) -> Option<&ApiError> {
         match self {
             Self::Api(error) | Self::Unanswered(error) => Some(error),
-            Self::ProvidedIp { .. } => None,
+            Self::ProvidedIp { .. } | Self::Refused { .. } => None,
         }
     }
 }
@@ -86,16 +89,18 @@ pub(crate) struct NodeWriter {
     pub(crate) gate: ApiGate,
     pub(crate) api: Api<WholeNode>,
     manager: &'static str,
+    /// None for whoever writes no addresses.
+    holders: Option<Arc<Holders>>,
 }
 
 impl NodeWriter {
-    pub(crate) fn new(gate: ApiGate) -> Self {
-        Self::named(gate, FIELD_MANAGER)
+    pub(crate) fn new(gate: ApiGate, holders: Arc<Holders>) -> Self {
+        Self { holders: Some(holders), ..Self::named(gate, FIELD_MANAGER) }
     }
 
-    /// The same under another name in `metadata.managedFields`.
+    /// One that writes no addresses, under another name in `metadata.managedFields`.
     pub(crate) fn named(gate: ApiGate, manager: &'static str) -> Self {
-        Self { api: Api::all(gate.client()), gate, manager }
+        Self { api: Api::all(gate.client()), gate, manager, holders: None }
     }
 
     /// Gives a Node what the cloud knows of it and takes the taint away.
@@ -112,6 +117,7 @@ impl NodeWriter {
                 return Ok(Written::Nothing);
             }
             let wanted = initial_addresses(&live.node, found)?;
+            self.check(&live.node, wanted.as_deref())?;
             let wanted = wanted.filter(|wanted| !has_addresses && addresses::differ(&live.node, wanted));
             let is_last = wanted.is_none();
             let sent = match wanted {
@@ -143,6 +149,7 @@ impl NodeWriter {
                 return Ok(Written::Nothing);
             }
             let wanted = addresses::wanted(cloud, &live.node).map_err(|reason| provided_ip(&live.node, reason))?;
+            self.check(&live.node, wanted.as_deref())?;
             let Some(wanted) = wanted.filter(|wanted| addresses::differ(&live.node, wanted)) else {
                 return Ok(Written::Nothing);
             };
@@ -165,6 +172,12 @@ impl NodeWriter {
             Ok(_) | Err(ApiError::NotFound) => Ok(()),
             Err(error) => Err(WriteError::Api(error)),
         }
+    }
+
+    /// Whether a Node may have these addresses.
+    fn check(&self, node: &Node, wanted: Option<&[Address]>) -> Result<(), WriteError> {
+        let (Some(holders), Some(wanted)) = (&self.holders, wanted) else { return Ok(()) };
+        holders.check(node, wanted).map_err(|reason| WriteError::Refused { name: node.name_any(), reason })
     }
 
     /// Returns the Node as it is afterwards.

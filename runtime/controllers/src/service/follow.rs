@@ -76,6 +76,7 @@ impl Syncer {
         let mut outcome = outcome.unwrap_or_else(Outcome::failed);
         self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
         self.chose(key, &mut job, &mut outcome);
+        let outcome = self.vetted(&job, outcome);
         let annotations = self.remember(key, &provider.descriptor, outcome.annotations);
         match outcome.failure {
             // What is wrong with the Service is said anyway.

@@ -23,6 +23,7 @@
 //! | [`unknown_annotations`] | those that look like a provider's and are none |
 //! | [`living`], [`claims`] | which Services may have the load balancer of an offer, and who takes it over |
 //! | [`view`], [`backends`] | what the provider is told |
+//! | [`vet`] | which addresses a load balancer may not have, whatever the provider says |
 //! | [`predicates`] | whether there is work for this controller, and which Nodes may be backends; computed from the object alone |
 //! | [`inventory`] | which load balancers there are, for those who compare providers |
 //!
@@ -64,6 +65,7 @@ mod syncer;
 mod turn;
 pub(crate) mod unknown_annotations;
 mod verify;
+mod vet;
 pub(crate) mod view;
 mod wake;
 mod write;
@@ -86,6 +88,7 @@ pub use metrics::ServiceMetrics;
 pub use provider::{LoadBalancerMember, LoadBalancerMembers};
 pub use settings::ServiceSettings;
 
+use crate::cluster_addresses::ClusterAddresses;
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp, QueueSettings};
 use crate::store::{FirstList, Node};
@@ -95,6 +98,7 @@ use living::Living;
 use locks::Locks;
 use refresh::rounds::Refresh;
 use syncer::Syncer;
+use vet::Places;
 use wake::Sources;
 use write::ServiceWriter;
 
@@ -135,6 +139,8 @@ pub struct ServiceControllerParts {
     pub metrics: ServiceMetrics,
     /// For its queue, `service`.
     pub queue_metrics: QueueMetrics,
+    /// Which addresses are the cluster's own.
+    pub cluster_addresses: ClusterAddresses,
     /// All the rest.
     pub settings: ServiceSettings,
 }
@@ -152,11 +158,12 @@ impl ServiceController {
     pub fn new(parts: ServiceControllerParts) -> Self {
         let ServiceControllerParts { gate, services, services_listed, service_keys, nodes, nodes_listed, .. } = parts;
         let ServiceControllerParts { node_keys, members, recoveries, exchanges, recorder, metrics, .. } = parts;
-        let ServiceControllerParts { queue_metrics, settings, memory, .. } = parts;
+        let ServiceControllerParts { queue_metrics, settings, memory, cluster_addresses, .. } = parts;
         let syncer = Syncer {
             store: services,
             members,
             backends: Current::new(Backends::select(&[]), nodes.clone()),
+            places: Places { cluster: cluster_addresses, nodes: nodes.clone() },
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),

@@ -26,6 +26,7 @@ impl Syncer {
     /// Records the outcome of a call, or of a plan that needs none.
     pub(crate) async fn ended(&self, key: &Key, mut job: Job, task: Task, outcome: Outcome) -> Verdict {
         let descriptor = Arc::clone(&job.provider.descriptor);
+        let outcome = self.vetted(&job, outcome);
         self.progressed(key, &outcome);
         match task {
             _ if outcome.changes.is_empty() => {}

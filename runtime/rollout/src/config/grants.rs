@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use ccm_cloud::{AnnotationGrant, SharedAddresses};
 use ccm_egress::config::{AddressRules, HostPattern, OperatorGrants, Proxy, Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,8 +39,15 @@ pub struct GrantSettings {
     /// Files that the provider may read besides its cloud-config, if that names them or the provider expects them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_files: Vec<PathBuf>,
-    /// Accept a component that uses credentials in more places than the first component, and a changed cloud-config that names another host
-    /// for an endpoint or protects it less.
+    /// Annotations that the provider may declare besides those of its own domain: names, or a domain with what names begin with, such as
+    /// `example.com/*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_annotations: Vec<String>,
+    /// Whose addresses the load balancers of the provider may have, if it says that they share them: `nodes`, `services`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_shared_addresses: Vec<String>,
+    /// Accept a component that uses credentials in more places than the first component, or more annotations that are not its own, and a
+    /// changed cloud-config that names another host for an endpoint or protects it less.
     pub allow_grant_change: bool,
 }
 
@@ -63,6 +71,8 @@ impl GrantSettings {
                 "--allow-env {pattern}: give the name of a variable, or how names begin, as in DO_*"
             );
         }
+        drop(self.annotations()?);
+        let _sharing = self.sharing()?;
         let operator = OperatorGrants {
             base_urls: self.endpoints.clone(),
             hosts: hosts.collect::<Result<_>>()?,
@@ -74,6 +84,30 @@ impl GrantSettings {
         let problems: Vec<String> = operator.problems().into_iter().map(|problem| problem.message).collect();
         ensure!(problems.is_empty(), problems.join("; "));
         Ok(operator)
+    }
+}
+
+impl GrantSettings {
+    /// Annotations that are granted.
+    ///
+    /// # Errors
+    ///
+    /// Names the grant and what would be right.
+    pub fn annotations(&self) -> Result<Vec<AnnotationGrant>> {
+        let parse =
+            |text: &String| AnnotationGrant::parse(text).map_err(|error| anyhow!("--allow-annotation: {error}"));
+        self.allow_annotations.iter().map(parse).collect()
+    }
+
+    /// Whose addresses load balancers may have.
+    ///
+    /// # Errors
+    ///
+    /// Names the grant and what would be right.
+    pub fn sharing(&self) -> Result<SharedAddresses> {
+        let parse =
+            |text: &String| SharedAddresses::parse(text).map_err(|error| anyhow!("--allow-shared-address: {error}"));
+        self.allow_shared_addresses.iter().try_fold(SharedAddresses::default(), |all, text| Ok(all.or(parse(text)?)))
     }
 }
 
@@ -204,6 +238,10 @@ mod tests {
         let endpoint = |url: &str| GrantSettings { endpoints: map("api", url), ..GrantSettings::default() };
         let proxy = |url: &str| GrantSettings { proxies: map("*", url), ..GrantSettings::default() };
         let env = |name: &str| GrantSettings { allow_env: vec![name.to_owned()], ..GrantSettings::default() };
+        let annotation =
+            |name: &str| GrantSettings { allow_annotations: vec![name.to_owned()], ..GrantSettings::default() };
+        let sharing =
+            |name: &str| GrantSettings { allow_shared_addresses: vec![name.to_owned()], ..GrantSettings::default() };
         let host = |name: &str| GrantSettings { allow_hosts: vec![name.to_owned()], ..GrantSettings::default() };
         let cases = [
             (endpoint("api.test"), "--endpoint api=...: the URL must begin with https://"),
@@ -214,6 +252,9 @@ mod tests {
             (env("*"), "--allow-env *: give the name of a variable"),
             (env("*_TOKEN"), "as in DO_*"),
             (env(""), "--allow-env : give the name"),
+            (annotation("*"), "--allow-annotation: \"*\" is neither"),
+            (annotation("example*"), "as in example.com/*"),
+            (sharing("all"), "--allow-shared-address: \"all\" is neither nodes nor services"),
             (host("*"), "--allow-host *: `*` would allow every host"),
         ];
         for (grants, part) in cases {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ccm_cloud::{Credential, Source};
+use ccm_cloud::{AnnotationRole, Credential, Source};
 use ccm_sandbox::CallError;
 
 use super::*;
@@ -221,4 +221,52 @@ fn an_interface_that_objects_depend_on_must_work_with_the_configuration_as_well(
     assert!(offers(&config(|_| ()), &[], before(), |_| None).is_ok());
     assert!(offers(&config(|_| ()), &[], None, needs).is_ok());
     assert!(offers(&config(|config| config.allow_provider_change = true), &[], before(), needs).is_ok());
+}
+
+fn declares(names: &[(&str, AnnotationRole)]) -> Descriptor {
+    let annotation = |&(name, role): &(&str, AnnotationRole)| Annotation {
+        name: name.to_owned(),
+        purpose: String::new(),
+        kind: ccm_cloud::ValueKind::Text,
+        default: None,
+        allowed: vec![],
+        role,
+    };
+    Descriptor {
+        name: "cloud".to_owned(),
+        annotations: names.iter().map(annotation).collect(),
+        ..Descriptor::default()
+    }
+}
+
+/// A component that declared `*` once read every annotation of a Service, the copy that kubectl keeps included, and rewrote all of them.
+#[test]
+fn annotations_that_are_not_its_own_need_a_grant_and_are_pinned() {
+    use AnnotationRole::{Asked, Both};
+    let grants = |granted: &[&str]| {
+        config(|config| config.grants.allow_annotations = granted.iter().map(|&name| name.to_owned()).collect())
+    };
+    let refused = |config: &ProviderConfig, new: &Descriptor, before: Option<&Descriptor>| {
+        annotations(config, new, before).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    for (name, part) in [
+        ("*", "nobody can grant"),
+        ("kubectl.kubernetes.io/last-applied-configuration", "--allow-annotation='kubectl.kubernetes.io/last"),
+        ("cert-manager.io/*", "--allow-annotation='cert-manager.io/*'"),
+    ] {
+        let told = refused(&grants(&[]), &declares(&[(name, Both)]), None);
+        assert!(told.contains(part) && told.contains("reads and writes"), "{told}");
+    }
+    let own = declares(&[("cloud.example/*", Both), ("service.beta.kubernetes.io/cl-loadbalancer-name", Asked)]);
+    assert_eq!(refused(&grants(&[]), &own, None), "");
+    let (one, more) = (declares(&[("other.io/a", Asked)]), declares(&[("other.io/*", Asked)]));
+    let granted = grants(&["other.io/*"]);
+    assert_eq!(refused(&granted, &one, None) + &refused(&granted, &one, Some(&more)), "");
+    for wider in [&more, &declares(&[("other.io/a", Both)])] {
+        let told = refused(&granted, wider, Some(&one));
+        assert!(told.contains("other.io/") && told.contains("--allow-grant-change"), "{told}");
+    }
+    let mut allowed = granted;
+    allowed.grants.allow_grant_change = true;
+    assert_eq!(refused(&allowed, &more, Some(&one)), "");
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::anyhow;
+use ccm_cloud::{Failure, Reaction};
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
@@ -16,6 +18,21 @@ use crate::slot::Slot;
 
 /// Longest wait between two looks at whether another replica serves.
 const PEER_DELAY: Duration = Duration::from_secs(5);
+
+/// Why the last good component is not taken.
+struct Unusable {
+    error: String,
+    /// It may be later.
+    may_pass: bool,
+    /// Its cloud has not said yes or no.
+    is_unanswered: bool,
+}
+
+impl Unusable {
+    fn for_good(error: &anyhow::Error) -> Self {
+        Self { error: format!("{error:#}"), may_pass: false, is_unanswered: false }
+    }
+}
 
 impl Keeper {
     /// Tries until there is a provider: the last good one of the state folder, else the one of the source, with back-off and
@@ -68,7 +85,7 @@ impl Keeper {
     }
 
     /// The last good one while it `waits`, else the one of the source.
-    async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
+    pub(super) async fn try_once(&mut self, waits: &mut Option<String>) -> Result<Taken, NotAdmitted> {
         let named = self.hear_first().await?;
         self.blame_the_dead().await;
         if let Some(before) = waits.take() {
@@ -81,13 +98,20 @@ impl Keeper {
                     return Ok(taken);
                 }
                 Ok(None) => {}
-                Err((error, may_pass)) => {
+                Err(Unusable { error, may_pass, is_unanswered }) => {
                     if error != before {
                         tracing::warn!(source = self.source, error, "the last good component cannot be used");
                     }
-                    *waits = may_pass.then_some(error);
-                    // One that is proven does not give way to an untried one for want of an answer.
+                    *waits = may_pass.then(|| error.clone());
+                    // One that is proven does not give way to an untried one for want of an answer: of the other replicas, or of its cloud. Who
+                    // asks no cloud would take its place, and nobody could judge what that one does.
                     self.heard()?;
+                    if is_unanswered && !self.config.allow_provider_change {
+                        let error = anyhow!(
+                            "the last good component waits for its cloud: {error}; if another one is to take its place untried, use --allow-provider-change"
+                        );
+                        return Err(Rejected::at(Step::Check, error).into());
+                    }
                 }
             }
         }
@@ -104,20 +128,24 @@ impl Keeper {
     }
 
     /// The last good one, when there is one. Else why it is not taken, and whether it may be later.
-    async fn stored(&mut self) -> Result<Option<Taken>, (String, bool)> {
+    async fn stored(&mut self) -> Result<Option<Taken>, Unusable> {
         let Some(last_good) = &self.last_good else { return Ok(None) };
-        let packed = last_good.component().await.map_err(|error| (format!("{error:#}"), false))?;
+        let packed = last_good.component().await.map_err(|error| Unusable::for_good(&error))?;
         let Some(packed) = packed else { return Ok(None) };
         let admitted = async {
-            let unpacked = gate::unpacked(&self.config, packed).await?;
+            let unpacked = Unpacked { is_last_good: true, ..gate::unpacked(&self.config, packed).await? };
             self.admit_first(unpacked, None).await
         };
         admitted.await.map(Some).map_err(|error| match error {
             // The cloud-config may be written for the one of the source.
-            NotAdmitted::LocalFile(error) => (format!("{error:#}"), false),
+            NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
             NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                (without_request_ids(&format!("{:#}", rejected.error)), may_pass)
+                let failure = rejected.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+                let is_unanswered =
+                    matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending)) && may_pass;
+                let error = without_request_ids(&format!("{:#}", rejected.error));
+                Unusable { error, may_pass, is_unanswered }
             }
         })
     }

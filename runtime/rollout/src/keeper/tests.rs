@@ -3,6 +3,7 @@
 mod configuration;
 #[path = "../../../../tests/successor/fill.rs"]
 mod fill;
+mod kept;
 mod peers;
 
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use ccm_cloud::{
     Annotation, AnnotationRole, Attributes, Budget, ConfigFile, ConfigFormat, Credential, CredentialUse, Descriptor,
-    Endpoint, Place, Setting, Source, TlsSources, ValueKind,
+    Endpoint, Place, Setting, SharedAddresses, Source, TlsSources, ValueKind,
 };
 use ccm_egress::line;
 
@@ -34,6 +34,7 @@ pub(crate) fn descriptor(descriptor: meta::Descriptor) -> Descriptor {
         settings: descriptor.settings.into_iter().map(setting).collect(),
         annotations: descriptor.annotations.into_iter().map(annotation).collect(),
         budgets: descriptor.budgets.into_iter().map(budget).collect(),
+        shared_addresses: SharedAddresses::default(),
         more: descriptor.more.into_iter().collect::<Attributes>(),
     }
 }

@@ -69,6 +69,7 @@ fn case_248_each_flag_lands_in_its_setting() {
         "--cloud-config=/cloud-config",
         "--cluster-name=k8s",
         "--cluster-cidr=1.2.3.4/24",
+        "--service-cluster-ip-range=10.96.0.0/16,fd96::/112",
         "--node-monitor-period=7s",
         "--node-status-update-frequency=10m",
         "--concurrent-node-syncs=2",
@@ -95,6 +96,8 @@ fn case_248_each_flag_lands_in_its_setting() {
         (Some("gce"), "/cloud-config")
     );
     assert_eq!((args.cluster_name.as_str(), args.cluster_cidr.as_slice()), ("k8s", &["1.2.3.4/24".to_owned()][..]));
+    let ranges: Vec<String> = args.service_cluster_ip_range.iter().map(ToString::to_string).collect();
+    assert_eq!(ranges, ["10.96.0.0/16", "fd96::/112"]);
     assert_eq!(
         (args.node_lifecycle.settings().monitor_period, args.node_status_update_frequency),
         (seconds(7), seconds(600))

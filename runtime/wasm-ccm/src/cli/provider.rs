@@ -29,7 +29,7 @@ pub(crate) struct ProviderArgs {
         value_name = "FILE",
         conflicts_with_all = [
             "provider", "cloud_provider", "cloud_config", "setting", "limits", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
-            "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "credential", "allow_grant_change",
+            "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "allow_annotation", "allow_shared_address", "credential", "allow_grant_change",
             "provider_key", "provider_digest", "allow_provider_change",
         ]
     )]
@@ -189,8 +189,15 @@ pub(crate) struct GrantArgs {
     /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
-    /// Accept a component that uses credentials in more places than the first component, and a changed cloud-config that names another host
-    /// for an endpoint or protects it less.
+    /// Annotations that the provider may declare besides those of its own domain, such as example.com/size or example.com/*,
+    /// comma-separated. The domain has the provider's name in it; names such as service.beta.kubernetes.io/do-loadbalancer-name need no grant.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allow_annotation: Vec<String>,
+    /// Whose addresses the load balancers of the provider may have, if it declares that they share them: nodes, services, or both, comma-separated.
+    #[arg(long, value_name = "WHOSE", value_delimiter = ',')]
+    pub(crate) allow_shared_address: Vec<String>,
+    /// Accept a component that uses credentials in more places than the first component, or more annotations that are not its own, and a
+    /// changed cloud-config that names another host for an endpoint or protects it less.
     #[arg(long)]
     pub(crate) allow_grant_change: bool,
 }
@@ -210,6 +217,8 @@ impl GrantArgs {
             proxies: once_each("--proxy", &self.proxy)?,
             allow_env: self.allow_env.clone(),
             allow_files: self.allow_file.clone(),
+            allow_annotations: self.allow_annotation.clone(),
+            allow_shared_addresses: self.allow_shared_address.clone(),
             allow_grant_change: self.allow_grant_change,
         })
     }

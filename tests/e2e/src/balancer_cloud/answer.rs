@@ -163,8 +163,7 @@ impl Shared {
             Ask::Create(spec) => {
                 state.made += 1;
                 let id = format!("lb-{:06}", state.made);
-                // The range that RFC 2544 keeps for benchmarks.
-                let address = Ipv4Addr::from(0xc612_0000 + state.made);
+                let address = Ipv4Addr::from(u32::from(self.settings.network) + state.made);
                 let built_at = Instant::now() + self.settings.provisioning;
                 let balancer = Balancer { id: id.clone(), spec, address, built_at, no_pool: None };
                 state.wrote(kind, &balancer);

@@ -48,11 +48,15 @@ pub struct CloudSettings {
     pub latency: Duration,
     /// From the creation of a load balancer until it has an address. Default 2 s.
     pub provisioning: Duration,
+    /// What the addresses of load balancers come after. Default 198.18.0.0, in the range that RFC 2544 keeps for benchmarks: two clouds have no
+    /// address in common.
+    pub network: Ipv4Addr,
 }
 
 impl Default for CloudSettings {
     fn default() -> Self {
-        Self { latency: Duration::from_millis(50), provisioning: Duration::from_secs(2) }
+        let network = Ipv4Addr::new(198, 18, 0, 0);
+        Self { latency: Duration::from_millis(50), provisioning: Duration::from_secs(2), network }
     }
 }
 

@@ -4,7 +4,9 @@ use super::*;
 
 /// Without any delay, but for what is never built.
 async fn cloud(provisioning: Duration) -> BalancerCloud {
-    BalancerCloud::start(CloudSettings { latency: Duration::ZERO, provisioning }).await.unwrap()
+    BalancerCloud::start(CloudSettings { latency: Duration::ZERO, provisioning, ..CloudSettings::default() })
+        .await
+        .unwrap()
 }
 
 fn spec(owner: &str) -> Value {

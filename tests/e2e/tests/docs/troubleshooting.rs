@@ -5,7 +5,7 @@ use super::{read, sources};
 /// Texts that the program puts together, and the literals that it does so with. Without any, it is the API server that says so.
 const COMPOSED: [(&str, &[&str]); 5] = [
     ("forbidden", &[]),
-    ("is a loopback address", &["a loopback address, which --allow-loopback would grant"]),
+    ("is a loopback address", &["a loopback address", ", which --allow-loopback would grant"]),
     ("is a link-local address", &["a link-local address"]),
     ("leadership lost: the Lease was not renewed", &["leadership lost: #", "the Lease was not renewed within #"]),
     ("cannot get the Lease", &["cannot # the Lease"]),

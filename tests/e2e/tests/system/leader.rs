@@ -57,10 +57,12 @@ impl Arena {
         let mut binding = all.get("wasm-ccm").await.unwrap();
         (binding.metadata, binding.subjects) = (named(RIVAL), subjects.clone());
         all.create(&PostParams::default(), &binding).await.unwrap();
-        let all: Api<RoleBinding> = Api::namespaced(client.clone(), "kube-system");
-        let mut binding = all.get("wasm-ccm").await.unwrap();
-        (binding.metadata, binding.subjects) = (named(RIVAL), subjects);
-        all.create(&PostParams::default(), &binding).await.unwrap();
+        for namespace in ["kube-system", "default"] {
+            let all: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+            let mut binding = all.get("wasm-ccm").await.unwrap();
+            (binding.metadata, binding.subjects) = (named(RIVAL), subjects.clone());
+            all.create(&PostParams::default(), &binding).await.unwrap();
+        }
         Self(stage)
     }
 

@@ -8,6 +8,7 @@
 //! | `order` | writes: their order, their number, Events, batches (2.3, 2.11) |
 //! | `labels` | pairs of old and new labels (2.9, 7.3) |
 //! | `refresh` | addresses ever after (2.10, 7.4, 7.6) |
+//! | `foreign_addresses` | addresses that a provider gives, and that are not the Node's or the Service's |
 //! | `node_lifecycle` | Nodes whose machine is gone or switched off (3, 7.8, 7.9, A-18 to A-21) |
 //! | `services` | whose Services are served, what people are told, restarts that cost nothing (4) |
 //! | `classes` | load balancer classes that a provider serves |
@@ -57,6 +58,7 @@ mod credentials;
 mod digitalocean;
 mod faults;
 mod flags;
+mod foreign_addresses;
 mod grants;
 mod hello;
 mod hostile;

@@ -36,6 +36,7 @@ const SEVERAL: &[&str] = &[
     "Hostname h",
 ];
 
+/// No Node gets an address that another one has and its kubelet does not ask for.
 const CASES: [Case; 22] = [
     case(
         "case_7",
@@ -49,20 +50,20 @@ const CASES: [Case; 22] = [
     case(
         "case_64",
         "55.55.55.55",
-        &["InternalIP 10.1.1.1", "ExternalIP 55.55.55.55", "Hostname h"],
-        Ok(&["ExternalIP 55.55.55.55", "InternalIP 10.1.1.1", "Hostname h"]),
+        &["InternalIP 10.1.1.64", "ExternalIP 55.55.55.55", "Hostname h"],
+        Ok(&["ExternalIP 55.55.55.55", "InternalIP 10.1.1.64", "Hostname h"]),
     ),
     case(
         "case_65",
-        "55.55.55.55",
+        "55.55.55.65",
         &[
             "InternalIP 10.1.1.1",
             "ExternalIP 9.9.9.9",
-            "InternalIP 55.55.55.55",
-            "ExternalIP 55.55.55.55",
+            "InternalIP 55.55.55.65",
+            "ExternalIP 55.55.55.65",
             "Hostname h",
         ],
-        Ok(&["InternalIP 55.55.55.55", "ExternalIP 55.55.55.55", "Hostname h"]),
+        Ok(&["InternalIP 55.55.55.65", "ExternalIP 55.55.55.65", "Hostname h"]),
     ),
     case(
         "case_66",

@@ -1,15 +1,25 @@
 //! Several providers of one component in one process: two regions of a cloud, each with its Nodes, Services, budget and metrics.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ccm_cluster::NodeFixture;
-use ccm_e2e::balancer_cloud::{Act, BalancerCloud, Fault, Requests, When};
+use ccm_e2e::balancer_cloud::{Act, BalancerCloud, CloudSettings, Fault, Requests, When};
 use ccm_e2e::host::component;
 use serde_json::{Value, json};
 
 use crate::look::{await_untainted, get, is_tainted};
 use crate::service_look::{QUICK, await_served, change, cloud, owned, serve};
 use crate::stage::{Actor, LIMIT, Stage};
+
+/// As [`cloud`], with addresses of its own.
+async fn western_cloud() -> BalancerCloud {
+    let network = Ipv4Addr::new(198, 19, 0, 0);
+    BalancerCloud::start(CloudSettings { latency: Duration::from_millis(5), provisioning: Duration::ZERO, network })
+        .await
+        .unwrap()
+}
 
 /// The provider of a region, as an entry of the list.
 fn region(name: &str, cloud: &BalancerCloud) -> Value {
@@ -55,7 +65,7 @@ async fn two_regions_of_one_cloud_share_a_process_and_nothing_else() {
     const LED: [&str; 2] = ["--leader-elect=true", "--leader-elect-retry-period=500ms"];
     let stage = Stage::new().await;
     let client = stage.client();
-    let (east, west) = (cloud(Default::default()).await, cloud(Default::default()).await);
+    let (east, west) = (cloud(Default::default()).await, western_cloud().await);
     let providers = [region("east", &east), region("west", &west)];
     let leader = start(&stage, &providers, &LED);
     leader.ready().await;
@@ -129,7 +139,7 @@ async fn two_regions_of_one_cloud_share_a_process_and_nothing_else() {
 #[tokio::test]
 async fn two_providers_that_contest_provider_ids_or_a_name_are_refused_and_both_are_named() {
     let stage = Stage::new().await;
-    let (east, west) = (cloud(Default::default()).await, cloud(Default::default()).await);
+    let (east, west) = (cloud(Default::default()).await, western_cloud().await);
     let without = |mut entry: Value, field: &str| {
         entry.as_object_mut().unwrap().remove(field);
         entry

@@ -23,7 +23,9 @@ pub(crate) const QUICK: [&str; 3] =
 
 /// A cloud that answers at once, and builds a load balancer within this time.
 pub(crate) async fn cloud(provisioning: Duration) -> BalancerCloud {
-    BalancerCloud::start(CloudSettings { latency: Duration::from_millis(5), provisioning }).await.unwrap()
+    BalancerCloud::start(CloudSettings { latency: Duration::from_millis(5), provisioning, ..CloudSettings::default() })
+        .await
+        .unwrap()
 }
 
 /// The component whose load balancers are those of the cloud that counts, as a flag.

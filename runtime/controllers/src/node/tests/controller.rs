@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_apiserver::{ApiGate, ApiGateSettings, EventRecorder, EventSettings};
-use ccm_cloud::{Failure, Finding, Reaction};
+use ccm_cloud::{AddressKind, Failure, Finding, Reaction};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::testing::{FakeApi, FakeCloud, found, node, run_for};
-use crate::{Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings, Reflector};
+use crate::testing::{FakeApi, FakeCloud, address, found, node, run_for};
+use crate::{ClusterAddresses, Metrics, NodeController, NodeControllerParts, NodeSettings, QueueSettings, Reflector};
 
 /// Runs everything for `time`, then stops it in order.
 async fn run(api: &FakeApi, cloud: &Arc<FakeCloud>, settings: NodeSettings, time: Duration) -> Metrics {
@@ -33,6 +33,7 @@ async fn run_with(
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = cloud.lookups();
     let controller = NodeController::new(NodeControllerParts {
+        cluster_addresses: ClusterAddresses::new(vec![], None, None),
         gate,
         store: nodes.reader(),
         first_list: nodes.first_list(),
@@ -48,13 +49,18 @@ async fn run_with(
     metrics
 }
 
+/// One of many: no two have the same address.
+fn machine(number: u8) -> Finding {
+    found(|one| one.addresses = vec![address(AddressKind::InternalIp, &format!("10.0.1.{number}"))])
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_hundred_nodes_are_initialised_with_one_call_of_the_cloud_and_three_writes_each() {
     let api = FakeApi::new();
     let cloud = Arc::new(FakeCloud::slow(Duration::from_millis(50)));
     for i in 0..200 {
         let name = format!("n{i:03}");
-        cloud.answer(&name, [found(|_| ())]);
+        cloud.answer(&name, [machine(i)]);
         api.add(node(&name).tainted().0);
     }
     let metrics = run(&api, &cloud, NodeSettings::default(), Duration::from_secs(10)).await;
@@ -73,7 +79,7 @@ async fn no_more_nodes_are_written_at_a_time_than_set_but_all_are_looked_up() {
     let cloud = Arc::new(FakeCloud::default());
     for i in 0..40 {
         let name = format!("n{i}");
-        cloud.answer(&name, [found(|_| ())]);
+        cloud.answer(&name, [machine(i)]);
         api.add(node(&name).tainted().0);
     }
     api.silence("PATCH");
@@ -123,6 +129,7 @@ async fn the_controller_ends_with_its_reflector() {
     let mut nodes = Reflector::new(api.client.clone(), &metrics.store);
     let (lookups, _task) = Arc::new(FakeCloud::default()).lookups();
     let controller = NodeController::new(NodeControllerParts {
+        cluster_addresses: ClusterAddresses::new(vec![], None, None),
         gate,
         store: nodes.reader(),
         first_list: nodes.first_list(),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Failure, Finding, Reaction};
+use ccm_cloud::{AddressKind, Failure, Finding, Instance, Reaction};
 use serde_json::json;
 
 use super::Bench;
 use crate::node::NodeSettings;
 use crate::queue::Verdict;
-use crate::testing::{FakeCloud, found, node};
+use crate::testing::{FakeCloud, address, found, node};
 
 fn unknown(reaction: Reaction, after: Option<u64>) -> Finding {
     let mut failure = Failure::new(reaction, "what the cloud said");
@@ -185,4 +185,18 @@ async fn a_sync_that_waits_is_small() {
     let bench = Bench::new();
     let bytes = size_of_val(&bench.syncer.sync("node0"));
     assert!(bytes < 1_024, "{bytes} bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_would_get_an_address_that_no_machine_has_waits_with_its_taint() {
+    let mut bench = Bench::new();
+    let metadata = |one: &mut Instance| {
+        one.addresses = vec![address(AddressKind::InternalIp, "169.254.169.254")];
+    };
+    bench.cloud.answer("node0", [found(metadata)]);
+    bench.add(node("node0").tainted());
+    assert_eq!(bench.sync("node0").await, Verdict::Backoff);
+    let events = bench.events().await;
+    assert!(events[0].contains("SyncNodeFailed") && events[0].contains("169.254.169.254"), "{events:?}");
+    assert_eq!(bench.api.count("PATCH"), 0);
 }

@@ -20,11 +20,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::holders::Holders;
 use super::memory::Memory;
 use super::sync::Syncer;
 use super::write::NodeWriter;
 use super::{NodeSettings, refresh as refreshing};
 use crate::all_metrics::Metrics;
+use crate::cluster_addresses::ClusterAddresses;
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeCloud, scraped};
@@ -114,10 +116,13 @@ fn syncer(
     metrics: &Metrics,
     settings: NodeSettings,
 ) -> Syncer {
+    // Addresses of several Nodes have tests of their own.
+    let holders = Arc::new(Holders::new(ClusterAddresses::new(vec![], None, None), reflector::store().0));
     Syncer {
         store,
         lookups,
-        writer: NodeWriter::new(gate),
+        writer: NodeWriter::new(gate, Arc::clone(&holders)),
+        holders,
         writes: Semaphore::new(settings.sync_width()),
         recorder,
         memory: Memory::new(metrics.node.uninitialized.clone(), Default::default()),

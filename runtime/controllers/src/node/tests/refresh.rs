@@ -218,3 +218,19 @@ async fn the_first_twenty_failures_of_a_run_are_logged_one_by_one_and_the_rest_a
         assert_eq!(bench.metrics.node.refreshes("failed"), failing);
     }
 }
+
+/// A provider that serves gives a Node the address of the metadata service: the Node keeps what it has, and people hear of it once.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_no_machine_has_is_not_written_and_told_once() {
+    let mut bench = Bench::new();
+    bench.cloud.answer("node0", [internal(&["169.254.169.254"])]);
+    bench.add(node("node0").provider_id("fake://1").address("InternalIP", "10.0.0.1"));
+    bench.refresh().await;
+    bench.refresh().await;
+    assert_eq!(bench.api.count("PATCH"), 0);
+    let told = bench.events().await;
+    let [event] = told.as_slice() else { panic!("{told:?}") };
+    for part in ["Warning NodeAddressRefused", "169.254.169.254", "a link-local address", "correct the machine"] {
+        assert!(event.contains(part), "{event}");
+    }
+}

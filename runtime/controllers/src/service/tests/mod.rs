@@ -22,6 +22,7 @@ mod rollback;
 mod selection;
 mod start;
 mod unknown_annotations;
+mod vet;
 mod whole;
 
 use std::sync::Arc;
@@ -48,9 +49,11 @@ use super::memory::Memory;
 use super::record::{RECORDED, Record};
 use super::refresh::rounds::Refresh;
 use super::syncer::Syncer;
+use super::vet::Places;
 use super::write::ServiceWriter;
 use super::{LoadBalancerMember, ServiceSettings, key, verify, wake};
 use crate::all_metrics::Metrics;
+use crate::cluster_addresses::ClusterAddresses;
 use crate::queue::Verdict;
 use crate::store::Node;
 use crate::testing::{Draft, FakeApi, FakeBalancers, node, scraped, service};
@@ -119,9 +122,10 @@ impl Bench {
         cloud.watch(node_reader.clone());
         let (recorder, events) = EventRecorder::new(gate.clone(), metrics.events.clone(), EventSettings::default());
         let syncer = Arc::new(Syncer {
-            store: reader,
+            store: reader.clone(),
             members: members.into_iter().enumerate().collect(),
-            backends: Current::new(backends([node("n0"), node("n1")]), node_reader),
+            backends: Current::new(backends([node("n0"), node("n1")]), node_reader.clone()),
+            places: Places { cluster: ClusterAddresses::new(vec![], None, Some(reader.clone())), nodes: node_reader },
             locks: Locks::default(),
             width: Semaphore::new(settings.width()),
             writer: ServiceWriter::new(gate),

@@ -21,7 +21,9 @@ pub(super) fn calls(bench: &Bench) -> Vec<String> {
 }
 
 pub(super) fn made(id: &str) -> Outcome {
-    let ingress = vec![Ingress { ip: Some("192.0.2.9".into()), ..Ingress::default() }];
+    // Each load balancer has its own address.
+    let number = id.rsplit('-').next().unwrap();
+    let ingress = vec![Ingress { ip: Some(format!("203.0.113.{number}")), ..Ingress::default() }];
     Outcome { ingress, annotations: vec![("fake.io/id".into(), Some(id.into()))], ..Outcome::default() }
 }
 

@@ -22,6 +22,7 @@ async fn a_service_that_etcds_backup_shows_without_an_address_is_served_again() 
     cloud.watch(nodes.as_reader());
     let mut services = Reflector::<Service>::new(api.client.clone(), &metrics.store);
     let controller = ServiceController::new(ServiceControllerParts {
+        cluster_addresses: ClusterAddresses::new(vec![], None, None),
         gate,
         services: services.reader(),
         services_listed: services.first_list(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::overlay::{Manifests, Pod, pod};
-use super::{CLOUDLYCKE, apply};
+use super::{CLOUDLYCKE, apart, apply};
 use crate::look::await_untainted;
 use crate::mistakes::ended;
 use crate::stage::{LIMIT, Stage};
@@ -110,7 +110,7 @@ fn config(stage: &Stage, bundle: &Path, pod: Pod, more: &[String]) -> Value {
 #[ignore = "needs root, runc, and an image that `./just image-test` makes and names"]
 async fn the_image_runs_as_non_root_on_a_read_only_root_and_initialises_nodes() {
     let bundle = PathBuf::from(std::env::var_os(BUNDLE).unwrap_or_else(|| panic!("{BUNDLE} names no folder")));
-    let stage = Stage::bare(Settings::default()).await;
+    let stage = Stage::bare(apart(Settings::default())).await;
     apply(&stage, &Manifests::new(), CLOUDLYCKE).await;
     let port = Port::take().unwrap();
     let pod = pod(&stage).await;

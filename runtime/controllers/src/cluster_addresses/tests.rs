@@ -1,0 +1,89 @@
+use std::convert::Infallible;
+
+use http::Response;
+use k8s_openapi::api::core::v1::Service;
+use kube::client::Body;
+use kube::runtime::reflector;
+use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn told(addresses: &ClusterAddresses, text: &str) -> String {
+    addresses.clash(ip(text)).map(|clash| clash.to_string()).unwrap_or_default()
+}
+
+/// An API server that answers so, by path.
+fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Client {
+    let answer = Arc::new(answer);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (status, body) = answer(request.uri().path());
+        async move {
+            let response = Response::builder().status(status).body(Body::from(body.to_string().into_bytes()));
+            Ok::<_, Infallible>(response.unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn status(code: u16, reason: &str) -> (u16, Value) {
+    let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": "no" });
+    (code, body)
+}
+
+#[tokio::test]
+async fn addresses_of_the_cluster_are_known_from_flags_objects_and_the_url_of_the_api_server() {
+    let (services, mut store) = reflector::store::<Service>();
+    let kubernetes = json!({
+        "metadata": { "name": "kubernetes", "namespace": "default" },
+        "spec": { "clusterIPs": ["172.20.0.1", "fd12::1"] },
+    });
+    store.apply_watcher_event(&Event::Apply(serde_json::from_value(kubernetes).unwrap()));
+    let given = vec!["10.200.0.0/16".parse().unwrap()];
+    let addresses = ClusterAddresses::new(given, Some("[2001:db8::6]"), Some(services));
+    for (address, part) in [
+        ("169.254.169.254", "a link-local address"),
+        ("::ffff:169.254.169.254", "a link-local address"),
+        ("127.0.0.1", "a loopback address"),
+        ("0.0.0.0", "an unspecified address"),
+        ("224.0.0.1", "a multicast"),
+        ("100.100.100.200", "metadata"),
+        ("10.200.3.4", "in the range of Services, 10.200.0.0/16"),
+        ("::ffff:10.200.3.4", "in the range of Services"),
+        ("172.20.0.1", "the ClusterIP of Service default/kubernetes"),
+        ("fd12::1", "the ClusterIP of Service default/kubernetes"),
+        ("2001:db8::6", "an address of the API server"),
+    ] {
+        assert!(told(&addresses, address).contains(part), "{address}: {}", told(&addresses, address));
+    }
+    for free in ["10.96.0.7", "192.0.2.10", "10.0.0.1", "203.0.113.7", "2001:db8::7", "fd00::1"] {
+        assert_eq!(told(&addresses, free), "", "{free}");
+    }
+    let answers = client(|path| match path {
+        RANGES => (200, json!({ "items": [{ "spec": { "cidrs": ["10.96.0.0/16", "fd96::/112"] } }] })),
+        SERVERS => (200, json!({ "endpoints": [{ "addresses": ["192.0.2.10"] }] })),
+        _ => status(404, "NotFound"),
+    });
+    assert!(addresses.learn(&answers).await);
+    assert!(told(&addresses, "10.96.0.7").contains("10.96.0.0/16"));
+    assert!(told(&addresses, "fd96::7").contains("fd96::/112"));
+    assert_eq!(told(&addresses, "192.0.2.10"), "an address of the API server");
+}
+
+#[tokio::test]
+async fn what_an_api_server_does_not_serve_is_not_waited_for_and_what_it_does_not_say_stays_known() {
+    let addresses = ClusterAddresses::new(vec![], None, None);
+    assert!(addresses.learn(&client(|_| status(404, "NotFound"))).await, "an older API server has no such ranges");
+    let answer = Arc::new(Mutex::new((200, json!({ "items": [{ "spec": { "cidrs": ["10.96.0.0/16"] } }] }))));
+    let shared = Arc::clone(&answer);
+    let client = client(move |path| if path == RANGES { shared.lock().clone() } else { status(404, "NotFound") });
+    assert!(addresses.learn(&client).await);
+    *answer.lock() = status(403, "Forbidden");
+    assert!(!addresses.learn(&client).await);
+    assert!(told(&addresses, "10.96.0.7").contains("10.96.0.0/16"), "it is still so");
+}

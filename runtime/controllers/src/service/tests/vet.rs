@@ -1,0 +1,101 @@
+//! Addresses that a provider names and that cannot be those of a load balancer.
+
+use ccm_cloud::{Ingress, Outcome, SharedAddresses};
+use serde_json::json;
+
+use super::*;
+
+fn at(ip: &str) -> Outcome {
+    Outcome { ingress: vec![Ingress { ip: Some(ip.to_owned()), ..Ingress::default() }], ..Outcome::default() }
+}
+
+/// A cluster with a Node, a Service with a load balancer, and one with a ClusterIP.
+fn cluster() -> Bench {
+    let mut bench = Bench::new();
+    bench.syncer = {
+        let mut syncer = Arc::into_inner(bench.syncer).unwrap();
+        let ranges = vec!["10.96.0.0/16".parse().unwrap()];
+        let services = Some(syncer.store.clone());
+        syncer.places.cluster = ClusterAddresses::new(ranges, Some("198.51.100.6"), services);
+        Arc::new(syncer)
+    };
+    drop(bench.label(vec![node("n0").address("InternalIP", "10.0.0.7"), node("n1")]));
+    let taken = json!([{ "ip": "203.0.113.7" }]);
+    bench.add(service("victim").with("/status/loadBalancer", "ingress", taken));
+    bench.add(service("inner").with("/spec", "type", json!("ClusterIP")).with(
+        "/spec",
+        "clusterIPs",
+        json!(["172.20.0.9"]),
+    ));
+    bench.add(service("web"));
+    bench
+}
+
+/// All of these were once written to the status, and kube-proxy led the traffic of the cluster to the Service.
+#[tokio::test(start_paused = true)]
+async fn an_address_of_the_cluster_of_a_node_or_of_another_service_is_not_written() {
+    for (ip, part) in [
+        ("169.254.169.254", "a link-local address"),
+        ("127.0.0.1", "a loopback address"),
+        ("10.96.0.10", "in the range of Services, 10.96.0.0/16"),
+        ("172.20.0.9", "the ClusterIP of Service default/inner"),
+        ("198.51.100.6", "an address of the API server"),
+        ("10.0.0.7", "an address of node n0"),
+        ("203.0.113.7", "the address of Service default/victim"),
+        ("::ffff:203.0.113.7", "the address of Service default/victim"),
+    ] {
+        let mut bench = cluster();
+        bench.cloud.script("ensure", "web", [at(ip)]);
+        let verdict = bench.sync("web").await;
+        assert!(matches!(verdict, Verdict::Backoff | Verdict::After(_)), "{ip}: {verdict:?}");
+        assert_eq!(bench.json("web")["status"]["loadBalancer"], json!({}), "{ip}");
+        let condition = bench.condition("web");
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("CloudConflict")), "{ip}");
+        let events = bench.events().await;
+        let warning = events.iter().find(|event| event.contains("SyncLoadBalancerFailed")).unwrap();
+        for part in [part, "it is not written", "correct the load balancer"] {
+            assert!(warning.contains(part), "{ip}: {warning}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_service_has_stays_and_what_is_free_or_shared_by_grant_is_written() {
+    let mut bench = cluster();
+    for (name, ip) in [("web", "203.0.113.9"), ("victim", "203.0.113.7")] {
+        bench.cloud.script("ensure", name, [at(ip)]);
+        assert_eq!(bench.sync(name).await, Verdict::Done, "{name}");
+    }
+    for (ip, shared) in [
+        ("203.0.113.8", SharedAddresses::default()),
+        ("203.0.113.7", SharedAddresses { services: true, nodes: false }),
+        ("10.0.0.7", SharedAddresses { services: false, nodes: true }),
+    ] {
+        let job = bench.job("web").unwrap();
+        let mut provider = bench.syncer.provider(0).unwrap();
+        let descriptor = Arc::make_mut(&mut Arc::get_mut(&mut provider).unwrap().descriptor);
+        descriptor.shared_addresses = shared;
+        let job = Job { provider, ..job };
+        assert_eq!(bench.syncer.vetted(&job, at(ip)), at(ip), "{ip}");
+        let metadata = bench.syncer.vetted(&job, at("169.254.169.254"));
+        assert!(metadata.failure.is_some() && metadata.ingress.is_empty(), "no grant is for that");
+    }
+    // It came from another manager, or before this host looked.
+    let job = bench.job("victim").unwrap();
+    bench.add(service("late").with("/status/loadBalancer", "ingress", json!([{ "ip": "203.0.113.7" }])));
+    assert_eq!(bench.syncer.vetted(&job, at("203.0.113.7")), at("203.0.113.7"));
+}
+
+/// As DigitalOcean's Services hand over a load balancer: the old one is disowned, and the new one names it.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_its_service_gave_up_is_free() {
+    for given_up in [json!({ "wasm-ccm.io/orphan": "fake" }), json!({ "fake.io/mode": "disowned" })] {
+        let mut bench = cluster();
+        bench.edit("victim", &json!({ "metadata": { "annotations": given_up } }));
+        bench.cloud.fail("ensure", "victim", [failure(Reaction::Elsewhere, "nobody takes care of it")]);
+        bench.sync("victim").await;
+        bench.cloud.script("ensure", "web", [at("203.0.113.7")]);
+        assert_eq!(bench.sync("web").await, Verdict::Done, "{given_up}");
+        assert_eq!(bench.json("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.7", "{given_up}");
+    }
+}

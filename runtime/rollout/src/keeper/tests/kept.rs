@@ -1,0 +1,94 @@
+//! A process that starts while its last good component cannot serve.
+
+use super::*;
+use crate::config::grants::GrantSettings;
+use crate::gate::Step;
+use crate::pipeline::NotAdmitted;
+
+/// A keeper whose last good component finds fault with its cloud, and whose source holds `new`.
+async fn started(folder: &Path, change: impl FnOnce(&mut ProviderRecord), new: &[(&str, &str)]) -> Keeper {
+    started_after("complains", folder, change, new).await
+}
+
+/// The same where the last good component behaves so.
+async fn started_after(
+    behaviour: &str,
+    folder: &Path,
+    change: impl FnOnce(&mut ProviderRecord),
+    new: &[(&str, &str)],
+) -> Keeper {
+    let component = std::fs::read(ccm_built::component("guests/successor.wasm").unwrap()).unwrap();
+    let source = folder.join("p.wasm");
+    std::fs::write(&source, fill::fill(component.clone(), new).unwrap()).unwrap();
+    std::fs::write(folder.join("cloud.yaml"), "token: token-of-the-operator\n").unwrap();
+    let mut record = ProviderRecord {
+        source: source.display().to_string(),
+        cloud_config: Some(folder.join("cloud.yaml")),
+        ..ProviderRecord::default()
+    };
+    change(&mut record);
+    let keeper = keeper_of(record, &folder.join("state"), None).await;
+    let last_good = fill::fill(component, &[("version", "1"), ("behaviour", behaviour)]).unwrap();
+    keeper.last_good.as_ref().unwrap().keep(&last_good, None).await.unwrap();
+    keeper
+}
+
+type Fields = &'static [(&'static str, &'static str)];
+
+/// What was tried first had no component before it: it could be of another provider, and use every credential.
+#[tokio::test]
+async fn what_the_last_good_component_was_allowed_counts_while_it_waits_for_its_cloud() {
+    let rows: [(Fields, Option<(Step, &str)>); 4] = [
+        (&[("version", "2")], None),
+        (&[("version", "2"), ("name", "other")], Some((Step::Identity, "--allow-provider-change"))),
+        (&[("version", "2"), ("scheme", "other")], Some((Step::Identity, "its provider IDs begin with other"))),
+        (&[("version", "2"), ("secret", "token")], Some((Step::Grants, "--allow-grant-change"))),
+    ];
+    for (new, wanted) in rows {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keeper = started(folder.path(), |_| (), new).await;
+        let tried = keeper.try_once(&mut Some(String::new())).await;
+        let rejected = tried.err().map(NotAdmitted::into_rejected);
+        let told = rejected.map(|rejected| (rejected.step, format!("{:#}", rejected.error)));
+        match (wanted, told) {
+            (None, None) => {}
+            (Some((step, part)), Some((stopped, error))) => {
+                assert!(step == stopped && error.contains(part), "{new:?}: {stopped}: {error}");
+            }
+            (_, told) => panic!("{new:?}: {told:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_operator_may_let_another_one_do_more_than_the_last_good_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let allow = |record: &mut ProviderRecord| {
+        record.allow_provider_change = true;
+        record.grants = GrantSettings { allow_grant_change: true, ..GrantSettings::default() };
+    };
+    let new = [("version", "2"), ("name", "other"), ("secret", "token")];
+    let mut keeper = started(folder.path(), allow, &new).await;
+    let taken = keeper.try_once(&mut Some(String::new())).await.ok().unwrap();
+    assert_eq!(taken.release.version.name, "other");
+}
+
+/// An untried one that asks no cloud once took the place of the last good one while the cloud was down, was proven at once, and was kept
+/// in its stead.
+#[tokio::test]
+async fn the_last_good_component_does_not_give_way_while_its_cloud_says_nothing() {
+    for allowed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let allow = |record: &mut ProviderRecord| record.allow_provider_change = allowed;
+        let mut keeper = started_after("mute", folder.path(), allow, &[("version", "2")]).await;
+        match keeper.try_once(&mut Some(String::new())).await {
+            Ok(taken) => assert_eq!((allowed, taken.release.version.version.as_str()), (true, "2")),
+            Err(error) => {
+                let rejected = error.into_rejected();
+                let error = format!("{:#}", rejected.error);
+                assert!(!allowed && rejected.step == Step::Check, "{error}");
+                assert!(error.contains("waits for its cloud") && error.contains("--allow-provider-change"), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What the account of the host may patch: RBAC lets it patch Nodes and Services, and the policies of `manifests/` say which of their fields.
+
+use kube::api::Patch;
+
+use super::*;
+
+/// A patch, and what is said of one that is refused.
+type Row = (&'static str, &'static str, Value, Option<&'static str>);
+
+fn rows() -> Vec<Row> {
+    let reserved = "of the labels of Kubernetes it may set only";
+    let foreign = json!([{ "key": "gpu", "effect": "NoSchedule" }]);
+    let shutdown = json!([
+        { "key": "gpu", "value": "yes", "effect": "NoSchedule" },
+        { "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" },
+    ]);
+    let condition =
+        |kind: &str| json!({ "conditions": [{ "type": kind, "status": "False", "reason": "X", "message": "" }] });
+    let dated = |kind: &str| {
+        let mut condition = condition(kind);
+        condition["conditions"][0]["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+        json!({ "status": condition })
+    };
+    vec![
+        (
+            "nodes",
+            "",
+            json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "z", "fake.io/x": "y" } } }),
+            None,
+        ),
+        (
+            "nodes",
+            "",
+            json!({ "metadata": { "labels": { "node-role.kubernetes.io/control-plane": "" } } }),
+            Some(reserved),
+        ),
+        ("nodes", "", json!({ "metadata": { "labels": { "kubernetes.io/hostname": "other" } } }), Some(reserved)),
+        ("nodes", "", json!({ "metadata": { "labels": { "own": null } } }), Some("may remove no label")),
+        (
+            "nodes",
+            "",
+            json!({ "metadata": { "annotations": { "fake.io/x": "y" } } }),
+            Some("may not change annotations"),
+        ),
+        ("nodes", "", json!({ "spec": { "unschedulable": true } }), Some("may not change unschedulable")),
+        ("nodes", "", json!({ "spec": { "taints": foreign } }), Some("may change no taints of a Node but")),
+        ("nodes", "", json!({ "spec": { "taints": shutdown, "providerID": "cloudlycke://fenced" } }), None),
+        ("nodes", "", json!({ "spec": { "providerID": "other://fenced" } }), Some("")),
+        (
+            "nodes",
+            "status",
+            json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.9" }] } }),
+            None,
+        ),
+        (
+            "nodes",
+            "status",
+            json!({ "status": { "capacity": { "cpu": "900" } } }),
+            Some("nothing in the status of a Node but"),
+        ),
+        ("nodes", "status", dated("Ready"), Some("nothing in the status of a Node but")),
+        ("nodes", "status", dated("NetworkUnavailable"), None),
+        ("services", "status", json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }] } } }), None),
+        ("services", "status", json!({ "metadata": { "annotations": { "cloudlycke.io/lb-ready-at": "1" } } }), None),
+        ("services", "status", json!({ "metadata": { "annotations": { "wasm-ccm.io/ensure": null } } }), None),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "annotations": { "cert-manager.io/issuer": "mine" } } }),
+            Some("may change no annotation of a Service but"),
+        ),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "annotations": { "others.io/x": null } } }),
+            Some("may change no annotation of a Service but"),
+        ),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "labels": { "app": "other" } } }),
+            Some("labels and owners of a Service"),
+        ),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "finalizers": ["service.kubernetes.io/load-balancer-cleanup", "others.io/keep"] } }),
+            None,
+        ),
+        (
+            "services",
+            "status",
+            json!({ "metadata": { "finalizers": [] } }),
+            Some("may change no finalizer of a Service but"),
+        ),
+        ("services", "status", dated("LoadBalancerReady"), None),
+    ]
+}
+
+#[tokio::test]
+async fn the_account_changes_its_own_fields_of_nodes_and_services_and_no_others() {
+    let stage = Stage::bare(apart(Settings::default())).await;
+    let admin = stage.client();
+    apply(&stage, &Manifests::new(), CLOUDLYCKE).await;
+    let fixture = NodeFixture::new("fenced").internal_ip("10.0.0.1").label("own", "label");
+    fixture.taint("gpu", "yes", "NoSchedule").initialized().register(admin).await.unwrap();
+    let own = json!({ "annotations": { "others.io/x": "kept", "wasm-ccm.io/ensure": "once" }, "finalizers": ["others.io/keep"] });
+    serve(admin, "web", json!({ "metadata": own })).await;
+
+    let client = stage.cluster.client_of(stage.user()).await.unwrap();
+    let send = |resource: &'static str, part: &'static str, body: Value| {
+        let client = client.clone();
+        async move {
+            // A merge patch would take the other conditions away.
+            let merges = body.pointer("/status/conditions").is_some();
+            let (params, patch) =
+                (PatchParams::default(), if merges { Patch::Strategic(body) } else { Patch::Merge(body) });
+            match (resource, part) {
+                ("nodes", "") => nodes(&client).patch("fenced", &params, &patch).await.map(drop),
+                ("nodes", _) => nodes(&client).patch_status("fenced", &params, &patch).await.map(drop),
+                (_, _) => services(&client).patch_status("web", &params, &patch).await.map(drop),
+            }
+        }
+    };
+    // A policy counts a little after it was written.
+    let fenced = async {
+        let wrong =
+            || json!({ "metadata": { "annotations": { "fake.io/x": Option::<String>::None, "fake.io/y": "y" } } });
+        let foreign = || json!({ "metadata": { "annotations": { "cert-manager.io/issuer": "mine" } } });
+        while send("nodes", "", wrong()).await.is_ok() || send("services", "status", foreign()).await.is_ok() {
+            let back = json!({ "metadata": { "annotations": { "fake.io/y": null, "cert-manager.io/issuer": null } } });
+            let (params, patch) = (PatchParams::default(), Patch::Merge(back));
+            nodes(admin).patch("fenced", &params, &patch).await.unwrap();
+            services(admin).patch("web", &params, &patch).await.unwrap();
+        }
+    };
+    tokio::time::timeout(LIMIT, fenced).await.expect("the policies never count");
+    for (resource, part, body, refused) in rows() {
+        let sent = send(resource, part, body.clone()).await;
+        match (refused, sent) {
+            (None, Ok(())) => {}
+            (Some(text), Err(kube::Error::Api(status))) => {
+                assert!(status.message.contains(text), "{resource} {body}: {}", status.message);
+            }
+            (_, sent) => panic!("{resource} {body}: {sent:?}"),
+        }
+    }
+    // Nobody else is fenced.
+    let cordon = json!({ "spec": { "unschedulable": true } });
+    nodes(admin).patch("fenced", &PatchParams::default(), &Patch::Merge(&cordon)).await.unwrap();
+}
