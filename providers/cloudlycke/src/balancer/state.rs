@@ -3,18 +3,23 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `lb/UID` | the load balancer of a Service |
+//! | `lb/UID` | the load balancer of a Service, or that it has none any more |
 //! | `address/IP` | who has an address |
 //! | `service/NAMESPACE/NAME` | UID of the Service that had this name last |
 //!
-//! Addresses have keys of their own, so that a survey, which holds no lock, never writes over what an allocation wrote.
+//! Addresses have keys of their own, so that a survey, which holds no lock, never writes over what an allocation wrote. It may have
+//! an older state of a Service: whoever gives an address back has written down before that the Service has it no more.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm_sdk::types::{Ingress, Service};
 
 /// First line of every value. Values of another schema read as if they were not there.
 const SCHEMA: &str = "1";
+
+/// How long it is remembered that a load balancer is gone: a survey that began before is over then.
+const GONE: Duration = Duration::from_secs(3_600);
 
 /// Tells that addresses are of the pool.
 const POOLED: &str = "pool";
@@ -22,7 +27,7 @@ const POOLED: &str = "pool";
 /// Bytes by key. Behind it is the host's cache, or a map in tests.
 pub(crate) trait Store {
     fn get(&self, key: &str) -> Option<Vec<u8>>;
-    fn put(&self, key: &str, value: &[u8]);
+    fn put(&self, key: &str, value: &[u8], ttl: Duration);
     fn forget(&self, key: &str);
 }
 
@@ -87,7 +92,17 @@ pub(crate) struct State<'s>(pub(crate) &'s dyn Store);
 
 impl State<'_> {
     pub(crate) fn record(&self, uid: &str) -> Option<Record> {
-        Record::read(&self.get(&record_key(uid))?)
+        self.written(uid)?
+    }
+
+    /// What is written of a load balancer, if anything is: none inside when it is gone.
+    pub(crate) fn written(&self, uid: &str) -> Option<Option<Record>> {
+        Some(Record::read(&self.get(&record_key(uid))?))
+    }
+
+    /// Whether a Service can have an address that its status shows: nothing says otherwise.
+    pub(crate) fn may_have(&self, uid: &str, ip: IpAddr) -> bool {
+        self.written(uid).is_none_or(|record| record.is_some_and(|record| record.held().contains(&ip)))
     }
 
     /// Keeps the load balancer of a Service. Its addresses are taken one by one, with [`hold`](Self::hold).
@@ -105,7 +120,7 @@ impl State<'_> {
     }
 
     pub(crate) fn forget_record(&self, uid: &str) {
-        self.0.forget(&record_key(uid));
+        self.0.put(&record_key(uid), SCHEMA.as_bytes(), GONE);
     }
 
     /// UID of the Service that had the name of this one before: it was deleted while nobody looked.
@@ -144,7 +159,7 @@ impl State<'_> {
     }
 
     fn put(&self, key: &str, lines: &[String]) {
-        self.0.put(key, format!("{SCHEMA}\n{}", lines.join("\n")).as_bytes());
+        self.0.put(key, format!("{SCHEMA}\n{}", lines.join("\n")).as_bytes(), Duration::MAX);
     }
 }
 

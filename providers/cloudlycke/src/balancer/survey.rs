@@ -16,9 +16,15 @@ impl Balancers<'_> {
         };
         // Addresses first: one that an earlier wish will be told to leave is still another's.
         for wish in wishes {
-            for ip in self.shown(&wish.service, vec![]).iter().flat_map(Record::held) {
-                if self.state.holder(*ip).is_none() {
-                    self.state.hold(*ip, &wish.service);
+            let service = &wish.service;
+            for ip in self.shown(service, vec![]).iter().flat_map(Record::held) {
+                let is_its = || self.state.may_have(&service.uid, *ip);
+                if self.state.holder(*ip).is_none() && is_its() {
+                    self.state.hold(*ip, service);
+                    // It may have given the address back meanwhile.
+                    if !is_its() {
+                        self.state.release(*ip, &service.uid);
+                    }
                 }
             }
         }
@@ -52,8 +58,8 @@ impl Balancers<'_> {
             let name = service_spec.hostname.as_deref().unwrap_or("none");
             differences.push(format!("the host name should be {name}"));
         }
-        match self.state.record(&service.uid) {
-            Some(record) if record.members != members => differences.push("the members are others".to_owned()),
+        match self.state.written(&service.uid) {
+            Some(Some(record)) if record.members != members => differences.push("the members are others".to_owned()),
             Some(_) => {}
             None => self.state.keep(service, &shown),
         }

@@ -123,12 +123,12 @@ impl RouteController {
         let Self { syncer, keys, first_list, recoveries, queue_metrics } = self;
         let settings = syncer.settings.queue;
         let (waking, names) = Waking::new(Arc::clone(&syncer), keys, first_list, recoveries);
-        let reconcile = |name: Arc<str>| {
-            let syncer = Arc::clone(&syncer);
-            async move { syncer.sync(&name).await }
-        };
         // Both end together, whichever ends first.
         let stop = shutdown.child_token();
+        let reconcile = |name: Arc<str>| {
+            let (syncer, stop) = (Arc::clone(&syncer), stop.clone());
+            async move { syncer.sync(&name, &stop).await }
+        };
         let queue = async {
             let ended = queue::run(names, reconcile, settings, queue_metrics.of("Routes"), stop.clone()).await;
             stop.cancel();
