@@ -18,11 +18,10 @@ impl Balancers<'_> {
         for wish in wishes {
             let service = &wish.service;
             for ip in self.shown(service, vec![]).iter().flat_map(Record::held) {
-                let is_its = || self.state.may_have(&service.uid, *ip);
-                if self.state.holder(*ip).is_none() && is_its() {
+                if self.state.holder(*ip).is_none() {
                     self.state.hold(*ip, service);
-                    // It may have given the address back meanwhile.
-                    if !is_its() {
+                    // It may have given the address back, and its state here is older.
+                    if !self.state.may_have(&service.uid, *ip) {
                         self.state.release(*ip, &service.uid);
                     }
                 }
@@ -61,7 +60,7 @@ impl Balancers<'_> {
         match self.state.written(&service.uid) {
             Some(Some(record)) if record.members != members => differences.push("the members are others".to_owned()),
             Some(_) => {}
-            None => self.state.keep(service, &shown),
+            None => self.state.learn(service, &shown),
         }
         if differences.is_empty() { Standing::InStep(service.ingress.clone()) } else { Standing::Differs(differences) }
     }
