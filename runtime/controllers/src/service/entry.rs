@@ -13,6 +13,7 @@ use super::digest::Digest;
 use super::found::{Found, Unsaid};
 use super::metrics::PassTimer;
 use super::offer::Offer;
+pub(crate) use super::purpose::{Doubt, Purpose};
 use super::record::Record;
 use crate::backoff::capped;
 use crate::queue::{QueueSettings, Verdict};
@@ -20,34 +21,13 @@ use crate::store::Age;
 use crate::view::service::ingress;
 use crate::warnings::Warnings;
 
-/// What the cloud is at work on is looked at again after this part of the time that it has taken since its last progress, or
-/// later.
+/// What the cloud is at work on is looked at again after this part of the time since its last progress, or later.
 const PATIENCE: u32 = 20;
 /// That part is never longer.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most bytes of all annotations of an object, as the API server takes them.
 const MAX_ANNOTATIONS: usize = 256 << 10;
-
-/// What is to be reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A load balancer for a Service with this digest.
-    Serve(Digest),
-    /// None any more, for a Service with this digest.
-    Delete(Digest),
-}
-
-/// What is not certain about the cloud, whatever the Service's record says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    #[default]
-    None,
-    /// A call that changes the backends has begun.
-    Backends,
-    /// A call that changes anything has begun.
-    All,
-}
 
 /// The last try, which failed.
 pub(super) struct Attempt {
@@ -57,7 +37,7 @@ pub(super) struct Attempt {
     /// Not again before.
     until: Instant,
     /// Only something else to do helps.
-    pub(super) until_change: bool,
+    until_change: bool,
     /// It is no failure: the cloud is at work.
     is_pending: bool,
     /// What it came to, in words.
@@ -112,6 +92,8 @@ pub(crate) struct Entry {
     /// Why it is not as it should be.
     pub(super) not_ready: Option<&'static str>,
     pub(super) attempt: Option<Attempt>,
+    /// The cloud answers again, and did not when the run under way began.
+    is_recovered: bool,
     delays: Option<ExponentialBackoff>,
     /// Since when the cloud is at work without any progress, and at what.
     at_work: Option<(Purpose, Instant)>,
@@ -151,6 +133,7 @@ impl Entry {
             hosts_refused: None,
             is_elsewhere: false,
             attempt: None,
+            is_recovered: false,
             delays: None,
             at_work: None,
             progress: None,
@@ -263,6 +246,18 @@ impl Entry {
         }
     }
 
+    /// A run begins. Returns who measures a pass until it ends.
+    pub(super) fn run_begins(&mut self) -> Option<Arc<PassTimer>> {
+        self.is_recovered = false;
+        self.pass.take()
+    }
+
+    /// The cloud answers again. Returns whether the last try had failed, and waits for a time and not for a change: no longer.
+    pub(super) fn recovers(&mut self) -> bool {
+        self.is_recovered = true;
+        self.attempt.take_if(|attempt| !attempt.until_change).is_some()
+    }
+
     /// A call that makes or changes the load balancer begins.
     pub(crate) fn ensure_begins(&mut self) {
         (self.doubt, self.owned, self.is_elsewhere, self.unsaid) = (Doubt::All, true, false, None);
@@ -322,8 +317,7 @@ impl Entry {
         std::mem::replace(&mut self.offer_changed, has_changed)
     }
 
-    /// The provider wants these annotations to be written. Returns all that wait: those of before too, unless together they are more
-    /// than an object can have.
+    /// The provider wants these annotations to be written. Returns all that wait: with those of before, if an object can have so many.
     pub(crate) fn wants_written(
         &mut self,
         annotations: Vec<(String, Option<String>)>,
@@ -447,6 +441,12 @@ impl Entry {
         verdict: Verdict,
         settings: &QueueSettings,
     ) -> Verdict {
+        let is_for_a_time = matches!(verdict, Verdict::After(_) | Verdict::Backoff) && !is_pending;
+        if std::mem::take(&mut self.is_recovered) && is_for_a_time {
+            // What the run has found out is of before.
+            self.attempt = None;
+            return Verdict::After(Duration::ZERO);
+        }
         let verdict = if is_pending { self.patiently(purpose, verdict) } else { verdict };
         let delay = match verdict {
             Verdict::After(delay) => delay,

@@ -54,6 +54,7 @@ pub(crate) mod ownership;
 mod plan;
 pub(crate) mod predicates;
 pub(crate) mod provider;
+mod purpose;
 pub(crate) mod record;
 mod recording;
 mod refresh;

@@ -136,3 +136,31 @@ async fn the_verification_looks_at_services_whose_last_try_failed() {
         assert!(bench.cloud.balancers().contains_key("wrong uid-wrong"));
     }
 }
+
+/// It failed after the cloud was back, and waited out its back-off: what woke the others came too early for it.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_back_during_a_run_is_asked_again_when_the_run_ends() {
+    for (reaction, is_asked) in [
+        (Reaction::Retry, true),
+        (Reaction::Throttled, true),
+        (Reaction::Unauthorized, true),
+        (Reaction::Quota, true),
+        // It is the Service that is wrong, or the cloud that is at work.
+        (Reaction::Invalid, false),
+        (Reaction::Pending, false),
+    ] {
+        let slow = FakeBalancers { delay: Duration::from_secs(10), ..FakeBalancers::default() };
+        let mut bench = Bench::with(slow, ServiceSettings::default());
+        bench.add(service("web"));
+        bench.cloud.fail("ensure", "web", vec![failure(reaction, "no"); 2]);
+        let run = bench.begin("web");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.syncer.memory.wake_failed(), vec![], "it has not failed yet");
+        assert_eq!(run.await.unwrap() == Verdict::After(Duration::ZERO), is_asked, "{reaction:?}");
+        bench.catch_up();
+        if is_asked {
+            let next = bench.sync("web").await;
+            assert!(matches!(next, Verdict::After(delay) if delay > Duration::ZERO), "{reaction:?}: {next:?}");
+        }
+    }
+}
