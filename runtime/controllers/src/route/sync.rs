@@ -144,7 +144,9 @@ impl Syncer {
             (false, true) => "changed",
             (false, false) => "noop",
         };
-        (outcome, if is_written { verdict } else { Verdict::Backoff })
+        // The next run writes it, too.
+        let is_soon = matches!(verdict, Verdict::After(delay) if delay <= self.settings.pending_look);
+        (outcome, if is_written || is_soon { verdict } else { Verdict::Backoff })
     }
 
     /// Nobody knows what routes there are: nothing is changed, and no Node is told anything.
