@@ -25,6 +25,7 @@ mod service;
 mod shrink;
 mod store;
 mod view;
+mod waking;
 mod warnings;
 
 #[cfg(test)]

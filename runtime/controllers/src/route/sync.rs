@@ -27,6 +27,7 @@ use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;
+use crate::waking::Woken;
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "route_controller";
@@ -53,11 +54,6 @@ impl Member {
     pub(crate) fn new(source: Arc<dyn RouteSource>, nodes: ClusterNodes, meters: RouteMeters) -> Self {
         Self { source, nodes, meters, has_changed: AtomicBool::new(false), state: Mutex::default() }
     }
-
-    /// The next run is due to a Node, and not to the period.
-    pub(crate) fn changed(&self) {
-        self.has_changed.store(true, Ordering::Relaxed);
-    }
 }
 
 /// One run for a provider, by the component of its beginning.
@@ -82,6 +78,24 @@ pub(crate) struct Syncer {
     pub(crate) settings: RouteSettings,
 }
 
+impl Woken for Syncer {
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.members.keys()
+    }
+
+    fn release(&self, name: &str) {
+        if let Some(member) = self.members.get(name) {
+            let mut state = member.state.lock();
+            state.hold.release();
+            state.memory.release();
+        }
+    }
+
+    fn changed(&self) {
+        self.members.values().for_each(|member| member.has_changed.store(true, Ordering::Relaxed));
+    }
+}
+
 impl Syncer {
     /// Brings the routes of the provider called `name` in step with the Nodes.
     pub(crate) async fn sync(&self, name: &str, stop: &CancellationToken) -> Verdict {
@@ -102,15 +116,6 @@ impl Syncer {
         member.meters.duration.observe(begun.elapsed().as_secs_f64());
         member.meters.ended(trigger, outcome);
         verdict
-    }
-
-    /// The cloud of the provider called `name` answers again, or its component was exchanged: it may be called at once.
-    pub(crate) fn release(&self, name: &str) {
-        if let Some(member) = self.members.get(name) {
-            let mut state = member.state.lock();
-            state.hold.release();
-            state.memory.release();
-        }
     }
 
     /// Says how it ended, in upstream's words, and when to run again.
