@@ -2,7 +2,8 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`wake`] | says when: changes that matter, gathered; a period; a cloud that is back |
+//! | [`wake`] | which changes matter |
+//! | [`waking`](crate::waking) | says when: such changes, gathered; a period; a cloud that is back |
 //! | [`sync`] | one call of one provider, and what follows from its answer |
 //! | [`memory`] | which failures were told already |
 //!
@@ -13,7 +14,7 @@ mod memory;
 mod metrics;
 mod settings;
 mod sync;
-pub(crate) mod wake;
+mod wake;
 
 #[cfg(test)]
 mod tests;
