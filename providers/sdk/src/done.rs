@@ -98,8 +98,8 @@ impl Done {
     /// The same where looks at many Services tell news as well. A look may have an older state of this Service, or come when it has
     /// been changed back: what was told here is no news to it.
     pub fn tell_about(self, service: &Service) -> Outcome {
-        if !self.warnings.is_empty() {
-            events::told(&service.uid, &self.all_warnings());
+        for (_, message) in &self.warnings {
+            events::told(&service.uid, message);
         }
         self.tell()
     }
@@ -108,15 +108,13 @@ impl Done {
     /// these Events the look may write; the rest comes with the next one.
     pub fn tell_news(&self, service: &Service, room: &mut usize) {
         self.tell_all();
-        let Some((reason, _)) = self.warnings.first().filter(|_| *room > 0) else { return };
-        if events::news_about(&service.uid, &service.subject(), reason, &self.all_warnings()) {
-            *room -= 1;
-        }
-    }
-
-    fn all_warnings(&self) -> String {
-        let messages: Vec<&str> = self.warnings.iter().map(|(_, message)| message.as_str()).collect();
-        messages.join("; ")
+        let is_news = |(_, message): &&Warning| !events::is_told(&service.uid, message);
+        let news: Vec<&Warning> = self.warnings.iter().filter(is_news).collect();
+        let Some((reason, _)) = news.first().filter(|_| *room > 0) else { return };
+        let messages: Vec<&str> = news.iter().map(|(_, message)| message.as_str()).collect();
+        messages.iter().for_each(|message| events::told(&service.uid, message));
+        events::warn(&service.subject(), reason, &messages.join("; "));
+        *room -= 1;
     }
 
     fn tell_all(&self) {
@@ -205,7 +203,7 @@ mod tests {
         }
         assert_eq!(fake.events().len(), told, "{:?}", fake.events());
         of("newest").tell_news(&web, &mut 9);
-        assert_eq!(fake.events()[told..], ["default/web Odd: newest; b"]);
+        assert_eq!(fake.events()[told..], ["default/web Odd: newest"], "and nothing else with it");
         // Whoever changes it back is told again: by the call for the change.
         of("older").tell_about(&web);
         assert_eq!(fake.events()[told + 1..], ["call Odd: older", "call Odd: b"]);

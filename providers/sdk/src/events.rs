@@ -38,17 +38,17 @@ pub fn news(subject: &Subject, reason: &str, message: &str) -> bool {
         Subject::Node(name) => name,
         Subject::Service((namespace, name)) => &format!("{namespace}/{name}"),
     };
-    news_about(about, subject, reason, message)
-}
-
-/// The same for what is told as `about`, which is another where the object is another of the same name.
-pub(crate) fn news_about(about: &str, subject: &Subject, reason: &str, message: &str) -> bool {
-    let is_news = cache::get(&key(about, message)).is_none();
+    let is_news = !is_told(about, message);
     if is_news {
         told(about, message);
         warn(subject, reason, message);
     }
     is_news
+}
+
+/// Whether that was told a day ago or less of `about`, which is another where the object is another of the same name.
+pub(crate) fn is_told(about: &str, message: &str) -> bool {
+    cache::get(&key(about, message)).is_some()
 }
 
 /// It is no news any more.
