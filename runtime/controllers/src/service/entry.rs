@@ -13,6 +13,7 @@ use super::digest::Digest;
 use super::found::{Found, Unsaid};
 use super::metrics::PassTimer;
 use super::offer::Offer;
+use super::purpose::Attempt;
 pub(crate) use super::purpose::{Doubt, Purpose};
 use super::record::Record;
 use crate::backoff::capped;
@@ -29,21 +30,6 @@ const MAX_PATIENCE: Duration = Duration::from_secs(60);
 /// Most bytes of all annotations of an object, as the API server takes them.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// The last try, which failed.
-pub(super) struct Attempt {
-    purpose: Purpose,
-    /// The backends, if others are tried before it is time.
-    backends: Option<Digest>,
-    /// Not again before.
-    until: Instant,
-    /// Only something else to do helps.
-    until_change: bool,
-    /// It is no failure: the cloud is at work.
-    is_pending: bool,
-    /// What it came to, in words.
-    why: String,
-}
-
 pub(crate) struct Entry {
     /// The newest state: that of the store, or that of our last write as long as the store does not have it yet.
     pub(super) newest: Arc<Service>,
@@ -54,6 +40,8 @@ pub(crate) struct Entry {
     /// Whether there may be something in the cloud.
     pub(super) owned: bool,
     doubt: Doubt,
+    /// How many calls that change the load balancer have begun, and how many were recorded.
+    pub(super) turns: u64,
     /// The record that this process wrote last. Another one in its place is no reason to believe that.
     recorded: Option<Record>,
     /// What the provider's annotations with this digest lead to, as this component says, where they are not those of the record.
@@ -115,6 +103,7 @@ impl Entry {
             member,
             owned,
             doubt: Doubt::None,
+            turns: 0,
             recorded: None,
             offer: None,
             offer_changed: false,
@@ -226,8 +215,8 @@ impl Entry {
 
     // === What happens to it ===
 
-    /// The Service is as it was when its record said that all is as it should be; `is_recorded` is whether it says so now, and
-    /// `is_viewed` whether it says so of what the Service alone asks for, which counts where this process has seen nothing else.
+    /// The Service is as it was when its record said that all is as it should be: now, where it `is_recorded`; or of what the Service alone
+    /// asks for, where it `is_viewed`, which counts where this process has seen nothing else.
     pub(crate) fn is_base(&mut self, service: &Arc<Service>, is_recorded: bool, is_viewed: impl FnOnce() -> bool) {
         if is_recorded || (self.base.is_none() && is_viewed()) {
             self.base = Some(Arc::clone(service));
@@ -261,11 +250,13 @@ impl Entry {
     /// A call that makes or changes the load balancer begins.
     pub(crate) fn ensure_begins(&mut self) {
         (self.doubt, self.owned, self.is_elsewhere, self.unsaid) = (Doubt::All, true, false, None);
+        self.turns += 1;
     }
 
     /// A call that changes the hosts begins. Returns the doubt of before.
     pub(crate) fn update_begins(&mut self) -> Doubt {
         self.unsaid = None;
+        self.turns += 1;
         let now = self.doubt.max(Doubt::Backends);
         std::mem::replace(&mut self.doubt, now)
     }
@@ -291,10 +282,12 @@ impl Entry {
         self.is_elsewhere = true;
     }
 
-    /// This is how its load balancer stands. There is news.
-    pub(crate) fn was_found(&mut self, found: Found) {
-        self.found = Some(found);
-        self.has_news();
+    /// This is how its load balancer stood after so many turns. There is news, unless it was changed meanwhile.
+    pub(crate) fn was_found(&mut self, found: Found, turns: u64) {
+        if self.turns == turns {
+            self.found = Some(found);
+            self.has_news();
+        }
     }
 
     /// What was found says nothing any more.
@@ -340,12 +333,14 @@ impl Entry {
 
     /// The Service says that it has the hosts of now.
     pub(crate) fn hosts_recorded(&mut self) {
+        self.turns += 1;
         self.doubt = Doubt::None;
         self.unwritten.clear();
     }
 
     /// The Service says that all is as it should be. Returns since when it wanted its first address, if it has got that now.
     pub(crate) fn was_recorded(&mut self, is_repair: bool) -> Option<Instant> {
+        self.turns += 1;
         self.succeeded();
         self.unwritten.clear();
         if is_repair {
@@ -356,6 +351,7 @@ impl Entry {
 
     /// Nothing of ours stands on the Service any more.
     pub(crate) fn was_released(&mut self) {
+        self.turns += 1;
         self.succeeded();
         self.owned = false;
         self.recorded = None;

@@ -1,4 +1,6 @@
-//! What a run is to reach for a Service, and how far its record is to be believed.
+//! What a run is to reach for a Service, what the last one came to, and how far the Service's record is to be believed.
+
+use tokio::time::Instant;
 
 use super::digest::Digest;
 
@@ -20,4 +22,19 @@ pub(crate) enum Doubt {
     Backends,
     /// A call that changes anything has begun.
     All,
+}
+
+/// The last try, which failed.
+pub(super) struct Attempt {
+    pub(super) purpose: Purpose,
+    /// The backends, if others are tried before it is time.
+    pub(super) backends: Option<Digest>,
+    /// Not again before.
+    pub(super) until: Instant,
+    /// Only something else to do helps.
+    pub(super) until_change: bool,
+    /// It is no failure: the cloud is at work.
+    pub(super) is_pending: bool,
+    /// What it came to, in words.
+    pub(super) why: String,
 }

@@ -164,3 +164,26 @@ async fn a_cloud_that_is_back_during_a_run_is_asked_again_when_the_run_ends() {
         }
     }
 }
+
+/// The survey had seen that there was none, and the answer came when there was one: people were told that somebody else had been at it.
+#[tokio::test(start_paused = true)]
+async fn a_survey_says_nothing_of_what_this_process_has_made_meanwhile() {
+    let slow = FakeBalancers { surveys: true, delay: Duration::from_secs(10), ..FakeBalancers::default() };
+    let settings = ServiceSettings { start_survey_timeout: Duration::from_secs(60), ..ServiceSettings::default() };
+    let mut bench = Bench::with(slow, settings);
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "503")]);
+    wait(bench.sync("web").await).await;
+    let run = bench.begin("web");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.cloud.take_calls();
+    bench.survey().await;
+    assert_eq!((run.await.unwrap(), bench.cloud.take_calls()), (Verdict::Done, vec!["survey 1".to_owned()]));
+    bench.catch_up();
+    assert_eq!((bench.sync("web").await, bench.cloud.take_calls()), (Verdict::Done, vec![]));
+    assert_eq!(bench.scraped("ccm_load_balancers_drifted_total"), 0.0);
+    // What goes afterwards is seen.
+    bench.cloud.lose("web");
+    bench.survey().await;
+    assert_eq!((bench.sync("web").await, bench.scraped("ccm_load_balancers_drifted_total")), (Verdict::Done, 1.0));
+}
