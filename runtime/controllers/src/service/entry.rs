@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     pub(super) owned: bool,
     doubt: Doubt,
     /// How many calls that change the load balancer have begun, and how many were recorded.
-    pub(super) turns: u64,
+    pub(super) changes: u64,
     /// The record that this process wrote last. Another one in its place is no reason to believe that.
     recorded: Option<Record>,
     /// What the provider's annotations with this digest lead to, as this component says, where they are not those of the record.
@@ -103,7 +103,7 @@ impl Entry {
             member,
             owned,
             doubt: Doubt::None,
-            turns: 0,
+            changes: 0,
             recorded: None,
             offer: None,
             offer_changed: false,
@@ -250,13 +250,13 @@ impl Entry {
     /// A call that makes or changes the load balancer begins.
     pub(crate) fn ensure_begins(&mut self) {
         (self.doubt, self.owned, self.is_elsewhere, self.unsaid) = (Doubt::All, true, false, None);
-        self.turns += 1;
+        self.changes += 1;
     }
 
     /// A call that changes the hosts begins. Returns the doubt of before.
     pub(crate) fn update_begins(&mut self) -> Doubt {
         self.unsaid = None;
-        self.turns += 1;
+        self.changes += 1;
         let now = self.doubt.max(Doubt::Backends);
         std::mem::replace(&mut self.doubt, now)
     }
@@ -282,9 +282,9 @@ impl Entry {
         self.is_elsewhere = true;
     }
 
-    /// This is how its load balancer stood after so many turns. There is news, unless it was changed meanwhile.
-    pub(crate) fn was_found(&mut self, found: Found, turns: u64) {
-        if self.turns == turns {
+    /// This is how its load balancer stood after so many changes. There is news, unless it was changed meanwhile.
+    pub(crate) fn was_found(&mut self, found: Found, changes: u64) {
+        if self.changes == changes {
             self.found = Some(found);
             self.has_news();
         }
@@ -333,14 +333,14 @@ impl Entry {
 
     /// The Service says that it has the hosts of now.
     pub(crate) fn hosts_recorded(&mut self) {
-        self.turns += 1;
+        self.changes += 1;
         self.doubt = Doubt::None;
         self.unwritten.clear();
     }
 
     /// The Service says that all is as it should be. Returns since when it wanted its first address, if it has got that now.
     pub(crate) fn was_recorded(&mut self, is_repair: bool) -> Option<Instant> {
-        self.turns += 1;
+        self.changes += 1;
         self.succeeded();
         self.unwritten.clear();
         if is_repair {
@@ -351,7 +351,7 @@ impl Entry {
 
     /// Nothing of ours stands on the Service any more.
     pub(crate) fn was_released(&mut self) {
-        self.turns += 1;
+        self.changes += 1;
         self.succeeded();
         self.owned = false;
         self.recorded = None;
