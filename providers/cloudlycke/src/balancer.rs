@@ -117,12 +117,12 @@ impl Balancers<'_> {
         let mut done = Done::new();
         self.forget_namesake(service, &mut done);
         let recorded = self.state.record(&service.uid).map(|record| record.held().to_vec()).unwrap_or_default();
+        self.state.forget(service);
         for ip in sorted(recorded.into_iter().chain(addresses(service))) {
             if self.state.release(ip, &service.uid) {
                 done.changed(format!("address {ip} released"));
             }
         }
-        self.state.forget(service);
         if service.annotation(LB_READY_AT).is_some() {
             done.unannotate(LB_READY_AT);
         }
@@ -182,12 +182,13 @@ impl Balancers<'_> {
     /// Frees what the Service that had this name before left behind.
     fn forget_namesake(&self, service: &Service, done: &mut Done) {
         let Some(uid) = self.state.namesake(service) else { return };
-        for ip in self.state.record(&uid).iter().flat_map(Record::held) {
+        let record = self.state.record(&uid);
+        self.state.forget_record(&uid);
+        for ip in record.iter().flat_map(Record::held) {
             if self.state.release(*ip, &uid) {
                 done.changed(format!("address {ip} released, which the former {} had", service.full_name()));
             }
         }
-        self.state.forget_record(&uid);
     }
 
     /// Why this Service cannot have the address.
@@ -198,6 +199,8 @@ impl Balancers<'_> {
 
     /// Writes down what the load balancer is now, and tells what is different. Returns where clients reach it.
     fn settle(&self, service: &Service, known: Option<&Record>, next: &Record, done: &mut Done) -> Vec<Ingress> {
+        // Before an address is given back: see `State`.
+        self.state.keep(service, next);
         let before: &[IpAddr] = known.map_or(&[], Record::held);
         for ip in before.iter().filter(|ip| !next.held().contains(ip)) {
             if self.state.release(*ip, &service.uid) {
@@ -217,7 +220,6 @@ impl Balancers<'_> {
                 done.changed(format!("{what}: {}", names.join(", ")));
             }
         }
-        self.state.keep(service, next);
         next.ingress()
     }
 }

@@ -20,8 +20,8 @@ impl Store for Cache {
         cache::get(key)
     }
 
-    fn put(&self, key: &str, value: &[u8]) {
-        cache::put(key, value, Duration::MAX);
+    fn put(&self, key: &str, value: &[u8], ttl: Duration) {
+        cache::put(key, value, ttl);
     }
 
     fn forget(&self, key: &str) {

@@ -117,11 +117,11 @@ impl load_balancers::Guest for DigitalOcean {
     }
 
     fn ensure(service: Service, backends: Vec<Backend>) -> Outcome {
-        balancer::ensure(&configured(), &service, &backends, nodes::provider_ids).tell()
+        balancer::ensure(&configured(), &service, &backends, nodes::provider_ids).tell_about(&service)
     }
 
     fn update_backends(service: Service, backends: Vec<Backend>) -> Outcome {
-        balancer::update_backends(&configured(), &service, &backends).tell()
+        balancer::update_backends(&configured(), &service, &backends).tell_about(&service)
     }
 
     fn ensure_deleted(service: Service) -> Outcome {

@@ -95,15 +95,26 @@ impl Done {
         self.outcome
     }
 
+    /// The same where looks at many Services tell news as well. A look may have an older state of this Service, or come when it has
+    /// been changed back: what was told here is no news to it.
+    pub fn tell_about(self, service: &Service) -> Outcome {
+        for (_, message) in &self.warnings {
+            events::told(&service.uid, message);
+        }
+        self.tell()
+    }
+
     /// Writes what is news, as one Event: for a look at many Services, which comes again and again. `room` is how many more of
     /// these Events the look may write; the rest comes with the next one.
     pub fn tell_news(&self, service: &Service, room: &mut usize) {
         self.tell_all();
-        let Some((reason, _)) = self.warnings.first().filter(|_| *room > 0) else { return };
-        let messages: Vec<&str> = self.warnings.iter().map(|(_, message)| message.as_str()).collect();
-        if events::news_about(&service.uid, &service.subject(), reason, &messages.join("; ")) {
-            *room -= 1;
-        }
+        let is_news = |(_, message): &&Warning| !events::is_told(&service.uid, message);
+        let news: Vec<&Warning> = self.warnings.iter().filter(is_news).collect();
+        let Some((reason, _)) = news.first().filter(|_| *room > 0) else { return };
+        let messages: Vec<&str> = news.iter().map(|(_, message)| message.as_str()).collect();
+        messages.iter().for_each(|message| events::told(&service.uid, message));
+        events::warn(&service.subject(), reason, &messages.join("; "));
+        *room -= 1;
     }
 
     fn tell_all(&self) {
@@ -169,6 +180,33 @@ mod tests {
         more.warn("Odd", "a; b");
         more.tell_news(&again, &mut 1);
         assert_eq!(fake.events()[5..], ["default/one Odd: a; b"]);
+    }
+
+    /// A look that began before a change told once more what the Service had been told before it.
+    #[test]
+    fn a_look_at_an_older_state_tells_nothing_that_a_call_has_told() {
+        let fake = FakeCloud::new();
+        let web = Service::named("web");
+        let of = |message: &str| {
+            let mut done = Done::new();
+            done.warn("Odd", message);
+            done.warn("Odd", "b");
+            done
+        };
+        of("older").tell_about(&web);
+        of("newer").tell_about(&web);
+        Done::new().tell_about(&web);
+        let told = fake.events().len();
+        assert_eq!(told, 4, "{:?}", fake.events());
+        for message in ["older", "newer"] {
+            of(message).tell_news(&web, &mut 9);
+        }
+        assert_eq!(fake.events().len(), told, "{:?}", fake.events());
+        of("newest").tell_news(&web, &mut 9);
+        assert_eq!(fake.events()[told..], ["default/web Odd: newest"], "and nothing else with it");
+        // Whoever changes it back is told again: by the call for the change.
+        of("older").tell_about(&web);
+        assert_eq!(fake.events()[told + 1..], ["call Odd: older", "call Odd: b"]);
     }
 
     #[test]

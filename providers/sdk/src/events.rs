@@ -38,20 +38,28 @@ pub fn news(subject: &Subject, reason: &str, message: &str) -> bool {
         Subject::Node(name) => name,
         Subject::Service((namespace, name)) => &format!("{namespace}/{name}"),
     };
-    news_about(about, subject, reason, message)
-}
-
-/// The same for what is told as `about`, which is another where the object is another of the same name.
-pub(crate) fn news_about(about: &str, subject: &Subject, reason: &str, message: &str) -> bool {
-    let mut hasher = DefaultHasher::new();
-    (about, message).hash(&mut hasher);
-    let key = format!("told/{:x}", hasher.finish());
-    let is_news = cache::get(&key).is_none();
+    let is_news = !is_told(about, message);
     if is_news {
-        cache::put(&key, b"", TOLD);
+        told(about, message);
         warn(subject, reason, message);
     }
     is_news
+}
+
+/// Whether that was told a day ago or less of `about`, which is another where the object is another of the same name.
+pub(crate) fn is_told(about: &str, message: &str) -> bool {
+    cache::get(&key(about, message)).is_some()
+}
+
+/// It is no news any more.
+pub(crate) fn told(about: &str, message: &str) {
+    cache::put(&key(about, message), b"", TOLD);
+}
+
+fn key(about: &str, message: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    (about, message).hash(&mut hasher);
+    format!("told/{:x}", hasher.finish())
 }
 
 #[cfg(test)]

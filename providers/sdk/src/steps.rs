@@ -5,9 +5,13 @@
 //! a call costs two requests and not all those that a plan is made from.
 //!
 //! The plan is only that: should the cache forget it, or the Service ask for something else meanwhile, or a step fail, then a
-//! new one is made from what the cloud has. So is one after the last step, and only when that is empty all is as it should be. A
-//! step whose plan is not known any more may have been written: what is in the cache is taken out before a write, and put there
-//! after it.
+//! new one is made from what the cloud has. So is one after the last step, and only when that is empty all is as it should be.
+//!
+//! | what may be wrong | what is done |
+//! |---|---|
+//! | the call ends between a write and its note | what is in the cache is taken out before a write, and put there after it: there is a new plan. Where the cloud does not show that it is at work ([`Steps::noted`]), that a write was begun is kept apart: while the new plan has the same step, nothing is written for a minute |
+//! | the process ends there too | there is a new plan. Whoever makes it for a cloud that does not show its work can ask for its jobs |
+//! | another process went on, and this one has a plan of before | with [`Steps::noted`] its job on the Service says so; else a plan that nobody followed for four looks is not followed |
 //!
 //! What is asked about one load balancer must hold one [lock](crate::load_balancers::Guest::locks).
 //!
@@ -84,8 +88,12 @@ use crate::cache;
 use crate::done::Done;
 use crate::types::{Failure, Service};
 
-/// How long a plan is good for without a call. Later the cloud may be another one.
+/// How long a plan is good for without a call, where the Service tells of each job. Later the cloud may be another one.
 const GOOD: Duration = Duration::from_secs(300);
+/// The same in looks ([`Work::LOOK`]), where nothing tells that another process went on.
+const GOOD_LOOKS: u32 = 4;
+/// How long a write that was begun, and of which nothing was heard, may still show.
+const UNHEARD: Duration = Duration::from_secs(60);
 
 /// Work on a cloud in steps.
 pub trait Work {
@@ -160,7 +168,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Also writes the job on the Service, in an annotation that is declared as `Written`: for clouds whose objects do not show that
-    /// a write is under way. A restart of the host then waits for the job as well.
+    /// a write is under way. A restart of the host, and another process, then wait for the job as well.
     #[must_use]
     pub fn noted(mut self, service: &'a Service, annotation: &'a str) -> Self {
         self.noted = Some((service, annotation));
@@ -183,7 +191,7 @@ impl<'a> Steps<'a> {
             match work.state(&job)? {
                 State::Running => {
                     let words = kept.as_ref().filter(|kept| kept.job == job).map(Self::words);
-                    kept.iter().for_each(|kept| self.keep(kept));
+                    kept.iter().for_each(|kept| self.keep::<W>(kept));
                     return Err(pending::<W>(&words.unwrap_or_else(|| format!("job {job}"))));
                 }
                 State::Done => {}
@@ -205,9 +213,13 @@ impl<'a> Steps<'a> {
             }
             None => (vec![], vec![]),
         };
+        let begun: Option<W::Step> = self.noted.and_then(|_| cache::get_json(&self.begun_key()));
         loop {
             if next.is_empty() {
                 next = work.plan()?;
+                if let Some(begun) = begun.as_ref().filter(|begun| next.contains(begun)) {
+                    return Err(pending::<W>(&format!("perhaps on {begun}, which was sent without an answer")));
+                }
                 if let Some(again) = next.iter().find(|step| over.contains(step)) {
                     return Err(Failure::retry(format!("{again}, as the cloud says, and it does not show")));
                 }
@@ -216,7 +228,12 @@ impl<'a> Steps<'a> {
                 return Ok(());
             }
             let step = next.remove(0);
-            let job = work.write(&step).map_err(|failure| failure.context(&step))?;
+            if self.noted.is_some() {
+                cache::put_json(&self.begun_key(), &step, UNHEARD);
+            }
+            let written = work.write(&step);
+            cache::forget(&self.begun_key());
+            let job = written.map_err(|failure| failure.context(&step))?;
             done.changed(step.to_string());
             let Some(job) = job else {
                 over.push(step);
@@ -226,7 +243,7 @@ impl<'a> Steps<'a> {
                 done.annotate(annotation, job.as_str());
             }
             let kept = Kept { wish: self.wish, job, running: step, next, done: over };
-            self.keep(&kept);
+            self.keep::<W>(&kept);
             return Err(pending::<W>(&Self::words(&kept)));
         }
     }
@@ -240,13 +257,18 @@ impl<'a> Steps<'a> {
         format!("steps/{}", self.thing)
     }
 
+    fn begun_key(&self) -> String {
+        format!("steps-begun/{}", self.thing)
+    }
+
     fn kept<S: DeserializeOwned>(&self) -> Option<Kept<S>> {
         let (wish, job, running, next, done) = cache::get_json(&self.key())?;
         Some(Kept { wish, job, running, next, done })
     }
 
-    fn keep<S: Serialize>(&self, Kept { wish, job, running, next, done }: &Kept<S>) {
-        cache::put_json(&self.key(), &(wish, job, running, next, done), GOOD);
+    fn keep<W: Work>(&self, Kept { wish, job, running, next, done }: &Kept<W::Step>) {
+        let good = if self.noted.is_some() { GOOD } else { W::LOOK.saturating_mul(GOOD_LOOKS) };
+        cache::put_json(&self.key(), &(wish, job, running, next, done), good);
     }
 
     /// No write is under way any more.

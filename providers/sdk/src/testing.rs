@@ -24,8 +24,8 @@ pub(crate) fn installed() -> Option<Rc<State>> {
 }
 
 /// Stands behind the imports `http`, `credentials`, `cache`, `log`, `events` and the time of `clock` of this thread until it is dropped. What is in the cache stays
-/// there for as long; [`cache::forget`](crate::cache::forget) is the end of its time, [`forget_cache`](Self::forget_cache) of all. The
-/// answer of a login is kept with its credential, and has a placeholder where that was.
+/// there for its time, which [`pass`](Self::pass) lets go by; [`cache::forget`](crate::cache::forget) is the end of it,
+/// [`forget_cache`](Self::forget_cache) of all. The answer of a login is kept with its credential, and has a placeholder where that was.
 ///
 /// Requests are named by a line: endpoint, method, path and query, `api GET /v2/droplets?page=2`. What is not scripted gets no
 /// answer.
@@ -55,6 +55,12 @@ impl FakeCloud {
     pub fn at(self, seconds: u64) -> Self {
         self.0.now.set(seconds);
         self
+    }
+
+    /// So many seconds go by, for the cache too.
+    pub fn pass(&self, seconds: u64) {
+        self.0.now.set(self.0.now.get().saturating_add(seconds));
+        self.0.passed.set(self.0.passed.get().saturating_add(seconds));
     }
 
     /// Gives a credential a value.
@@ -181,7 +187,10 @@ pub(crate) struct State {
     lines: RefCell<Vec<String>>,
     requests: RefCell<Vec<Request>>,
     batches: RefCell<Vec<usize>>,
-    cache: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// Seconds that went by.
+    passed: Cell<u64>,
+    /// Values, and until when they are there: milliseconds that went by.
+    cache: RefCell<BTreeMap<String, (Vec<u8>, u64)>>,
     base_paths: RefCell<BTreeMap<String, String>>,
     /// Requests that brought credentials, and their answers.
     logins: RefCell<BTreeMap<String, (Request, Response)>>,
@@ -258,11 +267,14 @@ impl State {
     }
 
     pub(crate) fn cached(&self, key: &str) -> Option<Vec<u8>> {
-        self.cache.borrow().get(key).cloned()
+        let cache = self.cache.borrow();
+        let (value, _) = cache.get(key).filter(|(_, end)| *end > self.passed_ms())?;
+        Some(value.clone())
     }
 
-    pub(crate) fn keep(&self, key: &str, value: &[u8]) {
-        self.cache.borrow_mut().insert(key.to_owned(), value.to_vec());
+    pub(crate) fn keep(&self, key: &str, value: &[u8], ttl_ms: u32) {
+        let end = self.passed_ms().saturating_add(ttl_ms.into());
+        self.cache.borrow_mut().insert(key.to_owned(), (value.to_vec(), end));
     }
 
     pub(crate) fn forget_cached(&self, key: &str) {
@@ -271,6 +283,10 @@ impl State {
 
     pub(crate) fn now_ms(&self) -> u64 {
         self.now.get() * 1_000
+    }
+
+    fn passed_ms(&self) -> u64 {
+        self.passed.get() * 1_000
     }
 
     pub(crate) fn log(&self, message: &str, fields: &[(String, String)]) {

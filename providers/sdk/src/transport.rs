@@ -53,7 +53,7 @@ pub(crate) fn cached(key: &str) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn keep(key: &str, value: &[u8], ttl_ms: u32) {
-    or_fake!(fake => fake.keep(key, value));
+    or_fake!(fake => fake.keep(key, value, ttl_ms));
     cache::put(key, value, ttl_ms);
 }
 

@@ -26,6 +26,7 @@ mod service;
 mod shrink;
 mod store;
 mod view;
+mod waking;
 mod warnings;
 
 #[cfg(test)]

@@ -3,18 +3,24 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `lb/UID` | the load balancer of a Service |
+//! | `lb/UID` | the load balancer of a Service, or that it has none any more |
+//! | `seen/UID` | the same as a survey learnt it, where nothing was written |
 //! | `address/IP` | who has an address |
 //! | `service/NAMESPACE/NAME` | UID of the Service that had this name last |
 //!
-//! Addresses have keys of their own, so that a survey, which holds no lock, never writes over what an allocation wrote.
+//! Addresses have keys of their own, and so has what a survey learns: it holds no lock, and never writes over what a call wrote. It may have
+//! an older state of a Service: whoever gives an address back has written down before that the Service has it no more.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm_sdk::types::{Ingress, Service};
 
 /// First line of every value. Values of another schema read as if they were not there.
-const SCHEMA: &str = "1";
+const SCHEMA: &str = "1\n";
+
+/// How long it is remembered that a load balancer is gone: a survey that began before is over then.
+const GONE: Duration = Duration::from_secs(3_600);
 
 /// Tells that addresses are of the pool.
 const POOLED: &str = "pool";
@@ -22,7 +28,7 @@ const POOLED: &str = "pool";
 /// Bytes by key. Behind it is the host's cache, or a map in tests.
 pub(crate) trait Store {
     fn get(&self, key: &str) -> Option<Vec<u8>>;
-    fn put(&self, key: &str, value: &[u8]);
+    fn put(&self, key: &str, value: &[u8], ttl: Duration);
     fn forget(&self, key: &str);
 }
 
@@ -87,12 +93,32 @@ pub(crate) struct State<'s>(pub(crate) &'s dyn Store);
 
 impl State<'_> {
     pub(crate) fn record(&self, uid: &str) -> Option<Record> {
-        Record::read(&self.get(&record_key(uid))?)
+        self.written(uid)?
+    }
+
+    /// What is written of a load balancer, if anything is: none inside when it is gone.
+    pub(crate) fn written(&self, uid: &str) -> Option<Option<Record>> {
+        let lines = self.get(&record_key(uid)).or_else(|| self.get(&seen_key(uid)))?;
+        Some(Record::read(&lines))
+    }
+
+    /// Whether a Service can have an address that its status shows: nothing says otherwise.
+    pub(crate) fn may_have(&self, uid: &str, ip: IpAddr) -> bool {
+        self.written(uid).is_none_or(|record| record.is_some_and(|record| record.held().contains(&ip)))
     }
 
     /// Keeps the load balancer of a Service. Its addresses are taken one by one, with [`hold`](Self::hold).
     pub(crate) fn keep(&self, service: &Service, record: &Record) {
-        self.put(&record_key(&service.uid), &record.lines());
+        self.keep_at(&record_key(&service.uid), service, record);
+    }
+
+    /// The same for whoever holds no lock.
+    pub(crate) fn learn(&self, service: &Service, record: &Record) {
+        self.keep_at(&seen_key(&service.uid), service, record);
+    }
+
+    fn keep_at(&self, key: &str, service: &Service, record: &Record) {
+        self.put(key, &record.lines());
         self.put(&service_key(service), std::slice::from_ref(&service.uid));
     }
 
@@ -105,13 +131,14 @@ impl State<'_> {
     }
 
     pub(crate) fn forget_record(&self, uid: &str) {
-        self.0.forget(&record_key(uid));
+        self.0.put(&record_key(uid), SCHEMA.as_bytes(), GONE);
+        self.0.forget(&seen_key(uid));
     }
 
     /// UID of the Service that had the name of this one before: it was deleted while nobody looked.
     pub(crate) fn namesake(&self, service: &Service) -> Option<String> {
-        let [uid]: [String; 1] = self.get(&service_key(service))?.try_into().ok()?;
-        Some(uid).filter(|uid| *uid != service.uid)
+        let uid = self.get(&service_key(service))?.pop();
+        uid.filter(|uid| *uid != service.uid)
     }
 
     pub(crate) fn holder(&self, ip: IpAddr) -> Option<Holder> {
@@ -139,12 +166,11 @@ impl State<'_> {
 
     fn get(&self, key: &str) -> Option<Vec<String>> {
         let text = String::from_utf8(self.0.get(key)?).ok()?;
-        let mut lines = text.split('\n').map(str::to_owned);
-        (lines.next()? == SCHEMA).then(|| lines.collect())
+        Some(text.strip_prefix(SCHEMA)?.split('\n').map(str::to_owned).collect())
     }
 
     fn put(&self, key: &str, lines: &[String]) {
-        self.0.put(key, format!("{SCHEMA}\n{}", lines.join("\n")).as_bytes());
+        self.0.put(key, (SCHEMA.to_owned() + &lines.join("\n")).as_bytes(), Duration::MAX);
     }
 }
 
@@ -154,6 +180,10 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 fn record_key(uid: &str) -> String {
     format!("lb/{uid}")
+}
+
+fn seen_key(uid: &str) -> String {
+    format!("seen/{uid}")
 }
 
 fn service_key(service: &Service) -> String {

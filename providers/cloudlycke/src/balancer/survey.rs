@@ -16,9 +16,14 @@ impl Balancers<'_> {
         };
         // Addresses first: one that an earlier wish will be told to leave is still another's.
         for wish in wishes {
-            for ip in self.shown(&wish.service, vec![]).iter().flat_map(Record::held) {
+            let service = &wish.service;
+            for ip in self.shown(service, vec![]).iter().flat_map(Record::held) {
                 if self.state.holder(*ip).is_none() {
-                    self.state.hold(*ip, &wish.service);
+                    self.state.hold(*ip, service);
+                    // It may have given the address back, and its state here is older.
+                    if !self.state.may_have(&service.uid, *ip) {
+                        self.state.release(*ip, &service.uid);
+                    }
                 }
             }
         }
@@ -52,10 +57,10 @@ impl Balancers<'_> {
             let name = service_spec.hostname.as_deref().unwrap_or("none");
             differences.push(format!("the host name should be {name}"));
         }
-        match self.state.record(&service.uid) {
-            Some(record) if record.members != members => differences.push("the members are others".to_owned()),
+        match self.state.written(&service.uid) {
+            Some(Some(record)) if record.members != members => differences.push("the members are others".to_owned()),
             Some(_) => {}
-            None => self.state.keep(service, &shown),
+            None => self.state.learn(service, &shown),
         }
         if differences.is_empty() { Standing::InStep(service.ingress.clone()) } else { Standing::Differs(differences) }
     }

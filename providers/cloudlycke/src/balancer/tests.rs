@@ -21,17 +21,17 @@ use super::{Balancers, POOL_LOCK, State, Store, locks, name};
 use crate::annotations::{LB_ADDRESS, LB_DELAY, LB_FAIL, LB_MODE, LB_READY_AT};
 use crate::config::{self, Config};
 
-/// The host's cache: a map.
+/// The host's cache: a map to values, and how long they are kept.
 #[derive(Debug, Default, PartialEq, Clone)]
-struct Cache(RefCell<BTreeMap<String, Vec<u8>>>);
+struct Cache(RefCell<BTreeMap<String, (Vec<u8>, Duration)>>);
 
 impl Store for Cache {
     fn get(&self, key: &str) -> Option<Vec<u8>> {
-        self.0.borrow().get(key).cloned()
+        self.0.borrow().get(key).map(|(value, _)| value.clone())
     }
 
-    fn put(&self, key: &str, value: &[u8]) {
-        self.0.borrow_mut().insert(key.to_owned(), value.to_vec());
+    fn put(&self, key: &str, value: &[u8], ttl: Duration) {
+        self.0.borrow_mut().insert(key.to_owned(), (value.to_vec(), ttl));
     }
 
     fn forget(&self, key: &str) {
@@ -89,8 +89,11 @@ impl Cloud {
         State(&self.cache).record(&service.uid).expect("a load balancer").members.len()
     }
 
+    /// Whatever stays: that something is gone is forgotten by itself.
     fn remembers(&self) -> BTreeMap<String, Vec<u8>> {
-        self.cache.0.borrow().clone()
+        let cache = self.cache.0.borrow();
+        let stays = cache.iter().filter(|(_, (_, ttl))| *ttl == Duration::MAX);
+        stays.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
     }
 }
 
@@ -410,7 +413,7 @@ fn a_cache_of_another_schema_or_with_nonsense_reads_as_if_it_were_empty() {
     let ips = cloud.ips(&mut web);
     for value in ["2\nx\ny", "1", "1\n\n\nx\n", "\u{fffd}", "", "1\na\nb\nc\nd\ne"] {
         for bytes in cloud.cache.0.borrow_mut().values_mut() {
-            *bytes = value.as_bytes().to_vec();
+            bytes.0 = value.as_bytes().to_vec();
         }
         assert_eq!(cloud.ips(&mut web), ips, "{value:?}");
     }

@@ -293,6 +293,7 @@ fn do_113_114_118_to_124_the_health_check_of_the_annotations() {
     let mut two = service(&[]);
     two.ports = vec![udp(53, 30_053), port(80, 30_000), port(81, 30_001), port(636, 30_636)];
     for (case, annotations, expected) in [
+        ("do_113", vec![(names::OVERRIDE_HEALTH_CHECK, "")], ("tcp", 30_000, "")),
         ("do_118", vec![on], ("tcp", 30_000, "")),
         ("do_119", vec![on, speaks("http")], ("tcp", 30_000, "")),
         ("do_119", vec![on, speaks("https"), certificate], ("tcp", 30_000, "")),
@@ -320,9 +321,10 @@ fn do_113_114_118_to_124_the_health_check_of_the_annotations() {
         ),
     ] {
         let mut service = Service { annotations: service(&annotations).annotations, ..two.clone() };
-        // Traffic that stays on its node has a port for the automatic check alone.
-        for policy in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
-            service.external_traffic_policy = policy;
+        // Traffic that stays on its node may have a port of its own, for the automatic check alone.
+        let stays = |port| (TrafficPolicy::Local, port);
+        for (policy, port) in [(TrafficPolicy::Cluster, None), stays(None), stays(Some(25_000))] {
+            (service.external_traffic_policy, service.health_check_node_port) = (policy, port);
             let health = ServiceSpec::of(&service).expect("it can be").health;
             let (protocol, port, path, proxy_protocol) = health.target.as_ref().expect("it can be").parts();
             assert_eq!(((protocol, port, path), proxy_protocol), (expected, None), "{case}: {annotations:?}");
@@ -367,7 +369,8 @@ fn do_174_to_179_282_who_is_let_in_and_who_is_kept_out() {
         ("do_174", vec![(names::DENY_RULES, ""), (names::ALLOW_RULES, "")], vec![], (vec![], vec![])),
         ("do_175", vec![deny, allow], vec![], both()),
         ("do_176", blanks.to_vec(), vec![], both()),
-        ("do_177", vec![deny], vec![], (vec![], vec!["cidr:1.2.0.0/16"])),
+        ("do_177", vec![], vec![], (vec![], vec![])),
+        ("ranges and rules are apart", vec![deny], vec![], (vec![], vec!["cidr:1.2.0.0/16"])),
         ("do_178", vec![], vec!["1.2.0.0/16"], (vec!["cidr:1.2.0.0/16"], vec![])),
         (
             "do_179",

@@ -88,6 +88,8 @@ impl Cloud {
                 *left -= 1;
                 (step.clone(), *left)
             }
+            // It is asked whether it is at work, and knows of no jobs.
+            _ if self.shows_work => return State::Done,
             _ => return State::Unknown,
         };
         if left > 0 {
@@ -125,6 +127,11 @@ impl Cloud {
             service.annotations.extend(value.clone().map(|value| (name.clone(), value)));
         }
         outcome
+    }
+
+    /// What one call fails with.
+    fn calls_once(&self, service: &mut Service, wanted: &[&str]) -> String {
+        self.call(service, wanted).failure.map(|failure| failure.message).unwrap_or_default()
     }
 
     /// Calls until all is done, and what each came to in words: `changes | failure`.
@@ -193,7 +200,16 @@ fn a_crash_between_any_two_steps_makes_nothing_twice() {
             let is_told = |job: &str| web.annotation(JOB) == Some(job) || cache::get("steps/lb-1").is_some();
             let untold = cloud.job.borrow().as_ref().filter(|(job, ..)| !is_told(job)).map(|(job, ..)| job.clone());
             if let Some(job) = untold.filter(|_| !shows_work) {
+                if !forgets {
+                    let before = cloud.writes.borrow().len();
+                    let said = cloud.calls_once(&mut web, &wanted);
+                    assert!(said.contains("which was sent without an answer"), "at {at}: {said}");
+                    assert_eq!(cloud.writes.borrow().len(), before, "at {at}");
+                }
                 while cloud.look(&job) == State::Running {}
+            }
+            if !shows_work {
+                host.pass(UNHEARD.as_secs());
             }
             cloud.calls(&mut web, &wanted);
             let mut writes = cloud.writes.borrow().clone();
@@ -236,6 +252,42 @@ fn a_plan_of_before_another_process_went_on_is_not_followed() {
     cache::put("steps/lb-1", &stale, GOOD);
     cloud.calls(&mut web, &["a", "b"]);
     assert_eq!(*cloud.writes.borrow(), ["a made", "b made"]);
+}
+
+/// The same where nothing on the Service tells of it: the first process wrote what the other one had made.
+#[test]
+fn a_plan_that_nobody_followed_for_a_while_is_not_followed() {
+    let (host, mut web) = (FakeCloud::new(), Service::named("web"));
+    let cloud = Cloud { shows_work: true, ..Cloud::default() };
+    cloud.call(&mut web, &["a", "b", "c"]);
+    host.pass(15);
+    assert!(
+        cloud.calls_once(&mut web, &["a", "b", "c"]).ends_with("a made (j1), 2 more to do"),
+        "it is as good as new"
+    );
+    host.pass(15);
+    cloud.call(&mut web, &["a", "b", "c"]);
+    assert_eq!((cloud.plans.get(), cloud.writes.borrow().len()), (1, 2), "and followed");
+    // The other one goes on.
+    *cloud.job.borrow_mut() = None;
+    ["b made", "c made"].iter().for_each(|step| cloud.done(step));
+    host.pass(20);
+    assert_eq!(cloud.calls(&mut web, &["a", "b", "c"]), Vec::<String>::new());
+    assert_eq!(*cloud.writes.borrow(), ["a made", "b made"]);
+}
+
+/// It was never written, or nobody will see it.
+#[test]
+fn a_write_of_which_nothing_is_heard_is_written_again_after_a_while() {
+    let (host, cloud, mut web) = (FakeCloud::new(), Cloud::default(), Service::named("web"));
+    // The plan is the first event, the write the second one.
+    cloud.crash_at.set(Some(2));
+    assert!(catch_unwind(AssertUnwindSafe(|| cloud.call(&mut web, &["a"]))).is_err());
+    host.pass(59);
+    assert!(cloud.calls_once(&mut web, &["a"]).contains("perhaps on a made"));
+    host.pass(1);
+    cloud.calls(&mut web, &["a"]);
+    assert_eq!(*cloud.writes.borrow(), ["a made"]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`wake`] | says when: changes that matter, gathered; a period; a cloud that is back |
+//! | [`wake`] | which changes matter |
+//! | [`waking`](crate::waking) | says when: such changes, gathered; a period; a cloud that is back |
 //! | [`sync`] | one call of one provider, and what follows from its answer |
 //! | [`memory`] | which failures were told already |
 //!
@@ -13,7 +14,7 @@ mod memory;
 mod metrics;
 mod settings;
 mod sync;
-pub(crate) mod wake;
+mod wake;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +35,9 @@ pub use settings::{ClusterNodes, ClusterSettings};
 use crate::metrics::QueueMetrics;
 use crate::queue::{self, GivenUp};
 use crate::store::{FirstList, Node};
+use crate::waking::{self, Pace, Recoveries};
 use sync::{Member, Syncer};
-use wake::{Changes, Waking};
+use wake::Told;
 
 /// A provider that offers the contract's `cluster`.
 pub struct ClusterMember {
@@ -75,9 +77,9 @@ pub struct ClusterControllerParts {
 /// The cluster controller.
 pub struct ClusterController {
     syncer: Arc<Syncer>,
-    changes: Changes,
+    changes: Told,
     first_lists: [FirstList; 2],
-    recoveries: Vec<(Arc<str>, watch::Receiver<u64>)>,
+    recoveries: Recoveries,
     queue_metrics: QueueMetrics,
 }
 
@@ -88,7 +90,7 @@ impl ClusterController {
         let ClusterControllerParts { nodes, services, first_lists, node_keys, service_keys, members, .. } = parts;
         let ClusterControllerParts { recorder, metrics, queue_metrics, settings, .. } = parts;
         let declared = members.iter().map(|member| Arc::clone(&member.cluster)).collect();
-        let changes = Changes::new(declared, (nodes.clone(), node_keys), (services.clone(), service_keys));
+        let changes = Told::new(declared, (nodes.clone(), node_keys), (services.clone(), service_keys));
         let mut recoveries = vec![];
         let mut providers = HashMap::new();
         for ClusterMember { cluster, nodes, recoveries: theirs } in members {
@@ -111,7 +113,12 @@ impl ClusterController {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
         let Self { syncer, changes, first_lists, recoveries, queue_metrics } = self;
         let settings = syncer.settings.queue;
-        let (waking, keys) = Waking::new(Arc::clone(&syncer), changes, first_lists, recoveries);
+        let ClusterSettings { debounce, max_wait, period, .. } = syncer.settings;
+        let (names, keys) = mpsc::channel(waking::BOUND);
+        let [one, other] = first_lists;
+        let listed = async { one.complete().await && other.complete().await };
+        let pace = Pace { debounce, max_wait, period };
+        let waking = waking::run(&*syncer, changes, listed, recoveries, pace, names);
         let reconcile = |name: Arc<str>| {
             let syncer = Arc::clone(&syncer);
             async move { syncer.sync(&name).await }
@@ -123,6 +130,6 @@ impl ClusterController {
             stop.cancel();
             ended
         };
-        tokio::join!(queue, stop.run_until_cancelled(waking.run())).0
+        tokio::join!(queue, stop.run_until_cancelled(waking)).0
     }
 }

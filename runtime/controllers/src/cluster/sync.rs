@@ -30,6 +30,7 @@ use crate::reaction;
 use crate::store::Node;
 use crate::view::node::cloud_node;
 use crate::view::service::cloud_service;
+use crate::waking::Woken;
 
 /// Who says so in Events.
 const REPORTER: &str = "cloud-cluster-controller";
@@ -71,6 +72,18 @@ pub(crate) struct Syncer {
     pub(crate) members: HashMap<Arc<str>, Member>,
     pub(crate) recorder: EventRecorder,
     pub(crate) settings: ClusterSettings,
+}
+
+impl Woken for Syncer {
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.members.keys()
+    }
+
+    fn release(&self, name: &str) {
+        if let Some(member) = self.members.get(name) {
+            member.state.lock().hold.release();
+        }
+    }
 }
 
 impl Syncer {
@@ -118,13 +131,6 @@ impl Syncer {
             }
         }
         (services, unreadable)
-    }
-
-    /// The cloud of the provider called `name` answers again: it may be called at once.
-    pub(crate) fn release(&self, name: &str) {
-        if let Some(member) = self.members.get(name) {
-            member.state.lock().hold.release();
-        }
     }
 
     /// The whole call failed.

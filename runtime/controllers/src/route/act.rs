@@ -7,13 +7,14 @@
 //! | `retry`, no answer | the same; or the cloud is away: after [`Limits::failures`] in a row all that is left waits |
 //! | `throttled`, `unauthorized`, `pending`, `elsewhere` | no route is the reason: all that is left waits |
 //!
-//! What a run has no time for has not failed: it is left for the next one, which begins at once.
+//! What a run has no time for has not failed: it is left for the next one, which begins at once. A run that decides nothing has failed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use ccm_cloud::{Failure, Reaction, RouteChangeError, RouteOutcome, Routes};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::plan::Item;
 
@@ -53,8 +54,8 @@ pub(super) struct Limits {
     pub(super) until: Instant,
 }
 
-/// Changes `items`. One result for each, in their order.
-pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) -> Vec<Done> {
+/// Changes `items`. One result for each, in their order. No call begins after `stop`: somebody else may lead by then.
+pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits, stop: &CancellationToken) -> Vec<Done> {
     let mut waiting = batches(items, limits.batch);
     let mut done = vec![Done::default(); items.len()];
     let (mut halves, mut in_a_row) = (0_usize, 0_usize);
@@ -70,7 +71,7 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
             continue;
         }
         let left = limits.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || stop.is_cancelled() {
             // They are the first ones of the next run.
             let why = failed.unwrap_or_else(out_of_time);
             results.for_each(|result| *result = Done::left(&why));
@@ -85,11 +86,13 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
             }
             Err(error) => error,
         };
-        let is_cut = left < limits.timeout && limits.until <= Instant::now() && !is_first;
-        is_first = false;
+        let is_cut = left < limits.timeout && limits.until <= Instant::now();
+        let had_all_time = std::mem::replace(&mut is_first, false);
         if is_cut {
             let why = error.into_failure();
-            results.for_each(|result| *result = Done::left(&why));
+            // With as much time again it would do the same.
+            let done = if had_all_time { Done::failed } else { Done::left };
+            results.for_each(|result| *result = done(&why));
             continue;
         }
         let blame = blame(&error);
@@ -110,6 +113,10 @@ pub(super) async fn change(routes: &dyn Routes, items: &[Item], limits: Limits) 
         } else {
             results.for_each(|result| *result = Done::failed(&failure));
         }
+    }
+    if !stop.is_cancelled() && done.iter().all(|done| done.is_left) {
+        // So would the next run, at once, and for ever.
+        done.iter_mut().for_each(|done| done.is_left = false);
     }
     done
 }

@@ -2,7 +2,8 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`wake`] | says when: Nodes that changed, gathered; a period; a cloud that is back |
+//! | [`wake`] | which changes of Nodes matter |
+//! | [`waking`](crate::waking) | says when: such changes, gathered; a period; a cloud that is back |
 //! | [`sync`] | one run: one look at all routes, changes in one call, what follows for the Nodes |
 //! | [`ranges`], [`allotments`] | which networks are the pods', and whose |
 //! | [`plan`] | compares what there is with what there should be |
@@ -45,8 +46,8 @@ use crate::metrics::QueueMetrics;
 use crate::node::write::NodeWriter;
 use crate::queue::{self, GivenUp};
 use crate::store::{FirstList, Node};
+use crate::waking::{self, Pace, Recoveries, Watched};
 use sync::{Member, Syncer};
-use wake::Waking;
 
 /// Name under which our changes stand in `metadata.managedFields`.
 const FIELD_MANAGER: &str = "node-route-controller";
@@ -88,9 +89,9 @@ pub struct RouteControllerParts {
 /// The route controller.
 pub struct RouteController {
     syncer: Arc<Syncer>,
-    keys: mpsc::Receiver<ObjectRef<Node>>,
+    changes: Watched<Node>,
     first_list: FirstList,
-    recoveries: Vec<(Arc<str>, watch::Receiver<u64>)>,
+    recoveries: Recoveries,
     queue_metrics: QueueMetrics,
 }
 
@@ -109,8 +110,9 @@ impl RouteController {
             providers.insert(name, Member::new(source, nodes, meters));
         }
         let writer = NodeWriter::named(gate, FIELD_MANAGER);
+        let changes = Watched::new((nodes.clone(), keys));
         let syncer = Arc::new(Syncer { nodes, members: providers, ranges, writer, recorder, settings });
-        Self { syncer, keys, first_list, recoveries, queue_metrics }
+        Self { syncer, changes, first_list, recoveries, queue_metrics }
     }
 
     /// Works until `shutdown`, or until the reflector ends. Then no new call begins, and running ones have
@@ -120,20 +122,23 @@ impl RouteController {
     ///
     /// Not all of them did.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), GivenUp> {
-        let Self { syncer, keys, first_list, recoveries, queue_metrics } = self;
+        let Self { syncer, changes, first_list, recoveries, queue_metrics } = self;
         let settings = syncer.settings.queue;
-        let (waking, names) = Waking::new(Arc::clone(&syncer), keys, first_list, recoveries);
-        let reconcile = |name: Arc<str>| {
-            let syncer = Arc::clone(&syncer);
-            async move { syncer.sync(&name).await }
-        };
+        let RouteSettings { debounce, max_wait, period, .. } = syncer.settings;
+        let (sender, names) = mpsc::channel(waking::BOUND);
+        let pace = Pace { debounce, max_wait, period };
+        let waking = waking::run(&*syncer, changes, first_list.complete(), recoveries, pace, sender);
         // Both end together, whichever ends first.
         let stop = shutdown.child_token();
+        let reconcile = |name: Arc<str>| {
+            let (syncer, stop) = (Arc::clone(&syncer), stop.clone());
+            async move { syncer.sync(&name, &stop).await }
+        };
         let queue = async {
             let ended = queue::run(names, reconcile, settings, queue_metrics.of("Routes"), stop.clone()).await;
             stop.cancel();
             ended
         };
-        tokio::join!(queue, stop.run_until_cancelled(waking.run())).0
+        tokio::join!(queue, stop.run_until_cancelled(waking)).0
     }
 }

@@ -11,6 +11,7 @@ use futures::StreamExt as _;
 use kube::runtime::reflector::Store;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::act::{self, Done, Limits};
 use super::condition::{Network, network, routed_node};
@@ -26,6 +27,7 @@ use crate::node::write::NodeWriter;
 use crate::queue::Verdict;
 use crate::reaction;
 use crate::store::Node;
+use crate::waking::Woken;
 
 /// Upstream's name of this controller in Events.
 const REPORTER: &str = "route_controller";
@@ -52,11 +54,6 @@ impl Member {
     pub(crate) fn new(source: Arc<dyn RouteSource>, nodes: ClusterNodes, meters: RouteMeters) -> Self {
         Self { source, nodes, meters, has_changed: AtomicBool::new(false), state: Mutex::default() }
     }
-
-    /// The next run is due to a Node, and not to the period.
-    pub(crate) fn changed(&self) {
-        self.has_changed.store(true, Ordering::Relaxed);
-    }
 }
 
 /// One run for a provider, by the component of its beginning.
@@ -67,6 +64,8 @@ struct Run<'a> {
     releases: Releases,
     /// Nothing more is asked for: a run that has no end would leave nothing behind.
     until: Instant,
+    /// Then no call begins.
+    stop: &'a CancellationToken,
 }
 
 /// Everything that a run uses, shared by all of them.
@@ -79,9 +78,27 @@ pub(crate) struct Syncer {
     pub(crate) settings: RouteSettings,
 }
 
+impl Woken for Syncer {
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.members.keys()
+    }
+
+    fn release(&self, name: &str) {
+        if let Some(member) = self.members.get(name) {
+            let mut state = member.state.lock();
+            state.hold.release();
+            state.memory.release();
+        }
+    }
+
+    fn changed(&self) {
+        self.members.values().for_each(|member| member.has_changed.store(true, Ordering::Relaxed));
+    }
+}
+
 impl Syncer {
     /// Brings the routes of the provider called `name` in step with the Nodes.
-    pub(crate) async fn sync(&self, name: &str) -> Verdict {
+    pub(crate) async fn sync(&self, name: &str, stop: &CancellationToken) -> Verdict {
         let Some(member) = self.members.get(name) else { return Verdict::Done };
         let releases = {
             let hold = &member.state.lock().hold;
@@ -94,20 +111,11 @@ impl Syncer {
         let begun = Instant::now();
         // A fifth of its time is left for what the Nodes are told.
         let until = begun.checked_add(self.settings.queue.max_run / 5 * 4).unwrap_or(begun);
-        let run = Run { member, routes: member.source.routes(), releases, until };
+        let run = Run { member, routes: member.source.routes(), releases, until, stop };
         let (outcome, verdict) = self.run(&run).await;
         member.meters.duration.observe(begun.elapsed().as_secs_f64());
         member.meters.ended(trigger, outcome);
         verdict
-    }
-
-    /// The cloud of the provider called `name` answers again, or its component was exchanged: it may be called at once.
-    pub(crate) fn release(&self, name: &str) {
-        if let Some(member) = self.members.get(name) {
-            let mut state = member.state.lock();
-            state.hold.release();
-            state.memory.release();
-        }
     }
 
     /// Says how it ended, in upstream's words, and when to run again.
@@ -141,7 +149,9 @@ impl Syncer {
             (false, true) => "changed",
             (false, false) => "noop",
         };
-        (outcome, if is_written { verdict } else { Verdict::Backoff })
+        // The next run writes it, too.
+        let is_soon = matches!(verdict, Verdict::After(delay) if delay <= self.settings.pending_look);
+        (outcome, if is_written || is_soon { verdict } else { Verdict::Backoff })
     }
 
     /// Nobody knows what routes there are: nothing is changed, and no Node is told anything.
@@ -178,6 +188,7 @@ impl Syncer {
             }
         }
         let mut failing: BTreeSet<_> = done.keys().copied().collect();
+        let mut left = BTreeSet::new();
         let mut has_changed = false;
         let limits = Limits {
             batch: self.settings.batch.get(),
@@ -187,7 +198,7 @@ impl Syncer {
             until: run.until,
         };
         let (networks, items): (Vec<_>, Vec<Item>) = due.into_iter().unzip();
-        let outcomes = act::change(&*run.routes, &items, limits).await;
+        let outcomes = act::change(&*run.routes, &items, limits, run.stop).await;
         let round = Round::begin();
         let mut state = member.state.lock();
         for ((network, item), outcome) in networks.into_iter().zip(items).zip(outcomes) {
@@ -199,8 +210,10 @@ impl Syncer {
                     plan.look = Some(plan.look.map_or(look, |other| other.min(look)));
                 }
                 Some(_) if outcome.is_left => {
+                    // It is wanted as before, and has not failed.
                     plan.look = Some(Duration::ZERO);
-                    failing.insert(network);
+                    left.insert(network);
+                    continue;
                 }
                 Some(failure) => {
                     state.memory.failed(network, item.mark(), failure, &self.settings, &round);
@@ -218,6 +231,8 @@ impl Syncer {
             }
             done.insert(network, outcome);
         }
+        let has_failed = !failing.is_empty();
+        failing.append(&mut left);
         state.memory.keep(&failing);
         if state.hold.releases() != run.releases {
             state.memory.release();
@@ -233,7 +248,7 @@ impl Syncer {
                 };
             }
         }
-        (has_changed, !failing.is_empty())
+        (has_changed, has_failed)
     }
 
     /// Writes the conditions. Says whether all are as they should be.
@@ -267,12 +282,13 @@ impl Syncer {
             i64::try_from(count).unwrap_or(i64::MAX)
         };
         let meters = &member.meters;
-        let pending = count(|status| *status == CidrStatus::Pending);
+        // Or left for the next run, which begins at once.
+        let pending = count(|status| matches!(status, CidrStatus::Pending | CidrStatus::Wanted));
         let failing = count(is_failed);
         meters.in_place.set(count(|status| *status == CidrStatus::InPlace));
         meters.pending.set(pending);
         meters.failing.set(failing);
-        if failing == 0 && pending == 0 && !has_failed {
+        if failing == 0 && pending == 0 && plan.look.is_none() && !has_failed {
             meters.last_success.set(now_seconds());
         }
         for request in self.news(member, plan) {

@@ -13,6 +13,8 @@ use super::digest::Digest;
 use super::found::{Found, Unsaid};
 use super::metrics::PassTimer;
 use super::offer::Offer;
+use super::purpose::Attempt;
+pub(crate) use super::purpose::{Doubt, Purpose};
 use super::record::Record;
 use crate::backoff::capped;
 use crate::queue::{QueueSettings, Verdict};
@@ -20,49 +22,13 @@ use crate::store::Age;
 use crate::view::service::ingress;
 use crate::warnings::Warnings;
 
-/// What the cloud is at work on is looked at again after this part of the time that it has taken since its last progress, or
-/// later.
+/// What the cloud is at work on is looked at again after this part of the time since its last progress, or later.
 const PATIENCE: u32 = 20;
 /// That part is never longer.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most bytes of all annotations of an object, as the API server takes them.
 const MAX_ANNOTATIONS: usize = 256 << 10;
-
-/// What is to be reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A load balancer for a Service with this digest.
-    Serve(Digest),
-    /// None any more, for a Service with this digest.
-    Delete(Digest),
-}
-
-/// What is not certain about the cloud, whatever the Service's record says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    #[default]
-    None,
-    /// A call that changes the backends has begun.
-    Backends,
-    /// A call that changes anything has begun.
-    All,
-}
-
-/// The last try, which failed.
-pub(super) struct Attempt {
-    purpose: Purpose,
-    /// The backends, if others are tried before it is time.
-    backends: Option<Digest>,
-    /// Not again before.
-    until: Instant,
-    /// Only something else to do helps.
-    pub(super) until_change: bool,
-    /// It is no failure: the cloud is at work.
-    is_pending: bool,
-    /// What it came to, in words.
-    why: String,
-}
 
 pub(crate) struct Entry {
     /// The newest state: that of the store, or that of our last write as long as the store does not have it yet.
@@ -74,6 +40,8 @@ pub(crate) struct Entry {
     /// Whether there may be something in the cloud.
     pub(super) owned: bool,
     doubt: Doubt,
+    /// How many calls that change the load balancer have begun, and how many were recorded.
+    pub(super) changes: u64,
     /// The record that this process wrote last. Another one in its place is no reason to believe that.
     recorded: Option<Record>,
     /// What the provider's annotations with this digest lead to, as this component says, where they are not those of the record.
@@ -112,6 +80,8 @@ pub(crate) struct Entry {
     /// Why it is not as it should be.
     pub(super) not_ready: Option<&'static str>,
     pub(super) attempt: Option<Attempt>,
+    /// The cloud answers again, and did not when the run under way began.
+    is_recovered: bool,
     delays: Option<ExponentialBackoff>,
     /// Since when the cloud is at work without any progress, and at what.
     at_work: Option<(Purpose, Instant)>,
@@ -133,6 +103,7 @@ impl Entry {
             member,
             owned,
             doubt: Doubt::None,
+            changes: 0,
             recorded: None,
             offer: None,
             offer_changed: false,
@@ -151,6 +122,7 @@ impl Entry {
             hosts_refused: None,
             is_elsewhere: false,
             attempt: None,
+            is_recovered: false,
             delays: None,
             at_work: None,
             progress: None,
@@ -243,8 +215,8 @@ impl Entry {
 
     // === What happens to it ===
 
-    /// The Service is as it was when its record said that all is as it should be; `is_recorded` is whether it says so now, and
-    /// `is_viewed` whether it says so of what the Service alone asks for, which counts where this process has seen nothing else.
+    /// The Service is as it was when its record said that all is as it should be: now, where it `is_recorded`; or of what the Service alone
+    /// asks for, where it `is_viewed`, which counts where this process has seen nothing else.
     pub(crate) fn is_base(&mut self, service: &Arc<Service>, is_recorded: bool, is_viewed: impl FnOnce() -> bool) {
         if is_recorded || (self.base.is_none() && is_viewed()) {
             self.base = Some(Arc::clone(service));
@@ -263,14 +235,28 @@ impl Entry {
         }
     }
 
+    /// A run begins. Returns who measures a pass until it ends.
+    pub(super) fn run_begins(&mut self) -> Option<Arc<PassTimer>> {
+        self.is_recovered = false;
+        self.pass.take()
+    }
+
+    /// The cloud answers again. Returns whether the last try had failed, and waits for a time and not for a change: no longer.
+    pub(super) fn recovers(&mut self) -> bool {
+        self.is_recovered = true;
+        self.attempt.take_if(|attempt| !attempt.until_change).is_some()
+    }
+
     /// A call that makes or changes the load balancer begins.
     pub(crate) fn ensure_begins(&mut self) {
         (self.doubt, self.owned, self.is_elsewhere, self.unsaid) = (Doubt::All, true, false, None);
+        self.changes += 1;
     }
 
     /// A call that changes the hosts begins. Returns the doubt of before.
     pub(crate) fn update_begins(&mut self) -> Doubt {
         self.unsaid = None;
+        self.changes += 1;
         let now = self.doubt.max(Doubt::Backends);
         std::mem::replace(&mut self.doubt, now)
     }
@@ -296,10 +282,12 @@ impl Entry {
         self.is_elsewhere = true;
     }
 
-    /// This is how its load balancer stands. There is news.
-    pub(crate) fn was_found(&mut self, found: Found) {
-        self.found = Some(found);
-        self.has_news();
+    /// This is how its load balancer stood after so many changes. There is news, unless it was changed meanwhile.
+    pub(crate) fn was_found(&mut self, found: Found, changes: u64) {
+        if self.changes == changes {
+            self.found = Some(found);
+            self.has_news();
+        }
     }
 
     /// What was found says nothing any more.
@@ -322,8 +310,7 @@ impl Entry {
         std::mem::replace(&mut self.offer_changed, has_changed)
     }
 
-    /// The provider wants these annotations to be written. Returns all that wait: those of before too, unless together they are more
-    /// than an object can have.
+    /// The provider wants these annotations to be written. Returns all that wait: with those of before, if an object can have so many.
     pub(crate) fn wants_written(
         &mut self,
         annotations: Vec<(String, Option<String>)>,
@@ -346,12 +333,14 @@ impl Entry {
 
     /// The Service says that it has the hosts of now.
     pub(crate) fn hosts_recorded(&mut self) {
+        self.changes += 1;
         self.doubt = Doubt::None;
         self.unwritten.clear();
     }
 
     /// The Service says that all is as it should be. Returns since when it wanted its first address, if it has got that now.
     pub(crate) fn was_recorded(&mut self, is_repair: bool) -> Option<Instant> {
+        self.changes += 1;
         self.succeeded();
         self.unwritten.clear();
         if is_repair {
@@ -362,6 +351,7 @@ impl Entry {
 
     /// Nothing of ours stands on the Service any more.
     pub(crate) fn was_released(&mut self) {
+        self.changes += 1;
         self.succeeded();
         self.owned = false;
         self.recorded = None;
@@ -447,6 +437,12 @@ impl Entry {
         verdict: Verdict,
         settings: &QueueSettings,
     ) -> Verdict {
+        let is_for_a_time = matches!(verdict, Verdict::After(_) | Verdict::Backoff) && !is_pending;
+        if std::mem::take(&mut self.is_recovered) && is_for_a_time {
+            // What the run has found out is of before.
+            self.attempt = None;
+            return Verdict::After(Duration::ZERO);
+        }
         let verdict = if is_pending { self.patiently(purpose, verdict) } else { verdict };
         let delay = match verdict {
             Verdict::After(delay) => delay,

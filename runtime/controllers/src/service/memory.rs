@@ -218,11 +218,12 @@ impl Memory {
         self.services.lock().values().any(Entry::chooses)
     }
 
-    /// Services whose last try failed, and that wait for a time and not for a change. They need not wait any longer.
+    /// A cloud answers again. Services whose last try failed, and that wait for a time and not for a change, need not wait any longer;
+    /// nor will those whose try is under way.
     pub(crate) fn wake_failed(&self) -> Vec<Key> {
         let mut failed = Vec::new();
         for (key, entry) in self.services.lock().iter_mut() {
-            if entry.attempt.take_if(|attempt| !attempt.until_change).is_some() {
+            if entry.recovers() {
                 failed.push(key.clone());
             }
         }

@@ -55,6 +55,7 @@ pub(crate) mod ownership;
 mod plan;
 pub(crate) mod predicates;
 pub(crate) mod provider;
+mod purpose;
 pub(crate) mod record;
 mod recording;
 mod refresh;

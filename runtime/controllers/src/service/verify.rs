@@ -178,6 +178,7 @@ fn note(syncer: &Syncer, member: usize) {
 /// It is not known.
 async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Failure> {
     let Some(provider) = syncer.provider(member) else { return Ok(false) };
+    let changes = changes(syncer, key);
     let Some(job) = syncer.job(key, &provider).filter(is_compared) else { return Ok(false) };
     let told = as_stored(&job.view.ingress);
     let found = syncer.call("get", provider.load_balancers.get(job.view), |found| found.as_ref().err()).await;
@@ -192,8 +193,13 @@ async fn differs(syncer: &Syncer, key: &Key, member: usize) -> Result<bool, Fail
         }
     };
     let found = Found::new(job.target, &provider, standing);
-    syncer.memory.with(key, |entry| entry.was_found(found));
+    syncer.memory.with(key, |entry| entry.was_found(found, changes));
     Ok(true)
+}
+
+/// To be asked before the cloud is: what changes meanwhile is not seen as if somebody else had been at it.
+fn changes(syncer: &Syncer, key: &Key) -> u64 {
+    syncer.memory.with(key, |entry| entry.changes).unwrap_or_default()
 }
 
 /// Whether a Service is compared with the cloud: all should be as it was ensured, or the last try failed. The cloud may be
@@ -228,6 +234,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
         let some = jobs.split_off(jobs.len().saturating_sub(chunk));
         let wish = |(_, job): &(Key, Job)| Wish { service: job.view.clone(), backends: indexes.clone() };
         let wishes: Vec<Wish> = some.iter().map(wish).collect();
+        let before: Vec<u64> = some.iter().map(|(key, _)| changes(syncer, key)).collect();
         let answer = provider.load_balancers.survey(Arc::clone(&backends.list), wishes);
         let standings = syncer.call("survey", answer, |answer| answer.as_ref().err()).await;
         let standings = standings.and_then(|standings| standings).and_then(|standings| {
@@ -246,7 +253,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
                 continue;
             }
         };
-        for ((key, job), standing) in some.into_iter().zip(standings) {
+        for (((key, job), standing), changes) in some.into_iter().zip(standings).zip(before) {
             let failure = if let Standing::Unknown(failure) = &standing { Some(failure) } else { None };
             surveyed.compared.add(failure);
             if let Some(failure) = failure {
@@ -254,7 +261,7 @@ async fn survey(syncer: &Syncer, provider: &Arc<Provider>, asked: impl Fn(&Job) 
                 continue;
             }
             let found = Found::new(job.target, provider, standing);
-            syncer.memory.with(&key, |entry| entry.was_found(found));
+            syncer.memory.with(&key, |entry| entry.was_found(found, changes));
             // Only what is noted and differs is more than nothing. The rest is forgotten: it says nothing about later.
             match syncer.job(&key, provider) {
                 Some(job) if !job.plan.is_nothing() => surveyed.found.push(key),

@@ -473,7 +473,6 @@ impl LoadBalancers for FakeBalancers {
         Box::pin(async move {
             let told = self.told(format!("survey {}", wishes.len()));
             self.state.lock().calls.push(told);
-            tokio::time::sleep(self.delay).await;
             if let Some(outcome) = self.scripted("survey", "") {
                 return outcome.failure.map_or(Ok(vec![]), Err);
             }
@@ -494,7 +493,9 @@ impl LoadBalancers for FakeBalancers {
                     }
                 }
             };
-            Ok(wishes.into_iter().map(standing).collect())
+            let standings = wishes.into_iter().map(standing).collect();
+            tokio::time::sleep(self.delay).await;
+            Ok(standings)
         })
     }
 }

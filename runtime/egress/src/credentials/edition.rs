@@ -9,7 +9,7 @@
 //! | waits | why |
 //! |---|---|
 //! | a value in one of the files, in their volume, or in a file that they name | it is replaced with them |
-//! | a value that may go out in one request with one that waits | the two may be a pair |
+//! | a value that may go out in one request with one that waits, or with one that cannot be read | the two may be a pair |
 //! | anything else, such as a token in another volume | does not wait: it may end, however long nobody mends the files |
 
 use std::collections::BTreeMap;
@@ -153,35 +153,40 @@ impl Credentials {
         differs: Option<&Differs>,
         is_torn: bool,
     ) -> Vec<Option<String>> {
-        // Whoever cannot be read keeps its value, and then nobody gets another one: the other half of a pair would not fit.
-        let broken = self.given.values().zip(values).find_map(|(given, read)| {
-            let error = read.as_ref().err()?;
-            given.state.lock().value.is_some().then(|| error.why.clone())
-        });
         let torn = || "the sources changed while they were read, again and again; the host tries again".to_owned();
-        if let Some(why) = is_torn.then(torn).or(broken) {
+        // Nobody opens a provider with values of a moment in which the files are others.
+        let unopened = differs.filter(|_| self.given.values().all(|given| given.state.lock().value.is_none()));
+        if let Some(why) = is_torn.then(torn).or_else(|| unopened.map(|differs| differs.why.clone())) {
             return vec![Some(why); values.len()];
         }
-        let Some(differs) = differs else { return vec![None; values.len()] };
-        if self.given.values().all(|given| given.state.lock().value.is_none()) {
-            // Nobody opens a provider with values of a moment in which the files are others.
-            return vec![Some(differs.why.clone()); values.len()];
-        }
-        let is_other =
-            |given: &Given, read: &Result<Secret, Unusable>| read.as_ref().is_ok_and(|value| !given.holds(value));
         let all: Vec<_> = self.given.iter().zip(values).map(|((name, given), read)| (name, given, read)).collect();
-        let belongs: Vec<bool> = all.iter().map(|(_, given, _)| self.edition.holds(given, differs)).collect();
-        let waiting: Vec<&str> = all
-            .iter()
-            .zip(&belongs)
-            .filter(|((_, given, read), belongs)| **belongs && is_other(given, read))
-            .map(|((name, ..), _)| name.as_str())
-            .collect();
-        let why = |((name, ..), belongs): (&(&String, &Given, _), &bool)| {
-            let waits = *belongs || waiting.iter().any(|waiting| self.uses.may_meet(name, waiting));
-            waits.then(|| differs.why.clone())
+        let of_itself = |(_, given, read): &(&String, &Given, &Result<Secret, Unusable>)| match read {
+            // It keeps its value.
+            Err(error) => given.state.lock().value.is_some().then(|| error.why.clone()),
+            Ok(_) => differs.filter(|differs| self.edition.holds(given, differs)).map(|differs| differs.why.clone()),
         };
-        all.iter().zip(&belongs).map(why).collect()
+        let mut held: Vec<Option<String>> = all.iter().map(of_itself).collect();
+        // Whoever keeps an old value keeps back what may go out with it, and that keeps back others in turn.
+        let keeps_an_old_one = |(_, given, read): &(&String, &Given, &Result<Secret, Unusable>)| {
+            read.as_ref().map_or(true, |value| !given.holds(value))
+        };
+        let mut keepers: Vec<(&str, String)> = vec![];
+        loop {
+            let known = keepers.len();
+            keepers = all
+                .iter()
+                .zip(&held)
+                .filter(|(one, _)| keeps_an_old_one(one))
+                .filter_map(|((name, ..), why)| Some((name.as_str(), why.clone()?)))
+                .collect();
+            if keepers.len() == known {
+                return held;
+            }
+            for ((name, ..), held) in all.iter().zip(&mut held).filter(|(_, held)| held.is_none()) {
+                let keeper = keepers.iter().find(|(keeper, _)| self.uses.may_meet(name, keeper));
+                *held = keeper.map(|(_, why)| why.clone());
+            }
+        }
     }
 
     /// What all sources hold, read while none of them changed.

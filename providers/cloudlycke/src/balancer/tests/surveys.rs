@@ -1,5 +1,6 @@
 //! After a restart, when only the Services know their addresses.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use ccm_sdk::load_balancer_survey::{Standing, Wish};
@@ -164,4 +165,89 @@ fn in_mode_nodes_a_survey_compares_the_addresses_of_the_nodes() {
     let one = Service { ingress: vec![Ingress::ip("10.0.0.1")], ..web };
     let said = differs("the addresses are not those of the Nodes");
     assert_eq!(cloud.balancers().survey(&nodes, &wishes(&[one])), [said]);
+}
+
+/// The host's cache, and what somebody else does before the so-many-th look or write.
+struct Meanwhile<'a> {
+    cache: &'a Cache,
+    left: Cell<u32>,
+    work: RefCell<Option<Box<dyn FnOnce() + 'a>>>,
+}
+
+impl Meanwhile<'_> {
+    fn turn(&self) {
+        match self.left.get() {
+            0 => self.work.take().into_iter().for_each(|work| work()),
+            left => self.left.set(left - 1),
+        }
+    }
+}
+
+impl Store for Meanwhile<'_> {
+    fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.turn();
+        self.cache.get(key)
+    }
+
+    fn put(&self, key: &str, value: &[u8], ttl: Duration) {
+        self.turn();
+        self.cache.put(key, value, ttl);
+    }
+
+    fn forget(&self, key: &str) {
+        self.turn();
+        self.cache.forget(key);
+    }
+}
+
+/// Addresses that somebody has.
+fn held(cloud: &Cloud) -> Vec<String> {
+    let remembered = cloud.remembers();
+    remembered.keys().filter_map(|key| key.strip_prefix("address/")).map(str::to_owned).collect()
+}
+
+/// The survey took the address of a load balancer that had been deleted, or had got another one, and nobody could have it any more.
+#[test]
+fn a_survey_with_an_older_state_of_a_service_takes_no_address_that_was_given_back() {
+    type Change = fn(&Cloud, Service);
+    let delete: Change = |cloud, mut web| drop(cloud.delete(&mut web));
+    let change: Change = |cloud, web| {
+        let done = cloud.ensure(&mut annotated(web, LB_ADDRESS, "203.0.113.200"));
+        assert_eq!(done.outcome.failure, None);
+    };
+    let replace: Change = |cloud, web| {
+        drop(cloud.ensure(&mut Service {
+            uid: "another".to_owned(),
+            ingress: vec![],
+            ..annotated(web, LB_ADDRESS, "203.0.113.200")
+        }))
+    };
+    for (change, left, forgets) in [
+        (delete, vec![], false),
+        (delete, vec![], true),
+        (change, vec!["203.0.113.200"], false),
+        (change, vec!["203.0.113.200"], true),
+        (replace, vec!["203.0.113.200"], false),
+    ] {
+        for before in 0.. {
+            let cloud = Cloud::new(&json!({}));
+            let mut web = service("web");
+            cloud.ips(&mut web);
+            if forgets {
+                cloud.restart();
+            }
+            let work: Box<dyn FnOnce()> = Box::new(|| change(&cloud, web.clone()));
+            let store = Meanwhile { cache: &cloud.cache, left: Cell::new(before), work: RefCell::new(Some(work)) };
+            let balancers = Balancers { state: State(&store), ..cloud.balancers() };
+            drop(balancers.survey(&backends(&["a", "b"]), &wishes(std::slice::from_ref(&web))));
+            let was_after = store.work.take().map(|work| work()).is_some();
+            // And one that begins only now.
+            drop(survey(&cloud, std::slice::from_ref(&web)));
+            assert_eq!(held(&cloud), left, "before look {before}, forgets: {forgets}");
+            if was_after {
+                assert!(before > 2, "{before}");
+                break;
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Bench, Call, Setup, service};
-use crate::cluster::{ClusterNodes, ClusterSettings, wake};
+use crate::cluster::{ClusterNodes, ClusterSettings};
 use crate::testing::node;
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -161,15 +161,6 @@ async fn a_quiet_cluster_is_told_once_per_period() {
         })
         .await;
     assert!((9..=12).contains(&bench.calls().len()), "{:?}", bench.calls());
-}
-
-#[test]
-fn periods_differ_by_up_to_a_tenth() {
-    let periods = wake::periods(Duration::from_secs(300), 100);
-    let seconds = periods.iter().map(|period| period.as_secs_f64());
-    assert!(seconds.clone().all(|seconds| (269.9..=330.1).contains(&seconds)), "{periods:?}");
-    assert!(periods.iter().any(|period| *period != periods[0]));
-    assert!(!wake::periods(Duration::MAX, 1).is_empty(), "the longest there is does no harm");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Changes as a whole, and the route that makes one fail.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use ccm_cloud::{Reaction, RouteChangeError};
 
@@ -181,4 +182,29 @@ async fn the_search_for_wrong_routes_ends_at_its_limit_and_the_rest_is_tried_aga
         })
         .await;
     assert_eq!((bench.cloud.routes().len(), bench.condition("n9")), (16, available()));
+}
+
+/// Somebody else leads by then: the batches of the old leader went on beside those of the new one.
+#[tokio::test(start_paused = true)]
+async fn who_stops_leading_in_a_batch_asks_for_no_further_one_and_tells_what_was_made() {
+    let mut bench = Bench::new(|settings| {
+        settings.batch = NonZeroUsize::MIN;
+        settings.queue.stop_timeout = Duration::from_secs(1_000);
+    });
+    *bench.cloud.takes.lock() = Duration::from_secs(30);
+    bench
+        .play(async |bench| {
+            for node in many(3) {
+                bench.apply(node).await;
+            }
+            bench.listed().await;
+            bench.until(40).await;
+        })
+        .await;
+    assert_eq!((sizes(&bench), bench.condition("n0"), bench.condition("n1")), (vec![1, 1], available(), available()));
+    assert_eq!((bench.condition("n2"), bench.told()), (unavailable(), vec![]));
+    // The next leader makes what is left, and nothing twice.
+    let routes = bench.cloud.table.lock().values().cloned().collect::<Vec<_>>();
+    let next = Bench::once(many(3), |cloud| cloud.has(routes)).await;
+    assert_eq!((sizes(&next), next.condition("n2")), (vec![1], available()));
 }

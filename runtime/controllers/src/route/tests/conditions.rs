@@ -1,5 +1,7 @@
 //! What Nodes are told.
 
+use std::time::Duration;
+
 use ccm_cloud::{Reaction, RouteState};
 use serde_json::json;
 
@@ -115,4 +117,25 @@ async fn a_condition_that_the_api_server_refuses_is_written_later_and_the_routes
         })
         .await;
     assert_eq!((bench.changes().len(), bench.looks().len(), bench.api.count("/nodes/n1/status")), (1, 2, 2));
+}
+
+/// The cloud was looked at after a back-off that grew with each refusal.
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_is_always_refused_puts_off_no_look_at_what_the_cloud_is_at_work_on() {
+    let mut bench = Bench::new(|settings| settings.queue.min_backoff = Duration::from_secs(100));
+    let mut slow = route("10.244.2.0/24", Some("n2"));
+    slow.state = RouteState::Pending;
+    bench.cloud.has([slow]);
+    bench.api.refuse("/nodes/n1/status", 422, 1_000);
+    bench
+        .play(async |bench| {
+            bench.apply(pods("n1", &["10.244.1.0/24"])).await;
+            bench.apply(pods("n2", &["10.244.2.0/24"])).await;
+            bench.listed().await;
+            bench.until(12).await;
+            bench.cloud.has([route("10.244.2.0/24", Some("n2"))]);
+            bench.until(20).await;
+        })
+        .await;
+    assert_eq!((bench.looks(), bench.condition("n2")), (vec![0, 5, 10, 15], available()));
 }

@@ -52,6 +52,8 @@ struct FakeRoutes {
     poison: Mutex<Vec<String>>,
     /// And how it fails.
     poisoned: Mutex<Reaction>,
+    /// A change with one of these networks does nothing, and has no end.
+    stuck: Mutex<Vec<String>>,
     /// What a wish for such a network comes to.
     refused: Mutex<BTreeMap<String, Failure>>,
     /// Outcomes that are kept back.
@@ -70,6 +72,7 @@ impl FakeRoutes {
             changes: Mutex::default(),
             poison: Mutex::default(),
             poisoned: Mutex::new(Reaction::Invalid),
+            stuck: Mutex::default(),
             refused: Mutex::default(),
             withheld: Mutex::default(),
             takes: Mutex::default(),
@@ -138,6 +141,9 @@ impl Routes for FakeRoutes {
         let gone = obsolete.iter().map(|route| route.destination_cidr.clone()).collect();
         let made = wanted.iter().map(|wish| format!("{} {}", wish.destination_cidr, wish.node)).collect();
         self.note(Call::Change(gone, made));
+        if wanted.iter().any(|wish| self.stuck.lock().contains(&wish.destination_cidr)) {
+            return Box::pin(std::future::pending());
+        }
         let is_poisoned = wanted.iter().any(|wish| self.poison.lock().contains(&wish.destination_cidr));
         let answer = if let Some(error) = self.changes.lock().pop_front() {
             Err(error)

@@ -7,6 +7,8 @@ use ccm_cloud::Reaction;
 
 use super::{Bench, available, failure, pairs, pods, route, unavailable};
 
+const CHANGED: &str = r#"route_controller_route_sync_total{trigger="periodic",outcome="changed"}"#;
+const SUCCESS: &str = r#"ccm_route_sync_last_success_timestamp_seconds{provider="fake"}"#;
 const ERRORS: &str = r#"route_controller_route_sync_total{trigger="periodic",outcome="error"}"#;
 
 #[tokio::test(start_paused = true)]
@@ -167,14 +169,66 @@ async fn a_run_ends_before_its_time_is_over_and_tells_what_it_did() {
             bench.until(81).await;
             let conditions = ["n0", "n1", "n2", "n3"].map(|node| bench.condition(node));
             assert_eq!(conditions, [available(), available(), unavailable(), unavailable()]);
-            let mut told = bench.told();
-            told.sort();
-            assert!(told[0].contains("for node n2: no answer within 20s (retry)"), "{told:?}");
-            assert!(told[1].contains("for node n3: other routes took all the time of this run (retry)"), "{told:?}");
+            // They were told of as if they had failed.
+            assert_eq!((bench.told(), bench.scraped(CHANGED)), (vec![], 1.0));
+            let count = |state| bench.scraped(&format!(r#"ccm_routes{{provider="fake",state="{state}"}}"#));
+            assert_eq!([count("in_place"), count("pending"), count("failing")], [2.0, 2.0, 0.0]);
+            assert_eq!(bench.scraped(SUCCESS), 0.0, "not every Node has its routes");
             bench.until(300).await;
         })
         .await;
     assert_eq!((bench.condition("n2"), bench.condition("n3")), (available(), available()));
+    assert_eq!(bench.told(), Vec::<String>::new());
+    assert!(bench.scraped(SUCCESS) > 0.0);
+}
+
+/// A run that got nowhere was begun again at once, for ever.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_decides_nothing_has_failed() {
+    let mut bench = Bench::new(|settings| {
+        settings.queue.max_run = Duration::from_secs(100);
+        settings.queue.min_backoff = Duration::from_secs(1_000);
+        settings.queue.max_backoff = Duration::from_secs(1_000);
+        settings.call_timeout = Duration::from_secs(50);
+    });
+    *bench.cloud.takes.lock() = Duration::from_secs(3_000);
+    let refused = (0..4).map(|i| (format!("10.244.{i}.0/24"), failure(Reaction::Retry)));
+    bench.cloud.refused.lock().extend(refused);
+    bench
+        .play(async |bench| {
+            for i in 0..4 {
+                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
+            }
+            bench.listed().await;
+            bench.until(500).await;
+        })
+        .await;
+    assert_eq!((bench.looks(), bench.changes().len(), bench.told().len()), (vec![0], 2, 4));
+    assert_eq!(bench.scraped(ERRORS), 1.0);
+}
+
+/// The routes that took all of it are not the first ones again.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_the_whole_run_keeps_no_other_routes_from_being_made() {
+    let mut bench = Bench::new(|settings| {
+        settings.batch = NonZeroUsize::new(2).unwrap();
+        settings.queue.max_run = Duration::from_secs(100);
+        settings.queue.min_backoff = Duration::from_secs(1_000);
+        settings.queue.max_backoff = Duration::from_secs(1_000);
+    });
+    bench.cloud.stuck.lock().push("10.244.0.0/24".to_owned());
+    bench
+        .play(async |bench| {
+            for i in 0..4 {
+                bench.apply(pods(&format!("n{i}"), &[&format!("10.244.{i}.0/24")])).await;
+            }
+            bench.listed().await;
+            bench.until(200).await;
+        })
+        .await;
+    let conditions = ["n0", "n1", "n2", "n3"].map(|node| bench.condition(node));
+    assert_eq!(conditions, [unavailable(), unavailable(), available(), available()]);
+    assert_eq!((bench.looks(), bench.told().len()), (vec![0, 80], 2));
 }
 
 /// They once had a back-off, as if they had failed.

@@ -136,3 +136,54 @@ async fn the_verification_looks_at_services_whose_last_try_failed() {
         assert!(bench.cloud.balancers().contains_key("wrong uid-wrong"));
     }
 }
+
+/// It failed after the cloud was back, and waited out its back-off: what woke the others came too early for it.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_back_during_a_run_is_asked_again_when_the_run_ends() {
+    for (reaction, is_asked) in [
+        (Reaction::Retry, true),
+        (Reaction::Throttled, true),
+        (Reaction::Unauthorized, true),
+        (Reaction::Quota, true),
+        // It is the Service that is wrong, or the cloud that is at work.
+        (Reaction::Invalid, false),
+        (Reaction::Pending, false),
+    ] {
+        let slow = FakeBalancers { delay: Duration::from_secs(10), ..FakeBalancers::default() };
+        let mut bench = Bench::with(slow, ServiceSettings::default());
+        bench.add(service("web"));
+        bench.cloud.fail("ensure", "web", vec![failure(reaction, "no"); 2]);
+        let run = bench.begin("web");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.syncer.memory.wake_failed(), vec![], "it has not failed yet");
+        assert_eq!(run.await.unwrap() == Verdict::After(Duration::ZERO), is_asked, "{reaction:?}");
+        bench.catch_up();
+        if is_asked {
+            let next = bench.sync("web").await;
+            assert!(matches!(next, Verdict::After(delay) if delay > Duration::ZERO), "{reaction:?}: {next:?}");
+        }
+    }
+}
+
+/// The survey had seen that there was none, and the answer came when there was one: people were told that somebody else had been at it.
+#[tokio::test(start_paused = true)]
+async fn a_survey_says_nothing_of_what_this_process_has_made_meanwhile() {
+    let slow = FakeBalancers { surveys: true, delay: Duration::from_secs(10), ..FakeBalancers::default() };
+    let settings = ServiceSettings { start_survey_timeout: Duration::from_secs(60), ..ServiceSettings::default() };
+    let mut bench = Bench::with(slow, settings);
+    bench.add(service("web"));
+    bench.cloud.fail("ensure", "web", [failure(Reaction::Retry, "503")]);
+    wait(bench.sync("web").await).await;
+    let run = bench.begin("web");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.cloud.take_calls();
+    bench.survey().await;
+    assert_eq!((run.await.unwrap(), bench.cloud.take_calls()), (Verdict::Done, vec!["survey 1".to_owned()]));
+    bench.catch_up();
+    assert_eq!((bench.sync("web").await, bench.cloud.take_calls()), (Verdict::Done, vec![]));
+    assert_eq!(bench.scraped("ccm_load_balancers_drifted_total"), 0.0);
+    // What goes afterwards is seen.
+    bench.cloud.lose("web");
+    bench.survey().await;
+    assert_eq!((bench.sync("web").await, bench.scraped("ccm_load_balancers_drifted_total")), (Verdict::Done, 1.0));
+}

@@ -17,21 +17,30 @@ fn credentials(folder: &Path) -> Credentials {
 
 /// Credentials in these files, which may go to these paths of the API (`""`: to all), of a provider that was told of this cloud-config in `folder`.
 fn credentials_in<const N: usize>(folder: &Path, config: &str, files: [(&str, PathBuf, &str); N]) -> Credentials {
+    credentials_of(folder, config, files.map(|(name, file, path)| (name, CredentialSource::file(file), path)))
+}
+
+/// The same with whatever sources.
+fn credentials_of<const N: usize>(
+    folder: &Path,
+    config: &str,
+    sources: [(&str, CredentialSource, &str); N],
+) -> Credentials {
     let place = || Place::Body;
     let used = |path: &str| CredentialUse {
         endpoint: "api".to_owned(),
         place: place(),
         path: (!path.is_empty()).then(|| path.to_owned()),
     };
-    let declared = |(name, _, path): &(&str, PathBuf, &str)| Credential {
+    let declared = |(name, _, path): &(&str, CredentialSource, &str)| Credential {
         name: (*name).to_owned(),
         purpose: String::new(),
         required: true,
         value: Source::default(),
         uses: vec![used(path)],
     };
-    let descriptor = Descriptor { credentials: files.iter().map(declared).collect(), ..Descriptor::default() };
-    let given = files.map(|(name, file, _)| (name.to_owned(), CredentialSource::file(file)));
+    let descriptor = Descriptor { credentials: sources.iter().map(declared).collect(), ..Descriptor::default() };
+    let given = sources.map(|(name, source, _)| (name.to_owned(), source));
     let path = folder.join("cloud.conf");
     let format = ConfigFormat::Ini;
     let shown = ConfigFile::read(config.as_bytes(), format).unwrap().unwrap().for_guest(&BTreeMap::new());
@@ -152,6 +161,85 @@ fn what_may_go_with_a_value_that_waits_waits_with_it_wherever_it_is() {
         write(mount, "cloud.conf", CONFIG);
         assert_eq!(pair(&credentials), numbered(3));
     }
+}
+
+/// One key that could not be read held back all credentials of the provider, also a projected token, which ended.
+#[test]
+fn a_broken_key_of_the_cloud_config_holds_back_what_goes_with_it_and_nothing_else() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mount, other) = (folder.path(), elsewhere.path());
+    let config = |password: &str| format!("[Global]\npassword = {password}\n");
+    let write_others = |number: u32| {
+        for name in ["user", "token"] {
+            write(other, name, &format!("{name}-number-{number}"));
+        }
+    };
+    let first = config("password-number-1");
+    write(mount, "cloud.conf", &first);
+    write_others(1);
+    let key = CredentialSource::config_key(mount.join("cloud.conf"), ConfigFormat::Ini, "Global.password");
+    let sources = [
+        ("password", key, "/login"),
+        ("user", CredentialSource::file(other.join("user")), "/login"),
+        ("token", CredentialSource::file(other.join("token")), "/machines"),
+    ];
+    let credentials = credentials_of(mount, &first, sources);
+    let values = || ["password", "user", "token"].map(|name| value(&credentials, name));
+    assert_eq!(values(), ["password-number-1", "user-number-1", "token-number-1"]);
+    let mut number = 1;
+    for broken in ["[Global\n", "", &config("short"), "[Global]\nproject = one\n"] {
+        number += 1;
+        write(mount, "cloud.conf", broken);
+        write_others(number);
+        assert_eq!(values(), ["password-number-1", "user-number-1", &format!("token-number-{number}")], "{broken:?}");
+    }
+    std::fs::remove_file(mount.join("cloud.conf")).unwrap();
+    write_others(8);
+    assert_eq!(values(), ["password-number-1", "user-number-1", "token-number-8"], "it is gone");
+    write(mount, "cloud.conf", &config("password-number-9"));
+    write_others(9);
+    assert_eq!(values(), ["password-number-9", "user-number-9", "token-number-9"]);
+}
+
+/// The token went out with the old secret, which waited for its ID.
+#[test]
+fn what_waits_keeps_back_what_may_go_with_it_in_turn() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mount, other) = (folder.path(), elsewhere.path());
+    let files = [
+        ("id", mount.join("id"), "/login"),
+        ("secret", other.join("secret"), ""),
+        ("token", other.join("token"), "/machines"),
+    ];
+    write(mount, "cloud.conf", CONFIG);
+    write_pair(mount, 1);
+    for name in ["secret", "token"] {
+        write(other, name, &format!("{name}-number-1"));
+    }
+    let credentials = credentials_in(mount, CONFIG, files);
+    let values = || ["id", "secret", "token"].map(|name| value(&credentials, name));
+    assert_eq!(values(), ["id-number-1", "secret-number-1", "token-number-1"]);
+    for broken in [Some("id-number-2"), Some("short"), None] {
+        match broken {
+            // It waits for the configuration.
+            Some(id) if id.len() > 8 => write(mount, "cloud.conf", OTHER),
+            _ => write(mount, "cloud.conf", CONFIG),
+        }
+        match broken {
+            Some(id) => write(mount, "id", id),
+            None => std::fs::remove_file(mount.join("id")).unwrap(),
+        }
+        // The secret is the one that there is: nothing of it waits.
+        write(other, "secret", "secret-number-1");
+        let rotated = format!("token-of-{broken:?}");
+        write(other, "token", &rotated);
+        assert_eq!(values(), ["id-number-1", "secret-number-1", &rotated], "{broken:?}");
+        write(other, "secret", "secret-number-2");
+        write(other, "token", "token-number-2");
+        assert_eq!(values(), ["id-number-1", "secret-number-1", &rotated], "{broken:?}");
+    }
+    write(mount, "id", "id-number-2");
+    assert_eq!(values(), ["id-number-2", "secret-number-2", "token-number-2"]);
 }
 
 #[test]
