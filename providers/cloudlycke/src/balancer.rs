@@ -263,9 +263,7 @@ fn node_addresses(backends: &[&Backend], service_spec: &ServiceSpec) -> Result<V
         internal.filter_map(|text| text.parse().ok()).filter(|ip| service_spec.families.contains(&family_of(*ip)));
     let ips = sorted(ips);
     if ips.is_empty() {
-        return Err(Failure::retry(
-            "no Node of the load balancer has an internal address of the Service's IP families",
-        ));
+        return Err(Failure::retry("no Node has an internal address of the Service's IP families"));
     }
     Ok(ips)
 }

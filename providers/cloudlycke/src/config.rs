@@ -119,10 +119,7 @@ fn sections(root: &mut Section<'_>) -> Config {
     let load_balancers = network::load_balancers(root);
     let routes = network::routes(root);
     if root.text("clusterName").is_some() {
-        root.unused(
-            "clusterName",
-            "has no effect: the cluster's name is what the host was given with `--cluster-name`",
-        );
+        root.unused("clusterName", "has no effect; give the host `--cluster-name`");
     }
     Config { mode, region, zone, strict, adopt_foreign, report_external_ip, machines, load_balancers, routes }
 }

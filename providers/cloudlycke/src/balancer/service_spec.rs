@@ -14,7 +14,7 @@ use crate::pool::Pool;
 
 /// A Service may leave the Nodes' addresses alone, and not take them.
 pub(super) const NODES_REFUSED: &str =
-    "`nodes` publishes the Nodes' own addresses, and needs loadBalancer.mode `nodes` in the operator's cloud-config";
+    "`nodes` publishes the Nodes' own addresses, and needs loadBalancer.mode `nodes` in the cloud-config";
 
 ccm_sdk::words! {
     /// Where the addresses of one load balancer come from.
@@ -99,7 +99,7 @@ pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, V
     let delay = reader.parsed(LB_DELAY, duration::parse, Invalid::Refuse).unwrap_or(config.provision_delay);
     let hostname = config.hostname_suffix.as_ref().map(|suffix| format!("{}.{suffix}", name(service)));
     if mode == Mode::Hostname && hostname.is_none() {
-        let message = "`hostname` needs a domain: the operator gives loadBalancer.hostnameSuffix in the cloud-config";
+        let message = "`hostname` needs loadBalancer.hostnameSuffix in the cloud-config";
         reader.refuse(LB_MODE, message);
     }
     // Whoever listens on a Node's own address listens on the Node.
@@ -110,7 +110,7 @@ pub(crate) fn read(config: &LoadBalancers, service: &Service) -> (ServiceSpec, V
     if mode == Mode::Pool {
         for (family, word, key) in [(IpFamily::Ipv4, "IPv4", "pool4"), (IpFamily::Ipv6, "IPv6", "pool6")] {
             if families.contains(&family) && pool_of(config, family).size() == 0 {
-                let message = format!("{word} is asked for, and loadBalancer.{key} in the cloud-config is empty");
+                let message = format!("{word} needs loadBalancer.{key} in the cloud-config");
                 reader.problems.push(Problem::fatal("spec.ipFamilies", message));
             }
         }
@@ -152,7 +152,7 @@ fn wrong_place(config: &LoadBalancers, mode: Mode, families: &[IpFamily], ip: Ip
         return Some((format!("address {ip} is outside the pool"), true));
     }
     if !families.contains(&family) {
-        return Some((format!("address {ip} is of a family that spec.ipFamilies does not ask for"), true));
+        return Some((format!("address {ip} has a family that spec.ipFamilies lacks"), true));
     }
     None
 }

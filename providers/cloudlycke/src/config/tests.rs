@@ -217,10 +217,7 @@ fn what_this_version_does_not_serve_is_said_and_stops_nothing() {
     }));
     let problems = vec![
         Problem::fatal("cloud-config:loadBalancer.pool6[1]", "overlaps with pool6[0]"),
-        Problem::harmless(
-            "cloud-config:clusterName",
-            "has no effect: the cluster's name is what the host was given with `--cluster-name`",
-        ),
+        Problem::harmless("cloud-config:clusterName", "has no effect; give the host `--cluster-name`"),
     ];
     assert_eq!(reading.problems, problems);
 }

@@ -96,7 +96,7 @@ fn c_22_a_service_gets_one_address_per_family_in_its_order() {
         assert!(ips.iter().zip(starts).all(|(ip, start)| ip.starts_with(start)), "{ips:?}");
     }
     let without_v6 = Cloud::new(&json!({ "pool6": [] }));
-    let text = "IPv6 is asked for, and loadBalancer.pool6 in the cloud-config is empty";
+    let text = "IPv6 needs loadBalancer.pool6 in the cloud-config";
     let done = without_v6.ensure(&mut families(&[v4, v6]));
     assert_eq!(failure(&done), (Reaction::Invalid, text, Some("spec.ipFamilies")));
     assert_eq!(without_v6.remembers(), BTreeMap::new(), "no half of a pair is taken");
