@@ -25,6 +25,7 @@ mod error;
 mod host;
 mod http;
 mod instances;
+mod leaving;
 mod limits;
 mod load_balancers;
 mod outcome;
