@@ -237,7 +237,8 @@ mod tests {
     /// An echo in another alphabet shows a secret.
     #[test]
     fn an_answer_that_the_host_cannot_read_is_none() {
-        let cases: [(&[(&str, &str)], &[u8], Option<&str>); 16] = [
+        type Row<'a> = (&'a [(&'a str, &'a str)], &'a [u8], Option<&'a str>);
+        let cases: [Row<'_>; 16] = [
             (&[], b"{}", None),
             (&[("content-encoding", "identity")], b"{}", None),
             (&[("content-encoding", "br")], b"{}", Some("\"br\"")),

@@ -246,7 +246,8 @@ mod tests {
             };
             places.iter().map(used).collect()
         };
-        let cases: [(&[(&str, Place, Option<&str>)], bool); 9] = [
+        type Row<'a> = (&'a [(&'a str, Place, Option<&'a str>)], bool);
+        let cases: [Row<'_>; 9] = [
             (&[], true),
             (&[("api", header("authorization"), None)], true),
             (&[("api", header("x"), Some("/a")), ("api", header("X"), Some("/b"))], true),
