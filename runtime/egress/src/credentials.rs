@@ -4,6 +4,7 @@
 //! itself, its signatures go to its other places.
 
 mod edition;
+mod grant;
 mod rotation;
 mod source;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub(crate) use edition::{Edition, ToldFile};
+pub use grant::{NoUseGrant, UseGrant, UseGrants, needs_no_grant};
 pub use source::{CredentialSource, Object, SourceError};
 pub(crate) use uses::{At, Pin, Spot, Uses};
 use volume::Volume;
@@ -30,6 +32,7 @@ use crate::error::Refusal;
 use crate::redact::{Redactor, RedactorCache, TooLarge};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, Digest, PrivateKey};
+use crate::signed::Signed;
 
 /// Shortest credential, in bytes, unless set otherwise: replacing shorter values would destroy answers.
 pub(crate) const MIN_CREDENTIAL_BYTES: usize = 8;
@@ -52,6 +55,8 @@ pub(crate) struct Credentials {
     /// Secrets of the configuration that nobody declared: they are used for nothing, and still replaced.
     hidden: Vec<(String, Secret)>,
     min_bytes: usize,
+    /// What was signed with the given ones a short time ago.
+    signed: Signed,
     /// Of the given and the hidden ones.
     redactor: RedactorCache,
     /// Counts values that others may wait for.
@@ -96,6 +101,7 @@ impl Credentials {
     #[must_use]
     pub(crate) fn new(
         descriptor: &Descriptor,
+        granted: UseGrants,
         given: BTreeMap<String, CredentialSource>,
         hidden: Vec<(String, Secret)>,
         captured: Arc<Captured>,
@@ -108,13 +114,14 @@ impl Credentials {
             (name, Given { source, volume, state: Mutex::default() })
         });
         Self {
-            uses: Uses::new(&descriptor.credentials),
+            uses: Uses::new(&descriptor.credentials, granted),
             given: given.collect(),
             edition,
             turn: Mutex::default(),
             captured,
             hidden,
             min_bytes,
+            signed: Signed::default(),
             redactor: RedactorCache::default(),
             rotations: watch::Sender::new(0),
         }
@@ -124,6 +131,12 @@ impl Credentials {
     #[must_use]
     pub(crate) const fn uses(&self) -> &Uses {
         &self.uses
+    }
+
+    /// The grants, as flags, that the given ones lack.
+    #[must_use]
+    pub(crate) fn ungranted(&self) -> Vec<String> {
+        self.given.keys().flat_map(|name| self.uses.missing(name)).collect()
     }
 
     /// Those that answers gave. Looks at the given ones first: when one has changed, what was got with it ends.
@@ -320,6 +333,11 @@ impl Credentials {
         }
     }
 
+    /// Signatures that are secrets for a while.
+    pub(crate) const fn signed(&self) -> &Signed {
+        &self.signed
+    }
+
     /// Replaces the values of all credentials, of now and of shortly before.
     ///
     /// # Errors
@@ -335,7 +353,7 @@ impl Credentials {
             values
         };
         // Two: a login builds only what is small again.
-        Ok(self.redactor.get(|| self.given_changes(), given)?.and(&self.captured.redactor()?))
+        Ok(self.redactor.get(|| self.given_changes(), given)?.then(&self.captured.redactor()?))
     }
 }
 

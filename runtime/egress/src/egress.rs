@@ -8,6 +8,7 @@
 mod attempts;
 mod extract;
 mod open;
+mod places;
 mod render;
 mod settings;
 
@@ -37,6 +38,7 @@ use crate::http::{Effect, Method, Request, Response};
 use crate::log::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use crate::paths;
+use crate::process_secrets::ProcessSecrets;
 use crate::share::{AnswerSource, Key, SharedAnswers};
 use crate::signature::{Algorithm, Digest};
 
@@ -51,7 +53,9 @@ pub struct Egress {
     /// Name of the provider, for messages and metrics.
     provider: String,
     endpoints: Endpoints,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
+    /// Those of all providers.
+    secrets: ProcessSecrets,
     settings: NetworkSettings,
     leadership: Arc<dyn Leadership>,
     observer: Option<Arc<dyn ExchangeObserver>>,
@@ -69,6 +73,12 @@ impl Egress {
     pub fn pin_uses(&self, carryover: &Carryover) {
         carryover.taken(&self.admission);
         carryover.budgets.taken(&self.budgets);
+    }
+
+    /// What no guest of this process may say to anybody.
+    #[must_use]
+    pub const fn secrets(&self) -> &ProcessSecrets {
+        &self.secrets
     }
 
     /// Base URLs that you configured, by endpoint.
@@ -214,9 +224,11 @@ impl Egress {
         let target = self.endpoints.target(&request.endpoint)?;
         effect::check(request, call, self.dry_run.as_ref(), &*self.leadership)?;
         self.check_shape(request)?;
-        self.check_places(request)?;
+        self.check_places(request, &target.base.url)?;
         if let Some(capture) = &request.capture {
             self.check_capture(&capture.credential)?;
+            let Request { endpoint, path, .. } = request;
+            self.credentials.uses().check_capture(&capture.credential, endpoint, path, &capture.source)?;
         }
         Ok(target)
     }
@@ -313,7 +325,9 @@ impl Egress {
         let known = self.budgets.contains_key(endpoint);
         self.log_breaker(endpoint);
         let Some(observer) = &self.observer else { return };
-        let operation = self.counted(operation);
+        let veil = self.secrets.veil();
+        let operation = veil.text(operation);
+        let operation = self.counted(&operation);
         // A guest makes up names; metrics keep them for ever.
         let endpoint = if known { endpoint } else { "unknown" };
         observer.exchange_ended(Exchange { provider, endpoint, operation, outcome, time, waited });

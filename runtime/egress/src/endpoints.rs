@@ -47,6 +47,8 @@ pub struct OperatorGrants {
     pub allow_http: bool,
     /// `--allow-loopback`
     pub addresses: AddressRules,
+    /// `--allow-skip-verification`
+    pub allow_skip_verification: bool,
     /// `--proxy NAME=URL`
     pub proxies: BTreeMap<String, Proxy>,
     /// `HTTPS_PROXY` and `NO_PROXY`, where granted; for endpoints without a proxy of their own.
@@ -390,6 +392,12 @@ fn grant(
         for (source, skips_if) in [(&sources.skip_verification, true), (&sources.verify, false)] {
             let Some(ConfiguredText { value, is_secret, origin }) = found(source) else { continue };
             match boolean(&value) {
+                // The component says which key it is, and many a key is true.
+                Some(value) if value == skips_if && !operator.allow_skip_verification => {
+                    wrong(format!(
+                        "{origin} says that anybody is trusted, whatever the certificate; that needs --allow-skip-verification"
+                    ));
+                }
                 Some(value) => tls.skip_verification |= value == skips_if,
                 None if is_secret => {
                     wrong(format!("{origin}: the value, which is not shown here, is neither true nor false"));

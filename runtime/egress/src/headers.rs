@@ -1,6 +1,6 @@
 //! Which headers a provider may send, and which of the answer it sees.
 
-use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::TransportError;
 use crate::log::line;
@@ -45,7 +45,7 @@ impl HeaderLimits {
 
 /// What a provider may not write: these say where a request goes, where it ends, who asks, what it really is, or which part
 /// of the answer comes: half of a credential is not found in it.
-const REFUSED: [&str; 26] = [
+const REFUSED: [&str; 27] = [
     "host",
     "connection",
     "keep-alive",
@@ -58,6 +58,7 @@ const REFUSED: [&str; 26] = [
     "expect",
     "http2-settings",
     "accept-encoding",
+    "accept-charset",
     "user-agent",
     "cookie",
     "cookie2",
@@ -109,6 +110,55 @@ pub(crate) fn check_request_header(
         Ok(value) => Ok((checked, value)),
         Err(_) => Err(TransportError::denied(format!("the value of the header `{}` has control characters", shown()))),
     }
+}
+
+/// Why a secret in this body would not be found, as the end of a sentence about the answer: it is written in a way that the host does not
+/// read. The HTTP client has unpacked what it can unpack, and taken the header away.
+#[must_use]
+pub(crate) fn unreadable(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    // Of packed files, and of text in units of 16 or 32 bits.
+    const BEGINNINGS: [(&[u8], &str); 8] = [
+        (b"\x1f\x8b", "gzip"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (b"BZh", "bzip2"),
+        (b"\xfd7zXZ", "xz"),
+        (b"PK\x03\x04", "zip"),
+        (b"\xfe\xff", "UTF-16"),
+        (b"\xff\xfe", "UTF-16 or UTF-32"),
+        (b"\x00\x00\xfe\xff", "UTF-32"),
+    ];
+    if body.is_empty() {
+        return None;
+    }
+    let values = |name: HeaderName| {
+        let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        values.collect::<Vec<_>>()
+    };
+    let encodings = values(CONTENT_ENCODING);
+    let encodings = encodings.iter().flat_map(|value| value.split(',')).map(str::trim);
+    let unknown = encodings.filter(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"));
+    if let Some(encoding) = unknown.map(|encoding| line(encoding, 32)).next() {
+        return Some(format!(
+            "has the content-encoding {encoding:?}, which the host does not decode; it asks for gzip"
+        ));
+    }
+    let kinds = values(CONTENT_TYPE);
+    let parameters = kinds.iter().flat_map(|value| value.split(';').skip(1)).filter_map(|text| text.split_once('='));
+    let charsets = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    let is_read = |charset: &str| match charset.to_ascii_lowercase().as_str() {
+        "utf-8" | "utf8" | "us-ascii" | "ascii" => true,
+        "iso-8859-1" | "latin1" | "windows-1252" => body.is_ascii(),
+        _ => false,
+    };
+    let mut charsets = charsets.map(|(_, charset)| charset.trim().trim_matches('"'));
+    if let Some(charset) = charsets.find(|charset| !is_read(charset)) {
+        return Some(format!(
+            "has the charset {:?}, which the host does not decode; it reads UTF-8",
+            line(charset, 32)
+        ));
+    }
+    let packed = BEGINNINGS.iter().find(|(beginning, _)| body.starts_with(beginning));
+    packed.map(|(_, kind)| format!("begins as {kind}, which the host does not decode"))
 }
 
 /// Not for who asked: of the connection, or state that the runtime keeps for nobody.
@@ -171,7 +221,7 @@ mod tests {
     fn a_header_that_smuggles_is_refused_in_every_spelling() {
         // Not the constant: what somebody takes out of it must fail here.
         let names = "host connection keep-alive te trailer transfer-encoding upgrade content-length content-encoding expect \
-                     http2-settings accept-encoding user-agent cookie cookie2 via forwarded x-real-ip x-http-method \
+                     http2-settings accept-encoding accept-charset user-agent cookie cookie2 via forwarded x-real-ip x-http-method \
                      x-http-method-override x-method-override x-original-url x-rewrite-url range if-range request-range";
         let more = ["Host", "hOsT", "Content_Length", "transfer_encoding", "Proxy-Authorization", "proxy-connection"];
         let most = ["x-forwarded-for", "X-Forwarded-Host", "x_forwarded_proto", "sec-fetch-site", "Sec-WebSocket-Key"];
@@ -180,6 +230,41 @@ mod tests {
                 let error = check_request_header(name, b"x", declared).unwrap_err();
                 assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{name}");
                 assert!(error.message.contains(name), "{}", error.message);
+            }
+        }
+    }
+
+    /// An echo in another alphabet shows a secret.
+    #[test]
+    fn an_answer_that_the_host_cannot_read_is_none() {
+        type Row<'a> = (&'a [(&'a str, &'a str)], &'a [u8], Option<&'a str>);
+        let cases: [Row<'_>; 16] = [
+            (&[], b"{}", None),
+            (&[("content-encoding", "identity")], b"{}", None),
+            (&[("content-encoding", "br")], b"{}", Some("\"br\"")),
+            (&[("content-encoding", "br")], b"", None),
+            (&[("content-encoding", "gzip, BR")], b"{}", Some("\"gzip\"")),
+            (&[("content-encoding", ""), ("content-encoding", "deflate")], b"{}", Some("\"deflate\"")),
+            (&[("content-type", "application/json; charset=UTF-8")], b"{}", None),
+            (&[("content-type", "application/json; charset=\"utf-8\"")], b"{}", None),
+            (&[("content-type", "text/plain; charset=utf-16le")], b"{}", Some("\"utf-16le\"")),
+            (&[("content-type", "text/plain; a=b; Charset = UTF-7")], b"{}", Some("\"UTF-7\"")),
+            (&[("content-type", "text/html;charset=ISO-8859-1")], b"<html>", None),
+            (&[("content-type", "text/html;charset=ISO-8859-1")], b"gr\xf6\xdfe", Some("\"ISO-8859-1\"")),
+            (&[("content-type", "a/b"), ("content-type", "a/b;charset=ebcdic-us")], b"{}", Some("ebcdic")),
+            (&[], b"\x1f\x8b\x08\x00", Some("gzip")),
+            (&[], b"\xff\xfeh\x00", Some("UTF-16")),
+            (&[], b"\x28\xb5\x2f\xfd", Some("zstd")),
+        ];
+        for (headers, body, part) in cases {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
+            }
+            let said = unreadable(&map, body);
+            match part {
+                None => assert_eq!(said, None, "{headers:?}"),
+                Some(part) => assert!(said.as_ref().is_some_and(|said| said.contains(part)), "{headers:?}: {said:?}"),
             }
         }
     }

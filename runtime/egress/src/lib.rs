@@ -36,12 +36,14 @@ mod headers;
 mod hosts;
 mod log;
 mod paths;
+mod process_secrets;
 mod redact;
 mod retry;
 mod secret;
 mod settings;
 mod share;
 mod signature;
+mod signed;
 
 pub mod http;
 pub mod observe;
@@ -54,6 +56,7 @@ pub use context::ProviderContext;
 pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
 pub use error::{Refusal, TransportError, TransportReason};
 pub use log::{CallLog, Level, LogLimits, line};
+pub use process_secrets::{ProcessSecrets, Veil};
 pub use settings::Settings;
 
 /// What the operator gives a provider: files, grants, credentials and limits.
@@ -65,7 +68,9 @@ pub mod config {
         ConfigFile, ConfigFileError, Environment, Found, FoundValue, MAX_CONFIG_FILE, resolve, text,
     };
     pub use crate::configuration::{Configuration, Files};
-    pub use crate::credentials::{CredentialSource, Object, SourceError};
+    pub use crate::credentials::{
+        CredentialSource, NoUseGrant, Object, SourceError, UseGrant, UseGrants, needs_no_grant,
+    };
     pub use crate::egress::{NetworkLimits, NetworkSettings};
     pub use crate::endpoints::OperatorGrants;
     pub use crate::headers::HeaderLimits;

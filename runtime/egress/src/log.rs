@@ -1,5 +1,7 @@
 //! The import `log`: a provider's lines in the host's log, within bounds.
 
+use crate::process_secrets::ProcessSecrets;
+
 /// How loud a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -34,13 +36,22 @@ pub struct CallLog {
     limits: LogLimits,
     written: usize,
     dropped: usize,
+    /// What no line shows.
+    secrets: ProcessSecrets,
 }
 
 impl CallLog {
     /// The log of a call to `provider`.
     #[must_use]
     pub fn new(provider: &str, limits: LogLimits) -> Self {
-        Self { provider: provider.to_owned(), limits, written: 0, dropped: 0 }
+        Self { provider: provider.to_owned(), limits, written: 0, dropped: 0, secrets: ProcessSecrets::default() }
+    }
+
+    /// No line shows these.
+    #[must_use]
+    pub fn without(mut self, secrets: ProcessSecrets) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     /// Writes a line, or counts it as dropped.
@@ -51,7 +62,8 @@ impl CallLog {
         }
         self.written = self.written.saturating_add(1);
         let pieces = fields.iter().flat_map(|(name, value)| [" ", name.as_str(), "=", value.as_str()]);
-        let line = compose(std::iter::once(message).chain(pieces), self.limits.line_bytes);
+        let whole = joined(std::iter::once(message).chain(pieces), self.limits.line_bytes.saturating_mul(2));
+        let line = compose(std::iter::once(&*self.secrets.veil().text(&whole)), self.limits.line_bytes);
         let provider = self.provider.as_str();
         match level {
             Level::Debug => tracing::debug!(target: "provider", provider, "{line}"),
@@ -73,6 +85,18 @@ impl Drop for CallLog {
             );
         }
     }
+}
+
+/// All pieces, as far as there is room: what is cut off could not be shown, unless a line of secrets gets shorter without them.
+fn joined<'a>(pieces: impl Iterator<Item = &'a str>, room: usize) -> String {
+    // A secret at the end of what is shown is still whole.
+    const MORE: usize = 256 << 10;
+    let mut joined = String::new();
+    for piece in pieces {
+        let left = room.saturating_add(MORE).saturating_sub(joined.len());
+        joined.push_str(piece.get(..piece.floor_char_boundary(left)).unwrap_or_default());
+    }
+    joined
 }
 
 /// A guest's text as one line of at most `limit` bytes (and a `…` where it was cut), without control characters: a guest

@@ -62,7 +62,7 @@ impl Settings {
                 continue;
             };
             let secret = looks_secret(&setting.name) || found.is_secret(&descriptor.credentials, files);
-            match check(setting, &found.value) {
+            match check(setting, &found.value, secret) {
                 Ok(value) => {
                     shown.insert(setting.name.clone(), for_guest(setting.kind, &value, secret));
                     values.insert(setting.name.clone(), value);
@@ -112,18 +112,30 @@ fn in_order(settings: &[Setting]) -> Vec<&Setting> {
     ordered
 }
 
-fn check(setting: &Setting, value: &FoundValue) -> Result<String, String> {
+/// Of a secret text nothing is asked: a component that lists its guesses as the allowed values would be told when one is right.
+fn check(setting: &Setting, value: &FoundValue, secret: bool) -> Result<String, String> {
+    if let FoundValue::Text(text) = value
+        && secret
+        && is_text(setting.kind)
+    {
+        return Ok(text.clone());
+    }
     let value = kinds::normal(setting.kind, value)?;
-    if setting.allowed.is_empty() || setting.allowed.contains(&value) {
+    if secret || setting.allowed.is_empty() || setting.allowed.contains(&value) {
         Ok(value)
     } else {
         Err(format!("is not one of {:?}", setting.allowed))
     }
 }
 
+/// What a secret can be.
+const fn is_text(kind: ValueKind) -> bool {
+    matches!(kind, ValueKind::Text | ValueKind::Json | ValueKind::Integer)
+}
+
 fn for_guest(kind: ValueKind, value: &str, secret: bool) -> String {
     match kind {
-        ValueKind::Text | ValueKind::Json | ValueKind::Integer if secret && !value.is_empty() => "(secret)".to_owned(),
+        _ if secret && is_text(kind) && !value.is_empty() => "(secret)".to_owned(),
         ValueKind::Text | ValueKind::Json => veil_text(value),
         ValueKind::Integer | ValueKind::Boolean | ValueKind::Duration | ValueKind::PortList | ValueKind::CidrList => {
             value.to_owned()
@@ -254,10 +266,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                (
-                    "cloud:Global.password (line 2)",
-                    "the value, which is not shown here, is not a whole number of 64 bits; write it like 30 or 0x1e"
-                ),
+                // Nothing is said of the password: what is wrong with it would tell of it.
                 (
                     "cloud:Global.region (line 3)",
                     "the key has no `=`, which only a boolean may lack; write `key = value`"
@@ -319,6 +328,33 @@ mod tests {
             ("h", r#"{"a":1,"password":"(secret)"}"#),
         ];
         assert_eq!(settings.values, map(&expected));
+    }
+
+    /// A dictionary in `allowed`, and the gate said which word it is.
+    #[test]
+    fn nothing_that_is_said_of_a_setting_depends_on_the_bytes_of_a_secret() {
+        let told = |password: &str| {
+            let text = |name: &str, kind, allowed: &[&str], key: &str| setting(name, kind, None, allowed, &[key], &[]);
+            let password_key = "cloud:Global.password";
+            let descriptor = descriptor(vec![
+                text("guess", ValueKind::Text, &["hunter2", "swordfish"], password_key),
+                text("number", ValueKind::Integer, &[], password_key),
+                text("object", ValueKind::Json, &[], password_key),
+                text("allowed", ValueKind::Boolean, &["false"], "cloud:Global.token"),
+            ]);
+            let file = format!("[Global]\npassword = {password}\ntoken\n[hunter2]\nfound = yes");
+            let mut settings = Settings::default();
+            let told = settings.set_values(&descriptor, &BTreeMap::new(), &ini(&file), &Environment::default());
+            (told.map(|values| values.len()).map_err(|problems| format!("{problems:?}")), settings.values)
+        };
+        let first = told("hunter2");
+        assert_eq!(
+            first.1,
+            map(&[("guess", "(secret)"), ("number", "(secret)"), ("object", "(secret)"), ("allowed", "true")])
+        );
+        for password in ["swordfish", "123456", "{}", "another"] {
+            assert_eq!(told(password), first, "{password}");
+        }
     }
 
     #[test]

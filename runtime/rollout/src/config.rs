@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::source;
 use crate::trust::Trust;
-use grants::{CredentialPlace, GrantSettings, places};
+use grants::{CredentialPlace, GrantSettings, UseGrants, places, uses};
 use limit_preset::LimitPreset;
 use limits::{LimitSettings, ProviderLimits};
 
@@ -54,6 +54,10 @@ pub struct ProviderRecord {
     /// Sources of credentials that the provider declares: `file:PATH`, `env:VARIABLE` or `secret:NAMESPACE/NAME/KEY`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<String, String>,
+    /// Uses of a credential beyond one header of one endpoint, such as `identity:body:/v3/auth/tokens`. `wasm-ccm inspect` prints
+    /// what a component needs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub credential_uses: BTreeMap<String, Vec<String>>,
     /// Which components the host accepts; all by default.
     #[serde(default)]
     pub trust: Trust,
@@ -119,6 +123,8 @@ pub struct ProviderConfig {
     pub grants: GrantSettings,
     /// Where its credentials come from, by their names.
     pub credentials: BTreeMap<String, CredentialPlace>,
+    /// What they may be used for beyond what needs no grant, by their names.
+    pub credential_uses: UseGrants,
     /// Which components are taken.
     pub trust: Trust,
     /// See [`ProviderRecord::allow_provider_change`].
@@ -171,6 +177,7 @@ impl ProviderRecord {
             settings: self.settings,
             grants: self.grants,
             credentials,
+            credential_uses: uses(&self.credential_uses)?,
             trust: self.trust,
             allow_provider_change: self.allow_provider_change,
             wasi: self.wasi,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_cloud::{Descriptor, Leadership, NodeSelector, Problem, Source};
 pub use ccm_egress::Carryover;
+pub use ccm_egress::ProcessSecrets;
 use ccm_egress::config::{
     ClientSettings, Configuration, CredentialSource, Environment, Files, NetworkSettings, OperatorGrants, Proxy,
 };
@@ -41,6 +42,8 @@ pub struct SharedContext {
     pub cluster_cidrs: Vec<String>,
     /// Whether requests and answers are logged, without secrets.
     pub trace_http: bool,
+    /// What no provider of the process may say.
+    pub secrets: ProcessSecrets,
 }
 
 /// Opens the context of a provider. What its credentials may be used for counts once the provider is taken
@@ -69,8 +72,10 @@ pub async fn open(
     let egress = EgressConfig {
         grants: grants(config, descriptor, &configuration)?,
         credentials: credentials(config, descriptor, shared.client.as_ref()).await?,
+        credential_uses: config.credential_uses.clone(),
         configuration,
         hidden: vec![],
+        secrets: shared.secrets.clone(),
         allow_wider_use: config.grants.allow_grant_change,
         settings: NetworkSettings {
             client: ClientSettings { headers: limits.headers, ..client },
@@ -120,9 +125,11 @@ async fn credentials(
 ) -> Result<BTreeMap<String, CredentialSource>> {
     let known: Vec<&str> = descriptor.credentials.iter().map(|credential| credential.name.as_str()).collect();
     let mut sources = BTreeMap::new();
-    if let Some(name) = config.credentials.keys().find(|name| !known.contains(&name.as_str())) {
+    let flags = config.credentials.keys().map(|name| ("--credential", name));
+    let mut flags = flags.chain(config.credential_uses.keys().map(|name| ("--credential-use", name)));
+    if let Some((flag, name)) = flags.find(|(_, name)| !known.contains(&name.as_str())) {
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it knows {known:?}") };
-        bail!("--credential {name}=...: the provider has no such credential, {known}; leave it out");
+        bail!("{flag} {name}=...: the provider has no such credential, {known}; leave it out");
     }
     let mut secrets: BTreeMap<(&str, &str), Vec<(&str, &str)>> = BTreeMap::new();
     for (credential, place) in &config.credentials {

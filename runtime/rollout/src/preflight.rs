@@ -8,7 +8,7 @@ use ccm_egress::Egress;
 use ccm_sandbox::{Component, Pool, Sandbox};
 
 use crate::config::ProviderConfig;
-use crate::context::{self, Carryover, SharedContext, problem_text};
+use crate::context::{self, Carryover, ProcessSecrets, SharedContext, problem_text};
 use crate::gate::{self, Haste, Rejected, Step, Unpacked, WAY_OUT};
 
 /// A component of a file that passed the gate as far as it depends on nothing but itself.
@@ -60,6 +60,7 @@ pub async fn configured(
         cluster_name: cluster_name.to_owned(),
         cluster_cidrs: vec![],
         trace_http: false,
+        secrets: ProcessSecrets::default(),
     };
     gate::annotations(config, component.declared(), None).map_err(|error| Rejected::at(Step::Grants, error))?;
     let descriptor = component.descriptor().clone();

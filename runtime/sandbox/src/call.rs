@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
+use crate::leaving::Leaving;
 use crate::limits::MemoryMeter;
 use crate::probe::Probe;
 use crate::tally::Tally;
@@ -207,7 +208,7 @@ pub(crate) type Work<'a, R> = Pin<Box<dyn Future<Output = wasmtime::Result<R>> +
 /// # Cancel safety
 ///
 /// Dropping the future drops store and instance.
-pub(crate) async fn call<R: Send>(
+pub(crate) async fn call<R: Send + Leaving>(
     settings: &CallSettings,
     pre: &InstancePre<CallState>,
     function: &'static str,
@@ -227,10 +228,16 @@ pub(crate) async fn call<R: Send>(
     let result = match tokio::time::timeout(limits.call_time, running).await {
         Err(_) => Err(CallError::OutOfTime(limits.call_time)),
         Ok(Err(error)) => Err(classify(store.data(), error)),
-        Ok(Ok(answer)) => match complaint(&answer) {
-            Some(complaint) => Err(CallError::BadAnswer(complaint)),
-            None => Ok(answer),
-        },
+        Ok(Ok(mut answer)) => {
+            // Before anything of it is said.
+            if let Some(egress) = &settings.context.egress {
+                answer.clean(&egress.secrets().veil());
+            }
+            match complaint(&answer) {
+                Some(complaint) => Err(CallError::BadAnswer(complaint)),
+                None => Ok(answer),
+            }
+        }
     };
     settings.probe.look(function, &mut store);
     settings.tally.ended(function, result.as_ref().err());
@@ -252,10 +259,11 @@ fn fresh_store(
     let limits = settings.limits;
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles);
+    let secrets = settings.context.egress.as_ref().map(|egress| egress.secrets().clone()).unwrap_or_default();
     let state = CallState {
         limits,
         context: Arc::clone(&settings.context),
-        log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.context.log))),
+        log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.context.log).without(secrets))),
         events: settings.events.clone(),
         events_emitted: 0,
         scope: scope(settings, &subject, start),

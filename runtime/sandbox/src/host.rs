@@ -82,7 +82,7 @@ impl events::Host for CallState {
         about: types::Subject,
         severity: events::Severity,
         reason: String,
-        message: String,
+        mut message: String,
     ) -> HostResult<()> {
         let subject = match about {
             types::Subject::Provider => Some(Subject::Provider),
@@ -100,7 +100,10 @@ impl events::Host for CallState {
             self.log.lock().write(Level::Warn, "an Event about an object that is not in this call is dropped", &[]);
             return Ok(());
         };
-        if !is_reason(&reason) {
+        let context = Arc::clone(&self.context);
+        let veil = context.egress.as_ref().map(|egress| egress.secrets().veil());
+        let is_secret = |reason: &str| veil.as_ref().is_some_and(|veil| *veil.text(reason) != *reason);
+        if !is_reason(&reason) || is_secret(&reason) {
             self.log.lock().write(Level::Warn, "an Event whose reason is not CamelCase is dropped", &[]);
             return Ok(());
         }
@@ -117,6 +120,10 @@ impl events::Host for CallState {
             events::Severity::Normal => Severity::Normal,
             events::Severity::Warning => Severity::Warning,
         };
+        if let Some(veil) = veil {
+            // Before it is cut: half of a secret is not found any more.
+            veil.clean(&mut message);
+        }
         if let Some(sink) = &self.events {
             sink.emit(subject, severity, reason, cut(message));
         }

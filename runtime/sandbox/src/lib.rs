@@ -27,6 +27,7 @@ mod fuzz;
 mod host;
 mod http;
 mod instances;
+mod leaving;
 mod limits;
 mod load_balancers;
 mod outcome;

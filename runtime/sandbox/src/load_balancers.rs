@@ -13,6 +13,7 @@ use wasmtime::Store;
 use crate::bindings::ccm::cloud::types;
 use crate::bindings::exports::ccm::cloud::load_balancers;
 use crate::call::{CallState, ChangeFlag, Selected, ServiceId, Subject, Work, call};
+use crate::leaving::Leaving;
 use crate::outcome::{self, IngressRule};
 use crate::provider::Code;
 use crate::tally::VALIDATE;
@@ -58,7 +59,7 @@ impl Provider {
     }
 
     /// Asks something about one Service that changes nothing.
-    async fn ask<R: Send + 'static>(
+    async fn ask<R: Send + Leaving + 'static>(
         &self,
         function: &'static str,
         service: Service,

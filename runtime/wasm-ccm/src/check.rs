@@ -9,7 +9,7 @@ use ccm_cloud::{Leadership, NodeSelector};
 use ccm_controllers::{ClusterNodes, FirstList, Metrics, NodeLabels, Reflector};
 use ccm_rollout::compare::{Report, StoreInventory};
 use ccm_rollout::config::{ProviderConfig, ProviderRecord};
-use ccm_rollout::context::SharedContext;
+use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::gate::Rejected;
 use ccm_rollout::preflight::{self, Checked};
 use ccm_rollout::preview::{self, Preview, PreviewParts};
@@ -110,6 +110,7 @@ async fn compare(args: &CheckArgs, config: &ProviderConfig, against: &Source) ->
         cluster_name: args.cluster_name.clone(),
         cluster_cidrs: vec![],
         trace_http: false,
+        secrets: ProcessSecrets::default(),
     };
     // Whether a host keeps routes is not known here: it may, where both offer them with this configuration.
     let (nodes, services) = (stores.nodes.clone(), stores.services.clone());

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::{InspectArgs, Output};
 use crate::output;
 use ccm_rollout::config::ProviderRecord;
+use ccm_rollout::config::grants::{UseGrant, needs_no_grant};
 use ccm_rollout::config::limits::LimitSettings;
 use ccm_rollout::gate::{self, Haste, Rejected};
 
@@ -23,6 +24,8 @@ struct Inspection<'a> {
     #[serde(flatten)]
     summary: &'a ComponentSummary,
     descriptor: &'a Descriptor,
+    /// For `--credential-use`.
+    credential_uses: Vec<String>,
 }
 
 /// Shows the component in a file.
@@ -54,6 +57,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
         contract: CONTRACT,
         summary: component.summary(),
         descriptor: component.descriptor(),
+        credential_uses: credential_uses(component.descriptor()),
     };
     let text = match args.output {
         Output::Json => serde_json::to_string_pretty(&inspection)?,
@@ -63,7 +67,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<()> {
 }
 
 fn text(inspection: &Inspection<'_>) -> Result<String> {
-    let Inspection { file, digest, contract, summary, descriptor } = inspection;
+    let Inspection { file, digest, contract, summary, descriptor, credential_uses } = inspection;
     let mut out = String::new();
     writeln!(out, "{} {}", descriptor.name, descriptor.version)?;
     writeln!(out, "  file        {file}, {} bytes unpacked, {} functions", summary.size, summary.functions)?;
@@ -142,6 +146,12 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
             )
         }),
     )?;
+    if !credential_uses.is_empty() {
+        writeln!(out, "credentials in more than one header of one endpoint; if that is right, give:")?;
+        for grant in credential_uses {
+            writeln!(out, "  --credential-use={grant}")?;
+        }
+    }
     section(
         &mut out,
         "settings",
@@ -168,6 +178,13 @@ fn text(inspection: &Inspection<'_>) -> Result<String> {
         }),
     )?;
     Ok(out)
+}
+
+/// What the operator has to grant before the component can use its credentials as it says: `NAME=ENDPOINT:PLACE`.
+fn credential_uses(descriptor: &Descriptor) -> Vec<String> {
+    let wide = descriptor.credentials.iter().filter(|credential| !needs_no_grant(&credential.uses));
+    wide.flat_map(|credential| credential.uses.iter().map(|used| format!("{}={}", credential.name, UseGrant::of(used))))
+        .collect()
 }
 
 fn section(out: &mut String, title: &str, rows: impl Iterator<Item = (String, String)>) -> Result<()> {

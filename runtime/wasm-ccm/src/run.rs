@@ -12,7 +12,7 @@ use ccm_controllers::{AdmissionMetrics, ClusterAddresses, Metrics, NodeLabels, R
 use ccm_leader::{Campaign, HEALTH_CHECK, Leader};
 use ccm_rollout::compare::StoreInventory;
 use ccm_rollout::config::{self, ProviderConfig};
-use ccm_rollout::context::SharedContext;
+use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::status::ProviderStatuses;
 use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, Trials, host_pod};
 use ccm_sandbox::{Pool, Sandbox};
@@ -202,6 +202,7 @@ impl Process {
                 cluster_name: args.cluster_name.clone(),
                 cluster_cidrs: args.cluster_cidr.clone(),
                 trace_http: args.trace_http,
+                secrets: ProcessSecrets::default(),
             },
             readiness: Arc::new(move |check: &str, state| checks.set(check, state)),
             statuses: statuses.clone(),

@@ -26,7 +26,7 @@ pub(super) fn credentials(folder: &std::path::Path) -> Credentials {
         ..Descriptor::default()
     };
     let given = ["password", "user"].map(|name| (name.to_owned(), CredentialSource::file(folder.join(name))));
-    Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8, Edition::default())
+    Credentials::new(&descriptor, UseGrants::new(), given.into(), vec![], Arc::default(), 8, Edition::default())
 }
 
 fn why(refusal: Result<Secret, Refusal>) -> String {

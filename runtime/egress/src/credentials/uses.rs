@@ -1,4 +1,4 @@
-//! The places where a credential may stand.
+//! The places where a credential may stand: those that the component declares, as far as they need no grant or have one.
 
 mod pin;
 
@@ -8,10 +8,15 @@ use ccm_cloud::{Credential, CredentialUse, Place};
 
 pub(crate) use pin::Pin;
 
+use super::grant::{UseGrant, UseGrants, needs_no_grant};
 use crate::error::Refusal;
+use crate::http::CaptureSource;
 
-/// What `meta.describe` declared of all credentials.
-pub(crate) struct Uses(BTreeMap<String, Vec<CredentialUse>>);
+/// What `meta.describe` declared of all credentials, and what the operator grants of it.
+pub(crate) struct Uses {
+    declared: BTreeMap<String, Vec<CredentialUse>>,
+    granted: UseGrants,
+}
 
 /// A place in a request.
 #[derive(Debug, Clone, Copy)]
@@ -46,14 +51,85 @@ impl std::fmt::Display for At<'_> {
 }
 
 impl Uses {
-    pub(super) fn new(declared: &[Credential]) -> Self {
-        Self(declared.iter().map(|credential| (credential.name.clone(), credential.uses.clone())).collect())
+    pub(super) fn new(declared: &[Credential], granted: UseGrants) -> Self {
+        let declared = declared.iter().map(|credential| (credential.name.clone(), credential.uses.clone()));
+        Self { declared: declared.collect(), granted }
     }
 
     /// Whether there is such a credential.
     #[must_use]
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.declared.contains_key(name)
+    }
+
+    /// The grants, as flags, without which a credential cannot be used as the component declares. None where it needs none.
+    /// Grants replace what needs none: whoever names one use names all.
+    #[must_use]
+    pub(crate) fn missing(&self, name: &str) -> Vec<String> {
+        let declared = self.declared.get(name).map(Vec::as_slice).unwrap_or_default();
+        // What is nowhere allowed needs no grant either: a body without a path.
+        let wants = declared.iter().filter(|used| used.place != Place::Body || used.path.is_some());
+        wants.filter(|used| !self.is_granted(name, used)).map(|used| flag(name, &UseGrant::of(used))).collect()
+    }
+
+    fn is_granted(&self, name: &str, used: &CredentialUse) -> bool {
+        match self.granted.get(name) {
+            Some(granted) => granted.iter().any(|grant| grant.covers(used)),
+            None => self.declared.get(name).is_some_and(|uses| needs_no_grant(uses)),
+        }
+    }
+
+    fn grants(&self, name: &str) -> &[UseGrant] {
+        self.granted.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether a component may see what is answered to a request with this credential in its body, or a signature by it. Such a request is a
+    /// login, whose answer has another secret.
+    #[must_use]
+    pub(crate) fn shows_answer(&self, name: &str, endpoint: &str, path: &str) -> bool {
+        self.grants(name).iter().any(|grant| grant.shows_answer(endpoint, path))
+    }
+
+    /// Whether an answer may give this credential its value, at this place.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Denied`], with the grant that is missing.
+    pub(crate) fn check_capture(
+        &self,
+        name: &str,
+        endpoint: &str,
+        path: &str,
+        source: &CaptureSource,
+    ) -> Result<(), Refusal> {
+        self.of(name)?;
+        if self.grants(name).iter().any(|grant| grant.captures(endpoint, path, source)) {
+            return Ok(());
+        }
+        let flags: Vec<String> =
+            self.missing(name).into_iter().chain([flag(name, &UseGrant::capture(endpoint, path, source))]).collect();
+        Err(Refusal::Denied(format!(
+            "nothing may be captured as credential {name:?} there: if the cloud's logins give it so, the operator gives {}",
+            flags.join(" ")
+        )))
+    }
+
+    /// Whether a key may sign whatever the component says.
+    pub(crate) fn signs_anything(&self, name: &str, endpoint: &str, path: &str) -> bool {
+        self.grants(name).iter().any(|grant| grant.signs_anything(endpoint, path))
+    }
+
+    /// Why a key does not sign what says something else than the request.
+    pub(crate) fn refused_signing(&self, name: &str, spot: Spot<'_>) -> Refusal {
+        let declared = self.declared.get(name).map(Vec::as_slice).unwrap_or_default();
+        let all = declared.iter().map(|used| match used.place {
+            Place::Signing if used.endpoint == spot.endpoint => flag(name, &UseGrant::of(used).wider()),
+            _ => flag(name, &UseGrant::of(used)),
+        });
+        Refusal::Denied(format!(
+            "the key {name:?} signs only lines that say what the request says, (request-target) among them; if the cloud wants something else signed, the operator gives {}",
+            all.collect::<Vec<_>>().join(" ")
+        ))
     }
 
     /// Whether a credential may stand at `header` of requests to `endpoint`: then the header is not one that a provider may
@@ -63,7 +139,16 @@ impl Uses {
         let here = |used: &CredentialUse| {
             used.endpoint == endpoint && matches!(&used.place, Place::Header(name) if name.eq_ignore_ascii_case(header))
         };
-        self.0.values().flatten().any(here)
+        self.declared.values().flatten().any(here)
+    }
+
+    /// Whether a credential belongs into the query value of that name of requests to `endpoint`.
+    #[must_use]
+    pub(crate) fn declares_query(&self, endpoint: &str, query: &str) -> bool {
+        let here = |used: &CredentialUse| {
+            used.endpoint == endpoint && matches!(&used.place, Place::Query(name) if name == query)
+        };
+        self.declared.values().flatten().any(here)
     }
 
     /// Whether the value itself may stand at `spot`.
@@ -76,7 +161,7 @@ impl Uses {
         if uses.iter().any(|used| used.place == Place::Signing) {
             return Err(Refusal::Denied(format!("credential {name:?} is a key for signing: it never leaves itself")));
         }
-        check_spot(name, uses, spot)
+        self.check_spot(name, uses, spot)
     }
 
     /// Whether a signature by `name` may stand at `spot`.
@@ -89,13 +174,14 @@ impl Uses {
         let signs = |used: &CredentialUse| {
             used.place == Place::Signing && used.endpoint == spot.endpoint && fits(used, spot.path)
         };
-        if !uses.iter().any(signs) {
+        let Some(used) = uses.iter().find(|used| signs(used)) else {
             return Err(Refusal::Denied(format!(
                 "credential {name:?} is not declared for signing requests to endpoint {:?}",
                 spot.endpoint
             )));
-        }
-        check_spot(name, uses, spot)
+        };
+        self.check_granted(name, used)?;
+        self.check_spot(name, uses, spot)
     }
 
     /// Whether the value may be part of what is signed for `endpoint`: the signature does not show it.
@@ -104,15 +190,49 @@ impl Uses {
     ///
     /// As [`check_secret`](Self::check_secret).
     pub(crate) fn check_signed(&self, name: &str, endpoint: &str) -> Result<(), Refusal> {
-        if self.of(name)?.iter().any(|used| used.endpoint == endpoint) {
+        let Some(used) = self.of(name)?.iter().find(|used| used.endpoint == endpoint) else {
+            return Err(Refusal::Denied(format!("credential {name:?} is not declared for endpoint {endpoint:?}")));
+        };
+        let mut here = self.of(name)?.iter().filter(|used| used.endpoint == endpoint);
+        if here.any(|used| self.is_granted(name, used)) { Ok(()) } else { self.check_granted(name, used) }
+    }
+
+    fn check_granted(&self, name: &str, used: &CredentialUse) -> Result<(), Refusal> {
+        if self.is_granted(name, used) {
             return Ok(());
         }
-        Err(Refusal::Denied(format!("credential {name:?} is not declared for endpoint {endpoint:?}")))
+        Err(Refusal::Denied(format!(
+            "credential {name:?} is not granted for {}: without a grant, a credential stands in one header of one endpoint; the operator gives {}",
+            tell(used),
+            self.missing(name).join(" ")
+        )))
+    }
+
+    fn check_spot(&self, name: &str, uses: &[CredentialUse], spot: Spot<'_>) -> Result<(), Refusal> {
+        let is_here = |used: &&CredentialUse| {
+            used.endpoint == spot.endpoint
+                && match (&used.place, spot.place) {
+                    (Place::Header(declared), At::Header(header)) => declared.eq_ignore_ascii_case(header),
+                    (Place::Query(declared), At::Query(query)) => declared == query,
+                    // A whole body may hold anything, so it needs the request that it is for.
+                    (Place::Body, At::Body) => used.path.is_some(),
+                    _ => false,
+                }
+                && fits(used, spot.path)
+        };
+        let here: Vec<&CredentialUse> = uses.iter().filter(is_here).collect();
+        match here.iter().find(|used| self.is_granted(name, used)).or(here.first()) {
+            Some(used) => self.check_granted(name, used),
+            None => Err(Refusal::Denied(format!(
+                "credential {name:?} is not declared for {} of requests to endpoint {:?}, path {:?}",
+                spot.place, spot.endpoint, spot.path
+            ))),
+        }
     }
 
     /// Whether both may be in one request, as the halves of a pair are.
     pub(super) fn may_meet(&self, name: &str, other: &str) -> bool {
-        let of = |name: &str| self.0.get(name).map(Vec::as_slice).unwrap_or_default();
+        let of = |name: &str| self.declared.get(name).map(Vec::as_slice).unwrap_or_default();
         let meets = |one: &CredentialUse, two: &CredentialUse| {
             one.endpoint == two.endpoint && one.path.as_ref().is_none_or(|path| fits(two, path))
         };
@@ -128,30 +248,13 @@ impl Uses {
     }
 
     fn of(&self, name: &str) -> Result<&[CredentialUse], Refusal> {
-        let uses = self.0.get(name).map(Vec::as_slice);
+        let uses = self.declared.get(name).map(Vec::as_slice);
         uses.ok_or_else(|| Refusal::Unknown(format!("credential {name:?} is not declared by the provider")))
     }
 }
 
-fn check_spot(name: &str, uses: &[CredentialUse], spot: Spot<'_>) -> Result<(), Refusal> {
-    let is_here = |used: &CredentialUse| {
-        used.endpoint == spot.endpoint
-            && match (&used.place, spot.place) {
-                (Place::Header(declared), At::Header(header)) => declared.eq_ignore_ascii_case(header),
-                (Place::Query(declared), At::Query(query)) => declared == query,
-                // A whole body may hold anything, so it needs the request that it is for.
-                (Place::Body, At::Body) => used.path.is_some(),
-                _ => false,
-            }
-            && fits(used, spot.path)
-    };
-    if uses.iter().any(is_here) {
-        return Ok(());
-    }
-    Err(Refusal::Denied(format!(
-        "credential {name:?} is not declared for {} of requests to endpoint {:?}, path {:?}",
-        spot.place, spot.endpoint, spot.path
-    )))
+fn flag(name: &str, grant: &UseGrant) -> String {
+    format!("--credential-use={name}={grant}")
 }
 
 fn fits(used: &CredentialUse, path: &str) -> bool {
@@ -183,8 +286,8 @@ mod tests {
         Credential { name: name.into(), purpose: String::new(), required: false, value: Source::default(), uses }
     }
 
-    fn uses() -> Uses {
-        Uses::new(&[
+    fn declared() -> [Credential; 4] {
+        [
             credential("token", vec![used("api", Place::Header("Authorization".into()), None)]),
             credential("password", vec![used("identity", Place::Body, Some("/v3/auth/tokens"))]),
             credential("anywhere", vec![used("identity", Place::Body, None)]),
@@ -195,7 +298,52 @@ mod tests {
                     used("api", Place::Query("signature".into()), Some("/client/api")),
                 ],
             ),
+        ]
+    }
+
+    fn granting(grants: &[(&str, &[&str])]) -> Uses {
+        let parsed = |texts: &[&str]| texts.iter().map(|text| text.parse::<UseGrant>().unwrap()).collect();
+        Uses::new(&declared(), grants.iter().map(|(name, texts)| ((*name).to_owned(), parsed(texts))).collect())
+    }
+
+    /// All that is declared is granted.
+    fn uses() -> Uses {
+        granting(&[
+            ("token", &["api:header:authorization"]),
+            ("password", &["identity:body:/v3/auth/tokens"]),
+            ("key", &["api:signing", "api:query:signature:/client/api"]),
         ])
+    }
+
+    #[test]
+    fn without_a_grant_a_secret_stands_in_one_header_of_one_endpoint_and_the_refusal_names_the_grants() {
+        let uses = granting(&[]);
+        uses.check_secret("token", spot("api", "/x", At::Header("Authorization"))).unwrap();
+        let refused = [
+            uses.check_secret("password", spot("identity", "/v3/auth/tokens", At::Body)),
+            uses.check_signature("key", spot("api", "/client/api", At::Query("signature"))),
+            uses.check_signed("password", "identity"),
+        ];
+        let flags = [
+            "--credential-use=password=identity:body:/v3/auth/tokens",
+            "--credential-use=key=api:signing --credential-use=key=api:query:signature:/client/api",
+            "--credential-use=password=identity:body:/v3/auth/tokens",
+        ];
+        for (refused, flags) in refused.into_iter().zip(flags) {
+            let error = refused.unwrap_err();
+            assert!(matches!(&error, Refusal::Denied(_)) && error.to_string().contains(flags), "{error}");
+        }
+        assert!(["token", "anywhere", "nobody"].iter().all(|name| uses.missing(name).is_empty()));
+    }
+
+    #[test]
+    fn a_grant_of_one_use_grants_no_other_one() {
+        let uses = granting(&[("key", &["api:signing"]), ("token", &["api:header:x-other"])]);
+        assert!(uses.check_signature("key", spot("api", "/client/api", At::Query("signature"))).is_err());
+        assert!(uses.check_secret("token", spot("api", "/x", At::Header("authorization"))).is_err());
+        // A path less is more.
+        let uses = granting(&[("key", &["api:signing:/client/api", "api:query:signature"])]);
+        assert!(uses.check_signature("key", spot("api", "/client/api", At::Query("signature"))).is_err());
     }
 
     fn spot<'a>(endpoint: &'a str, path: &'a str, place: At<'a>) -> Spot<'a> {

@@ -86,6 +86,8 @@ impl Egress {
                     }
                     self.exchange(client, request, rendered, call, &mut permit).await
                 }
+                // Nothing was sent, and nothing in it is secret. Cleaned, what the component wrote would show it without a request whether
+                // it guessed a secret.
                 Err(error) => Err((error, None)),
             };
             let time = start.elapsed();
@@ -102,7 +104,12 @@ impl Egress {
                     let answer = match veiled {
                         Ok((veiled, taken)) => {
                             self.trace(request, operation, attempt, &rendered, Some(&veiled), None, time, waited);
-                            self.answer(operation, veiled, taken).and_then(|answer| {
+                            let answer = if self.shows_answer(request) {
+                                self.answer(operation, veiled, taken)
+                            } else {
+                                Ok(status_alone(operation, status))
+                            };
+                            answer.and_then(|answer| {
                                 if held.fit(answer.body.len()) {
                                     return Ok((answer, held));
                                 }
@@ -115,8 +122,8 @@ impl Egress {
                 }
                 Err((mut error, rendered)) => {
                     learn(&mut permit, &error);
-                    error.message = self.cleaned(&error.message);
                     if let Some(rendered) = rendered {
+                        error.message = self.cleaned(&error.message);
                         self.trace(request, operation, attempt, &rendered, None, Some(&error), time, waited);
                     }
                     (ExchangeOutcome::Failed(error.reason), Err(prefix(error)))
@@ -181,7 +188,8 @@ impl Egress {
         // Others may wait for what they say, whatever becomes of the body.
         permit.answered(status, &answer_headers);
         let mut held = call.hold();
-        match read(answer, &limits, &mut held).await {
+        let body = read(answer, &limits, &mut held).await;
+        match body.and_then(|body| readable(&answer_headers, body)) {
             Ok(body) => Ok((Raw { status, headers: answer_headers, bytes: body.len(), body }, rendered, held)),
             Err(error) => {
                 let raw = Raw { status, headers: answer_headers, body: Bytes::new(), bytes: 0 };
@@ -234,7 +242,7 @@ impl Egress {
         }
         match &request.capture {
             Some(capture) if is_good(raw.status) => {
-                self.capture(capture, &raw.headers, &raw.body, own, rendered.edition)?;
+                self.capture(capture, &raw.headers, &raw.body, own, rendered)?;
             }
             _ => {}
         }
@@ -247,7 +255,11 @@ impl Egress {
         if redactor.is_empty() {
             return Ok(raw);
         }
-        let clean = |bytes: Vec<u8>| redactor.bytes(bytes);
+        let signed = self.credentials.signed();
+        let clean = |bytes: Vec<u8>| {
+            let bytes = redactor.bytes(bytes);
+            signed.replaced(&bytes).unwrap_or(bytes)
+        };
         let Raw { status, headers, body, bytes } = raw;
         let mut veiled = HeaderMap::with_capacity(headers.len());
         for (name, value) in &headers {
@@ -257,9 +269,8 @@ impl Egress {
             }
             // Nearly all are text without a secret: no copy is made of those.
             let shown = match value.to_str().map(|text| redactor.text(text)) {
-                Ok(Cow::Borrowed(_)) => Some(value.clone()),
-                Ok(Cow::Owned(text)) => HeaderValue::from_str(&text).ok(),
-                Err(_) => HeaderValue::from_bytes(&clean(value.as_bytes().into())).ok(),
+                Ok(Cow::Borrowed(text)) if signed.replaced(text.as_bytes()).is_none() => Some(value.clone()),
+                Ok(_) | Err(_) => HeaderValue::from_bytes(&clean(value.as_bytes().into())).ok(),
             };
             if let Some(shown) = shown {
                 veiled.append(name.clone(), shown);
@@ -331,6 +342,13 @@ impl Egress {
     }
 }
 
+/// What a component learns of a login whose answer nobody captures.
+fn status_alone(operation: &str, status: u16) -> Response {
+    let why = "the rest of the answer is not shown, as the request has a credential in its body and captures nothing";
+    let summary = format!("{} ({why})", answer::summary(operation, status, None, None));
+    Response { status, headers: vec![], body: Bytes::new(), summary }
+}
+
 /// A number of 64 bits, since the JSON log makes a text of a larger one.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -361,6 +379,14 @@ async fn read(
                 return Err(no_answer(error, "the answer broke off").sent());
             }
         }
+    }
+}
+
+/// The body, if a secret in it would be found.
+fn readable(headers: &HeaderMap, body: Bytes) -> Result<Bytes, TransportError> {
+    match headers::unreadable(headers, &body) {
+        None => Ok(body),
+        Some(why) => Err(TransportError::unsent(TransportReason::Other, format!("the answer {why}")).sent()),
     }
 }
 

@@ -1,26 +1,28 @@
 //! Extracts a captured credential from an answer.
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use http::HeaderMap;
 use jiff::Timestamp;
 
 use super::Egress;
+use super::render::Rendered;
 use crate::error::{TransportError, TransportReason};
 use crate::http::{Capture, CaptureSource};
 use crate::redact::Redactor;
 use crate::secret::Secret;
 
 impl Egress {
-    /// Stores the credential that the provider wants captured, for a request with given credentials of this `edition`.
+    /// Stores the credential that the provider wants captured, for a request with given credentials of its edition.
     pub(super) fn capture(
         &self,
         capture: &Capture,
         headers: &HeaderMap,
         body: &[u8],
         own: &Redactor,
-        edition: u64,
+        rendered: &Rendered,
     ) -> Result<(), TransportError> {
         let failed = |why: String| TransportError::unsent(TransportReason::Other, why);
         let missing = |source: &CaptureSource| match source {
@@ -41,9 +43,17 @@ impl Egress {
         }
         // A provider that captures what a cloud echoes could send it to places that are not declared for it.
         let all = self.credentials.redactor()?.and(own);
-        if all.finds_other_than(&capture.credential, value.expose()) {
+        let is_signature = self.credentials.signed().replaced(value.expose()).is_some();
+        if is_signature || all.finds_other_than(&capture.credential, value.expose()) {
             let why = format!(
                 "what it gives as {:?} is another credential or has one in it, and may not become a new one",
+                capture.credential
+            );
+            return Err(failed(why));
+        }
+        if made_by_cloud(value.expose(), rendered.told()) < least {
+            let why = format!(
+                "what it gives as {:?} was in the request: at least {least} bytes of it have to be the cloud's own (limit min-credential-bytes)",
                 capture.credential
             );
             return Err(failed(why));
@@ -54,9 +64,20 @@ impl Egress {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),
         };
-        let stored = self.credentials.store(edition, &capture.credential, value, life);
+        let stored = self.credentials.store(rendered.edition, &capture.credential, value, life);
         stored.map_err(|error| failed(error.to_string()))
     }
+}
+
+/// Bytes of a value that are in no run of four which the request has as well.
+fn made_by_cloud(value: &[u8], request: &[u8]) -> usize {
+    const RUN: usize = 4;
+    let told: HashSet<&[u8]> = request.windows(RUN).collect();
+    let mut own = vec![true; value.len()];
+    for (start, run) in value.windows(RUN).enumerate().filter(|(_, run)| told.contains(run)) {
+        own.iter_mut().skip(start).take(run.len()).for_each(|own| *own = false);
+    }
+    own.into_iter().filter(|own| *own).count()
 }
 
 /// A body that is parsed when somebody first looks into it, and not again: it may have megabytes.
@@ -91,4 +112,24 @@ fn life(text: &Secret) -> Option<Duration> {
     }
     let end: Timestamp = text.parse().ok()?;
     Some(Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_request_had_is_not_the_clouds_making() {
+        let cases = [
+            ("gAAAAAB-token-of-the-cloud", "/v3/auth/tokens", 21),
+            ("AAAAAAAAs", "name=AAAAAAAAs", 0),
+            ("AAAAAAAAs", "first=AAAA&second=AAAAs", 0),
+            ("prefix-AAAAAAAA-x7k", "name=AAAAAAAA", 11),
+            ("abc", "abc", 3),
+            ("12345678", "", 8),
+        ];
+        for (value, request, own) in cases {
+            assert_eq!(made_by_cloud(value.as_bytes(), request.as_bytes()), own, "{value} {request}");
+        }
+    }
 }

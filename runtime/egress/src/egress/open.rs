@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use super::{Egress, NetworkSettings};
 use crate::carryover::Carryover;
 use crate::configuration::Configuration;
-use crate::credentials::{CredentialSource, Credentials, Pin};
+use crate::credentials::{CredentialSource, Credentials, Pin, UseGrants};
 use crate::effect::DryRun;
 use crate::endpoints::{EndpointGrant, Endpoints, OperatorGrants};
 use crate::hosts::HostRules;
 use crate::observe::ExchangeObserver;
+use crate::process_secrets::ProcessSecrets;
 use crate::secret::Secret;
 use crate::share::SharedAnswers;
 
@@ -25,8 +26,12 @@ pub struct EgressConfig {
     pub grants: OperatorGrants,
     /// Credentials whose places the operator named. The others are found in the configuration.
     pub credentials: BTreeMap<String, CredentialSource>,
+    /// Uses of credentials beyond what needs no grant (`--credential-use`).
+    pub credential_uses: UseGrants,
     /// Secrets that no credential declares, with a name: no request carries them, and no answer shows them.
     pub hidden: Vec<(String, Secret)>,
+    /// Where its secrets are kept from all guests of the process.
+    pub secrets: ProcessSecrets,
     /// Whether a component may use credentials in more places than the first one (`--allow-grant-change`).
     pub allow_wider_use: bool,
     /// Limits, budget, retries and connections.
@@ -45,7 +50,9 @@ impl EgressConfig {
             configuration: Configuration::default(),
             grants: OperatorGrants::default(),
             credentials: BTreeMap::new(),
+            credential_uses: UseGrants::new(),
             hidden: vec![],
+            secrets: ProcessSecrets::default(),
             allow_wider_use: false,
             settings: NetworkSettings::default(),
             leadership,
@@ -106,6 +113,12 @@ pub enum OpenError {
         .0.join(", ")
     )]
     WiderUse(Vec<String>),
+    /// Credentials of the operator in more places than need no grant.
+    #[error(
+        "it uses credentials in more than one header of one endpoint; if that is right, give {}",
+        .0.join(" ")
+    )]
+    UngrantedUse(Vec<String>),
     /// Credentials that are missing or cannot be used.
     #[error("{}", .0.join("; "))]
     Credentials(Vec<String>),
@@ -164,8 +177,13 @@ impl Egress {
         let admission = carryover.admit(pin, is_given, allow_wider_use).map_err(OpenError::WiderUse)?;
         let captured = if before.is_some() { Arc::default() } else { Arc::clone(&carryover.captured) };
         let least = settings.limits.min_credential_bytes;
+        let edition = configuration.edition(descriptor);
         let credentials =
-            Credentials::new(descriptor, credentials, hidden, captured, least, configuration.edition(descriptor));
+            Credentials::new(descriptor, config.credential_uses, credentials, hidden, captured, least, edition);
+        let ungranted = credentials.ungranted();
+        if !ungranted.is_empty() {
+            return Err(OpenError::UngrantedUse(ungranted));
+        }
         let problems = credentials.problems(descriptor);
         if !problems.is_empty() {
             return Err(OpenError::Credentials(problems));
@@ -175,6 +193,8 @@ impl Egress {
             Some(None) => {}
             None => carryover.begin(credentials.account()),
         }
+        let credentials = Arc::new(credentials);
+        config.secrets.join(&credentials);
         Ok(Self {
             provider: descriptor.name.clone(),
             budgets: carryover.budgets.of(descriptor, &settings.budget),
@@ -182,6 +202,7 @@ impl Egress {
             dry_run: DryRun::declared(descriptor),
             endpoints,
             credentials,
+            secrets: config.secrets,
             admission,
             settings,
             leadership: config.leadership,

@@ -7,12 +7,12 @@ use reqwest::Url;
 use zeroize::Zeroizing;
 
 use super::{Egress, NetworkLimits, Used};
-use crate::credentials::{At, Spot};
 use crate::encoding::Encoding;
 use crate::error::{TransportError, TransportReason};
 use crate::headers;
 use crate::http::{Part, Request, SignedPart};
 use crate::paths;
+use crate::process_secrets::Veil;
 use crate::redact::{Redactor, placeholder};
 use crate::secret::Secret;
 use crate::signature::Algorithm;
@@ -34,15 +34,44 @@ pub(super) struct Rendered {
     /// Every secret value in it, by name, and its signatures.
     carried: Vec<(String, Secret)>,
     signatures: Vec<Zeroizing<Vec<u8>>>,
+    /// What the provider wrote into a login; a request that captures nothing needs none of it.
+    written: Vec<u8>,
     /// Of the credentials, when it was made.
     version: u64,
     /// Of the given ones: what the answer gives belongs to them.
     pub(super) edition: u64,
 }
 
+impl Rendered {
+    /// What the provider itself said in the request.
+    pub(super) fn told(&self) -> &[u8] {
+        &self.written
+    }
+}
+
+/// Everything that the provider wrote.
+fn written(request: &Request) -> Vec<u8> {
+    let mut written = request.path.clone().into_bytes();
+    let named = request.query.iter().chain(&request.headers).map(|(name, parts)| (name.as_str(), parts));
+    for (name, parts) in named.chain([("", &request.body)]) {
+        written.push(b'\n');
+        written.extend_from_slice(name.as_bytes());
+        written.push(b'\n');
+        for part in parts {
+            match part {
+                Part::Bytes(bytes) => written.extend_from_slice(bytes),
+                Part::Secret { .. } | Part::Signature { .. } => written.push(b'\n'),
+            }
+        }
+    }
+    written
+}
+
 /// What is gathered while parts are filled in.
 struct Filling<'a> {
     egress: &'a Egress,
+    /// Of what the provider itself writes: a cloud keeps it, and shows it to others.
+    veil: Veil,
     /// Path and query, once they are known.
     target: Option<String>,
     used: Used,
@@ -51,45 +80,6 @@ struct Filling<'a> {
 }
 
 impl Egress {
-    /// Whether each secret and each signature stands where it may.
-    pub(super) fn check_places(&self, request: &Request) -> Result<(), TransportError> {
-        let uses = self.credentials.uses();
-        let mut signatures = 0_usize;
-        let places = request.query.iter().map(|(name, parts)| (At::Query(name), parts));
-        let places = places.chain(request.headers.iter().map(|(name, parts)| (At::Header(name), parts)));
-        for (place, parts) in places.chain(std::iter::once((At::Body, &request.body))) {
-            let spot = Spot { endpoint: &request.endpoint, path: &request.path, place };
-            for part in parts {
-                match part {
-                    Part::Bytes(_) => {}
-                    Part::Secret { credential, .. } => uses.check_secret(credential, spot)?,
-                    Part::Signature { key, data, .. } => {
-                        signatures = signatures.saturating_add(1);
-                        if signatures > MAX_SIGNATURES {
-                            let why = format!("more than {MAX_SIGNATURES} signatures in one request");
-                            return Err(TransportError::denied(why));
-                        }
-                        uses.check_signature(key, spot)?;
-                        for signed in data {
-                            match signed {
-                                SignedPart::Bytes(_) => {}
-                                SignedPart::Secret { credential, .. } => {
-                                    uses.check_signed(credential, &request.endpoint)?;
-                                }
-                                SignedPart::Target if matches!(place, At::Query(_)) => {
-                                    let why = "a signature in the query cannot sign the query".to_owned();
-                                    return Err(TransportError::denied(why));
-                                }
-                                SignedPart::Target => {}
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Fills in what the provider may not see, all of one edition: a new secret never goes with an old ID.
     pub(super) fn render(&self, request: &Request, base: &Url) -> Result<Rendered, TransportError> {
         for _ in 0..RENDERINGS {
@@ -104,10 +94,18 @@ impl Egress {
     }
 
     fn fill_in(&self, request: &Request, base: &Url, edition: u64) -> Result<Rendered, TransportError> {
-        let mut filling =
-            Filling { egress: self, target: None, used: Vec::new(), carried: Vec::new(), signatures: Vec::new() };
+        let mut filling = Filling {
+            egress: self,
+            veil: self.secrets.veil(),
+            target: None,
+            used: Vec::new(),
+            carried: Vec::new(),
+            signatures: Vec::new(),
+        };
         let query = filling.query(request)?;
-        let url = paths::url(base, &request.path, query.as_ref().map(|query| query.as_str()))?;
+        // A placeholder has spaces, and a path was checked before.
+        let path = filling.veil.text(&request.path).replace(' ', "%20");
+        let url = paths::url(base, &path, query.as_ref().map(|query| query.as_str()))?;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         Room::url(self.limits()).check(target.len())?;
         filling.target = Some(target);
@@ -116,7 +114,8 @@ impl Egress {
         let Filling { used, carried, signatures, .. } = filling;
         // Not before: to look at a credential may change it.
         let version = self.credentials.version();
-        Ok(Rendered { url, headers, body: body.to_vec(), used, carried, signatures, version, edition })
+        let written = if request.capture.is_some() { written(request) } else { Vec::new() };
+        Ok(Rendered { url, headers, body: body.to_vec(), used, carried, signatures, written, version, edition })
     }
 
     /// Replaces what this very request carried and the redactor of all credentials does not know: signatures, and values that
@@ -131,11 +130,13 @@ impl Egress {
             let carried = rendered.carried.iter().filter(|(name, value)| !is_known(name, value));
             values.extend(carried.map(|(name, value)| (name.as_str(), value.expose())));
         }
-        values.extend(rendered.signatures.iter().map(|signature| ("signature", signature.as_slice())));
+        let (mut first, rest): (Vec<_>, Vec<_>) =
+            values.into_iter().partition(|(name, _)| self.credentials.is_given(name));
+        first.extend(rendered.signatures.iter().map(|signature| ("signature", signature.as_slice())));
         // One that is sent a thousand times is one.
         let mut seen = BTreeSet::new();
-        values.retain(|(_, value)| seen.insert(*value));
-        Ok(Redactor::new(values)?)
+        first.retain(|(_, value)| seen.insert(*value));
+        Ok(Redactor::new(first)?.then(&Redactor::new(rest)?))
     }
 }
 
@@ -192,7 +193,7 @@ impl Filling<'_> {
             if !query.is_empty() {
                 query.push('&');
             }
-            query.push_str(&paths::encode(name.as_bytes()));
+            query.push_str(&paths::encode(self.veil.text(name).as_bytes()));
             query.push('=');
             query.push_str(&Zeroizing::new(paths::encode(&value)));
             Room::url(self.egress.limits()).check(query.len())?;
@@ -221,17 +222,29 @@ impl Filling<'_> {
 
     fn fill(&mut self, parts: &[Part], room: Room) -> Result<Zeroizing<Vec<u8>>, TransportError> {
         let mut filled = Zeroizing::new(Vec::new());
+        // What the provider wrote since the last credential. It counts as it is: whether there is a secret in it must not decide about
+        // whether there is room.
+        let mut written = Vec::new();
+        let mut total = 0_usize;
         for part in parts {
-            match part {
-                Part::Bytes(bytes) => room.append(&mut filled, bytes)?,
-                Part::Secret { credential, encoding } => {
-                    room.append(&mut filled, &self.secret(credential, *encoding)?)?;
+            let piece = match part {
+                Part::Bytes(bytes) => {
+                    total = total.saturating_add(bytes.len());
+                    room.check(total)?;
+                    written.extend_from_slice(bytes);
+                    continue;
                 }
+                Part::Secret { credential, encoding } => self.secret(credential, *encoding)?,
                 Part::Signature { key, algorithm, data, encoding } => {
-                    room.append(&mut filled, &self.signature(key, *algorithm, data, *encoding)?)?;
+                    self.signature(key, *algorithm, data, *encoding)?
                 }
-            }
+            };
+            total = total.saturating_add(piece.len());
+            room.check(total)?;
+            filled.extend(self.veil.bytes(std::mem::take(&mut written)));
+            filled.extend_from_slice(&piece);
         }
+        filled.extend(self.veil.bytes(written));
         Ok(filled)
     }
 
@@ -284,6 +297,9 @@ impl Filling<'_> {
                 format!("the signature of {key:?} cannot be encoded: {error}"),
             )
         })?;
+        if self.egress.credentials.is_given(key) {
+            self.egress.credentials.signed().remember(&signature);
+        }
         self.signatures.push(signature);
         Ok(encoded)
     }

@@ -3,6 +3,7 @@
 mod calls;
 mod cloud;
 mod rotation;
+mod walls;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -150,6 +151,7 @@ impl Rig {
         };
         let given = [("token".to_owned(), token), ("key".to_owned(), fixed("key"))];
         let config = EgressConfig {
+            credential_uses: walls::everything(),
             grants: operator,
             credentials: given.into(),
             settings,

@@ -326,6 +326,7 @@ fn what_is_given_for_an_endpoint_stays_with_it() {
     std::fs::write(&path, made.cert.pem()).unwrap();
     let mut operator = operator(&[("a", "https://a.test"), ("b", "https://b.test")], &[]);
     operator.environment_proxy = Some(Proxy::from_environment("http://everywhere.test", None).unwrap());
+    operator.allow_skip_verification = true;
     operator.proxies.insert("b".to_owned(), "http://special.test".parse().unwrap());
     let config = [("cloud:a.ca", path.to_str().unwrap()), ("cloud:b.skip", "Yes")];
     let endpoints = resolve(&["a", "b"].map(|name| declared(name, None)), &operator, &config).unwrap();
@@ -364,6 +365,22 @@ fn what_is_given_for_an_endpoint_stays_with_it() {
     assert_eq!(proxies, ["Proxy(http://everywhere.test/)", "Proxy(http://special.test/)"]);
     let [warning] = endpoints.warnings() else { panic!("{:?}", endpoints.warnings()) };
     assert!(warning.field == "endpoints.b" && warning.message.starts_with("trusts anybody"), "{warning:?}");
+}
+
+/// A component named any key that is true, and the secrets went to whoever stood in between.
+#[test]
+fn nobody_is_trusted_unseen_unless_the_operator_says_so() {
+    for config in [[("cloud:a.skip", "true")], [("cloud:a.verify", "false")]] {
+        let resolved = |allow: bool| {
+            let operator =
+                OperatorGrants { allow_skip_verification: allow, ..operator(&[("a", "https://a.test")], &[]) };
+            resolve(&[declared("a", None)], &operator, &config)
+        };
+        let problems = resolved(false).err().unwrap();
+        let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+        assert!(problem.fatal && problem.message.contains("--allow-skip-verification"), "{problem:?}");
+        assert!(resolved(true).is_ok_and(|endpoints| endpoints.endpoints["a"].grant.tls.skip_verification));
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
-use base64::prelude::BASE64_STANDARD_NO_PAD;
+use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, Engine as _};
 
+use super::forms::{MAX_FORMS, SENT};
 use super::*;
+use crate::encoding::Encoding;
 
 const SPECIAL: &str = r#"k/+="<>&ü~* Z9"#;
 const MARKUP: &str = "a&b<c>\"d\" 'ü'\t!";
@@ -208,6 +210,24 @@ fn several_redactors_look_at_the_same_time() {
         assert_eq!(both.text("zzzzzzzzhunter2-hunter2"), "(credential session)(credential password)");
     }
     assert!(!given.and(&Redactor::default()).is_empty());
+}
+
+/// Captured values that a component chose showed byte by byte how the operator's secret begins: where the guess was right, more was masked.
+#[test]
+fn a_captured_value_tells_nothing_of_the_secret_beside_it() {
+    let given = redactor(&[("password", "hunter2-hunter2")]);
+    for guess in ["zzzzzzzzh", "zzzzzzzzx", "zzzzzzzzhu", "2zzzzzzzz", "xzzzzzzzz"] {
+        let both = given.then(&redactor(&[("session", guess)]));
+        let shown = both.text("zzzzzzzzhunter2-hunter2zzzzzzzz");
+        assert_eq!(shown, "zzzzzzzz(credential password)zzzzzzzz", "{guess}");
+    }
+    let both = given.then(&redactor(&[("session", "token-12345")]));
+    let text = "token-12345,hunter2-hunter2token-12345hunter2-hunter2, token-12345";
+    let shown =
+        "(credential session),(credential password)(credential session)(credential password), (credential session)";
+    assert_eq!(both.text(text), shown);
+    assert!(both.finds_other_than("password", b"token-12345") && !both.is_empty());
+    assert!(!Redactor::default().then(&given).is_empty());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use ccm_cloud::{AnnotationGrant, SharedAddresses};
 use ccm_egress::config::{AddressRules, HostPattern, OperatorGrants, Proxy, Secret};
+pub use ccm_egress::config::{UseGrant, UseGrants, needs_no_grant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ pub struct GrantSettings {
     pub allow_http: bool,
     /// Endpoints on this machine (127.0.0.0/8, ::1).
     pub allow_loopback: bool,
+    /// The cloud-config may switch off the verification of certificates. Everyone on the path can read the credentials.
+    pub allow_skip_verification: bool,
     /// Proxies of endpoints, by the endpoint's name; `*` means all others.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub proxies: BTreeMap<String, String>,
@@ -78,6 +81,7 @@ impl GrantSettings {
             hosts: hosts.collect::<Result<_>>()?,
             allow_http: self.allow_http,
             addresses: AddressRules { loopback: self.allow_loopback },
+            allow_skip_verification: self.allow_skip_verification,
             proxies: self.proxies.iter().map(proxy).collect::<Result<_>>()?,
             environment_proxy: None,
         };
@@ -209,9 +213,30 @@ pub fn places(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, Crede
     given.iter().map(place).collect()
 }
 
+/// Reads the granted uses of a record's credentials.
+///
+/// # Errors
+///
+/// Names the credential, and what would be a use.
+pub fn uses(given: &BTreeMap<String, Vec<String>>) -> Result<UseGrants> {
+    let parsed = |(name, texts): (&String, &Vec<String>)| {
+        let parse = |text: &String| text.parse().map_err(|error| anyhow!("--credential-use {name}=...: {error}"));
+        Ok((name.clone(), texts.iter().map(parse).collect::<Result<Vec<UseGrant>>>()?))
+    };
+    given.iter().map(parsed).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn uses_of_credentials_are_read_and_what_is_none_is_named() {
+        let given = |use_: &str| BTreeMap::from([("password".to_owned(), vec![use_.to_owned()])]);
+        assert!(uses(&given("identity:body:/v3/auth/tokens")).is_ok());
+        let error = uses(&given("identity:body")).unwrap_err().to_string();
+        assert!(error.contains("--credential-use password=") && error.contains("ENDPOINT:body:PATH"), "{error}");
+    }
 
     #[test]
     fn the_places_of_credentials_are_understood_and_told_again() {

@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 
 use super::*;
 use crate::config::ProviderRecord;
-use crate::context::SharedContext;
+use crate::context::{ProcessSecrets, SharedContext};
 use crate::last_good::Trials;
 use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
@@ -70,6 +70,7 @@ async fn keeper_of(record: ProviderRecord, state: &Path, peers: Option<(&Shared,
         cluster_name: "kubernetes".to_owned(),
         cluster_cidrs: vec![],
         trace_http: false,
+        secrets: ProcessSecrets::default(),
     };
     let listeners = Listeners {
         events: Arc::new(Silent),

@@ -50,7 +50,7 @@ async fn a_request_has_a_size() {
     let query = |spaces: usize| json!({ "path": "/12", "query": [["a", [" ".repeat(spaces)]]] });
     let values = |count: usize| json!({ "path": "/", "query": vec![json!(["a", []]); count] });
     let headers = |count: usize| json!({ "path": "/", "headers": vec![json!(["a", ["b"]]); count] });
-    let header = |bytes: usize| json!({ "path": "/", "headers": [["authorization", ["b".repeat(bytes - 13)]]] });
+    let header = |bytes: usize| json!({ "path": "/", "headers": [["x-some-header", ["b".repeat(bytes - 13)]]] });
     let secret = |bytes: usize| {
         let value = json!([{ "secret": "token" }, "b".repeat(bytes - 43)]);
         json!({ "path": "/", "headers": [["authorization", value]] })

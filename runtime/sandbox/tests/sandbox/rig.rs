@@ -7,7 +7,7 @@ use ccm_cloud::{
     Alone, Backend, Descriptor, EventSink, Failure, FindError, Finding, Ingress, Instance, InstanceState,
     Instances as _, Leadership, Need, Node, Reaction, Service, Severity, Subject,
 };
-use ccm_egress::config::{AddressRules, CredentialSource, NetworkSettings, OperatorGrants, Secret};
+use ccm_egress::config::{AddressRules, CredentialSource, NetworkSettings, OperatorGrants, Secret, UseGrants};
 use ccm_egress::{Cache, Carryover, Egress, EgressConfig, OpenError, ProviderContext, Settings};
 use ccm_sandbox::{CallEnd, CallObserver, Limits, LoadError, Provider, Sandbox};
 use parking_lot::Mutex;
@@ -158,8 +158,45 @@ pub(crate) fn try_egress(descriptor: &Descriptor, grants: Grants) -> Result<Egre
         (name.to_owned(), CredentialSource::Environment { variable, value: Secret::new(value.into_bytes()) })
     };
     let credentials = credentials.into_iter().map(given).collect();
-    let config = EgressConfig { grants: operator, credentials, settings, ..EgressConfig::new(leadership) };
+    let config = EgressConfig {
+        grants: operator,
+        credentials,
+        credential_uses: granted(),
+        settings,
+        ..EgressConfig::new(leadership)
+    };
     Egress::open(config, descriptor, &Carryover::default(), None)
+}
+
+/// Every use of a credential that guests declare: what they may do is tested elsewhere.
+pub(crate) fn granted() -> UseGrants {
+    let uses: [(&str, &[&str]); 6] = [
+        (
+            "token",
+            &[
+                "api:header:authorization",
+                "compute:header:x-auth-token",
+                "identity:capture-header:x-subject-token:/v3/auth/tokens",
+            ],
+        ),
+        ("password", &["identity:body+answer:/v3/auth/tokens"]),
+        (
+            "session",
+            &[
+                "api:header:x-auth-token",
+                "identity:header:x-auth-token",
+                "found:header:x-auth-token",
+                "api:capture-header:x-subject-token",
+                "identity:capture-header:x-subject-token",
+                "api:capture-json:/t",
+            ],
+        ),
+        ("api-key", &["api:query:apiKey", "api:body+answer:/client/api"]),
+        ("secret-key", &["api:signing+any", "api:query:signature", "api:body+answer:/client/api"]),
+        ("key", &["api:signing+any", "api:header:authorization"]),
+    ];
+    let parsed = |uses: &[&str]| uses.iter().map(|used| used.parse().unwrap()).collect();
+    uses.map(|(name, uses)| (name.to_owned(), parsed(uses))).into()
 }
 
 /// The guest that does what a script says.

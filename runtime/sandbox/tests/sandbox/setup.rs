@@ -6,10 +6,12 @@ use std::sync::Arc;
 use ccm_cloud::{Alone, EventSink};
 use ccm_egress::config::{AddressRules, CredentialSource, NetworkSettings, OperatorGrants, Secret};
 use ccm_egress::observe::ExchangeObserver;
-use ccm_egress::{Cache, Carryover, Egress, EgressConfig, LogLimits, Predecessor, ProviderContext, Settings};
+use ccm_egress::{
+    Cache, Carryover, Egress, EgressConfig, LogLimits, Predecessor, ProcessSecrets, ProviderContext, Settings,
+};
 use ccm_sandbox::{CallObserver, Limits, Provider, Sandbox};
 
-use crate::rig::component;
+use crate::rig::{component, granted};
 
 pub(crate) const SCRIPTED: &str = "guests/scripted.wasm";
 pub(crate) const SESSION: &str = "guests/session.wasm";
@@ -23,6 +25,8 @@ pub(crate) struct Setup {
     pub(crate) endpoints: BTreeMap<String, String>,
     pub(crate) credentials: BTreeMap<String, CredentialSource>,
     pub(crate) hidden: Vec<(String, Secret)>,
+    /// Of the process.
+    pub(crate) secrets: ProcessSecrets,
     pub(crate) settings: Settings,
     /// What outlives a provider.
     pub(crate) carryover: Arc<Carryover>,
@@ -68,7 +72,9 @@ impl Setup {
         let config = EgressConfig {
             grants,
             credentials: self.credentials,
+            credential_uses: granted(),
             hidden: self.hidden,
+            secrets: self.secrets,
             settings: self.network,
             observer: self.exchanges,
             ..EgressConfig::new(Arc::new(Alone))

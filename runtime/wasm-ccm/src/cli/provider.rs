@@ -29,7 +29,8 @@ pub(crate) struct ProviderArgs {
         value_name = "FILE",
         conflicts_with_all = [
             "provider", "cloud_provider", "cloud_config", "setting", "limits", "limit", "wasi", "load_balancer_class", "endpoint", "allow_host",
-            "allow_http", "allow_loopback", "proxy", "allow_env", "allow_file", "allow_annotation", "allow_shared_address", "credential", "allow_grant_change",
+            "allow_http", "allow_loopback", "allow_skip_verification", "proxy", "allow_env", "allow_file", "allow_annotation",
+            "allow_shared_address", "credential", "credential_use", "allow_grant_change",
             "provider_key", "provider_digest", "allow_provider_change",
         ]
     )]
@@ -128,6 +129,7 @@ impl ConfigArgs {
             settings: once_each("--setting", &self.setting)?,
             grants: self.grants.settings()?,
             credentials: once_each("--credential", &self.grants.credential)?,
+            credential_uses: several_each("--credential-use", &self.grants.credential_use)?,
             ..record
         })
     }
@@ -176,6 +178,9 @@ pub(crate) struct GrantArgs {
     /// Allow endpoints on this machine (127.0.0.0/8, ::1).
     #[arg(long)]
     pub(crate) allow_loopback: bool,
+    /// Allow the cloud-config to switch off the verification of certificates. Everyone on the path can then read the credentials.
+    #[arg(long)]
+    pub(crate) allow_skip_verification: bool,
     /// Proxy of an endpoint, or with the name * of all others; may be given several times. Behind a proxy, the host checks names
     /// only, not addresses.
     #[arg(long, value_name = "NAME=URL")]
@@ -189,6 +194,10 @@ pub(crate) struct GrantArgs {
     /// Source of a credential of the provider: file:PATH, env:VARIABLE or secret:NAMESPACE/NAME/KEY; may be given several times.
     #[arg(long, value_name = "NAME=SOURCE")]
     pub(crate) credential: Vec<String>,
+    /// Use of a credential beyond one header of one endpoint, such as password=identity:body:/v3/auth/tokens; may be given several times.
+    /// `wasm-ccm inspect` prints what a component needs. The uses that you name replace the one that needs no grant.
+    #[arg(long, value_name = "NAME=ENDPOINT:PLACE")]
+    pub(crate) credential_use: Vec<String>,
     /// Annotations that the provider may declare besides those of its own domain, such as example.com/size or example.com/*,
     /// comma-separated. The domain has the provider's name in it; names such as service.beta.kubernetes.io/do-loadbalancer-name need no grant.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -214,6 +223,7 @@ impl GrantArgs {
             allow_hosts: self.allow_host.clone(),
             allow_http: self.allow_http,
             allow_loopback: self.allow_loopback,
+            allow_skip_verification: self.allow_skip_verification,
             proxies: once_each("--proxy", &self.proxy)?,
             allow_env: self.allow_env.clone(),
             allow_files: self.allow_file.clone(),
@@ -241,6 +251,20 @@ fn once_each(flag: &str, given: &[String]) -> Result<BTreeMap<String, String>> {
             map.insert(name.to_owned(), value.to_owned()).is_none(),
             "{flag} {shown}=... is given twice; leave one out"
         );
+    }
+    Ok(map)
+}
+
+/// The NAME=VALUE of a flag that takes a name several times.
+///
+/// # Errors
+///
+/// What is given is no NAME=VALUE.
+fn several_each(flag: &str, given: &[String]) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut map = BTreeMap::<String, Vec<String>>::new();
+    for text in given {
+        let (name, value) = assignment(text).with_context(|| format!("{flag}: what is given is not NAME=VALUE"))?;
+        map.entry(name.to_owned()).or_default().push(value.to_owned());
     }
     Ok(map)
 }

@@ -50,6 +50,8 @@ fn a_grant_that_no_provider_could_use_ends_the_process_with_code_1_and_a_line_th
         (single(&["--credential=token=hunter2"]), &["credential token", "file:PATH, env:VARIABLE or secret:"]),
         (single(&["--credential=token=secret:kube-system/cloud"]), &["credential token", "secret:NAMESPACE/NAME/KEY"]),
         (single(&["--credential=token=env:NO_SUCH_ONE"]), &["credential token", "no variable NO_SUCH_ONE"]),
+        (single(&["--credential-use=token=api:cookie:x"]), &["--credential-use token=...", "ENDPOINT:header:NAME"]),
+        (listed("  credentialUses: {token: ['api:body']}"), &["provider 0", "--credential-use token=", "body:PATH"]),
         (single(&["--limit=requests-per-second=0"]), &["requests-per-second must be above zero"]),
         (listed("  grants: {endpoints: {api: 'http://cloud.test'}}"), &["provider 0", "api=...", "--allow-http"]),
         (listed("  grants: {allowHosts: ['*']}"), &["--providers", "provider 0", "every host"]),
@@ -72,9 +74,17 @@ fn a_grant_that_no_provider_could_use_ends_the_process_with_code_1_and_a_line_th
 #[tokio::test]
 async fn a_grant_that_this_provider_cannot_use_keeps_the_process_waiting_and_says_why() {
     let stage = Stage::new().await;
-    let cases: [(&[&str], &[&str]); 6] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["--endpoint=apii=https://cloud.test"], &["--endpoint apii=...", "no such endpoint", "identity"]),
         (&["--proxy=apii=http://proxy.test"], &["--proxy apii=...", "no such endpoint", "identity"]),
+        (
+            &["--credential=token=env:SCRIPTED_TOKEN", "--credential-use=tokn=api:body:/x"],
+            &["--credential-use tokn=...", "no such credential", "token"],
+        ),
+        (
+            &["--credential=password=env:SCRIPTED_TOKEN"],
+            &["in more than one header of one endpoint", "--credential-use=password=identity:body:/v3/auth/tokens"],
+        ),
         (&["--credential=tokn=env:SCRIPTED_TOKEN"], &["--credential tokn=...", "no such credential", "token"]),
         (&["--setting=moood=gay"], &["settings.moood", "no such setting", "mood"]),
         (&["--credential=token=file:/nowhere/token"], &["/nowhere/token", "No such file", "check the path"]),
@@ -266,6 +276,8 @@ async fn each_exchange_is_one_line_of_the_trace_and_one_more_in_the_metrics() {
     let flags = cloud.flags();
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.extend(["--credential=token=env:SCRIPTED_TOKEN", "--trace-http"]);
+    // Else the request is denied, and not that there is no value.
+    flags.push("--credential-use=session=api:header:x-auth-token");
     let host = stage.scripted(&[TOKEN], &flags);
     let found = cloud.asked_for(&stage, &host, "a").await;
     assert_eq!(found, format!("Bearer {}", TOKEN.1));

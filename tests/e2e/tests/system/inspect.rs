@@ -136,10 +136,13 @@ fn what_a_component_wants_of_the_operator_is_shown_with_the_keys_and_variables_t
         "from cloud-config:Global.token or $SCRIPTED_TOKEN; used at api (header authorization)",
         "used at identity (body of /v3/auth/tokens)",
         "used at api (signing), api (query signature)",
+        "  --credential-use=password=identity:body:/v3/auth/tokens\n",
+        "  --credential-use=api-key=api:query:apiKey\n  --credential-use=api-key=api:body:/client/api\n",
     ];
     for part in parts {
         assert!(stdout.contains(part), "{stdout} does not say {part:?}");
     }
+    assert!(!stdout.contains("--credential-use=token="), "one header of one endpoint: {stdout}");
 }
 
 /// `wasm-ccm inspect FILE | head -1` once failed in scripts that look at every exit code of a pipe.

@@ -40,12 +40,16 @@ fn credentials_of<const N: usize>(
         uses: vec![used(path)],
     };
     let descriptor = Descriptor { credentials: sources.iter().map(declared).collect(), ..Descriptor::default() };
+    let granted = descriptor.credentials.iter().map(|credential| {
+        (credential.name.clone(), credential.uses.iter().map(crate::credentials::UseGrant::of).collect())
+    });
+    let granted = granted.collect();
     let given = sources.map(|(name, source, _)| (name.to_owned(), source));
     let path = folder.join("cloud.conf");
     let format = ConfigFormat::Ini;
     let shown = ConfigFile::read(config.as_bytes(), format).unwrap().unwrap().for_guest(&BTreeMap::new());
     let edition = Edition::new(vec![ToldFile { path, format, declared: BTreeMap::new(), shown }]);
-    Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 8, edition)
+    Credentials::new(&descriptor, granted, given.into(), vec![], Arc::default(), 8, edition)
 }
 
 fn write(folder: &Path, name: &str, text: &str) {

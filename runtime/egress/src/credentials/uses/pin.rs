@@ -65,11 +65,17 @@ impl Pin {
         let used = new.descriptor.credentials.iter().flat_map(|credential| &credential.uses);
         let used: BTreeSet<&str> = used.map(|used| used.endpoint.as_str()).collect();
         for endpoint in new.descriptor.endpoints.iter().filter(|endpoint| used.contains(endpoint.name.as_str())) {
-            // Uses at an endpoint that was not there before are told already.
-            let before = self.descriptor.endpoints.iter().find(|before| before.name == endpoint.name);
-            if let Some(why) = before.and_then(|before| self.elsewhere(before, new, endpoint, is_given(&endpoint.name)))
-            {
-                wider.push(format!("credentials at the endpoint {:?}, which has {why},", endpoint.name));
+            let name = &endpoint.name;
+            let why = match self.descriptor.endpoints.iter().find(|before| before.name == *name) {
+                Some(before) => self.elsewhere(before, new, endpoint, is_given(name)).map(|why| format!("has {why}")),
+                // Most uses there are told already, but not those of a credential that the operator gives by a new name.
+                None => {
+                    let known = format!("endpoint {name:?}");
+                    (!wider.iter().any(|told| told.contains(&known))).then(|| "was not there before".to_owned())
+                }
+            };
+            if let Some(why) = why {
+                wider.push(format!("credentials at the endpoint {name:?}, which {why},"));
             }
         }
         wider
@@ -79,9 +85,17 @@ impl Pin {
         let name = &credential.name;
         let value = new.values.get(name);
         let known = self.descriptor.credentials.iter().any(|before| before.name == *name);
-        // Nobody gave it a value, or the operator did so on purpose.
-        if !known && !matches!(value, Some(ValueFrom::Configuration(..))) {
-            return Vec::new();
+        match value {
+            // On purpose.
+            Some(ValueFrom::Operator) if !known => return Vec::new(),
+            // Nobody gave it a value, but an answer may: a token of the cloud is as good as what it was got with.
+            None if !known => {
+                let uses = credential.uses.iter().map(tell);
+                return uses
+                    .map(|used| format!("the new credential {name:?}, which answers may give, in {used}"))
+                    .collect();
+            }
+            Some(_) | None => {}
         }
         // Under whatever names this secret was known.
         let before = self.descriptor.credentials.iter().filter(|before| self.is_same(before, new, credential));

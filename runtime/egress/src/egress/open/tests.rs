@@ -255,7 +255,7 @@ async fn a_changed_configuration_takes_no_protection_from_an_endpoint() {
     let opened = |text: &str, allow_wider_use: bool, before: Option<&Egress>| {
         let (_file, files) = files(&format!("[Global]\n{text}"), ConfigFormat::Ini);
         let configuration = Configuration::new(files, Environment::default());
-        let grants = OperatorGrants { allow_http: true, ..OperatorGrants::default() };
+        let grants = OperatorGrants { allow_http: true, allow_skip_verification: true, ..OperatorGrants::default() };
         let config = EgressConfig { configuration, grants, allow_wider_use, ..EgressConfig::new(Arc::new(Alone)) };
         let before = before.map(|before| predecessor(&descriptor, before, false));
         Egress::open(config, &descriptor, &carryover, before)

@@ -274,8 +274,15 @@ async fn a_credential_that_could_not_be_hidden_is_not_used() {
     let descriptor = Descriptor { credentials, ..Descriptor::default() };
     let value = Secret::new(b"1234567890".to_vec());
     let given = [("token".to_owned(), CredentialSource::Environment { variable: "TOKEN".to_owned(), value })];
-    rig.egress.credentials =
-        Credentials::new(&descriptor, given.into(), vec![], Arc::default(), 11, crate::credentials::Edition::default());
+    rig.egress.credentials = Arc::new(Credentials::new(
+        &descriptor,
+        Default::default(),
+        given.into(),
+        vec![],
+        Arc::default(),
+        11,
+        crate::credentials::Edition::default(),
+    ));
     let secret = Part::Secret { credential: "token".to_owned(), encoding: Encoding::Plain };
     let headers = vec![("x-auth-token".to_owned(), vec![secret])];
     let error = rig.send(Request { headers, ..request(Method::Get, Effect::Read) }).await.unwrap_err();

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloud::{ConfigFormat, EventSink, FindError, Finding, Instances as _, Need, Node, Severity, Subject};
-use ccm_egress::LogLimits;
+use ccm_cloud::{
+    Alone, ConfigFormat, Descriptor, EventSink, FindError, Finding, Instances as _, Need, Node, Severity, Subject,
+};
 use ccm_egress::config::{ConfigFile, CredentialSource};
 use ccm_egress::observe::{BudgetLeft, Exchange, ExchangeObserver};
+use ccm_egress::{Carryover, Egress, EgressConfig, LogLimits};
 use ccm_sandbox::{CallEnd, CallObserver, Limits, Pool, Provider, Sandbox};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -33,6 +35,7 @@ const API_KEY: &str = "ApiKanarie/8+sitzt=auf der Stange&ruft:Zx~3";
 const SECRET_KEY: &str = "SignierKanarie*7-mit(langem)Schnabel!und_Federn";
 const UNDECLARED: &str = "Unb3kannter/Kanarienvogel+ohne=Namen&Nest";
 const IN_YAML: &str = "YamlKanarie#4/fliegt+davon=und&kommt<wieder";
+const OTHERS: &str = "FremderKanarienvogel-sitzt+nebenan/Kq8";
 const IN_URL: &str = "UrlKanarie-5.badet_gern~im.Wasser-des-Brunnens";
 
 /// All that was said and seen, by place.
@@ -109,6 +112,7 @@ struct Scenario {
     record: Arc<Record>,
     scan: Scan,
     _cloud: Server,
+    _beside: Egress,
     _files: tempfile::TempDir,
     _lines: tracing::subscriber::DefaultGuard,
 }
@@ -167,6 +171,13 @@ impl Scenario {
         setup.log = LogLimits { lines: 10_000, line_bytes: 1 << 20 };
         setup.network.budget.breaker_failures = std::num::NonZeroU32::MAX;
         setup.limits = Limits { call_cpu: Duration::from_secs(60), events: 10_000, ..Limits::default() };
+        // A provider beside it, which says nothing.
+        let beside = EgressConfig {
+            hidden: vec![("of-another".to_owned(), secret(OTHERS))],
+            secrets: setup.secrets.clone(),
+            ..EgressConfig::new(Arc::new(Alone))
+        };
+        let beside = Egress::open(beside, &Descriptor::default(), &Carryover::default(), None).unwrap();
         let setup = setup
             .endpoint("api", cloud.url(""))
             .endpoint("identity", cloud.url(""))
@@ -189,11 +200,12 @@ impl Scenario {
             ("an undeclared secret", UNDECLARED),
             ("a secret in YAML", IN_YAML),
             ("a password in a URL", IN_URL),
+            ("another provider's", OTHERS),
         ];
         canaries
             .extend(key.lines().filter(|line| !line.starts_with('-') && line.len() >= 40).map(|line| ("key", line)));
         let scan = Scan::new(canaries);
-        Self { provider, record, scan, _cloud: cloud, _files: files, _lines: lines }
+        Self { provider, record, scan, _cloud: cloud, _beside: beside, _files: files, _lines: lines }
     }
 
     /// Runs a script. What comes of it is recorded, and given back by step.
@@ -392,7 +404,27 @@ async fn what_is_planted_is_found() {
     scenario.run(&[json!({ "matching": planted }), json!({ "fail": TOKEN })]).await.unwrap_err();
     scenario.run(&[json!({ "log": TOKEN })]).await.unwrap();
     let found = scenario.found().join("\n");
-    for place in ["memory instances.find", "failure", "log"] {
-        assert!(found.contains(&format!("{place} holds token (plain)")), "{place}: {found}");
+    assert!(found.contains("memory instances.find holds token (plain)"), "{found}");
+    // What leaves the guest is cleaned, however it came to know a secret.
+    for place in ["failure", "log"] {
+        assert!(!found.contains(&format!("{place} holds token")), "{place}: {found}");
+        assert!(scenario.record.says(place, "(credential token)"), "{place}");
+    }
+}
+
+/// A guest that came to know secrets, its own or another provider's, says them in whatever it can say.
+#[tokio::test]
+async fn what_leaves_a_guest_shows_no_secret_of_any_provider() {
+    let scenario = Scenario::start().await;
+    for said in [TOKEN, API_KEY, OTHERS] {
+        let written = json!({ "path": "/x", "headers": [["x-tag", [said]]] });
+        scenario.run(&[json!({ "log": said }), json!({ "emit": said }), json!({ "send": written })]).await.unwrap();
+        scenario.run(&[json!({ "log": said }), json!({ "fail": said })]).await.unwrap_err();
+    }
+    let found = scenario.found();
+    let outside: Vec<&String> = found.iter().filter(|found| !found.starts_with("memory")).collect();
+    assert!(outside.is_empty(), "{outside:#?}");
+    for place in ["log", "failure"] {
+        assert!(scenario.record.says(place, "(credential of-another)"), "{place}");
     }
 }

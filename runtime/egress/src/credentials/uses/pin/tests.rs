@@ -135,8 +135,9 @@ fn a_secret_does_not_get_free_under_another_name() {
         // A secret of the configuration that was no credential.
         (credential("fresh", "cloud:Global.password", &[header()]), 1),
         (variable(&[header()]), 1),
-        // Nobody gave it a value.
-        (credential("fresh", "", &[body("/a")]), 0),
+        // Nobody gave it a value: an answer may.
+        (credential("fresh", "", &[body("/a")]), 1),
+        (credential("fresh", "", &[]), 0),
         // Another secret under an old name: uses are those of the secret.
         (credential("c", "cloud:Global.d", &[header()]), 1),
         (credential("c", "cloud:Global.d", &[body("/d")]), 0),
@@ -229,4 +230,24 @@ fn an_endpoint_that_gets_credentials_stays_where_it_is() {
         wider(&old, &new, &[]),
         ["credential \"c\" in header \"authorization\" of requests to endpoint \"new\""]
     );
+}
+
+/// It was no use of any credential that was there before.
+#[test]
+fn neither_a_new_captured_credential_nor_a_new_endpoint_escapes_the_pin() {
+    let old = descriptor(vec![credential("c", TOKEN, &[header()])]);
+    let mut new = descriptor(vec![
+        credential("c", TOKEN, &[header()]),
+        credential("session", "", &[used("other", Place::Header("x-auth-token".into()), None)]),
+    ]);
+    assert_eq!(
+        wider(&old, &new, &[]),
+        [
+            "the new credential \"session\", which answers may give, in header \"x-auth-token\" of requests to endpoint \"other\""
+        ]
+    );
+    new.credentials[1] = credential("given", "", &[used("new", header().place, None)]);
+    new.endpoints.push(endpoint("new"));
+    let told = wider(&old, &new, &["given"]);
+    assert_eq!(told, ["credentials at the endpoint \"new\", which was not there before,"]);
 }

@@ -1,0 +1,265 @@
+//! What the operator lets a component do with a credential, beyond what needs no grant.
+//!
+//! A component says by itself where its credentials belong, and an attacker writes the component. So its word is enough only for what
+//! cannot store a secret in somebody else's account: one header of one endpoint, or signing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use ccm_cloud::{CredentialUse, Place};
+
+use crate::http::CaptureSource;
+
+/// Grants by the names of credentials.
+pub type UseGrants = BTreeMap<String, Vec<UseGrant>>;
+
+/// One place of a credential, as `--credential-use NAME=...` names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UseGrant {
+    endpoint: String,
+    place: GrantedPlace,
+    path: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum GrantedPlace {
+    Header(String),
+    Query(String),
+    /// With `answer`, the component sees the answer of such a request, although nothing of it is captured.
+    Body {
+        answer: bool,
+    },
+    /// With `any`, it signs whatever the component says; else what tells the truth about the request.
+    Signing {
+        any: bool,
+    },
+    Capture(CaptureSource),
+}
+
+/// The text is no [`UseGrant`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is none of ENDPOINT:header:NAME, ENDPOINT:query:NAME, ENDPOINT:body:PATH, ENDPOINT:body+answer:PATH, ENDPOINT:signing, ENDPOINT:signing+any, ENDPOINT:capture-header:NAME, ENDPOINT:capture-json:POINTER, each with :PATH at its end where it holds for one path only"
+)]
+pub struct NoUseGrant(String);
+
+impl UseGrant {
+    /// The grant of a use that a component declares, as the operator writes it.
+    #[must_use]
+    pub fn of(used: &CredentialUse) -> Self {
+        let place = match &used.place {
+            Place::Header(name) => GrantedPlace::Header(name.clone()),
+            Place::Query(name) => GrantedPlace::Query(name.clone()),
+            Place::Body => GrantedPlace::Body { answer: false },
+            Place::Signing => GrantedPlace::Signing { any: false },
+        };
+        Self { endpoint: used.endpoint.clone(), place, path: used.path.clone() }
+    }
+
+    /// Whether it allows what a component declares.
+    pub(super) fn covers(&self, used: &CredentialUse) -> bool {
+        let place = match (&self.place, &used.place) {
+            (GrantedPlace::Header(granted), Place::Header(name)) => granted.eq_ignore_ascii_case(name),
+            (GrantedPlace::Query(granted), Place::Query(name)) => granted == name,
+            (GrantedPlace::Body { .. }, Place::Body) | (GrantedPlace::Signing { .. }, Place::Signing) => true,
+            _ => false,
+        };
+        place && self.endpoint == used.endpoint && (self.path.is_none() || self.path == used.path)
+    }
+
+    /// Whether the component may see what is answered to a request with the credential in its body.
+    pub(super) fn shows_answer(&self, endpoint: &str, path: &str) -> bool {
+        matches!(self.place, GrantedPlace::Body { answer: true }) && self.is_at(endpoint, path)
+    }
+
+    /// Whether it lets the credential sign whatever the component says.
+    pub(super) fn signs_anything(&self, endpoint: &str, path: &str) -> bool {
+        matches!(self.place, GrantedPlace::Signing { any: true }) && self.is_at(endpoint, path)
+    }
+
+    /// Whether the answer of a request may give the credential its value, at `source`.
+    pub(super) fn captures(&self, endpoint: &str, path: &str, source: &CaptureSource) -> bool {
+        let place = match (&self.place, source) {
+            (GrantedPlace::Capture(CaptureSource::Header(granted)), CaptureSource::Header(name)) => {
+                granted.eq_ignore_ascii_case(name)
+            }
+            (GrantedPlace::Capture(granted), source) => granted == source,
+            _ => false,
+        };
+        place && self.is_at(endpoint, path)
+    }
+
+    /// The grant of a capture.
+    pub(super) fn capture(endpoint: &str, path: &str, source: &CaptureSource) -> Self {
+        let place = GrantedPlace::Capture(source.clone());
+        Self { endpoint: endpoint.to_owned(), place, path: Some(path.to_owned()) }
+    }
+
+    /// The same with more: the answer, or signatures of anything.
+    pub(super) fn wider(mut self) -> Self {
+        match &mut self.place {
+            GrantedPlace::Body { answer } => *answer = true,
+            GrantedPlace::Signing { any } => *any = true,
+            GrantedPlace::Header(_) | GrantedPlace::Query(_) | GrantedPlace::Capture(_) => {}
+        }
+        self
+    }
+
+    fn is_at(&self, endpoint: &str, path: &str) -> bool {
+        self.endpoint == endpoint && self.path.as_ref().is_none_or(|granted| granted == path)
+    }
+}
+
+impl FromStr for UseGrant {
+    type Err = NoUseGrant;
+
+    fn from_str(text: &str) -> Result<Self, NoUseGrant> {
+        let wrong = || NoUseGrant(text.to_owned());
+        let (endpoint, rest) = text.split_once(':').ok_or_else(wrong)?;
+        let (kind, rest) = rest.split_once(':').map_or((rest, None), |(kind, rest)| (kind, Some(rest)));
+        // A name, and a path where one follows.
+        let named = |rest: Option<&str>| {
+            let rest = rest.filter(|rest| !rest.is_empty())?;
+            Some(match rest.split_once(":/") {
+                Some((name, path)) => (name.to_owned(), Some(format!("/{path}"))),
+                None => (rest.to_owned(), None),
+            })
+        };
+        let path = |rest: Option<&str>| match rest {
+            None => Some(None),
+            Some(path) if path.starts_with('/') => Some(Some(path.to_owned())),
+            Some(_) => None,
+        };
+        let (place, path) = match kind {
+            "header" => named(rest).map(|(name, path)| (GrantedPlace::Header(name), path)),
+            "query" => named(rest).map(|(name, path)| (GrantedPlace::Query(name), path)),
+            "capture-header" => {
+                named(rest).map(|(name, path)| (GrantedPlace::Capture(CaptureSource::Header(name)), path))
+            }
+            "capture-json" => named(rest)
+                .map(|(pointer, path)| (GrantedPlace::Capture(CaptureSource::JsonPointer(pointer)), path))
+                .filter(|_| rest.is_some_and(|rest| rest.starts_with('/'))),
+            // A whole body may hold anything, so it needs the request that it is for.
+            "body" | "body+answer" => path(rest)
+                .filter(Option::is_some)
+                .map(|path| (GrantedPlace::Body { answer: kind == "body+answer" }, path)),
+            "signing" | "signing+any" => {
+                path(rest).map(|path| (GrantedPlace::Signing { any: kind == "signing+any" }, path))
+            }
+            _ => None,
+        }
+        .ok_or_else(wrong)?;
+        if endpoint.is_empty()
+            || matches!(&place, GrantedPlace::Header(name) | GrantedPlace::Query(name) if name.is_empty())
+        {
+            return Err(wrong());
+        }
+        Ok(Self { endpoint: endpoint.to_owned(), place, path })
+    }
+}
+
+impl fmt::Display for UseGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = &self.endpoint;
+        match &self.place {
+            GrantedPlace::Header(name) => write!(f, "{endpoint}:header:{name}")?,
+            GrantedPlace::Query(name) => write!(f, "{endpoint}:query:{name}")?,
+            GrantedPlace::Body { answer } => write!(f, "{endpoint}:body{}", if *answer { "+answer" } else { "" })?,
+            GrantedPlace::Signing { any } => write!(f, "{endpoint}:signing{}", if *any { "+any" } else { "" })?,
+            GrantedPlace::Capture(CaptureSource::Header(name)) => write!(f, "{endpoint}:capture-header:{name}")?,
+            GrantedPlace::Capture(CaptureSource::JsonPointer(pointer)) => {
+                write!(f, "{endpoint}:capture-json:{pointer}")?;
+            }
+        }
+        self.path.as_ref().map_or(Ok(()), |path| write!(f, ":{path}"))
+    }
+}
+
+/// Whether these uses need no grant: one header of one endpoint, and signatures for the same endpoint.
+#[must_use]
+pub fn needs_no_grant(uses: &[CredentialUse]) -> bool {
+    let Some(first) = uses.first() else { return true };
+    let mut headers = uses.iter().filter_map(|used| match &used.place {
+        Place::Header(name) => Some(name),
+        Place::Query(_) | Place::Body | Place::Signing => None,
+    });
+    let header = headers.next();
+    uses.iter().all(|used| used.endpoint == first.endpoint && matches!(used.place, Place::Header(_) | Place::Signing))
+        && headers.all(|other| header.is_some_and(|header| header.eq_ignore_ascii_case(other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_understood_and_told_again() {
+        for text in [
+            "api:header:Authorization",
+            "api:header:Authorization:/v2/servers",
+            "api:query:apiKey",
+            "api:query:apiKey:/client/api",
+            "identity:body:/v3/auth/tokens",
+            "api:body+answer:/client/api",
+            "api:signing",
+            "api:signing:/client/api",
+            "api:signing+any",
+            "identity:capture-header:X-Subject-Token:/v3/auth/tokens",
+            "identity:capture-json:/access/token/id",
+            "identity:capture-json:/access/token/id:/v2.0/tokens",
+        ] {
+            assert_eq!(text.parse::<UseGrant>().map(|grant| grant.to_string()).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_grant_is_refused_with_what_would_be_one() {
+        for text in [
+            "",
+            "api",
+            "api:",
+            "api:anything",
+            "api:header",
+            "api:header:",
+            ":header:x",
+            "api:header::/path",
+            "identity:body",
+            "identity:body:",
+            "identity:body:v3",
+            "api:signing:x",
+            "identity:capture-json:id",
+        ] {
+            let error = text.parse::<UseGrant>().unwrap_err().to_string();
+            assert!(error.contains("ENDPOINT:header:NAME"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_header_of_one_endpoint_and_signing_need_no_grant_and_everything_else_does() {
+        let header = |name: &str| Place::Header(name.to_owned());
+        let uses = |places: &[(&str, Place, Option<&str>)]| -> Vec<CredentialUse> {
+            let used = |(endpoint, place, path): &(&str, Place, Option<&str>)| CredentialUse {
+                endpoint: (*endpoint).to_owned(),
+                place: place.clone(),
+                path: path.map(Into::into),
+            };
+            places.iter().map(used).collect()
+        };
+        type Row<'a> = (&'a [(&'a str, Place, Option<&'a str>)], bool);
+        let cases: [Row<'_>; 9] = [
+            (&[], true),
+            (&[("api", header("authorization"), None)], true),
+            (&[("api", header("x"), Some("/a")), ("api", header("X"), Some("/b"))], true),
+            (&[("api", Place::Signing, None), ("api", header("authorization"), None)], true),
+            (&[("api", header("x"), None), ("api", header("y"), None)], false),
+            (&[("api", header("x"), None), ("other", header("x"), None)], false),
+            (&[("api", Place::Query("key".to_owned()), None)], false),
+            (&[("api", header("x"), None), ("api", Place::Body, Some("/login"))], false),
+            (&[("api", Place::Signing, None), ("other", Place::Signing, None)], false),
+        ];
+        for (places, expected) in cases {
+            assert_eq!(needs_no_grant(&uses(places)), expected, "{places:?}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What a request may hold beside and around credentials: each credential where it may stand, no login that is not the operator's, and
+//! nothing signed that says something else than the request.
+
+use url::Url;
+
+use super::Egress;
+use super::render::MAX_SIGNATURES;
+use crate::config_file::looks_secret;
+use crate::credentials::{At, Spot};
+use crate::error::TransportError;
+use crate::http::{Part, Request, SignedPart};
+use crate::log::line;
+
+/// Longest name in a message, in bytes.
+const MAX_SHOWN: usize = 64;
+
+/// Query values by which clouds know who asks, written together. Not `token`: pages have tokens as well.
+const LOGINS: [&str; 13] = [
+    "accesstoken",
+    "apikey",
+    "auth",
+    "authtoken",
+    "bearertoken",
+    "jwt",
+    "oauthtoken",
+    "password",
+    "privatetoken",
+    "session",
+    "sessionid",
+    "sessionkey",
+    "sid",
+];
+
+/// Headers whose names look like a login's and are none.
+const NO_LOGINS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
+
+impl Egress {
+    /// Whether each secret and each signature stands where it may, and nothing stands where it must not.
+    pub(super) fn check_places(&self, request: &Request, base: &Url) -> Result<(), TransportError> {
+        let uses = self.credentials.uses();
+        let mut signatures = 0_usize;
+        for (place, parts) in places(request) {
+            let spot = Spot { endpoint: &request.endpoint, path: &request.path, place };
+            for part in parts {
+                match part {
+                    Part::Bytes(_) => {}
+                    Part::Secret { credential, .. } => uses.check_secret(credential, spot)?,
+                    Part::Signature { key, data, .. } => {
+                        signatures = signatures.saturating_add(1);
+                        if signatures > MAX_SIGNATURES {
+                            let why = format!("more than {MAX_SIGNATURES} signatures in one request");
+                            return Err(TransportError::denied(why));
+                        }
+                        uses.check_signature(key, spot)?;
+                        for signed in data {
+                            match signed {
+                                SignedPart::Bytes(_) => {}
+                                SignedPart::Secret { credential, .. } => {
+                                    uses.check_signed(credential, &request.endpoint)?;
+                                }
+                                SignedPart::Target if matches!(place, At::Query(_)) => {
+                                    let why = "a signature in the query cannot sign the query".to_owned();
+                                    return Err(TransportError::denied(why));
+                                }
+                                SignedPart::Target => {}
+                            }
+                        }
+                        if !uses.signs_anything(key, &request.endpoint, &request.path) && !is_true(data, request, base)
+                        {
+                            return Err(uses.refused_signing(key, spot).into());
+                        }
+                    }
+                }
+            }
+        }
+        self.check_logins(request)
+    }
+
+    /// A place of credentials takes nothing else: who fills it with something of his own makes the cloud believe that he asks. Nor may such a
+    /// login stand beside a credential: an honest cloud would file the secret in an attacker's account.
+    fn check_logins(&self, request: &Request) -> Result<(), TransportError> {
+        let uses = self.credentials.uses();
+        let carries = places(request).any(|(_, parts)| is_secret(parts));
+        for (name, parts) in &request.headers {
+            let is_place = name.eq_ignore_ascii_case("authorization") || uses.declares_header(&request.endpoint, name);
+            let same = request.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).count();
+            let shown = line(name, MAX_SHOWN);
+            if is_secret(parts) {
+                if same > 1 {
+                    let why = format!("the header {shown:?} is a place of a credential, and stands there twice");
+                    return Err(TransportError::denied(why));
+                }
+            } else if is_place && uses.declares_header(&request.endpoint, name) {
+                let why = format!("the header {shown:?} is a place of a credential, and has none in it");
+                return Err(TransportError::denied(why));
+            } else if carries && is_login(name) {
+                let why = format!(
+                    "the header {shown:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
+                );
+                return Err(TransportError::denied(why));
+            }
+        }
+        for (name, parts) in request.query.iter().filter(|(_, parts)| !is_secret(parts)) {
+            let is_known = || {
+                let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+                LOGINS.contains(&joined.to_ascii_lowercase().as_str())
+            };
+            let shown = line(name, MAX_SHOWN);
+            if !parts.is_empty() && uses.declares_query(&request.endpoint, name) {
+                let why = format!("the query value {shown:?} is a place of a credential, and has none in it");
+                return Err(TransportError::denied(why));
+            }
+            if carries && is_known() {
+                let why = format!(
+                    "the query value {shown:?} looks like a login of the provider's own, which may not go with a credential; what is secret is declared as a credential"
+                );
+                return Err(TransportError::denied(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the component may see what is answered. A request with a credential in its body is a login, which is answered with another
+    /// secret: that is captured, or the operator says that it is no login, or only the status is told.
+    pub(super) fn shows_answer(&self, request: &Request) -> bool {
+        let uses = self.credentials.uses();
+        let shows = |name: &str| uses.shows_answer(name, &request.endpoint, &request.path);
+        request.capture.is_some()
+            || request.body.iter().all(|part| match part {
+                Part::Bytes(_) => true,
+                Part::Secret { credential, .. } => shows(credential),
+                Part::Signature { key, .. } => shows(key),
+            })
+    }
+}
+
+fn places(request: &Request) -> impl Iterator<Item = (At<'_>, &Vec<Part>)> {
+    let places = request.query.iter().map(|(name, parts)| (At::Query(name), parts));
+    let places = places.chain(request.headers.iter().map(|(name, parts)| (At::Header(name), parts)));
+    places.chain(std::iter::once((At::Body, &request.body)))
+}
+
+fn is_secret(parts: &[Part]) -> bool {
+    parts.iter().any(|part| !matches!(part, Part::Bytes(_)))
+}
+
+fn is_login(header: &str) -> bool {
+    let lower = header.to_ascii_lowercase();
+    let is_session = lower.split(['-', '_']).any(|word| word == "session");
+    (looks_secret(header) || is_session) && !NO_LOGINS.contains(&lower.as_str())
+}
+
+/// Whether what is signed tells the truth about the request, and about its target in any case: lines as of HTTP signatures, each with what the
+/// request itself says. Then the signature is good for nothing else.
+fn is_true(data: &[SignedPart], request: &Request, base: &Url) -> bool {
+    // No text has it, since no header can.
+    const TARGET: &str = "\0";
+    let mut text = String::new();
+    for part in data {
+        match part {
+            SignedPart::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(bytes) if !bytes.contains(TARGET) => text.push_str(bytes),
+                Ok(_) | Err(_) => return false,
+            },
+            SignedPart::Secret { .. } => return false,
+            SignedPart::Target => text.push_str(TARGET),
+        }
+    }
+    let target = format!("(request-target): {} {TARGET}", request.method.as_str().to_ascii_lowercase());
+    let host = base.host_str().map(|host| base.port().map_or(host.to_owned(), |port| format!("{host}:{port}")));
+    let plain = |parts: &[Part]| -> Option<Vec<u8>> {
+        let bytes = parts.iter().map(|part| if let Part::Bytes(bytes) = part { Some(bytes.as_slice()) } else { None });
+        bytes.collect::<Option<Vec<_>>>().map(|pieces| pieces.concat())
+    };
+    let is_said = |line: &str| {
+        let Some((name, value)) = line.split_once(": ") else { return false };
+        let mut headers = request.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
+        match name {
+            "(request-target)" => line == target,
+            "host" => host.as_deref() == Some(value),
+            "content-length" => plain(&request.body).is_some_and(|body| body.len().to_string() == value),
+            _ => headers.next().and_then(|(_, parts)| plain(parts)).is_some_and(|said| said == value.as_bytes()),
+        }
+    };
+    text.split('\n').all(is_said) && text.split('\n').any(|line| line == target)
+}

@@ -1,0 +1,287 @@
+//! What a hostile component tries with credentials that the operator gave it.
+
+use super::*;
+use crate::credentials::UseGrants;
+
+const SECRET: &str = "token-Vahgh5eeweiF";
+
+/// Every use that the component of the other tests declares.
+pub(super) fn everything() -> UseGrants {
+    let uses = [
+        ("token", &["api:header:x-auth-token:/", "api:query:t:/", "api:body+answer:/"][..]),
+        (
+            "session",
+            &[
+                "api:header:x-session:/",
+                "api:query:t:/",
+                "api:body+answer:/",
+                "api:capture-json:/id",
+                "api:capture-json:/token/id",
+                "api:capture-header:x-subject",
+            ],
+        ),
+        ("key", &["api:signing+any:/", "api:header:authorization:/", "api:body+answer:/"]),
+    ];
+    let parsed = |uses: &[&str]| uses.iter().map(|used| used.parse().unwrap()).collect();
+    uses.map(|(name, uses)| (name.to_owned(), parsed(uses))).into()
+}
+
+/// A component that declares these uses of its credentials at the endpoint `api`, with what the operator grants of them.
+fn open(cloud: &Cloud, credentials: Vec<(&str, Vec<Place>)>, granted: &[(&str, &[&str])]) -> Result<Egress, OpenError> {
+    let endpoint = ccm_cloud::Endpoint {
+        name: "api".to_owned(),
+        purpose: String::new(),
+        base_url: Source::default(),
+        default_base_url: None,
+        tls: None,
+    };
+    let given = credentials.iter().filter(|(name, _)| *name != "session");
+    let given = given.map(|(name, _)| ((*name).to_owned(), fixed(name))).collect();
+    let credentials = credentials.into_iter().map(|(name, places)| credential(name, places)).collect();
+    let descriptor =
+        Descriptor { name: "test".to_owned(), endpoints: vec![endpoint], credentials, ..Descriptor::default() };
+    let parsed = |uses: &[&str]| uses.iter().map(|used| used.parse().unwrap()).collect();
+    let grants = OperatorGrants {
+        base_urls: [("api".to_owned(), cloud.url())].into(),
+        allow_http: true,
+        addresses: AddressRules { loopback: true },
+        ..OperatorGrants::default()
+    };
+    let config = EgressConfig {
+        grants,
+        credentials: given,
+        credential_uses: granted.iter().map(|(name, uses)| ((*name).to_owned(), parsed(uses))).collect(),
+        ..EgressConfig::new(Arc::new(Alone))
+    };
+    Egress::open(config, &descriptor, &Carryover::default(), None)
+}
+
+fn header(name: &str) -> Place {
+    Place::Header(name.to_owned())
+}
+
+fn secret(name: &str) -> Part {
+    Part::Secret { credential: name.to_owned(), encoding: Encoding::Plain }
+}
+
+fn bytes(text: &str) -> Part {
+    Part::Bytes(text.as_bytes().to_vec())
+}
+
+fn capture(source: CaptureSource) -> Option<Capture> {
+    Some(Capture { credential: "session".to_owned(), source, expires: None, ttl: None })
+}
+
+/// It declared the token for a body as well, and filed it in the attacker's account at an honest cloud.
+#[tokio::test]
+async fn the_first_components_word_is_no_grant() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let wide = || vec![("token", vec![header("authorization"), Place::Body])];
+    let error = open(&cloud, wide(), &[]).err().unwrap().to_string();
+    let flags = "--credential-use=token=api:header:authorization:/ --credential-use=token=api:body:/";
+    assert!(error.contains(flags), "{error}");
+    let egress = open(&cloud, wide(), &[("token", &["api:header:authorization", "api:body:/"])]).unwrap();
+    let login = |name: &str, value| Request {
+        headers: vec![(name.to_owned(), vec![value])],
+        body: vec![secret("token")],
+        ..post(Effect::Read)
+    };
+    let query = Request {
+        query: vec![("access_token".to_owned(), vec![bytes("attacker")])],
+        body: vec![secret("token")],
+        ..post(Effect::Read)
+    };
+    for request in [
+        login("Authorization", bytes("Bearer attacker")),
+        login("X-Auth-Token", bytes("attacker")),
+        login("x-api-key", bytes("attacker")),
+        query,
+        // Without any credential, the place takes nothing of the component's either.
+        Request { body: vec![], ..login("authorization", bytes("Bearer attacker")) },
+        Request {
+            headers: ["authorization", "Authorization"].map(|name| (name.to_owned(), vec![secret("token")])).to_vec(),
+            ..post(Effect::Read)
+        },
+    ] {
+        let error = egress.send(request.clone(), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{request:?}: {error}");
+    }
+    assert_eq!(cloud.take(), []);
+    // What is no login may stand beside it.
+    let good =
+        Request { headers: vec![("idempotency-key".to_owned(), vec![bytes("1")])], ..login("accept", bytes("*/*")) };
+    assert_eq!(egress.send(good, &call()).await.unwrap().status, 200);
+}
+
+/// The token stood in the answer, in clear.
+#[tokio::test]
+async fn a_login_whose_answer_nobody_captures_tells_its_status_alone() {
+    let cloud = Cloud::start(|_| {
+        Reply::Bytes(reply("201 Created", "x-subject: session-Oob3eiwu\r\n", r#"{"id":"session-Oob3eiwu"}"#))
+    });
+    let uses = || vec![("token", vec![Place::Body]), ("session", vec![header("x-session")])];
+    let egress = open(
+        &cloud,
+        uses(),
+        &[("token", &["api:body:/"]), ("session", &["api:header:x-session", "api:capture-header:x-subject:/"])],
+    );
+    let egress = egress.unwrap();
+    let login = || Request { body: vec![secret("token")], ..post(Effect::Read) };
+    let answer = egress.send(login(), &call()).await.unwrap();
+    assert_eq!((answer.status, answer.headers.as_slice(), answer.body.len()), (201, &[][..], 0));
+    assert!(answer.summary.contains("not shown"), "{}", answer.summary);
+    // Nor does something else that is captured help: the place is the operator's word.
+    let date = Request { capture: capture(CaptureSource::Header("date".to_owned())), ..login() };
+    let error = egress.send(date, &call()).await.unwrap_err();
+    assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{error}");
+    let flag = "--credential-use=session=api:capture-header:date:/";
+    assert!(error.message.contains(flag), "{error}");
+    let good = Request { capture: capture(CaptureSource::Header("X-Subject".to_owned())), ..login() };
+    let answer = egress.send(good, &call()).await.unwrap();
+    assert_eq!(answer.body, r#"{"id":"(credential session)"}"#);
+    assert!(egress.available("session", &call()));
+    assert_eq!(cloud.take().len(), 2);
+}
+
+/// It named the parts of a secret one by one, and saw in what was masked whether it was right.
+#[tokio::test]
+async fn what_the_component_sent_itself_becomes_no_credential() {
+    let cloud = Cloud::start(|asked| ok(&format!(r#"{{"id":"{}"}}"#, asked.body)));
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let egress =
+        open(&cloud, vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])], granted);
+    let egress = egress.unwrap();
+    let body = vec![bytes("AAAAAAAA"), bytes("t")];
+    let asked = Request { body, capture: capture(CaptureSource::JsonPointer("/id".to_owned())), ..post(Effect::Read) };
+    let error = egress.send(asked, &call()).await.unwrap_err();
+    assert!(error.message.contains("was in the request"), "{error}");
+    assert!(!egress.available("session", &call()));
+}
+
+/// A refusal came back cleaned: it said whether the component had guessed a secret, without a request.
+#[tokio::test]
+async fn a_refusal_does_not_say_whether_a_secret_was_guessed() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let egress = open(&cloud, vec![("token", vec![header("authorization")])], &[]).unwrap();
+    egress.credentials.value("token").unwrap();
+    for guess in [SECRET, "token-of-somebody"] {
+        let name = format!("proxy-{guess}");
+        let asked = Request { headers: vec![(name.clone(), vec![bytes("x")])], ..post(Effect::Read) };
+        let error = egress.send(asked, &call()).await.unwrap_err();
+        assert!(error.message.contains(&name), "{error}");
+    }
+    assert_eq!(cloud.take(), []);
+}
+
+#[tokio::test]
+async fn an_echo_in_another_encoding_is_no_answer() {
+    for (headers, body) in [
+        ("content-encoding: br\r\n", SECRET.as_bytes().to_vec()),
+        ("content-type: text/plain; charset=utf-16le\r\n", SECRET.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+    ] {
+        let cloud = Cloud::start(move |_| Reply::Bytes(reply("200 OK", headers, &body)));
+        let egress = open(&cloud, vec![("token", vec![header("authorization")])], &[]).unwrap();
+        let error = egress.send(post(Effect::Once), &call()).await.unwrap_err();
+        assert!(error.maybe_sent && error.message.contains("does not decode"), "{error}");
+        let asked =
+            Request { headers: vec![("Accept-Charset".to_owned(), vec![bytes("utf-16le")])], ..post(Effect::Read) };
+        assert_eq!(egress.send(asked, &call()).await.unwrap_err().reason, TransportReason::Denied);
+    }
+}
+
+/// A signature of something else than the request is good for something else.
+#[tokio::test]
+async fn a_key_signs_what_the_request_says_and_nothing_else_without_a_grant() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let uses = || vec![("key", vec![Place::Signing, header("authorization")])];
+    let egress = open(&cloud, uses(), &[]).unwrap();
+    let host = cloud.url().replace("http://", "");
+    let signed = |data: Vec<SignedPart>| {
+        let signature =
+            Part::Signature { key: "key".to_owned(), algorithm: Algorithm::HmacSha256, data, encoding: Encoding::Hex };
+        Request {
+            headers: vec![
+                ("date".to_owned(), vec![bytes("Wed, 25 Nov 2026 16:00:00 GMT")]),
+                ("authorization".to_owned(), vec![bytes("Signature "), signature]),
+            ],
+            body: vec![bytes("{}")],
+            ..post(Effect::Read)
+        }
+    };
+    let text = |text: &str| SignedPart::Bytes(text.as_bytes().to_vec());
+    let after = |more: &str| vec![text("(request-target): post "), SignedPart::Target, text(more)];
+    let good = format!("\nhost: {host}\ndate: Wed, 25 Nov 2026 16:00:00 GMT\ncontent-length: 2");
+    assert_eq!(egress.send(signed(after(&good)), &call()).await.unwrap().status, 200);
+    assert_eq!(egress.send(signed(after("")), &call()).await.unwrap().status, 200);
+    for bad in [
+        vec![],
+        vec![text("anything")],
+        vec![SignedPart::Target],
+        vec![text("(request-target): delete "), SignedPart::Target],
+        vec![text("(request-target): post /elsewhere?"), SignedPart::Target],
+        vec![text("date: Wed, 25 Nov 2026 16:00:00 GMT")],
+        after("\ndate: Thu, 26 Nov 2026 16:00:00 GMT"),
+        after("\nhost: elsewhere.test"),
+        after("\nx-other: 1"),
+        after("\n"),
+        after("\0"),
+    ] {
+        let error = egress.send(signed(bad.clone()), &call()).await.unwrap_err();
+        assert_eq!((error.reason, error.maybe_sent), (TransportReason::Denied, false), "{bad:?}: {error}");
+        let flags = "--credential-use=key=api:signing+any:/ --credential-use=key=api:header:authorization:/";
+        assert!(error.message.contains(flags), "{error}");
+    }
+    assert_eq!(cloud.take().len(), 2);
+    let egress = open(&cloud, uses(), &[("key", &["api:signing+any", "api:header:authorization"])]).unwrap();
+    assert_eq!(egress.send(signed(vec![text("anything")]), &call()).await.unwrap().status, 200);
+}
+
+/// A signature that the cloud keeps was shown by another request.
+#[tokio::test]
+async fn what_was_signed_is_a_secret_of_later_answers_as_well() {
+    let kept = Arc::new(Mutex::new(String::new()));
+    let keeps = Arc::clone(&kept);
+    let cloud = Cloud::start(move |asked| {
+        if let Some(signature) = asked.header("authorization") {
+            signature.clone_into(&mut keeps.lock());
+            return ok("{}");
+        }
+        Reply::Bytes(reply("200 OK", &format!("x-kept: {}\r\n", keeps.lock()), keeps.lock().as_str()))
+    });
+    let egress = open(&cloud, vec![("key", vec![Place::Signing, header("authorization")])], &[]).unwrap();
+    let data = vec![SignedPart::Bytes(b"(request-target): post ".to_vec()), SignedPart::Target];
+    let signature =
+        Part::Signature { key: "key".to_owned(), algorithm: Algorithm::HmacSha256, data, encoding: Encoding::Base64 };
+    let headers = vec![("authorization".to_owned(), vec![bytes("Signature "), signature])];
+    egress.send(Request { headers, ..post(Effect::Once) }, &call()).await.unwrap();
+    let answer = egress.send(post(Effect::Read), &call()).await.unwrap();
+    let said = kept.lock().clone();
+    let bare = said.trim_start_matches("Signature ").trim_end_matches('=');
+    assert!(
+        bare.len() > 40 && !format!("{answer:?} {}", String::from_utf8_lossy(&answer.body)).contains(bare),
+        "{answer:?}"
+    );
+    assert!(String::from_utf8_lossy(&answer.body).starts_with("Signature (credential signature)"), "{answer:?}");
+    assert!(!egress.secrets().veil().text(&said).contains(bare));
+}
+
+/// What a component writes into a request is kept by the cloud, and shown to others: it may come from another provider's secrets.
+#[tokio::test]
+async fn what_a_component_writes_into_a_request_has_no_secret_in_it() {
+    let cloud = Cloud::start(|_| ok("{}"));
+    let egress = open(&cloud, vec![("token", vec![header("authorization")])], &[]).unwrap();
+    egress.credentials.value("token").unwrap();
+    let (first, last) = SECRET.split_at(5);
+    let request = Request {
+        path: format!("/{SECRET}"),
+        query: vec![("tag".to_owned(), vec![bytes(SECRET)])],
+        headers: vec![("x-tag".to_owned(), vec![bytes(SECRET)])],
+        body: vec![bytes(first), bytes(last)],
+        ..post(Effect::Once)
+    };
+    assert_eq!(egress.send(request, &call()).await.unwrap().status, 200);
+    let asked = cloud.take().remove(0);
+    assert!(!format!("{asked:?}").contains(SECRET), "{asked:?}");
+    assert_eq!((asked.body.as_str(), asked.header("x-tag")), ("(credential token)", Some("(credential token)")));
+    assert!(asked.line.starts_with("POST /(credential%20token)?tag="), "{}", asked.line);
+}

@@ -1,0 +1,77 @@
+//! The secrets of all providers of a process. What leaves a guest shows none of them, whosever they are: to the log, to Kubernetes, to a cloud.
+//!
+//! A guest never sees what becomes of its words. Where it would, in its cache and in what is answered to it, nothing of them is replaced: it
+//! could try guesses.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::credentials::Credentials;
+use crate::redact::{Redactor, TooLarge};
+
+/// Longest text that is looked at, in bytes. Everything that leaves a guest as text has a lower limit.
+const MAX_TEXT: usize = 1 << 20;
+
+/// What the providers of a process must not say. Cloning shares it.
+#[derive(Clone, Default)]
+pub struct ProcessSecrets(Arc<Mutex<Vec<Weak<Credentials>>>>);
+
+impl ProcessSecrets {
+    /// Looks for these as well, while they are in use.
+    pub(crate) fn join(&self, credentials: &Arc<Credentials>) {
+        let mut all = self.0.lock();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(credentials));
+    }
+
+    /// What replaces all that is secret now.
+    #[must_use]
+    pub fn veil(&self) -> Veil {
+        let all: Vec<Arc<Credentials>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let redactors: Result<Vec<Redactor>, TooLarge> = all.iter().map(|one| one.redactor()).collect();
+        Veil { redactor: redactors.map(|all| all.iter().fold(Redactor::default(), |all, one| all.and(one))), all }
+    }
+}
+
+/// Replaces what is secret. For one call, or one line: there may be other secrets later.
+pub struct Veil {
+    redactor: Result<Redactor, TooLarge>,
+    all: Vec<Arc<Credentials>>,
+}
+
+impl Veil {
+    /// The text without secrets. No copy where there is none.
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+        let text = match &self.redactor {
+            Ok(redactor) => redactor.text(text),
+            Err(error) => return Cow::Owned(error.to_string()),
+        };
+        self.all.iter().fold(text, |text, one| match one.signed().replaced(text.as_bytes()) {
+            Some(replaced) => Cow::Owned(String::from_utf8_lossy(&replaced).into_owned()),
+            None => text,
+        })
+    }
+
+    /// Takes secrets out of a text.
+    pub fn clean(&self, text: &mut String) {
+        let veiled = match self.text(text) {
+            Cow::Owned(veiled) => Some(veiled),
+            Cow::Borrowed(same) if same.len() < text.len() => Some(same.to_owned()),
+            Cow::Borrowed(_) => None,
+        };
+        if let Some(veiled) = veiled {
+            *text = veiled;
+        }
+    }
+
+    /// The bytes without secrets, however many; nothing of them where not all secrets can be looked for.
+    #[must_use]
+    pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let bytes = self.redactor.as_ref().map(|redactor| redactor.bytes(bytes)).unwrap_or_default();
+        self.all.iter().fold(bytes, |bytes, one| one.signed().replaced(&bytes).unwrap_or(bytes))
+    }
+}
