@@ -7,7 +7,7 @@ use std::time::Duration;
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
 use ccm_serving::health::{Health, Readiness};
-use ccm_serving::https::{Page, Port, TEXT, page};
+use ccm_serving::https::{Page, Patience, Port, TEXT, page};
 use http::header::ACCEPT;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
@@ -17,10 +17,12 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// Connections at the same time; more wait. Probes and scrapers need a handful.
+/// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
-/// A client that has not finished its request head by then is dropped.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that has not finished its request head by then, or reads nothing of its answer for so long, is dropped. A scraper whose
+/// connection is too old opens another one.
+const PATIENCE: Patience =
+    Patience { head: Duration::from_secs(10), write: Duration::from_secs(10), age: Duration::from_secs(300) };
 
 /// What is served.
 #[derive(Clone)]
@@ -121,8 +123,8 @@ impl ProcessMetrics {
 pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages) {
     let stop = CancellationToken::new();
     let (name, connections) = ("health", MAX_CONNECTIONS);
-    let (head_timeout, grace) = (HEAD_TIMEOUT, Duration::ZERO);
-    Port { name, listener, tls, connections, head_timeout, stop, grace }.serve(answering(pages)).await;
+    let (patience, grace) = (PATIENCE, Duration::ZERO);
+    Port { name, listener, tls, connections, patience, stop, grace }.serve(answering(pages)).await;
 }
 
 fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> std::future::Ready<Page> + Clone + Send {

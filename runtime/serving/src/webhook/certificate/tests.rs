@@ -73,7 +73,7 @@ impl Bench {
         let (near, far) = tokio::io::duplex(1 << 16);
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let (port, client) =
-            tokio::join!(self.certificate.acceptor(MinTls::default()).accept(near), self.ca.client.connect(name, far));
+            tokio::join!(self.certificate.acceptor(MinTls::default(), None).accept(near), self.ca.client.connect(name, far));
         port.is_ok() && client.is_ok()
     }
 
