@@ -32,7 +32,10 @@ mod error;
 mod file_stamp;
 mod headers;
 mod hosts;
+mod json_pointer;
 mod log;
+mod long_work;
+mod memory;
 mod paths;
 mod redact;
 mod retry;
@@ -52,6 +55,7 @@ pub use context::ProviderContext;
 pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
 pub use error::{Refusal, TransportError, TransportReason};
 pub use log::{CallLog, Level, LogLimits, line};
+pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};
 pub use settings::Settings;
 
 /// What the operator gives a provider: files, grants, credentials and limits.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
+use ccm_sandbox::MemoryBudget;
 use ccm_serving::health::{Health, Readiness};
 use ccm_serving::https::{Page, Patience, Port, TEXT, page};
 use http::header::ACCEPT;
@@ -94,19 +95,44 @@ impl Pages {
 #[derive(Clone)]
 pub(crate) struct ProcessMetrics {
     resident_memory: Gauge,
+    memory_of_calls: Gauge,
+    given_to_calls: Gauge,
+    calls: Option<MemoryBudget>,
 }
 
 impl ProcessMetrics {
     /// The metrics, as parts of `registry`.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { resident_memory: Gauge::default() };
+        let metrics = Self {
+            resident_memory: Gauge::default(),
+            memory_of_calls: Gauge::default(),
+            given_to_calls: Gauge::default(),
+            calls: None,
+        };
         registry.register_with_unit(
             "process_resident_memory",
             "Resident memory of the process",
             Unit::Bytes,
             metrics.resident_memory.clone(),
         );
+        registry.register_with_unit(
+            "ccm_provider_memory_limit",
+            "Memory that all calls of providers may take together",
+            Unit::Bytes,
+            metrics.memory_of_calls.clone(),
+        );
+        registry.register_with_unit(
+            "ccm_provider_memory_given",
+            "Memory that calls of providers have been given now",
+            Unit::Bytes,
+            metrics.given_to_calls.clone(),
+        );
         metrics
+    }
+
+    /// The same, with the memory of calls.
+    pub(crate) fn with_calls(self, calls: MemoryBudget) -> Self {
+        Self { calls: Some(calls), ..self }
     }
 
     /// Reads the figures anew, for a scrape.
@@ -116,6 +142,11 @@ impl ProcessMetrics {
         let kilobytes =
             status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse().ok());
         self.resident_memory.set(kilobytes.unwrap_or(0_i64).saturating_mul(1024));
+        if let Some(calls) = &self.calls {
+            let number = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+            self.memory_of_calls.set(number(calls.bytes()));
+            self.given_to_calls.set(number(calls.given()));
+        }
     }
 }
 

@@ -124,7 +124,11 @@ mod tests {
         activities[0].begins();
         activities[0].ends();
         activities[1].begins();
-        assert_eq!(connections.make_room(), Some(address(3)), "the first was answered since, the second is answered now");
+        assert_eq!(
+            connections.make_room(),
+            Some(address(3)),
+            "the first was answered since, the second is answered now"
+        );
         assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
         assert_eq!(connections.make_room(), None, "there is room again");
     }
@@ -139,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_peer() {
-        let [a, b, c] = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"].map(|text| network(text.parse().unwrap()));
+        let [a, b, c] =
+            ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"].map(|text| network(text.parse().unwrap()));
         assert!(a == b && a != c, "{a} {b} {c}");
         assert_eq!(network("::ffff:192.0.2.1".parse().unwrap()), address(1));
     }

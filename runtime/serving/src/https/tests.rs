@@ -75,10 +75,7 @@ fn trusted() -> (TlsAcceptor, TlsConnector) {
     trusted_with(MinTls::default(), rustls::DEFAULT_VERSIONS)
 }
 
-fn trusted_with(
-    least: MinTls,
-    versions: &[&'static rustls::SupportedProtocolVersion],
-) -> (TlsAcceptor, TlsConnector) {
+fn trusted_with(least: MinTls, versions: &[&'static rustls::SupportedProtocolVersion]) -> (TlsAcceptor, TlsConnector) {
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();

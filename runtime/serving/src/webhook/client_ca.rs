@@ -82,7 +82,8 @@ fn verifier(pem: &[u8]) -> Result<Verifier> {
         roots.add(certificate?)?;
     }
     // Without any certificate it says so.
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider())).build()?;
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider())).build()?;
     Ok(verifier)
 }
 

@@ -86,7 +86,8 @@ fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<S
     };
     read.map_err(|error| match error {
         Unreadable::TooMany => {
-            let why = "the review has more values than a Service of its size has; raise --webhook-request-bytes if it is one";
+            let why =
+                "the review has more values than a Service of its size has; raise --webhook-request-bytes if it is one";
             (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned())
         }
         Unreadable::NotAService(why) => (StatusCode::BAD_REQUEST, format!("failed to decode {what}: {why}")),
@@ -167,10 +168,13 @@ mod tests {
             let error = Question::read(&body, 100).unwrap_err().1;
             assert!(error.starts_with(says), "{}: {error}", String::from_utf8_lossy(&body));
         }
-        let question = Question::read(&review(&json!({ "uid": "1", "operation": "CREATE", "object": web })), 100).unwrap();
-        assert_eq!((question.service.unwrap().metadata.name.as_deref(), question.before), (Some("web"), None));
         let question =
-            Question::read(&review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })), 100);
+            Question::read(&review(&json!({ "uid": "1", "operation": "CREATE", "object": web })), 100).unwrap();
+        assert_eq!((question.service.unwrap().metadata.name.as_deref(), question.before), (Some("web"), None));
+        let question = Question::read(
+            &review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })),
+            100,
+        );
         assert_eq!(question.unwrap().before.unwrap().metadata.name.as_deref(), Some("web"));
         let question =
             Question::read(&review(&json!({ "uid": "1", "operation": "DELETE", "oldObject": web })), 100).unwrap();

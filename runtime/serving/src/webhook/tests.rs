@@ -107,7 +107,8 @@ async fn a_review_that_would_become_many_times_as_large_is_refused() {
         format!(r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{request}}}"#).into_bytes()
     };
     let ports = |count: usize| format!(r#"{{"spec":{{"ports":[{}]}}}}"#, vec!["{}"; count].join(","));
-    let values = format!(r#"{{"metadata":{{"managedFields":[{}]}}}}"#, vec![r#"{"fieldsV1":{"":0}}"#; 90_000].join(","));
+    let values =
+        format!(r#"{{"metadata":{{"managedFields":[{}]}}}}"#, vec![r#"{"fieldsV1":{"":0}}"#; 90_000].join(","));
     let rows = [
         (review(ports(600_000), "{}".to_owned()), 413),
         (review("{}".to_owned(), ports(600_000)), 413),
