@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::budget::Class;
 use crate::capture::Generation;
+use crate::memory::{CallMemory, NoRoom};
 
 /// One call, from the network's side.
 pub struct CallScope {
@@ -23,8 +24,14 @@ pub struct CallScope {
     pub judges: bool,
     /// When its time is over.
     pub deadline: Instant,
+    /// What the process has for it.
+    pub memory: CallMemory,
     requests_left: AtomicUsize,
     bytes_left: AtomicUsize,
+    /// Bytes that may still be read for it, whatever becomes of them.
+    reads_left: AtomicUsize,
+    /// Bytes of memory for answers that were handed out, until the guest has them.
+    handed_out: AtomicUsize,
     /// Which value of a captured credential it knows.
     seen: Mutex<BTreeMap<String, Seen>>,
 }
@@ -35,6 +42,8 @@ struct Seen {
     own: bool,
 }
 
+/// How many times what a call may be given is read for it: answers that broke off, or that are refused, cost the host as much as others.
+const READ_IN_VAIN: usize = 4;
 /// Longest call that the clock is asked about.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -56,8 +65,11 @@ impl CallScope {
             proof,
             judges: false,
             deadline: deadline.unwrap_or_else(|| Instant::now() + FOREVER),
+            memory: CallMemory::default(),
             requests_left: AtomicUsize::new(requests),
             bytes_left: AtomicUsize::new(bytes),
+            reads_left: AtomicUsize::new(bytes.saturating_mul(READ_IN_VAIN)),
+            handed_out: AtomicUsize::new(0),
             seen: Mutex::default(),
         }
     }
@@ -89,9 +101,24 @@ impl CallScope {
         take(&self.bytes_left, bytes)
     }
 
+    /// The guest asks the host again, so it has what it was given before.
+    pub fn asks_again(&self) {
+        self.memory.shrink(self.handed_out.swap(0, Ordering::Relaxed));
+    }
+
+    /// Counts the bytes of a body that somebody else has read, and waits until there is memory for a copy. False when there were too many.
+    pub(crate) async fn takes_copy(&self, bytes: usize) -> Result<bool, NoRoom> {
+        if !self.takes_bytes(bytes) {
+            return Ok(false);
+        }
+        self.memory.grow(bytes).await?;
+        self.handed_out.fetch_add(bytes, Ordering::Relaxed);
+        Ok(true)
+    }
+
     /// Room for a body that is being read.
     pub(crate) const fn hold(&self) -> Held<'_> {
-        Held { call: self, bytes: 0 }
+        Held { call: self, bytes: 0, memory: 0 }
     }
 
     /// The generation of `credential` that this call knows, and whether it captured that one itself.
@@ -108,20 +135,33 @@ impl CallScope {
     }
 }
 
+/// Bytes of a body in memory for each one that was read: a buffer that grows has up to twice the room, and so has a body beside its copy
+/// without credentials.
+const BODY_FACTOR: usize = 2;
+
 /// Bytes of a body, taken from what its call has left while it is read. They are given back, unless the guest gets them.
 pub(crate) struct Held<'a> {
     call: &'a CallScope,
     bytes: usize,
+    memory: usize,
 }
 
 impl Held<'_> {
     /// Takes more. False when the call has too little left.
     pub(crate) fn grow(&mut self, by: usize) -> bool {
-        let fits = self.call.takes_bytes(by);
+        let fits = take(&self.call.reads_left, by) && self.call.takes_bytes(by);
         if fits {
             self.bytes = self.bytes.saturating_add(by);
         }
         fits
+    }
+
+    /// Waits until there is memory for more. What the cloud sends meanwhile waits in its connection.
+    pub(crate) async fn room(&mut self, by: usize) -> Result<(), NoRoom> {
+        let by = by.saturating_mul(BODY_FACTOR);
+        self.call.memory.grow(by).await?;
+        self.memory = self.memory.saturating_add(by);
+        Ok(())
     }
 
     /// Holds so many in all: a body has another length when credentials were taken out of it.
@@ -137,15 +177,33 @@ impl Held<'_> {
     /// The guest gets them.
     pub(crate) fn keep(mut self) {
         self.bytes = 0;
+        self.call.handed_out.fetch_add(std::mem::take(&mut self.memory), Ordering::Relaxed);
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.call.bytes_left.fetch_add(self.bytes, Ordering::Relaxed);
+        self.call.memory.shrink(self.memory);
     }
 }
 
 fn take(left: &AtomicUsize, amount: usize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2,000 answers of 8 MiB were unpacked for one call, if each of them broke off or was refused.
+    #[test]
+    fn what_is_read_in_vain_makes_room_again_but_not_for_ever() {
+        let call = CallScope::new(Class::Write, false, false, None, 1, 1_000);
+        for _ in 0..READ_IN_VAIN {
+            assert!(call.hold().grow(1_000));
+        }
+        assert!(!call.hold().grow(1));
+        assert!(call.takes_bytes(1_000), "what others have read is still handed out");
+    }
 }

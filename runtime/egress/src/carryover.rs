@@ -81,7 +81,15 @@ impl Carryover {
 
 /// Budgets of endpoints by name. They outlive a provider, so that a pause that a cloud asked for is kept whoever asks again.
 #[derive(Default)]
-pub(crate) struct Budgets(Mutex<BTreeMap<String, Budget>>);
+pub(crate) struct Budgets(Mutex<KeptBudgets>);
+
+#[derive(Default)]
+struct KeptBudgets {
+    /// Of the component that was taken last.
+    taken: BTreeMap<String, Budget>,
+    /// Of the one that was looked at last, as far as they are others. What those before it made up is forgotten.
+    on_trial: BTreeMap<String, Budget>,
+}
 
 impl Budgets {
     /// A budget for each endpoint that `descriptor` declares: the one of before while the cloud's limits are the same, or a new one, which keeps
@@ -91,21 +99,25 @@ impl Budgets {
         let is_shared = |name: &String| descriptor.budgets.iter().any(|cloud| cloud.endpoints.contains(name));
         let alone = descriptor.endpoints.iter().map(|endpoint| &endpoint.name).filter(|name| !is_shared(name));
         let alone = alone.map(|name| ccm_cloud::Budget { endpoints: vec![name.clone()], ..Default::default() });
-        let mut budgets = BTreeMap::new();
+        let (mut budgets, mut on_trial) = (BTreeMap::new(), BTreeMap::new());
         for cloud in descriptor.budgets.iter().cloned().chain(alone) {
-            let before: Vec<Budget> = cloud.endpoints.iter().filter_map(|name| kept.get(name)).cloned().collect();
+            let known = |name: &String| kept.taken.get(name).or_else(|| kept.on_trial.get(name)).cloned();
+            let before: Vec<Budget> = cloud.endpoints.iter().filter_map(known).collect();
             let budget = Budget::of(&cloud.endpoints, settings.clone().of_cloud(&cloud), &before);
             for name in cloud.endpoints {
-                kept.entry(name.clone()).or_insert_with(|| budget.clone());
+                let first = known(&name).unwrap_or_else(|| budget.clone());
+                on_trial.insert(name.clone(), first);
                 budgets.insert(name, budget.clone());
             }
         }
+        on_trial.retain(|name, _| !kept.taken.contains_key(name));
+        kept.on_trial = on_trial;
         budgets
     }
 
     /// The component with these was taken.
     pub(crate) fn taken(&self, budgets: &BTreeMap<String, Budget>) {
-        self.0.lock().extend(budgets.clone());
+        *self.0.lock() = KeptBudgets { taken: budgets.clone(), on_trial: BTreeMap::new() };
     }
 }
 

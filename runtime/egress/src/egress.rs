@@ -34,7 +34,7 @@ use crate::credentials::Credentials;
 use crate::effect::{self, DryRun};
 use crate::endpoints::{Endpoints, Target};
 use crate::error::{Refusal, TransportError, TransportReason};
-use crate::http::{Effect, Method, Request, Response};
+use crate::http::{Effect, Method, Part, Request, Response};
 use crate::log::line;
 use crate::observe::{BudgetLeft, Exchange, ExchangeObserver, ExchangeOutcome};
 use crate::paths;
@@ -201,11 +201,17 @@ impl Egress {
     }
 
     /// An answer that another exchange brought counts when it is handed out; one's own has counted while it was read.
-    fn handed_out(&self, operation: &str, answer: Response, call: &CallScope) -> Result<Response, TransportError> {
-        if call.takes_bytes(answer.body.len()) {
-            return Ok(answer);
+    async fn handed_out(
+        &self,
+        operation: &str,
+        answer: Response,
+        call: &CallScope,
+    ) -> Result<Response, TransportError> {
+        match call.takes_copy(answer.body.len()).await {
+            Ok(true) => Ok(answer),
+            Ok(false) => Err(TransportError::call_full(self.limits().call_response_bytes).after(operation)),
+            Err(error) => Err(TransportError::from(error).after(operation)),
         }
-        Err(TransportError::call_full(self.limits().call_response_bytes).after(operation))
     }
 
     /// Sends all, some at the same time, and answers in order.
@@ -222,6 +228,13 @@ impl Egress {
             return Err(TransportError::denied(why));
         }
         let target = self.endpoints.target(&request.endpoint)?;
+        // Before anybody reads it.
+        let most = self.limits().request_bytes;
+        if request.body.iter().map(Part::written_len).fold(0, usize::saturating_add) > most {
+            return Err(TransportError::too_large(format!(
+                "the body has more than {most} bytes (limit request-bytes)"
+            )));
+        }
         effect::check(request, call, self.dry_run.as_ref(), &*self.leadership)?;
         self.check_shape(request)?;
         self.check_places(request, &target.base.url)?;
@@ -257,7 +270,7 @@ impl Egress {
                 captured.login(&capture.credential, key(request), seen, request.share, call.proof, ask).await;
             call.saw(&capture.credential, generation, answer.is_ok());
             return match answer {
-                Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call),
+                Ok(answer) if !asked.into_inner() => self.handed_out(operation, answer, call).await,
                 answer => answer,
             };
         }
@@ -278,7 +291,10 @@ impl Egress {
                 continue;
             }
             self.tell(&request.endpoint, operation, ExchangeOutcome::Shared, Duration::ZERO, Duration::ZERO);
-            return (*answer.result).clone().and_then(|answer| self.handed_out(operation, answer, call));
+            return match (*answer.result).clone() {
+                Ok(answer) => self.handed_out(operation, answer, call).await,
+                error => error,
+            };
         }
         self.attempts(request, target, operation, call).await
     }

@@ -5,6 +5,7 @@ mod client;
 use std::time::Duration;
 
 use crate::budget::{Refused, RefusedReason};
+use crate::memory::NoRoom;
 use crate::redact::TooLarge;
 
 pub(crate) use client::{causes, no_answer};
@@ -131,6 +132,13 @@ impl From<Refusal> for TransportError {
 impl From<TooLarge> for TransportError {
     fn from(error: TooLarge) -> Self {
         Self::denied(error.to_string())
+    }
+}
+
+/// Another call may find room for the same answer.
+impl From<NoRoom> for TransportError {
+    fn from(error: NoRoom) -> Self {
+        Self::unsent(TransportReason::CallFull, error.to_string()).sent()
     }
 }
 

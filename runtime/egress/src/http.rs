@@ -84,6 +84,34 @@ pub enum Part {
     },
 }
 
+impl Part {
+    /// Bytes that the provider wrote itself.
+    pub(crate) fn written_len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Secret { .. } | Self::Signature { .. } => 0,
+        }
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        let signed = |part: &SignedPart| match part {
+            SignedPart::Bytes(bytes) => bytes.capacity(),
+            SignedPart::Secret { credential, .. } => credential.capacity(),
+            SignedPart::Target => 0,
+        };
+        let parts = match self {
+            Self::Bytes(bytes) => bytes.capacity(),
+            Self::Secret { credential, .. } => credential.capacity(),
+            Self::Signature { key, data, .. } => {
+                let signed = data.iter().map(signed).fold(key.capacity(), usize::saturating_add);
+                signed.saturating_add(data.capacity().saturating_mul(size_of::<SignedPart>()))
+            }
+        };
+        parts.saturating_add(size_of::<Self>())
+    }
+}
+
 /// A piece of what is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SignedPart {
@@ -123,6 +151,19 @@ pub struct Request {
     pub share: Duration,
     /// What of the answer becomes a credential.
     pub capture: Option<Capture>,
+}
+
+impl Request {
+    /// Bytes of memory, about.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let parts = |parts: &[Part]| parts.iter().map(Part::memory).fold(0, usize::saturating_add);
+        let named =
+            |(name, value): &(String, Vec<Part>)| name.capacity().saturating_add(parts(value)).saturating_add(48);
+        let lists = self.query.iter().chain(&self.headers).map(named).fold(parts(&self.body), usize::saturating_add);
+        let texts = [&self.endpoint, &self.path, &self.operation].map(String::capacity).into_iter();
+        texts.fold(lists, usize::saturating_add).saturating_add(size_of::<Self>())
+    }
 }
 
 /// Requests that ask for the same have the same hash, however old the answer may be.

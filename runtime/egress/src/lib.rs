@@ -34,7 +34,10 @@ mod file_stamp;
 mod fuzz;
 mod headers;
 mod hosts;
+mod json_pointer;
 mod log;
+mod long_work;
+mod memory;
 mod paths;
 mod process_secrets;
 mod redact;
@@ -56,6 +59,7 @@ pub use context::ProviderContext;
 pub use egress::{Egress, EgressConfig, OpenError, Predecessor};
 pub use error::{Refusal, TransportError, TransportReason};
 pub use log::{CallLog, Level, LogLimits, line};
+pub use memory::{CallMemory, MemoryBudget, MemoryShare, NoRoom};
 pub use process_secrets::{ProcessSecrets, Veil};
 pub use settings::Settings;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
 use ccm_cloud::{Annotation, AnnotationGrant, Capability, Descriptor};
-use ccm_sandbox::{Component, LoadError, Provider, Sandbox};
+use ccm_sandbox::{CallError, Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -108,7 +108,9 @@ impl Rejected {
 
     /// Whether the same bytes may pass later: what is around them can change, and who did not answer may answer then.
     pub fn may_pass_later(&self) -> bool {
-        self.step.may_pass_later() || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
+        // It found no memory to say what it is: that of other calls.
+        let is_out_of_room = matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))));
+        self.step.may_pass_later() || is_out_of_room || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
     }
 }
 

@@ -7,22 +7,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_cloud::{EventSink, Service};
-use ccm_egress::{CallLog, CallScope, Class, ProviderContext};
+use ccm_egress::{CallLog, CallMemory, CallScope, Class, MemoryBudget, MemoryShare, NoRoom, ProviderContext};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use wasmtime::component::{Instance, InstancePre, ResourceTable};
 use wasmtime::{Store, StoreContextMut, Trap, UpdateDeadline};
 
 use crate::leaving::Leaving;
-use crate::limits::MemoryMeter;
+use crate::limits::{HeldTurn, MemoryMeter};
 use crate::probe::Probe;
 use crate::tally::Tally;
 use crate::{CallError, Limits, TICK};
 
 /// What a guest has left of its time when its last request was not answered.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What every call takes beside its instance: 512 KiB are the stack of a guest that recurses, the rest is for the store, for small
+/// requests and for the answer of the call.
+const CALL_BYTES: usize = 768 << 10;
+/// What a guest can hand over at once within that, in bytes.
+const SMALL_HANDOVER: usize = 64 << 10;
 
 /// What is told of a call when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,14 @@ pub struct CallEnd {
     pub cpu: Duration,
     /// Bytes of linear memory at the end, which is the peak.
     pub memory: usize,
+}
+
+impl CallEnd {
+    /// Of a call that never began.
+    const fn of_nothing(function: &'static str) -> Self {
+        let time = Duration::ZERO;
+        Self { function, outcome: CallError::NO_ROOM, time, cpu: time, memory: 0 }
+    }
 }
 
 /// Is told of every call: metrics.
@@ -67,6 +80,8 @@ pub(crate) struct CallState {
     pub(crate) table: ResourceTable,
     /// Made when the guest first asks: most never do.
     pub(crate) wasi: Option<wasmtime_wasi::WasiCtx>,
+    /// Bytes that all calls of the process have.
+    budget: usize,
     turn: Turn,
     ticks: u32,
     /// How long the host computed for the guest while no tick could be seen.
@@ -77,13 +92,25 @@ pub(crate) struct CallState {
 /// The right to compute beyond the first tick.
 struct Turn {
     turns: Arc<Semaphore>,
-    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    held: HeldTurn,
 }
 
 impl CallState {
     /// Lets others compute while this call waits for something.
     pub(crate) fn give_way(&self) {
         self.turn.held.lock().take();
+    }
+
+    /// Counts what the guest hands to the host for as long as a host call takes. A little of it is counted with every call. What is
+    /// there already cannot wait for room.
+    pub(crate) fn hand_over(&mut self, bytes: usize) -> wasmtime::Result<HandedOver> {
+        let bytes = if bytes > SMALL_HANDOVER { bytes } else { 0 };
+        if bytes > 0 && !self.scope.memory.try_grow(bytes) {
+            let error = NoRoom { budget: self.budget };
+            self.memory.no_room = Some(error);
+            return Err(wasmtime::Error::new(error));
+        }
+        Ok(HandedOver { memory: self.scope.memory.clone(), bytes })
     }
 
     /// Counts what the host computes for the guest as the guest's: however long that takes, it is seen as one tick.
@@ -95,8 +122,34 @@ impl CallState {
         done
     }
 
+    /// What the host may still compute for the guest.
+    pub(crate) fn cpu_left(&self) -> Duration {
+        self.limits.call_cpu.saturating_sub(self.cpu())
+    }
+
+    /// Counts what the host has computed for the guest while that waited for `outcome`, also if nothing came of it. None: it was too much.
+    pub(crate) fn waited<T>(&mut self, (outcome, computed): (Option<T>, Duration)) -> wasmtime::Result<T> {
+        self.host_time = self.host_time.saturating_add(computed);
+        outcome.ok_or_else(|| {
+            self.out_of_cpu = true;
+            wasmtime::Error::new(CallError::OutOfCpu(self.limits.call_cpu))
+        })
+    }
+
     fn cpu(&self) -> Duration {
         TICK.saturating_mul(self.ticks).saturating_add(self.host_time)
+    }
+}
+
+/// What a guest has handed to the host, for as long as the host needs it.
+pub(crate) struct HandedOver {
+    memory: CallMemory,
+    bytes: usize,
+}
+
+impl Drop for HandedOver {
+    fn drop(&mut self) {
+        self.memory.shrink(self.bytes);
     }
 }
 
@@ -184,6 +237,16 @@ impl Subject {
     }
 }
 
+/// What the calls of all providers share.
+#[derive(Clone)]
+pub(crate) struct Home {
+    /// As many as [`Pool::calls`](crate::Pool::calls).
+    pub(crate) places: Arc<Semaphore>,
+    /// As much as [`Pool::memory_bytes`](crate::Pool::memory_bytes).
+    pub(crate) memory: MemoryBudget,
+    pub(crate) probe: Probe,
+}
+
 /// What a call needs.
 pub(crate) struct CallSettings {
     pub(crate) limits: Limits,
@@ -193,9 +256,11 @@ pub(crate) struct CallSettings {
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     /// As many as [`Limits::busy_calls`].
     pub(crate) turns: Arc<Semaphore>,
-    /// As many as [`Pool::calls`](crate::Pool::calls), for all providers together.
-    pub(crate) places: Arc<Semaphore>,
-    pub(crate) probe: Probe,
+    pub(crate) home: Home,
+    /// Of the provider.
+    pub(crate) memory: Arc<MemoryShare>,
+    /// What the host needs for the instances of a call, in bytes.
+    pub(crate) instance_bytes: usize,
     pub(crate) tally: Arc<Tally>,
     /// Set when the provider asked which Nodes a label selector matches.
     pub(crate) selects_nodes: Arc<AtomicBool>,
@@ -218,16 +283,27 @@ pub(crate) async fn call<R: Send + Leaving>(
 ) -> Result<R, CallError> {
     let limits = settings.limits;
     // Held until the store is gone. An error means that the semaphore is closed, which nobody does.
-    let _place = settings.places.acquire().await;
+    let _place = settings.home.places.acquire().await;
+    let memory = match memory(settings).await {
+        Ok(memory) => memory,
+        Err(error) => {
+            let error = CallError::OutOfRoom(settings.provider.clone(), error);
+            ended(settings, function, Some(&error), CallEnd::of_nothing(function));
+            return Err(error);
+        }
+    };
     let start = Instant::now();
-    let mut store = fresh_store(settings, pre, subject, start);
+    let mut store = fresh_store(settings, pre, subject, memory, start);
     let running = async {
         let instance = pre.instantiate_async(&mut store).await?;
         work(&mut store, &instance).await
     };
     let result = match tokio::time::timeout(limits.call_time, running).await {
-        Err(_) => Err(CallError::OutOfTime(limits.call_time)),
-        Ok(Err(error)) => Err(classify(store.data(), error)),
+        Err(_) => Err(match store.data().scope.memory.lacks_room() {
+            Some(error) => CallError::OutOfRoom(settings.provider.clone(), error),
+            None => CallError::OutOfTime(limits.call_time),
+        }),
+        Ok(Err(error)) => Err(classify(&settings.provider, store.data(), error)),
         Ok(Ok(mut answer)) => {
             // Before anything of it is said.
             if let Some(egress) = &settings.context.egress {
@@ -239,24 +315,40 @@ pub(crate) async fn call<R: Send + Leaving>(
             }
         }
     };
-    settings.probe.look(function, &mut store);
-    settings.tally.ended(function, result.as_ref().err());
+    settings.home.probe.look(function, &mut store);
+    let state = store.data();
+    let outcome = result.as_ref().map_or_else(CallError::as_str, |_| "ok");
+    let end = CallEnd { function, outcome, time: start.elapsed(), cpu: state.cpu(), memory: state.memory.bytes };
+    ended(settings, function, result.as_ref().err(), end);
+    result
+}
+
+/// Memory for a call. It waits for no longer than a call may take.
+async fn memory(settings: &CallSettings) -> Result<CallMemory, NoRoom> {
+    let bytes = CALL_BYTES.saturating_add(settings.instance_bytes);
+    if let Some(memory) = settings.memory.try_begin(bytes) {
+        return Ok(memory);
+    }
+    let waiting = tokio::time::timeout(settings.limits.call_time, settings.memory.begin(bytes));
+    waiting.await.unwrap_or(Err(NoRoom { budget: settings.home.memory.bytes() }))
+}
+
+fn ended(settings: &CallSettings, function: &'static str, error: Option<&CallError>, end: CallEnd) {
+    settings.tally.ended(function, error);
     if let Some(observer) = &settings.observer {
-        let state = store.data();
-        let outcome = result.as_ref().map_or_else(CallError::as_str, |_| "ok");
-        let end = CallEnd { function, outcome, time: start.elapsed(), cpu: state.cpu(), memory: state.memory.bytes };
         observer.call_ended(&settings.provider, end);
     }
-    result
 }
 
 fn fresh_store(
     settings: &CallSettings,
     pre: &InstancePre<CallState>,
     subject: Subject,
+    memory: CallMemory,
     start: Instant,
 ) -> Store<CallState> {
     let limits = settings.limits;
+    let turn = Turn { turns: Arc::clone(&settings.turns), held: Arc::default() };
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles);
     let secrets = settings.context.egress.as_ref().map(|egress| egress.secrets().clone()).unwrap_or_default();
@@ -266,23 +358,24 @@ fn fresh_store(
         log: Arc::new(Mutex::new(CallLog::new(&settings.provider, settings.context.log).without(secrets))),
         events: settings.events.clone(),
         events_emitted: 0,
-        scope: scope(settings, &subject, start),
+        scope: scope(settings, &subject, memory.clone(), start),
         changes: subject.changes,
         selected: subject.selected,
         selects_nodes: Arc::clone(&settings.selects_nodes),
         nodes: subject.nodes,
         services: subject.services,
         end: start.checked_add(limits.call_time),
-        memory: MemoryMeter::new(limits),
+        memory: MemoryMeter::new(limits, memory, Arc::clone(&turn.held)),
+        budget: settings.home.memory.bytes(),
         table,
         wasi: None,
-        turn: Turn { turns: Arc::clone(&settings.turns), held: Arc::default() },
+        turn,
         ticks: 0,
         host_time: Duration::ZERO,
         out_of_cpu: false,
     };
     let mut store = Store::new(pre.engine(), state);
-    store.limiter(|state| &mut state.memory);
+    store.limiter_async(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.host_call_bytes);
     store.set_max_component_handles(limits.handles);
     store.set_epoch_deadline(1);
@@ -291,7 +384,7 @@ fn fresh_store(
 }
 
 /// Requests end a little before the call does, so that the guest can say what happened.
-fn scope(settings: &CallSettings, subject: &Subject, start: Instant) -> CallScope {
+fn scope(settings: &CallSettings, subject: &Subject, memory: CallMemory, start: Instant) -> CallScope {
     let time = settings.limits.call_time;
     let deadline = start.checked_add(time.saturating_sub(LAST_WORDS.min(time / 10)));
     let network = settings.context.egress.as_ref().map(|egress| *egress.limits()).unwrap_or_default();
@@ -304,6 +397,7 @@ fn scope(settings: &CallSettings, subject: &Subject, start: Instant) -> CallScop
         network.call_response_bytes,
     );
     scope.judges = subject.judges;
+    scope.memory = memory;
     scope
 }
 
@@ -334,7 +428,10 @@ fn on_tick(mut store: StoreContextMut<'_, CallState>) -> UpdateDeadline {
     )
 }
 
-fn classify(state: &CallState, error: wasmtime::Error) -> CallError {
+fn classify(provider: &str, state: &CallState, error: wasmtime::Error) -> CallError {
+    if let Some(error) = state.memory.no_room {
+        return CallError::OutOfRoom(provider.to_owned(), error);
+    }
     if state.out_of_cpu {
         return CallError::OutOfCpu(state.limits.call_cpu);
     }

@@ -4,6 +4,7 @@ use ccm_egress::line;
 use serde::Serialize;
 use wasmparser::{ComponentInstance, Encoding, Parser, Payload};
 
+use crate::instance_size::InstanceSize;
 use crate::{CONTRACT, Limits, LoadError};
 
 /// Interfaces of the contract that a provider may import.
@@ -34,6 +35,11 @@ pub struct ComponentSummary {
     pub functions: usize,
     /// Types in all its modules and components.
     pub types: usize,
+    /// Imports, exports, globals, tags and segments in all its modules.
+    pub module_items: usize,
+    /// What the host keeps for the instances of a call, in bytes.
+    #[serde(skip)]
+    instance_bytes: usize,
 }
 
 impl ComponentSummary {
@@ -71,6 +77,11 @@ impl ComponentSummary {
         })
     }
 
+    /// What the host keeps for the instances of a call, in bytes.
+    pub(crate) const fn instance_bytes(&self) -> usize {
+        self.instance_bytes
+    }
+
     /// Whether it asks for any WASI interface.
     #[must_use]
     pub fn needs_wasi(&self) -> bool {
@@ -88,6 +99,15 @@ impl ComponentSummary {
         let mut implemented: Vec<String> = vec![];
         let mut depth = 0_usize;
         let mut unfolded = Unfolded::default();
+        let mut size = InstanceSize::default();
+        // Of modules: components have sections of their own.
+        let items = |summary: &mut Self, size: &mut InstanceSize, count: u32| {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            size.items(count);
+            summary.module_items = summary.module_items.saturating_add(count);
+            let what = "imports, exports, globals, tags and segments";
+            at_most(what, summary.module_items, limits.module_items, "module-items")
+        };
         for payload in Parser::new(0).parse_all(bytes) {
             match payload.map_err(malformed)? {
                 Payload::Version { encoding, .. } => {
@@ -95,10 +115,12 @@ impl ComponentSummary {
                         return Err(LoadError::CoreModule);
                     }
                     depth = depth.saturating_add(1);
+                    size.begin(encoding == Encoding::Module);
                     unfolded.begin(depth, limits)?;
                 }
                 Payload::End(_) => {
                     depth = depth.saturating_sub(1);
+                    size.end();
                     unfolded.end();
                 }
                 Payload::ComponentImportSection(section) if depth == 1 => {
@@ -112,23 +134,36 @@ impl ComponentSummary {
                     }
                 }
                 // Only modules have these; one in a component within the component is none of the outer one's.
-                Payload::ExportSection(section) if depth == 2 => {
-                    for export in section {
+                Payload::ExportSection(section) => {
+                    items(&mut summary, &mut size, section.count())?;
+                    for export in section.into_iter().filter(|_| depth == 2) {
                         let name = implements(export.map_err(malformed)?.name);
                         implemented.extend(name.filter(|name| !implemented.contains(name)));
                     }
                 }
-                Payload::FunctionSection(section) => summary.add_functions(section.count(), limits)?,
+                Payload::ImportSection(section) => items(&mut summary, &mut size, section.count())?,
+                Payload::GlobalSection(section) => items(&mut summary, &mut size, section.count())?,
+                Payload::TagSection(section) => items(&mut summary, &mut size, section.count())?,
+                Payload::ElementSection(section) => items(&mut summary, &mut size, section.count())?,
+                Payload::DataSection(section) => items(&mut summary, &mut size, section.count())?,
+                Payload::FunctionSection(section) => {
+                    size.functions(usize::try_from(section.count()).unwrap_or(usize::MAX));
+                    summary.add_functions(section.count(), limits)?;
+                }
                 Payload::TypeSection(section) => summary.add_types(section.count(), limits)?,
                 Payload::CoreTypeSection(section) => summary.add_types(section.count(), limits)?,
                 Payload::ComponentTypeSection(section) => summary.add_types(section.count(), limits)?,
-                Payload::InstanceSection(section) => unfolded.add(section.count(), limits)?,
+                Payload::InstanceSection(section) => {
+                    unfolded.add(section.count(), limits)?;
+                    size.instances(section).map_err(malformed)?;
+                }
                 Payload::ComponentAliasSection(section) => unfolded.add(section.count(), limits)?,
                 Payload::ComponentCanonicalSection(section) => unfolded.add(section.count(), limits)?,
                 Payload::ComponentInstanceSection(section) => {
                     for instance in section {
                         unfolded.add(1, limits)?;
                         if let ComponentInstance::Instantiate { .. } = instance.map_err(malformed)? {
+                            size.component();
                             unfolded.add_component(limits)?;
                         }
                     }
@@ -141,6 +176,7 @@ impl ComponentSummary {
                 _ => {}
             }
         }
+        summary.instance_bytes = size.bytes(limits.instances);
         Ok((summary, implemented))
     }
 

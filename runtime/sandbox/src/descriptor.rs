@@ -2,13 +2,54 @@
 
 use std::collections::BTreeSet;
 
-use ccm_cloud::{Credential, Descriptor, Place};
+use ccm_cloud::{Credential, Descriptor, Place, Source};
 
-use crate::LoadError;
+use crate::{Limits, LoadError};
 
 /// Checks what grants, files and metrics will rely on.
-pub(crate) fn check_descriptor(descriptor: &Descriptor) -> Result<(), LoadError> {
-    complaint(descriptor).map_or(Ok(()), |complaint| Err(LoadError::Descriptor(complaint)))
+pub(crate) fn check_descriptor(descriptor: &Descriptor, limits: &Limits) -> Result<(), LoadError> {
+    let complaint = too_many(descriptor, limits).or_else(|| complaint(descriptor));
+    complaint.map_or(Ok(()), |complaint| Err(LoadError::Descriptor(complaint)))
+}
+
+/// What the host would have to keep of it for as long as it runs.
+fn too_many(descriptor: &Descriptor, limits: &Limits) -> Option<String> {
+    let counts = [
+        ("endpoints", descriptor.endpoints.len(), limits.endpoints, "endpoints"),
+        ("credentials", descriptor.credentials.len(), limits.credentials, "credentials"),
+        ("entries in its lists", declarations(descriptor), limits.declarations, "declarations"),
+    ];
+    counts.into_iter().find(|(_, count, most, _)| count > most).map(|(what, count, most, limit)| {
+        format!("it has {count} {what}, {most} are allowed; raise the limit {limit} if that is right")
+    })
+}
+
+/// Entries of all its lists, and of the lists in those.
+fn declarations(descriptor: &Descriptor) -> usize {
+    let source = |source: &Source| source.keys.len().saturating_add(source.environment_variables.len());
+    let files = descriptor.files.iter().map(|file| file.path_keys.len().saturating_add(file.default_paths.len()));
+    let endpoints = descriptor.endpoints.iter().map(|endpoint| {
+        let tls = endpoint.tls.iter().flat_map(|tls| {
+            [
+                &tls.ca_file,
+                &tls.client_certificate,
+                &tls.client_key,
+                &tls.ca_certificates,
+                &tls.verify,
+                &tls.skip_verification,
+            ]
+        });
+        tls.map(source).fold(source(&endpoint.base_url), usize::saturating_add)
+    });
+    let credentials =
+        descriptor.credentials.iter().map(|credential| source(&credential.value).saturating_add(credential.uses.len()));
+    let settings =
+        descriptor.settings.iter().map(|setting| source(&setting.value).saturating_add(setting.allowed.len()));
+    let annotations = descriptor.annotations.iter().map(|annotation| annotation.allowed.len());
+    let budgets = descriptor.budgets.iter().map(|budget| budget.endpoints.len());
+    let flat = descriptor.provider_id_schemes.len().saturating_add(descriptor.more.len());
+    let nested = files.chain(endpoints).chain(credentials).chain(settings).chain(annotations).chain(budgets);
+    nested.map(|inner| inner.saturating_add(1)).fold(flat, usize::saturating_add)
 }
 
 fn complaint(descriptor: &Descriptor) -> Option<String> {
@@ -131,6 +172,39 @@ mod tests {
             settings: vec![setting("mood")],
             annotations: vec![],
             ..Descriptor::default()
+        }
+    }
+
+    /// 65,536 credentials made two million forms to look for in each answer, and each endpoint a label for ever.
+    #[test]
+    fn every_list_of_a_description_has_its_limit() {
+        type Change = fn(&mut Descriptor);
+        let cases: [(Change, &str); 9] = [
+            (|d| d.endpoints.extend((0..63).map(|i| endpoint(&i.to_string()))), "limit endpoints"),
+            (
+                |d| d.credentials.extend((0..64).map(|i| credential(&i.to_string(), "api", Place::Signing, None))),
+                "limit credentials",
+            ),
+            (|d| d.settings.extend((0..4_000).map(|i| setting(&i.to_string()))), "limit declarations"),
+            (|d| d.settings[0].allowed = vec![String::new(); 4_000], "limit declarations"),
+            (|d| d.settings[0].value.keys = vec![String::new(); 4_000], "limit declarations"),
+            (
+                |d| {
+                    let one = d.credentials[0].uses[0].clone();
+                    d.credentials[0].uses = vec![one; 4_000];
+                },
+                "limit declarations",
+            ),
+            (|d| d.budgets = vec![budget(&["api"; 4_000])], "limit declarations"),
+            (|d| d.provider_id_schemes = vec!["good".to_owned(); 4_000], "limit declarations"),
+            (|d| d.more = (0..4_000).map(|i| (i.to_string(), String::new())).collect(), "limit declarations"),
+        ];
+        assert_eq!(too_many(&good(), &Limits::default()), None);
+        for (index, (change, wanted)) in cases.into_iter().enumerate() {
+            let mut descriptor = good();
+            change(&mut descriptor);
+            let found = check_descriptor(&descriptor, &Limits::default()).unwrap_err().to_string();
+            assert!(found.contains(wanted), "{index}: {found}");
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use ccm_egress::MemoryBudget;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, RegallocAlgorithm};
 
 use crate::bindings::ccm::cloud;
-use crate::call::CallState;
+use crate::call::{CallState, Home};
 use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::provider::{Effort, Linked};
@@ -37,9 +38,7 @@ pub struct Sandbox {
     pool: Pool,
     /// Compiling takes tens of megabytes, and one or all of the cores: one at a time.
     compiling: Arc<Semaphore>,
-    /// As many as [`Pool::calls`].
-    places: Arc<Semaphore>,
-    probe: Probe,
+    home: Home,
 }
 
 impl Machine {
@@ -63,11 +62,11 @@ impl Machine {
         Ok(Self { engine, effort, plain, with_wasi })
     }
 
-    fn compile(&self, bytes: &[u8], summary: &ComponentSummary, sandbox: &Sandbox) -> Result<Linked, LoadError> {
+    fn compile(&self, bytes: &[u8], summary: &ComponentSummary, home: &Home) -> Result<Linked, LoadError> {
         let compiled = wasmtime::component::Component::new(&self.engine, bytes).map_err(LoadError::Compile)?;
         let linker = if summary.needs_wasi() { &self.with_wasi } else { &self.plain };
         let pre = linker.instantiate_pre(&compiled).map_err(LoadError::Types)?;
-        Linked::try_new(pre, &summary.exports, self.effort, Arc::clone(&sandbox.places), sandbox.probe.clone())
+        Linked::try_new(pre, &summary.exports, self.effort, home.clone(), summary.instance_bytes())
     }
 }
 
@@ -105,9 +104,18 @@ impl Sandbox {
             machine: Arc::new(Machine::start(pool, &probe, Effort::Full)?),
             pool,
             compiling: Arc::new(Semaphore::new(1)),
-            places: Arc::new(Semaphore::new(usize::try_from(pool.calls.get()).unwrap_or(Semaphore::MAX_PERMITS))),
-            probe,
+            home: Home {
+                places: Arc::new(Semaphore::new(usize::try_from(pool.calls.get()).unwrap_or(Semaphore::MAX_PERMITS))),
+                memory: MemoryBudget::new(pool.memory_bytes, pool.providers),
+                probe,
+            },
         })
+    }
+
+    /// The memory of all calls.
+    #[must_use]
+    pub fn memory(&self) -> MemoryBudget {
+        self.home.memory.clone()
     }
 
     /// Checks, compiles, links and describes a component. Compiling happens on a thread of its own. `wasi` says whether a
@@ -158,11 +166,11 @@ impl Sandbox {
             let start = Instant::now();
             // An engine of its own, which ends with the code: a second one for good would cost memory for nothing.
             let machine = match effort {
-                Effort::Quick => Machine::start(sandbox.pool, &sandbox.probe, effort).map(Arc::new).ok(),
+                Effort::Quick => Machine::start(sandbox.pool, &sandbox.home.probe, effort).map(Arc::new).ok(),
                 Effort::Full => None,
             };
             let machine = machine.unwrap_or_else(|| Arc::clone(&sandbox.machine));
-            let linked = machine.compile(&bytes, &summary, &sandbox)?;
+            let linked = machine.compile(&bytes, &summary, &sandbox.home)?;
             Ok((summary, linked, start.elapsed()))
         };
         let compiled = tokio::task::spawn_blocking(work).await;

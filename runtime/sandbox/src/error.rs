@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{Failure, FindError, Reaction};
+use ccm_egress::NoRoom;
 use wasmtime::Trap;
 
 /// The contract that this host speaks.
@@ -108,6 +109,9 @@ pub enum CallError {
     /// More memory than [`crate::Limits::memory_bytes`].
     #[error("more than {0} bytes of memory (limit memory-bytes)")]
     OutOfMemory(usize),
+    /// The process has no more memory for calls: who, and how much there is.
+    #[error("call of {0} stopped: {1}")]
+    OutOfRoom(String, NoRoom),
     /// A larger table than [`crate::Limits::table_elements`].
     #[error("a table of more than {0} elements (limit table-elements)")]
     TableTooLarge(usize),
@@ -120,6 +124,9 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The word of [`Self::OutOfRoom`].
+    pub(crate) const NO_ROOM: &str = "no-room";
+
     /// A word for metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -127,6 +134,7 @@ impl CallError {
             Self::OutOfTime(_) => "out-of-time",
             Self::OutOfCpu(_) => "out-of-cpu",
             Self::OutOfMemory(_) => "out-of-memory",
+            Self::OutOfRoom(..) => Self::NO_ROOM,
             Self::TableTooLarge(_) => "table-too-large",
             Self::Trap(..) => "trap",
             Self::BadAnswer(_) => "bad-answer",
@@ -154,8 +162,8 @@ impl From<CallError> for FindError {
     fn from(error: CallError) -> Self {
         let failure = Failure::new(Reaction::Retry, error.to_string());
         match error {
-            // The cloud may be slow: fewer nodes would not help.
-            CallError::OutOfTime(_) => Self::Failed(failure),
+            // The cloud may be slow, or other calls may need the memory: fewer nodes would not help.
+            CallError::OutOfTime(_) | CallError::OutOfRoom(..) => Self::Failed(failure),
             _ => Self::Crashed(failure),
         }
     }

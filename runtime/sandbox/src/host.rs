@@ -157,6 +157,8 @@ fn cut(mut message: String) -> String {
         let end = message.floor_char_boundary(MAX_EVENT_MESSAGE - '…'.len_utf8());
         message.truncate(end);
         message.push('…');
+        // Messages wait to be written, by the thousand: one of megabytes would take them still.
+        message.shrink_to_fit();
     }
     message
 }

@@ -10,6 +10,7 @@ use ccm_egress::{Egress, Refusal, TransportError, TransportReason};
 
 use crate::bindings::ccm::cloud::{credentials, http};
 use crate::call::CallState;
+use crate::computing::computing;
 use crate::host::HostResult;
 
 impl http::Host for CallState {
@@ -17,9 +18,12 @@ impl http::Host for CallState {
         let context = Arc::clone(&self.context);
         let Some(egress) = &context.egress else { return Ok(Err(closed())) };
         self.give_way();
+        self.scope.asks_again();
         let request = from_request(request);
+        let _handed = self.hand_over(request.memory())?;
         self.will_send(std::slice::from_ref(&request));
-        let answer = egress.send(request, &self.scope).await;
+        let answer = computing(egress.send(request, &self.scope), self.cpu_left()).await;
+        let answer = self.waited(answer)?;
         Ok(answer.map(to_response).map_err(to_error))
     }
 
@@ -30,9 +34,12 @@ impl http::Host for CallState {
         let context = Arc::clone(&self.context);
         let Some(egress) = &context.egress else { return Ok(requests.iter().map(|_| Err(closed())).collect()) };
         self.give_way();
+        self.scope.asks_again();
         let requests: Vec<Request> = requests.into_iter().map(from_request).collect();
+        let _handed = self.hand_over(requests.iter().map(Request::memory).fold(0, usize::saturating_add))?;
         self.will_send(&requests);
-        let answers = egress.send_all(requests, &self.scope).await;
+        let answers = computing(egress.send_all(requests, &self.scope), self.cpu_left()).await;
+        let answers = self.waited(answers)?;
         Ok(answers.into_iter().map(|answer| answer.map(to_response).map_err(to_error)).collect())
     }
 

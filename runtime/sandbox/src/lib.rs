@@ -9,6 +9,7 @@
 //! | time | `tokio::time::timeout` around the call | [`CallError::OutOfTime`] |
 //! | computing | epoch ticks from an OS thread, counted per call | [`CallError::OutOfCpu`] |
 //! | memory | all linear memories of the store summed up | [`CallError::OutOfMemory`] |
+//! | memory of all calls | [`ccm_egress::MemoryBudget`]: memories, tables, and what the host keeps for calls | further calls wait, else [`CallError::OutOfRoom`] |
 //! | calls at the same time | places of the [`Pool`] | further calls wait |
 //! | data to the host | wasmtime's host call fuel | [`CallError::Trap`] |
 //! | compiling | size and counts looked at before the compiler sees the bytes | [`LoadError::TooComplex`] |
@@ -17,6 +18,7 @@ mod bindings;
 mod call;
 mod cluster;
 mod component_summary;
+mod computing;
 mod convert;
 mod descriptor;
 mod engine;
@@ -26,6 +28,7 @@ mod error;
 mod fuzz;
 mod host;
 mod http;
+mod instance_size;
 mod instances;
 mod leaving;
 mod limits;
@@ -39,6 +42,7 @@ mod tally;
 mod wasi;
 
 pub use call::{CallEnd, CallObserver};
+pub use ccm_egress::{MemoryBudget, NoRoom};
 pub use component_summary::ComponentSummary;
 pub use engine::Sandbox;
 pub use epoch::TICK;

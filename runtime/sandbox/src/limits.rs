@@ -1,8 +1,13 @@
 //! What a component may take. Every number is a setting.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use wasmtime::ResourceLimiter;
+use ccm_egress::{CallMemory, NoRoom};
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+use wasmtime::ResourceLimiterAsync;
 
 /// Limits of one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +19,15 @@ pub struct Limits {
     pub functions: usize,
     /// Most types in all its modules and components. Default 20,000.
     pub types: usize,
+    /// Most imports, exports, globals, tags and segments in all its modules. Default 50,000; ours have some hundred. The host keeps some
+    /// bytes for each of them, in every instance.
+    pub module_items: usize,
+    /// Most endpoints that it declares. Default 64. The host keeps a budget for each of them, and metrics have labels.
+    pub endpoints: usize,
+    /// Most credentials that it declares. Default 64. The host looks for some thirty forms of each of them in all that a cloud says.
+    pub credentials: usize,
+    /// Most entries of all lists in its description, and of the lists in those. Default 4,000; the largest real one has some hundred.
+    pub declarations: usize,
     /// Most bytes in one function body. Default 256 KiB: compile time grows with the square of a function's size, 47 KB took
     /// 0.2 s and 635 KB took 20 s. The largest function of our providers has 20 KB.
     pub function_bytes: usize,
@@ -59,6 +73,10 @@ impl Default for Limits {
             component_bytes: 16 << 20,
             functions: 50_000,
             types: 20_000,
+            module_items: 50_000,
+            endpoints: 64,
+            credentials: 64,
+            declarations: 4_000,
             function_bytes: 256 << 10,
             memory_bytes: 64 << 20,
             memories: 4,
@@ -79,44 +97,87 @@ impl Default for Limits {
     }
 }
 
-/// Counts the memory of one call. `wasmtime::StoreLimits` would limit each memory alone.
-#[derive(Debug)]
+/// Bytes of an element of a table.
+const ELEMENT: usize = size_of::<usize>();
+
+/// The right to compute beyond the first tick, while it is held.
+pub(crate) type HeldTurn = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+
+/// Counts the memory of one call, against its own limit and against what the process has. `wasmtime::StoreLimits` would limit each memory
+/// alone.
 pub(crate) struct MemoryMeter {
     limits: Limits,
+    call: CallMemory,
+    turn: HeldTurn,
     /// Bytes of all memories now, which is also the peak: memories never shrink.
     pub(crate) bytes: usize,
     /// Whether the guest asked for more memory than it may have.
     pub(crate) memory_refused: bool,
     /// Whether it asked for a larger table than it may have.
     pub(crate) table_refused: bool,
+    /// Whether the process has no room for what it asked for.
+    pub(crate) no_room: Option<NoRoom>,
 }
 
 impl MemoryMeter {
-    pub(crate) const fn new(limits: Limits) -> Self {
-        Self { limits, bytes: 0, memory_refused: false, table_refused: false }
+    pub(crate) const fn new(limits: Limits, call: CallMemory, turn: HeldTurn) -> Self {
+        Self { limits, call, turn, bytes: 0, memory_refused: false, table_refused: false, no_room: None }
+    }
+
+    /// Waits for room in the process. Others compute meanwhile.
+    async fn room(&mut self, by: usize) -> wasmtime::Result<()> {
+        if self.call.try_grow(by) {
+            return Ok(());
+        }
+        self.turn.lock().take();
+        let grown = self.call.grow(by).await;
+        if let Err(error) = &grown {
+            self.no_room = Some(*error);
+        }
+        grown.map_err(wasmtime::Error::new)
     }
 }
 
-impl ResourceLimiter for MemoryMeter {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // The memory's own type forbids it: nothing is taken, so nothing is counted.
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
-        let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
-        let granted = bytes <= self.limits.memory_bytes;
-        if granted {
-            self.bytes = bytes;
-        } else {
-            self.memory_refused = true;
-        }
-        Ok(granted)
+type Granted<'a> = Pin<Box<dyn Future<Output = wasmtime::Result<bool>> + Send + 'a>>;
+
+// As the macro `async_trait` writes it.
+impl ResourceLimiterAsync for MemoryMeter {
+    fn memory_growing<'s, 'a>(&'s mut self, current: usize, desired: usize, maximum: Option<usize>) -> Granted<'a>
+    where
+        's: 'a,
+        Self: 'a,
+    {
+        Box::pin(async move {
+            // The memory's own type forbids it: nothing is taken, so nothing is counted.
+            if maximum.is_some_and(|maximum| desired > maximum) {
+                return Ok(false);
+            }
+            let more = desired.saturating_sub(current);
+            let bytes = self.bytes.saturating_add(more);
+            let granted = bytes <= self.limits.memory_bytes;
+            if granted {
+                self.room(more).await?;
+                self.bytes = bytes;
+            } else {
+                self.memory_refused = true;
+            }
+            Ok(granted)
+        })
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let granted = desired <= self.limits.table_elements;
-        self.table_refused |= !granted;
-        Ok(granted)
+    fn table_growing<'s, 'a>(&'s mut self, current: usize, desired: usize, _: Option<usize>) -> Granted<'a>
+    where
+        's: 'a,
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let granted = desired <= self.limits.table_elements;
+            self.table_refused |= !granted;
+            if granted {
+                self.room(desired.saturating_sub(current).saturating_mul(ELEMENT)).await?;
+            }
+            Ok(granted)
+        })
     }
 
     fn instances(&self) -> usize {

@@ -32,25 +32,33 @@ pub struct Pool {
     pub table_elements: usize,
     /// Most core instances of a call: not less than [`Limits::instances`].
     pub instances: usize,
+    /// Memory of all calls at the same time, with what the host keeps for them, in bytes. Default 1 GiB. Further ones wait.
+    pub memory_bytes: usize,
+    /// How many providers divide half of it. Default 1.
+    pub providers: usize,
 }
 
 impl Default for Pool {
     fn default() -> Self {
         let Limits { memories, tables, table_elements, instances, .. } = Limits::default();
-        Self { calls: NonZeroU32::MIN.saturating_add(255), memories, tables, table_elements, instances }
+        let calls = NonZeroU32::MIN.saturating_add(255);
+        Self { calls, memories, tables, table_elements, instances, memory_bytes: Self::MEMORY_BYTES, providers: 1 }
     }
 }
 
 impl Pool {
+    /// Memory of all calls, unless set otherwise, in bytes.
+    pub const MEMORY_BYTES: usize = 1 << 30;
+
     /// The same pool, with room for a provider that has these limits.
     #[must_use]
     pub fn with_room_for(self, limits: &Limits) -> Self {
         Self {
-            calls: self.calls,
             memories: self.memories.max(limits.memories),
             tables: self.tables.max(limits.tables),
             table_elements: self.table_elements.max(limits.table_elements),
             instances: self.instances.max(limits.instances),
+            ..self
         }
     }
 

@@ -14,10 +14,9 @@ use wasmtime::component::{Instance, InstancePre};
 use crate::bindings::exports::ccm::cloud::{
     cluster, instances, load_balancer_orphan, load_balancer_survey, load_balancers, meta, routes,
 };
-use crate::call::{CallObserver, CallSettings, CallState, Subject, call};
+use crate::call::{CallObserver, CallSettings, CallState, Home, Subject, call};
 use crate::component_summary::full_name;
 use crate::descriptor::check_descriptor;
-use crate::probe::Probe;
 use crate::{CallError, ComponentSummary, Limits, LoadError, convert};
 
 /// A component that is checked, compiled, linked and described. It has been granted nothing yet.
@@ -49,9 +48,8 @@ pub(crate) struct Code {
     pub(crate) instances: Arc<instances::GuestIndices>,
     pub(crate) optional: Arc<Optional>,
     pub(crate) effort: Effort,
-    /// Of the sandbox, for the calls of all providers.
-    places: Arc<Semaphore>,
-    probe: Probe,
+    home: Home,
+    instance_bytes: usize,
 }
 
 impl Component {
@@ -115,8 +113,9 @@ impl Component {
             observer,
             // With none, a call that takes longer than a tick would never end.
             turns: Arc::new(Semaphore::new(self.limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
-            places: Arc::clone(&self.code.places),
-            probe: self.code.probe.clone(),
+            memory: self.code.home.memory.share(&self.descriptor.name),
+            instance_bytes: self.code.instance_bytes,
+            home: self.code.home.clone(),
             tally: Arc::default(),
             selects_nodes: Arc::default(),
         };
@@ -198,14 +197,14 @@ impl Linked {
         pre: InstancePre<CallState>,
         exports: &[String],
         effort: Effort,
-        places: Arc<Semaphore>,
-        probe: Probe,
+        home: Home,
+        instance_bytes: usize,
     ) -> Result<Self, LoadError> {
         let meta = meta::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let instances = instances::GuestIndices::new(&pre).map_err(LoadError::Types)?;
         let optional = Optional::find(&pre, exports).map_err(LoadError::Types)?;
         let (meta, instances, optional) = (Arc::new(meta), Arc::new(instances), Arc::new(optional));
-        Ok(Self(Code { pre, meta, instances, optional, effort, places, probe }))
+        Ok(Self(Code { pre, meta, instances, optional, effort, home, instance_bytes }))
     }
 
     /// Asks for the description, with nothing granted.
@@ -224,8 +223,9 @@ impl Linked {
             events: None,
             observer: None,
             turns: Arc::new(Semaphore::new(1)),
-            places: Arc::clone(&code.places),
-            probe: code.probe.clone(),
+            memory: code.home.memory.share(""),
+            instance_bytes: code.instance_bytes,
+            home: code.home.clone(),
             tally: Arc::default(),
             selects_nodes: Arc::default(),
         };
@@ -257,7 +257,7 @@ impl Linked {
             return Err(LoadError::Descriptor(complaint));
         }
         let descriptor = convert::descriptor(descriptor);
-        check_descriptor(&descriptor)?;
+        check_descriptor(&descriptor, &limits)?;
         let declared = Arc::new(descriptor.clone());
         Ok(Component { summary, declared, descriptor, limits, compiling, code })
     }
@@ -286,7 +286,7 @@ impl Provider {
     #[must_use]
     pub fn reconfigured(&self, mut context: ProviderContext) -> Self {
         context.provider_ids = self.descriptor.provider_ids();
-        let CallSettings { limits, provider, events, observer, places, probe, .. } = &self.settings;
+        let CallSettings { limits, provider, events, observer, home, memory, .. } = &self.settings;
         let settings = CallSettings {
             limits: *limits,
             provider: provider.clone(),
@@ -294,8 +294,9 @@ impl Provider {
             events: events.clone(),
             observer: observer.clone(),
             turns: Arc::new(Semaphore::new(limits.busy_calls.clamp(1, Semaphore::MAX_PERMITS))),
-            places: Arc::clone(places),
-            probe: probe.clone(),
+            home: home.clone(),
+            memory: Arc::clone(memory),
+            instance_bytes: self.settings.instance_bytes,
             tally: Arc::default(),
             selects_nodes: Arc::default(),
         };

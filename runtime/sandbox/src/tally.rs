@@ -18,12 +18,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A call is over. One that waited too long is no crash: the cloud may be slow.
+    /// A call is over. One that waited too long is no crash: the cloud may be slow. Nor is one that found no memory: others may have it.
     pub(crate) fn ended(&self, function: &'static str, error: Option<&CallError>) {
         if function == VALIDATE {
             return;
         }
-        if let Some(error) = error.filter(|error| !matches!(error, CallError::OutOfTime(_))) {
+        if let Some(error) = error.filter(|error| !matches!(error, CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
+        {
             *self.last.lock() = format!("{function}: {error}");
             self.crashes.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,12 @@
 //! Ports with TLS: certificates from files, a bounded number of connections, HTTP/1.1.
+//!
+//! Everybody who reaches a port can open connections, and leave them alone. So there are never more than so many; the next one takes
+//! the place of the idlest. Each part of an exchange has its time, and each connection its age.
+
+mod connections;
+#[cfg(test)]
+mod tests;
+mod write_timeout;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,13 +24,17 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use connections::{Activity, Connections};
+use write_timeout::WriteTimeout;
+
 /// A client that has not finished its handshake by then is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer under way has when its connection is too old. No answer takes longer: reviews have 8 s.
+const LAST_ANSWER: Duration = Duration::from_secs(30);
 
 /// The oldest version of TLS that a port takes, by upstream's names. There is none before 1.2.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,6 +116,17 @@ pub async fn bind(address: SocketAddr, flags: &str) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}; choose another with {flags}"))
 }
 
+/// How long the client of a port may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the head of a request, from when the one before was answered.
+    pub head: Duration,
+    /// For reading, without taking any byte of its answer.
+    pub write: Duration,
+    /// Age of a connection after which it gets no more answers. Clients open another one.
+    pub age: Duration,
+}
+
 /// A port.
 pub struct Port {
     /// For messages.
@@ -112,10 +135,10 @@ pub struct Port {
     pub listener: TcpListener,
     /// Makes handshakes.
     pub tls: TlsAcceptor,
-    /// At the same time; more wait.
+    /// At the same time; one more takes the place of the idlest.
     pub connections: usize,
-    /// How long the head of a request may take, from when the one before was answered.
-    pub head_timeout: Duration,
+    /// What it waits for, and for how long.
+    pub patience: Patience,
     /// Ends the port: it takes no more connections, and the open ones end with the answer under way,
     pub stop: CancellationToken,
     /// or after this time.
@@ -129,31 +152,32 @@ impl Port {
         A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
         F: Future<Output = Page> + Send + 'static,
     {
-        let Self { name, listener, tls, connections, head_timeout, stop, grace } = self;
-        let places = Arc::new(Semaphore::new(connections));
+        let Self { name, listener, tls, connections, patience, stop, grace } = self;
+        let mut open = Connections::new(connections);
         let mut connections = JoinSet::new();
-        let next = async || {
-            // Never closed: this function owns it.
-            let place = Arc::clone(&places).acquire_owned().await.ok()?;
-            Some((place, listener.accept().await))
-        };
-        while let Some(Some((place, accepted))) = stop.run_until_cancelled(next()).await {
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, port = name, "cannot accept a connection");
                     stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(100))).await;
                     continue;
                 }
             };
-            while connections.try_join_next().is_some() {}
-            let (tls, answer, stop) = (tls.clone(), answer.clone(), stop.clone());
-            connections.spawn(async move {
-                let _place = place;
-                if let Err(error) = converse(stream, tls, answer, head_timeout, stop).await {
+            while let Some(ended) = connections.try_join_next_with_id() {
+                open.ended(ended.map_or_else(|error| error.id(), |(id, ())| id));
+            }
+            if let Some(idlest) = open.make_room() {
+                tracing::debug!(port = name, peer = %idlest, "too many connections: the idlest is closed");
+            }
+            let (tls, answer, stop, activity) = (tls.clone(), answer.clone(), stop.clone(), Activity::new());
+            let busy = activity.clone();
+            let task = connections.spawn(async move {
+                if let Err(error) = converse(stream, tls, answer, patience, busy, stop).await {
                     tracing::debug!(%error, port = name, "connection ended");
                 }
             });
+            open.add(peer.ip(), activity, task);
         }
         drop(listener);
         let ending = async { while connections.join_next().await.is_some() {} };
@@ -168,7 +192,8 @@ async fn converse<A, F>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     tls: TlsAcceptor,
     answer: A,
-    head_timeout: Duration,
+    patience: Patience,
+    activity: Activity,
     stop: CancellationToken,
 ) -> hyper::Result<()>
 where
@@ -178,197 +203,28 @@ where
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
     let Some(Ok(Ok(stream))) = stop.run_until_cancelled(handshake).await else { return Ok(()) };
     let answer = service_fn(move |request| {
-        let answer = answer(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        activity.begins();
+        let (answer, activity) = (answer(request), activity.clone());
+        async move {
+            let page = answer.await;
+            activity.ends();
+            Ok::<_, Infallible>(page)
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(head_timeout)
-        .serve_connection(TokioIo::new(stream), answer);
+        .header_read_timeout(patience.head)
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream, patience.write)), answer);
     let mut connection = std::pin::pin!(connection);
-    if let Some(ended) = stop.run_until_cancelled(connection.as_mut()).await {
-        return ended;
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        // Whoever stops the port says for how long it waits.
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            return connection.await;
+        }
+        () = tokio::time::sleep(patience.age) => {}
     }
     connection.as_mut().graceful_shutdown();
-    connection.await
-}
-
-#[cfg(test)]
-mod tests {
-    use rustls::pki_types::ServerName;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpStream;
-    use tokio::sync::Notify;
-    use tokio::time::Instant;
-    use tokio_rustls::TlsConnector;
-
-    use super::*;
-
-    const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long a test waits for what comes at once.
-    const LIMIT: Duration = Duration::from_secs(20);
-
-    #[tokio::test]
-    async fn a_port_that_is_stopped_answers_what_it_was_asked_and_waits_for_nobody_else() {
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-        let chain = vec![made.cert.der().clone()];
-        let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone()).unwrap();
-        let client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let client = TlsConnector::from(Arc::new(client));
-
-        let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, tls) = (CancellationToken::new(), TlsAcceptor::from(Arc::new(config)));
-        let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let answer = {
-            let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
-            move |_: Request<Incoming>| {
-                let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
-                async move {
-                    asked.notify_one();
-                    go.notified().await;
-                    page(StatusCode::OK, TEXT, "done")
-                }
-            }
-        };
-        // Cuts the one that does not end.
-        let grace = 10 * LIMIT;
-        let port =
-            Port { name: "test", listener, tls, connections: 4, head_timeout: 2 * grace, stop: stop.clone(), grace };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(port.serve(answer));
-        let connect = async || {
-            let stream = TcpStream::connect(address).await.unwrap();
-            client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
-        };
-        let (mut asks, mut idles, mut dawdles) = (connect().await, connect().await, connect().await);
-        asks.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-        dawdles.write_all(b"GET / HT").await.unwrap();
-        asked.notified().await;
-        stop.cancel();
-        let mut said = vec![];
-        drop(tokio::time::timeout(LIMIT, idles.read_to_end(&mut said)).await.unwrap());
-        assert_eq!(said, b"");
-        go.notify_one();
-        drop(tokio::time::timeout(LIMIT, asks.read_to_end(&mut said)).await.unwrap());
-        let said = String::from_utf8(said).unwrap();
-        assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("done"), "{said}");
-        tokio::time::pause();
-        tokio::time::advance(grace).await;
-        tokio::time::resume();
-        tokio::time::timeout(LIMIT / 2, tasks.join_next()).await.unwrap().unwrap().unwrap();
-        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
-    }
-
-    /// The port's side and a client that trusts it.
-    fn trusted() -> (TlsAcceptor, TlsConnector) {
-        trusted_with(MinTls::default(), rustls::DEFAULT_VERSIONS)
-    }
-
-    fn trusted_with(
-        least: MinTls,
-        versions: &[&'static rustls::SupportedProtocolVersion],
-    ) -> (TlsAcceptor, TlsConnector) {
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
-        std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone()).unwrap();
-        let client = rustls::ClientConfig::builder_with_protocol_versions(versions);
-        let client = client.with_root_certificates(roots).with_no_client_auth();
-        (acceptor(Some((&certificate, &key)), least).unwrap(), TlsConnector::from(Arc::new(client)))
-    }
-
-    fn localhost() -> ServerName<'static> {
-        ServerName::try_from("localhost").unwrap()
-    }
-
-    async fn answer(_: Request<Incoming>) -> Page {
-        page(StatusCode::OK, TEXT, "ok")
-    }
-
-    #[tokio::test]
-    async fn an_older_tls_than_the_least_is_refused() {
-        let old = [&rustls::version::TLS12];
-        for (least, versions, is_taken) in
-            [(MinTls::V12, &old[..], true), (MinTls::V13, &old, false), (MinTls::V13, rustls::DEFAULT_VERSIONS, true)]
-        {
-            let (acceptor, connector) = trusted_with(least, versions);
-            let (near, far) = tokio::io::duplex(1 << 16);
-            let (port, client) = tokio::join!(acceptor.accept(near), connector.connect(localhost(), far));
-            assert_eq!((port.is_ok(), client.is_ok()), (is_taken, is_taken), "{least:?}");
-        }
-    }
-
-    /// As a probe of the kubelet.
-    const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_finish_its_handshake_or_its_head_is_dropped() {
-        for (name, is_greeted, says) in [
-            ("nothing", false, &b""[..]),
-            ("half a handshake", false, &[22, 3, 1, 0, 200, 1]),
-            ("no request", true, b""),
-            ("half a request", true, &PROBE[..PROBE.len() - 2]),
-        ] {
-            let (acceptor, connector) = trusted();
-            let (near, mut far) = tokio::io::duplex(1 << 16);
-            let begun = Instant::now();
-            let client = async {
-                if is_greeted {
-                    let mut stream = connector.connect(localhost(), far).await.unwrap();
-                    stream.write_all(says).await.unwrap();
-                    // Longer than any patience: what ends first is the port's.
-                    drop(tokio::time::timeout(HEAD_TIMEOUT * 2, stream.read_to_end(&mut vec![])).await);
-                } else {
-                    far.write_all(says).await.unwrap();
-                    drop(tokio::time::timeout(HEAD_TIMEOUT * 2, far.read_to_end(&mut vec![])).await);
-                }
-            };
-            let port = converse(near, acceptor, answer, HEAD_TIMEOUT, CancellationToken::new());
-            drop(tokio::join!(port, client));
-            let took = begun.elapsed();
-            assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&took), "{name}: {took:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_connection_beyond_the_most_waits_for_another_to_end() {
-        let (acceptor, connector) = trusted();
-        let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut port = JoinSet::new();
-        let served = Port {
-            name: "test",
-            listener,
-            tls: acceptor,
-            connections: 4,
-            head_timeout: HEAD_TIMEOUT,
-            stop: CancellationToken::new(),
-            grace: Duration::ZERO,
-        };
-        port.spawn(served.serve(answer));
-        let mut idle = Vec::new();
-        for _ in 0..4 {
-            idle.push(TcpStream::connect(address).await.unwrap());
-        }
-        let mut probe = Box::pin(async {
-            let mut stream = connector.connect(localhost(), TcpStream::connect(address).await.unwrap()).await.unwrap();
-            stream.write_all(PROBE).await.unwrap();
-            let mut answer = vec![];
-            stream.read_to_end(&mut answer).await.unwrap();
-            String::from_utf8(answer).unwrap()
-        });
-        assert!(tokio::time::timeout(Duration::from_millis(300), &mut probe).await.is_err(), "served beyond the most");
-        drop(idle.pop());
-        let answer = tokio::time::timeout(HEAD_TIMEOUT / 2, probe).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    }
+    tokio::time::timeout(LAST_ANSWER, connection).await.unwrap_or(Ok(()))
 }

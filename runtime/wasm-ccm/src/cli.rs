@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use ccm_apiserver::{EventSettings, Pings};
 use ccm_controllers::ServiceRange;
 use ccm_rollout::config::duration::{parse, parse_period};
@@ -131,6 +132,11 @@ pub(crate) struct RunArgs {
     /// Calls of all providers at the same time, at most. Further calls wait.
     #[arg(long, value_name = "N", default_value_t = Pool::default().calls, help_heading = "Controllers")]
     pub(crate) provider_calls: NonZeroU32,
+    /// Memory of all calls of providers at the same time, with what the host keeps for them. Further calls wait. Half of it is divided
+    /// among the providers, the other half is for whoever needs it. Without this flag, half of the container's memory limit, or 1GiB
+    /// without such a limit.
+    #[arg(long, value_name = "SIZE", help_heading = "Controllers")]
+    pub(crate) provider_memory: Option<ByteSize>,
     /// Events that wait to be written, at most. When the queue is full, controllers wait up to 2 s; then Events are dropped and
     /// counted.
     #[arg(long, value_name = "N", default_value_t = EventSettings::default().queue, help_heading = "Controllers")]

@@ -14,6 +14,7 @@
 
 mod check;
 mod cli;
+mod container_memory;
 mod controller_names;
 mod controllers;
 mod inspect;

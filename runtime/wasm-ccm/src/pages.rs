@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ccm_leader::Seen;
 use ccm_rollout::status::ProviderStatuses;
+use ccm_sandbox::MemoryBudget;
 use ccm_serving::health::{Health, Readiness};
-use ccm_serving::https::{Page, Port, TEXT, page};
+use ccm_serving::https::{Page, Patience, Port, TEXT, page};
 use http::header::ACCEPT;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
@@ -17,10 +18,12 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// Connections at the same time; more wait. Probes and scrapers need a handful.
+/// Connections at the same time; one more takes the place of the idlest, so that a probe never waits. Probes and scrapers need a handful.
 const MAX_CONNECTIONS: usize = 64;
-/// A client that has not finished its request head by then is dropped.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that has not finished its request head by then, or reads nothing of its answer for so long, is dropped. A scraper whose
+/// connection is too old opens another one.
+const PATIENCE: Patience =
+    Patience { head: Duration::from_secs(10), write: Duration::from_secs(10), age: Duration::from_secs(300) };
 
 /// What is served.
 #[derive(Clone)]
@@ -92,19 +95,44 @@ impl Pages {
 #[derive(Clone)]
 pub(crate) struct ProcessMetrics {
     resident_memory: Gauge,
+    memory_of_calls: Gauge,
+    given_to_calls: Gauge,
+    calls: Option<MemoryBudget>,
 }
 
 impl ProcessMetrics {
     /// The metrics, as parts of `registry`.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { resident_memory: Gauge::default() };
+        let metrics = Self {
+            resident_memory: Gauge::default(),
+            memory_of_calls: Gauge::default(),
+            given_to_calls: Gauge::default(),
+            calls: None,
+        };
         registry.register_with_unit(
             "process_resident_memory",
             "Resident memory of the process",
             Unit::Bytes,
             metrics.resident_memory.clone(),
         );
+        registry.register_with_unit(
+            "ccm_provider_memory_limit",
+            "Memory that all calls of providers may take together",
+            Unit::Bytes,
+            metrics.memory_of_calls.clone(),
+        );
+        registry.register_with_unit(
+            "ccm_provider_memory_given",
+            "Memory that calls of providers have been given now",
+            Unit::Bytes,
+            metrics.given_to_calls.clone(),
+        );
         metrics
+    }
+
+    /// The same, with the memory of calls.
+    pub(crate) fn with_calls(self, calls: MemoryBudget) -> Self {
+        Self { calls: Some(calls), ..self }
     }
 
     /// Reads the figures anew, for a scrape.
@@ -114,6 +142,11 @@ impl ProcessMetrics {
         let kilobytes =
             status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse().ok());
         self.resident_memory.set(kilobytes.unwrap_or(0_i64).saturating_mul(1024));
+        if let Some(calls) = &self.calls {
+            let number = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+            self.memory_of_calls.set(number(calls.bytes()));
+            self.given_to_calls.set(number(calls.given()));
+        }
     }
 }
 
@@ -121,8 +154,8 @@ impl ProcessMetrics {
 pub(crate) async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Pages) {
     let stop = CancellationToken::new();
     let (name, connections) = ("health", MAX_CONNECTIONS);
-    let (head_timeout, grace) = (HEAD_TIMEOUT, Duration::ZERO);
-    Port { name, listener, tls, connections, head_timeout, stop, grace }.serve(answering(pages)).await;
+    let (patience, grace) = (PATIENCE, Duration::ZERO);
+    Port { name, listener, tls, connections, patience, stop, grace }.serve(answering(pages)).await;
 }
 
 fn answering(pages: Pages) -> impl Fn(Request<Incoming>) -> std::future::Ready<Page> + Clone + Send {

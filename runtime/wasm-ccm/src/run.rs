@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cli::RunArgs;
+use crate::container_memory;
 use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::logging;
@@ -89,6 +90,30 @@ pub(crate) fn configured(args: &RunArgs) -> Result<Vec<ProviderConfig>> {
         provider.cloud_config_is_readable()?;
     }
     Ok(list)
+}
+
+/// How much memory all calls have.
+///
+/// # Errors
+///
+/// The operator gives less than one call may take.
+fn memory_of_calls(args: &RunArgs, providers: &[ProviderConfig]) -> Result<usize> {
+    let most = providers.iter().map(|provider| provider.limits.sandbox.memory_bytes).max().unwrap_or_default();
+    if let Some(given) = args.provider_memory {
+        let bytes = usize::try_from(given.as_u64()).context("--provider-memory")?;
+        let too_little =
+            || format!("--provider-memory={given} is less than one call may take: {most} bytes (limit memory-bytes)");
+        return if bytes < most { bail!(too_little()) } else { Ok(bytes) };
+    }
+    let half = container_memory::limit().map(|limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
+    let bytes = half.unwrap_or(Pool::MEMORY_BYTES);
+    if bytes < most {
+        tracing::warn!(
+            "calls of providers have {bytes} bytes of memory, half of the container's limit: a call that needs more ends before its limit \
+             memory-bytes ({most} bytes); raise the memory limit of the container, or set --provider-memory"
+        );
+    }
+    Ok(bytes)
 }
 
 /// What the operator set, checked as far as it needs nothing but local files.
@@ -185,12 +210,15 @@ impl Process {
         let reflectors = Reflectors::new(&client, &metrics, &readiness, &selection);
         let stores = reflectors.stores();
         let labels = NodeLabels::new(stores.nodes.reader(), stores.nodes.first_list());
-        let pool = Pool { calls: args.provider_calls, ..Pool::default() };
+        let memory_bytes = memory_of_calls(&args, &providers)?;
+        let pool = Pool { calls: args.provider_calls, memory_bytes, providers: providers.len(), ..Pool::default() };
         let pool = providers.iter().fold(pool, |pool, provider| pool.with_room_for(&provider.limits.sandbox));
         let (checks, statuses) = (readiness.clone(), ProviderStatuses::default());
         let routed = keeps_routes(&args, &selection).then_some(nodes_told(providers.len()));
+        let sandbox = Sandbox::with_pool(pool)?;
+        let process_metrics = process_metrics.with_calls(sandbox.memory());
         let rollout = RolloutParts {
-            sandbox: Sandbox::with_pool(pool)?,
+            sandbox,
             client: client.clone(),
             events: Arc::new(recorder.clone()),
             calls: Arc::new(calls),

@@ -16,6 +16,7 @@ use crate::endpoints::Target;
 use crate::error::{TransportError, TransportReason, no_answer};
 use crate::headers;
 use crate::http::{Effect, Part, Request, Response};
+use crate::long_work::{off_the_workers, pause_between};
 use crate::observe::ExchangeOutcome;
 use crate::redact::Redactor;
 use crate::retry::{AttemptEnd, may_repeat};
@@ -98,8 +99,10 @@ impl Egress {
                     let status = raw.status;
                     // What becomes a credential is one before anything of the answer is shown.
                     let veiled = self.of_request(&rendered).map_err(TransportError::sent).and_then(|own| {
-                        let taken = self.extract(request, &raw, &rendered, &own);
-                        Ok((self.veiled(raw, &own)?, taken))
+                        off_the_workers(raw.bytes, || {
+                            let taken = self.extract(request, &raw, &rendered, &own);
+                            Ok((self.veiled(raw, &own)?, taken))
+                        })
                     });
                     let answer = match veiled {
                         Ok((veiled, taken)) => {
@@ -368,7 +371,10 @@ async fn read(
                 if !held.grow(chunk.len()) {
                     return Err(TransportError::call_full(limits.call_response_bytes));
                 }
+                held.room(chunk.len()).await?;
                 body.extend_from_slice(&chunk);
+                // Unpacking takes time, and a small body may become a large one without any waiting.
+                pause_between(body.len().saturating_sub(chunk.len()), body.len()).await;
             }
             Ok(Some(_)) => {
                 let why = format!("the answer has more than {most} bytes (limit response-bytes)");

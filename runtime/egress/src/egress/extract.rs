@@ -1,16 +1,17 @@
 //! Extracts a captured credential from an answer.
 
-use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
 use http::HeaderMap;
 use jiff::Timestamp;
+use serde_json::Number;
 
 use super::Egress;
 use super::render::Rendered;
 use crate::error::{TransportError, TransportReason};
 use crate::http::{Capture, CaptureSource};
+use crate::json_pointer;
 use crate::redact::Redactor;
 use crate::secret::Secret;
 
@@ -31,8 +32,7 @@ impl Egress {
                 format!("its body has nothing at {pointer:?} to capture as {:?}", capture.credential)
             }
         };
-        let body = Json { bytes: body, read: OnceCell::new() };
-        let value = find(&capture.source, headers, &body).ok_or_else(|| failed(missing(&capture.source)))?;
+        let value = find(&capture.source, headers, body).ok_or_else(|| failed(missing(&capture.source)))?;
         let least = self.limits().min_credential_bytes;
         if value.weight() < least {
             let why = format!(
@@ -58,8 +58,7 @@ impl Egress {
             );
             return Err(failed(why));
         }
-        let said =
-            capture.expires.as_ref().and_then(|source| find(source, headers, &body)).and_then(|text| life(&text));
+        let said = capture.expires.as_ref().and_then(|source| find(source, headers, body)).and_then(|text| life(&text));
         let life = match (said, capture.ttl) {
             (Some(said), Some(most)) => Some(said.min(most)),
             (said, most) => said.or(most),
@@ -80,25 +79,13 @@ fn made_by_cloud(value: &[u8], request: &[u8]) -> usize {
     own.into_iter().filter(|own| *own).count()
 }
 
-/// A body that is parsed when somebody first looks into it, and not again: it may have megabytes.
-struct Json<'a> {
-    bytes: &'a [u8],
-    read: OnceCell<Option<serde_json::Value>>,
-}
-
-impl Json<'_> {
-    fn at(&self, pointer: &str) -> Option<&serde_json::Value> {
-        self.read.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()?.pointer(pointer)
-    }
-}
-
-fn find(source: &CaptureSource, headers: &HeaderMap, body: &Json<'_>) -> Option<Secret> {
+fn find(source: &CaptureSource, headers: &HeaderMap, body: &[u8]) -> Option<Secret> {
     let text = match source {
         CaptureSource::Header(name) => headers.get(name)?.as_bytes().to_vec(),
-        CaptureSource::JsonPointer(pointer) => match body.at(pointer)? {
-            serde_json::Value::String(text) => text.clone().into_bytes(),
-            serde_json::Value::Number(number) => number.to_string().into_bytes(),
-            _ => return None,
+        // A list or an object is no credential, and may be as large as the answer: it is not read.
+        CaptureSource::JsonPointer(pointer) => match json_pointer::find(body, pointer)?.get() {
+            text if text.starts_with('"') => serde_json::from_str::<String>(text).ok()?.into_bytes(),
+            number => serde_json::from_str::<Number>(number).ok()?.to_string().into_bytes(),
         },
     };
     Some(Secret::new(text)).filter(|value| !value.expose().is_empty())

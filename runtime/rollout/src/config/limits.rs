@@ -31,6 +31,15 @@ pub struct LimitSettings {
     pub functions: Option<usize>,
     /// Types in a component. One with more is refused before it is compiled. Default 20000.
     pub types: Option<usize>,
+    /// Imports, exports, globals, tags and segments of the modules in a component. One with more is refused before it is compiled.
+    /// Default 50000.
+    pub module_items: Option<usize>,
+    /// Endpoints that a component declares. One with more is refused. Default 64.
+    pub endpoints: Option<usize>,
+    /// Credentials that a component declares. One with more is refused. Default 64.
+    pub credentials: Option<usize>,
+    /// Entries of all lists in the description of a component, and of the lists in those. One with more is refused. Default 4000.
+    pub declarations: Option<usize>,
     /// Largest function body in a component. One with a larger body is refused before it is compiled. Default 256KiB.
     #[schemars(with = "Option<String>")]
     pub function_bytes: Option<ByteSize>,
@@ -53,7 +62,8 @@ pub struct LimitSettings {
     pub host_call_bytes: Option<ByteSize>,
     /// Time of a call, including the time that it waits for the cloud. A longer call ends. Default 60s.
     pub call_time: Option<String>,
-    /// Computing time of a call. A call that computes for longer ends. Default 2s.
+    /// Computing time of a call, with what the host computes for its answers: unpacking, and the search for credentials. A call that
+    /// computes for longer ends. Default 2s.
     pub call_cpu: Option<String>,
     /// Calls that compute for longer than 10ms at the same time. Further ones wait. Default 1.
     pub busy_calls: Option<usize>,
@@ -84,7 +94,8 @@ pub struct LimitSettings {
     /// Body of an answer after decompression. A larger answer counts as no answer. Default 8MiB.
     #[schemars(with = "Option<String>")]
     pub response_bytes: Option<ByteSize>,
-    /// Bodies of all answers of a call. What comes after that counts as no answer. Default 32MiB.
+    /// Bodies of all answers of a call. What comes after that counts as no answer. The host reads four times as much for a call at most,
+    /// with answers that broke off or were refused. Default 32MiB.
     #[schemars(with = "Option<String>")]
     pub call_response_bytes: Option<ByteSize>,
     /// Requests of a call. Further ones are not sent. Default 2000.
@@ -231,6 +242,10 @@ impl LimitSettings {
                 component_bytes: bytes("component-bytes", self.component_bytes, base.component_bytes)?,
                 functions: count("functions", self.functions, base.functions)?,
                 types: count("types", self.types, base.types)?,
+                module_items: count("module-items", self.module_items, base.module_items)?,
+                endpoints: count("endpoints", self.endpoints, base.endpoints)?,
+                credentials: count("credentials", self.credentials, base.credentials)?,
+                declarations: count("declarations", self.declarations, base.declarations)?,
                 function_bytes: bytes("function-bytes", self.function_bytes, base.function_bytes)?,
                 memory_bytes: bytes("memory-bytes", self.memory_bytes, base.memory_bytes)?,
                 memories: count("memories", self.memories, base.memories)?,

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{AnnotationRole, Credential, Source};
-use ccm_sandbox::CallError;
+use ccm_sandbox::{CallError, NoRoom};
 
 use super::*;
 use crate::config::ProviderRecord;
@@ -63,6 +63,9 @@ fn only_what_depends_on_more_than_the_bytes_is_tried_again() {
     let unanswered = Unanswered("nobody answers".to_owned());
     assert!(Rejected::at(Compare, unanswered.into()).may_pass_later());
     assert!(!Rejected::at(Compare, anyhow!("it finds less")).may_pass_later());
+    // Nor is the memory that other calls have.
+    let full = CallError::OutOfRoom("(unnamed)".to_owned(), NoRoom { budget: 1 });
+    assert!(Rejected::from(LoadError::Describe(full)).may_pass_later());
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ impl CallMetrics {
             cpu_milliseconds: Family::default(),
             memory_peak_bytes: Family::default(),
         };
-        registry.register("ccm_provider_calls", "Calls of providers, by outcome: `ok`, `trap`, `out-of-time`, `out-of-cpu`, `out-of-memory`, `table-too-large`, `bad-answer`", metrics.calls.clone());
+        registry.register("ccm_provider_calls", "Calls of providers, by outcome: `ok`, `trap`, `out-of-time`, `out-of-cpu`, `out-of-memory`, `no-room` (in the memory of all calls), `table-too-large`, `bad-answer`", metrics.calls.clone());
         registry.register_with_unit(
             "ccm_provider_call_duration",
             "Time of calls of providers, including the time that they wait for the cloud",

@@ -28,6 +28,7 @@ mod network_limits;
 mod probe;
 mod requests;
 mod rig;
+mod room;
 mod rotation;
 mod selectors;
 mod server;

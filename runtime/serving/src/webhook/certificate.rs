@@ -15,6 +15,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::client_ca::ClientCa;
 use super::metrics::WebhookMetrics;
 use crate::https::{MinTls, Pair, read_pair};
 
@@ -68,9 +69,13 @@ impl Certificate {
     }
 
     /// Uses the current pair for each handshake. Without a pair, handshakes fail as if the port were closed.
-    pub(crate) fn acceptor(self: &Arc<Self>, least: MinTls) -> TlsAcceptor {
-        let mut config =
-            least.server().with_no_client_auth().with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
+    /// Where there are `clients`, nobody else gets through his handshake.
+    pub(crate) fn acceptor(self: &Arc<Self>, least: MinTls, clients: Option<Arc<ClientCa>>) -> TlsAcceptor {
+        let config = match clients {
+            Some(clients) => least.server().with_client_cert_verifier(clients),
+            None => least.server().with_no_client_auth(),
+        };
+        let mut config = config.with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         TlsAcceptor::from(Arc::new(config))
     }

@@ -3,22 +3,27 @@
 //! | part | does |
 //! |---|---|
 //! | `certificate` | the port's certificate, read anew when it changes |
+//! | `client_ca` | who may ask, where that is configured: clients with a certificate of this CA |
 //! | `review` | what is asked, and how it is answered |
+//! | `object` | the Service in it, counted before it is read |
 //! | `metrics` | requests and certificates |
 //!
 //! A [`Reviewer`] judges the Service. If a review cannot be read, the answer is an HTTP error, so that the
 //! `failurePolicy` of the configuration decides. If a Service cannot be judged, the answer is yes, with a warning.
 
 mod certificate;
+mod client_ca;
 #[cfg(test)]
 mod fuzz;
 mod metrics;
+mod object;
 mod review;
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +40,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::https::{MinTls, Page, Port, TEXT, bind, page};
+use crate::https::{MinTls, Page, Patience, Port, TEXT, bind, page};
 use certificate::Certificate;
 pub use certificate::Files;
+use client_ca::ClientCa;
 pub use metrics::NAME;
 use metrics::WebhookMetrics;
 
@@ -46,6 +52,15 @@ const PATH: &str = "/lb-service";
 const JSON: &str = "application/json";
 /// Longer than the 90 s for which API servers keep an idle connection: the side that would use it next must close it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
+/// A client that reads nothing of its answer for so long gives up as well: API servers wait 30 s for a review at most.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// API servers then open another connection.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// Bytes of a review for each value in its Services, at least. They have 30 and more. Of what becomes of a value in memory, 300 bytes are
+/// the most.
+const BYTES_PER_VALUE: usize = 128;
+/// A small review may have so many, whatever its size may be.
+const MIN_VALUES: usize = 1_000;
 /// How long reviews under way may hold up the end of the process, which has 20 s.
 const GRACE: Duration = Duration::from_secs(10);
 /// Connections for each review that can be under way: API servers keep some for later.
@@ -58,6 +73,8 @@ pub struct Settings {
     pub address: SocketAddr,
     /// Its certificate.
     pub files: Files,
+    /// CA of those who may ask, with the flag that named the file. Without one, everybody may.
+    pub client_ca: Option<(&'static str, PathBuf)>,
     /// Oldest version of TLS.
     pub min_tls: MinTls,
     /// How often the certificate is looked at.
@@ -121,16 +138,19 @@ impl<R: Reviewer> Webhook<R> {
     /// Serves until `stop`: reviews under way are then answered, and new ones go to another replica.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let certificate = Certificate::new(self.settings.files.clone(), self.metrics.clone());
-        let tls = certificate.acceptor(self.settings.min_tls);
+        let clients = self.settings.client_ca.clone().map(ClientCa::new);
+        let tls = certificate.acceptor(self.settings.min_tls, clients.clone());
         let reloading = certificate.reload(self.settings.reload_period, stop.clone());
+        let following = ClientCa::follow(clients, self.settings.reload_period, stop.clone());
         let connections =
             self.settings.reviews.get().saturating_mul(CONNECTIONS_PER_REVIEW).min(Semaphore::MAX_PERMITS);
-        let port = Port { name: "webhook", listener, tls, connections, head_timeout: HEAD_TIMEOUT, stop, grace: GRACE };
+        let patience = Patience { head: HEAD_TIMEOUT, write: WRITE_TIMEOUT, age: MAX_AGE };
+        let port = Port { name: "webhook", listener, tls, connections, patience, stop, grace: GRACE };
         let answering = move |request| {
             let this = Arc::clone(&self);
             async move { this.answer(request).await }
         };
-        tokio::join!(reloading, port.serve(answering));
+        tokio::join!(reloading, following, port.serve(answering));
     }
 
     async fn answer<B>(&self, request: Request<B>) -> Page
@@ -151,7 +171,7 @@ impl<R: Reviewer> Webhook<R> {
     }
 
     /// Takes a place before the body: that bounds how much is in memory.
-    async fn review<B>(&self, request: Request<B>, begun: Instant) -> Result<Page, (StatusCode, String)>
+    async fn review<B>(&self, request: Request<B>, begun: Instant) -> Result<Page, review::Refusal>
     where
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static>,
     {
@@ -179,7 +199,8 @@ impl<R: Reviewer> Webhook<R> {
             }
             Ok(Err(error)) => return Err((StatusCode::BAD_REQUEST, format!("the body broke off: {error}"))),
         };
-        let question = review::Question::read(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+        let values = (self.settings.request_bytes / BYTES_PER_VALUE).max(MIN_VALUES);
+        let question = review::Question::read(&body, values)?;
         drop(body);
         let decision = match &question.service {
             Some(service) => {

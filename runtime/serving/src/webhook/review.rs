@@ -3,35 +3,38 @@
 //! Not the types of kube: those want all members of a request, copy it twice, and cannot tell an object that does not decode from a review that
 //! does not.
 
+use hyper::StatusCode;
 use k8s_openapi::api::core::v1::Service;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::Decision;
+use super::object::{Unreadable, service};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Review {
+struct Review<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<Request>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct Request<'a> {
     uid: String,
     #[serde(default)]
     operation: String,
-    #[serde(default)]
-    object: Value,
-    #[serde(default)]
-    old_object: Value,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
 }
 
 /// What the API server asks.
@@ -45,34 +48,50 @@ pub(crate) struct Question {
     pub(crate) before: Option<Box<Service>>,
 }
 
+/// Why there is no answer, and with which status that is said.
+pub(crate) type Refusal = (StatusCode, String);
+
 impl Question {
-    /// Reads a question.
+    /// Reads a question with at most so many `values` of JSON in its Services.
     ///
     /// # Errors
     ///
     /// What cannot be read. That is for the operator's `failurePolicy` to judge, which an answer would not let speak.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, String> {
-        let review: Review = match body {
-            [] => return Err("failed to decode admission request: the body is empty".to_owned()),
-            body => {
-                serde_json::from_slice(body).map_err(|error| format!("failed to decode admission request: {error}"))?
-            }
-        };
-        if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
-            return Err(format!("failed to decode admission request: it is no {KIND} of {API_VERSION}"));
+    pub(crate) fn read(body: &[u8], values: usize) -> Result<Self, Refusal> {
+        let bad = |why: &str| (StatusCode::BAD_REQUEST, format!("failed to decode admission request: {why}"));
+        if body.is_empty() {
+            return Err(bad("the body is empty"));
         }
-        let request = review.request.ok_or("failed to decode admission request: it has no request")?;
+        let review: Review<'_> = serde_json::from_slice(body).map_err(|error| bad(&error.to_string()))?;
+        if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
+            return Err(bad(&format!("it is no {KIND} of {API_VERSION}")));
+        }
+        let request = review.request.ok_or_else(|| bad("it has no request"))?;
         let (service, before) = match request.operation.as_str() {
-            "CREATE" => (Some(service("object", request.object)?), None),
-            "UPDATE" => (Some(service("object", request.object)?), Some(service("old object", request.old_object)?)),
+            "CREATE" => (Some(object("object", request.object, values)?.0), None),
+            "UPDATE" => {
+                let (service, left) = object("object", request.object, values)?;
+                (Some(service), Some(object("old object", request.old_object, left)?.0))
+            }
             _ => (None, None),
         };
         Ok(Self { uid: request.uid, service, before })
     }
 }
 
-fn service(what: &str, object: Value) -> Result<Box<Service>, String> {
-    serde_json::from_value(object).map_err(|error| format!("failed to decode {what}: {error}"))
+fn object(what: &str, object: Option<&RawValue>, values: usize) -> Result<(Box<Service>, usize), Refusal> {
+    let read = match object {
+        Some(object) => service(object, values),
+        None => Err(Unreadable::NotAService("it is not there".to_owned())),
+    };
+    read.map_err(|error| match error {
+        Unreadable::TooMany => {
+            let why =
+                "the review has more values than a Service of its size has; raise --webhook-request-bytes if it is one";
+            (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned())
+        }
+        Unreadable::NotAService(why) => (StatusCode::BAD_REQUEST, format!("failed to decode {what}: {why}")),
+    })
 }
 
 #[derive(Serialize)]
@@ -115,7 +134,7 @@ pub(crate) fn answer(uid: &str, decision: Option<&Decision>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -146,16 +165,19 @@ mod tests {
             (review(&json!({ "uid": "1", "operation": "UPDATE", "object": web })), old),
         ];
         for (body, says) in rows {
-            let error = Question::read(&body).unwrap_err();
+            let error = Question::read(&body, 100).unwrap_err().1;
             assert!(error.starts_with(says), "{}: {error}", String::from_utf8_lossy(&body));
         }
-        let question = Question::read(&review(&json!({ "uid": "1", "operation": "CREATE", "object": web }))).unwrap();
-        assert_eq!((question.service.unwrap().metadata.name.as_deref(), question.before), (Some("web"), None));
         let question =
-            Question::read(&review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })));
+            Question::read(&review(&json!({ "uid": "1", "operation": "CREATE", "object": web })), 100).unwrap();
+        assert_eq!((question.service.unwrap().metadata.name.as_deref(), question.before), (Some("web"), None));
+        let question = Question::read(
+            &review(&json!({ "uid": "1", "operation": "UPDATE", "object": web, "oldObject": web })),
+            100,
+        );
         assert_eq!(question.unwrap().before.unwrap().metadata.name.as_deref(), Some("web"));
         let question =
-            Question::read(&review(&json!({ "uid": "1", "operation": "DELETE", "oldObject": web }))).unwrap();
+            Question::read(&review(&json!({ "uid": "1", "operation": "DELETE", "oldObject": web })), 100).unwrap();
         assert_eq!(question, Question { uid: "1".into(), service: None, before: None });
     }
 

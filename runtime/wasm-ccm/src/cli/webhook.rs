@@ -38,17 +38,22 @@ pub(crate) struct WebhookArgs {
     /// Private key of that certificate.
     #[arg(long, value_name = "FILE", requires = "webhook_tls_cert_file")]
     webhook_tls_private_key_file: Option<PathBuf>,
+    /// CA of the clients that may ask, PEM: the port then asks for a client certificate, which API servers must have been given.
+    /// Without this flag, everybody who reaches the port may ask.
+    #[arg(long, value_name = "FILE")]
+    webhook_client_ca_file: Option<PathBuf>,
     /// Oldest version of TLS that this port accepts.
     #[arg(long, value_name = "VERSION", value_parser = min_tls(), default_value = "VersionTLS12")]
     webhook_tls_min_version: MinTls,
-    /// Interval between checks of certificate and key for changes.
+    /// Interval between checks of certificate, key and client CA for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_period)]
     webhook_cert_reload_period: Duration,
     /// Longest time of a review, and at most nine tenths of the API server's own limit. After that the host allows the Service,
     /// with a warning.
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_period)]
     webhook_timeout: Duration,
-    /// Largest review: a Service, and the Service before the change. A larger one gets status 413.
+    /// Largest review: a Service, and the Service before the change. A larger one gets status 413, and so does one with more
+    /// values of JSON than one for each 128 bytes.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::mib(2))]
     webhook_request_bytes: ByteSize,
     /// Reviews at the same time, at most. Further ones wait.
@@ -113,6 +118,7 @@ impl WebhookArgs {
         Ok(Some(Settings {
             address: SocketAddr::new(address, port),
             files,
+            client_ca: self.webhook_client_ca_file.clone().map(|file| ("--webhook-client-ca-file", file)),
             min_tls: self.webhook_tls_min_version,
             reload_period: self.webhook_cert_reload_period,
             timeout: self.webhook_timeout,
@@ -186,7 +192,7 @@ mod tests {
         assert_eq!((set.address.to_string().as_str(), set.online), ("0.0.0.0:10260", false));
         assert_eq!((set.timeout, set.reload_period), (Duration::from_secs(8), Duration::from_secs(10)));
         assert_eq!((set.request_bytes, set.reviews.get()), (2 << 20, 32));
-        assert_eq!(set.min_tls, MinTls::V12);
+        assert_eq!((set.min_tls, set.client_ca), (MinTls::V12, None));
         let newest = settings(&[&ON[..], &["--webhook-tls-min-version=VersionTLS13"]].concat()).unwrap().unwrap();
         assert_eq!(newest.min_tls, MinTls::V13);
         assert_eq!(set.files.certificate, ("--webhook-cert-dir", "/tls/tls.crt".into()));
@@ -196,6 +202,7 @@ mod tests {
             "--webhook-secure-port=1",
             "--webhook-tls-cert-file=/c",
             "--webhook-tls-private-key-file=/k",
+            "--webhook-client-ca-file=/a",
             "--webhook-cert-reload-period=1s",
             "--webhook-timeout=2s",
             "--webhook-request-bytes=3KiB",
@@ -210,6 +217,7 @@ mod tests {
         let expected = Settings {
             address: ([127, 0, 0, 1], 1).into(),
             files,
+            client_ca: Some(("--webhook-client-ca-file", "/a".into())),
             min_tls: MinTls::V12,
             reload_period: Duration::from_secs(1),
             timeout: Duration::from_secs(2),

@@ -426,3 +426,23 @@ async fn a_dry_run_is_a_read_in_a_call_that_judges_and_nowhere_else() {
     rig.egress.send(login, &call).await.unwrap_err();
     assert_eq!(rig.cloud.take().len(), 1, "a login is no judgement of the cloud");
 }
+
+/// It was parsed first, and took ninety times as much as it was long.
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_before_anybody_reads_it() {
+    let settings = |settings: &mut NetworkSettings| settings.limits.request_bytes = 1_000;
+    let rig = Rig::with(Cloud::start(|_| ok("{}")), Arc::default(), Leader::new(false), settings);
+    let mut call = CallScope::new(Class::Initialise, true, false, None, 100, 1 << 20);
+    call.judges = true;
+    let small = r#"{"judge_only":true,"a":[]}"#;
+    let large = small.replace("[]", &format!("[{}]", vec![r#"{"":0}"#; 150].join(",")));
+    for (body, reason) in [(small, None), (large.as_str(), Some(TransportReason::TooLarge))] {
+        let body = vec![Part::Bytes(body.as_bytes().to_vec())];
+        let asked = Request { body, ..request(Method::Put, Effect::Read) };
+        let answer = rig.egress.send(asked, &call).await;
+        assert_eq!(answer.as_ref().err().map(|error| error.reason), reason, "{answer:?}");
+        if let Err(error) = answer {
+            assert!(error.message.contains("limit request-bytes") && !error.maybe_sent, "{error}");
+        }
+    }
+}

@@ -28,7 +28,7 @@ fn what_is_given_counts_and_the_rest_has_its_default() {
 #[test]
 fn each_limit_sets_its_own_field_and_no_other() {
     type Change = fn(&mut ProviderLimits);
-    let cases: [(&str, &str, Change); 58] = [
+    let cases: [(&str, &str, Change); 62] = [
         ("source-bytes", "101B", |l| l.source_bytes = 101),
         ("component-bytes", "102B", |l| l.sandbox.component_bytes = 102),
         ("functions", "103", |l| l.sandbox.functions = 103),
@@ -86,6 +86,10 @@ fn each_limit_sets_its_own_field_and_no_other() {
         ("compare-services", "150", |l| l.compare.services = 150),
         ("compare-single-services", "151", |l| l.compare.single_services = 151),
         ("compare-time", "152s", |l| l.compare.time = Duration::from_secs(152)),
+        ("module-items", "155", |l| l.sandbox.module_items = 155),
+        ("endpoints", "156", |l| l.sandbox.endpoints = 156),
+        ("credentials", "157", |l| l.sandbox.credentials = 157),
+        ("declarations", "158", |l| l.sandbox.declarations = 158),
         ("compare-pause", "153s", |l| l.compare.pause = Duration::from_secs(153)),
     ];
     for (name, value, change) in cases {

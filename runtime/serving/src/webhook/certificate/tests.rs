@@ -72,8 +72,10 @@ impl Bench {
     async fn serves(&self, name: &str) -> bool {
         let (near, far) = tokio::io::duplex(1 << 16);
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        let (port, client) =
-            tokio::join!(self.certificate.acceptor(MinTls::default()).accept(near), self.ca.client.connect(name, far));
+        let (port, client) = tokio::join!(
+            self.certificate.acceptor(MinTls::default(), None).accept(near),
+            self.ca.client.connect(name, far)
+        );
         port.is_ok() && client.is_ok()
     }
 

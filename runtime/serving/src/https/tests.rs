@@ -1,0 +1,227 @@
+//! Ports, with clients that do what they should, and clients that do not.
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const PATIENCE: Patience = Patience { head: HEAD_TIMEOUT, write: HEAD_TIMEOUT, age: Duration::from_secs(3_600) };
+/// How long a test waits for what comes at once.
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_port_that_is_stopped_answers_what_it_was_asked_and_waits_for_nobody_else() {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let chain = vec![made.cert.der().clone()];
+    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let client = TlsConnector::from(Arc::new(client));
+
+    let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, tls) = (CancellationToken::new(), TlsAcceptor::from(Arc::new(config)));
+    let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let answer = {
+        let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+        move |_: Request<Incoming>| {
+            let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+            async move {
+                asked.notify_one();
+                go.notified().await;
+                page(StatusCode::OK, TEXT, "done")
+            }
+        }
+    };
+    // Cuts the one that does not end.
+    let grace = 10 * LIMIT;
+    let patience = Patience { head: 2 * grace, write: 2 * grace, age: 2 * grace };
+    let port = Port { name: "test", listener, tls, connections: 4, patience, stop: stop.clone(), grace };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(port.serve(answer));
+    let connect = async || {
+        let stream = TcpStream::connect(address).await.unwrap();
+        client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+    };
+    let (mut asks, mut idles, mut dawdles) = (connect().await, connect().await, connect().await);
+    asks.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    dawdles.write_all(b"GET / HT").await.unwrap();
+    asked.notified().await;
+    stop.cancel();
+    let mut said = vec![];
+    drop(tokio::time::timeout(LIMIT, idles.read_to_end(&mut said)).await.unwrap());
+    assert_eq!(said, b"");
+    go.notify_one();
+    drop(tokio::time::timeout(LIMIT, asks.read_to_end(&mut said)).await.unwrap());
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("done"), "{said}");
+    tokio::time::pause();
+    tokio::time::advance(grace).await;
+    tokio::time::resume();
+    tokio::time::timeout(LIMIT / 2, tasks.join_next()).await.unwrap().unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+/// The port's side and a client that trusts it.
+fn trusted() -> (TlsAcceptor, TlsConnector) {
+    trusted_with(MinTls::default(), rustls::DEFAULT_VERSIONS)
+}
+
+fn trusted_with(least: MinTls, versions: &[&'static rustls::SupportedProtocolVersion]) -> (TlsAcceptor, TlsConnector) {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = rustls::ClientConfig::builder_with_protocol_versions(versions);
+    let client = client.with_root_certificates(roots).with_no_client_auth();
+    (acceptor(Some((&certificate, &key)), least).unwrap(), TlsConnector::from(Arc::new(client)))
+}
+
+fn localhost() -> ServerName<'static> {
+    ServerName::try_from("localhost").unwrap()
+}
+
+async fn answer(_: Request<Incoming>) -> Page {
+    page(StatusCode::OK, TEXT, "ok")
+}
+
+#[tokio::test]
+async fn an_older_tls_than_the_least_is_refused() {
+    let old = [&rustls::version::TLS12];
+    for (least, versions, is_taken) in
+        [(MinTls::V12, &old[..], true), (MinTls::V13, &old, false), (MinTls::V13, rustls::DEFAULT_VERSIONS, true)]
+    {
+        let (acceptor, connector) = trusted_with(least, versions);
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (port, client) = tokio::join!(acceptor.accept(near), connector.connect(localhost(), far));
+        assert_eq!((port.is_ok(), client.is_ok()), (is_taken, is_taken), "{least:?}");
+    }
+}
+
+/// As a probe of the kubelet.
+const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_finish_its_handshake_or_its_head_is_dropped() {
+    for (name, is_greeted, says) in [
+        ("nothing", false, &b""[..]),
+        ("half a handshake", false, &[22, 3, 1, 0, 200, 1]),
+        ("no request", true, b""),
+        ("half a request", true, &PROBE[..PROBE.len() - 2]),
+    ] {
+        let (acceptor, connector) = trusted();
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let begun = Instant::now();
+        let client = async {
+            if is_greeted {
+                let mut stream = connector.connect(localhost(), far).await.unwrap();
+                stream.write_all(says).await.unwrap();
+                // Longer than any patience: what ends first is the port's.
+                drop(tokio::time::timeout(HEAD_TIMEOUT * 2, stream.read_to_end(&mut vec![])).await);
+            } else {
+                far.write_all(says).await.unwrap();
+                drop(tokio::time::timeout(HEAD_TIMEOUT * 2, far.read_to_end(&mut vec![])).await);
+            }
+        };
+        let port = converse(near, acceptor, answer, PATIENCE, Activity::new(), CancellationToken::new());
+        drop(tokio::join!(port, client));
+        let took = begun.elapsed();
+        assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&took), "{name}: {took:?}");
+    }
+}
+
+/// A port on which 4 connections are open at most, and its address.
+async fn port_of_four(acceptor: TlsAcceptor) -> (JoinSet<()>, SocketAddr) {
+    let listener = bind(([127, 0, 0, 1], 0).into(), "").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, grace) = (CancellationToken::new(), Duration::ZERO);
+    let mut port = JoinSet::new();
+    port.spawn(
+        Port { name: "test", listener, tls: acceptor, connections: 4, patience: PATIENCE, stop, grace }.serve(answer),
+    );
+    (port, address)
+}
+
+async fn probe(connector: &TlsConnector, address: SocketAddr) -> String {
+    let mut stream = connector.connect(localhost(), TcpStream::connect(address).await.unwrap()).await.unwrap();
+    stream.write_all(PROBE).await.unwrap();
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Slow clients once took all places for 10 s each, again and again: probes found none, and the kubelet ended the pod.
+#[tokio::test]
+async fn probes_are_answered_while_more_clients_than_there_are_places_say_nothing() {
+    let (acceptor, connector) = trusted();
+    let (_port, address) = port_of_four(acceptor).await;
+    let mut idle = Vec::new();
+    for _ in 0..12 {
+        idle.push(TcpStream::connect(address).await.unwrap());
+    }
+    for _ in 0..3 {
+        let answer = tokio::time::timeout(HEAD_TIMEOUT / 2, probe(&connector, address)).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    // The first ones made room. An end is an end, however it is told.
+    for mut gone in idle.into_iter().take(8) {
+        let said = tokio::time::timeout(HEAD_TIMEOUT / 2, gone.read(&mut [0])).await.expect("it is closed");
+        assert!(matches!(said, Ok(0) | Err(_)), "{said:?}");
+    }
+}
+
+/// It kept its answer, and with it its place, for as long as it liked.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_its_answer_is_dropped() {
+    let (acceptor, connector) = trusted();
+    let (near, far) = tokio::io::duplex(1 << 12);
+    let large = |_: Request<Incoming>| std::future::ready(page(StatusCode::OK, TEXT, vec![b'x'; 1 << 20]));
+    let begun = Instant::now();
+    let client = async {
+        let mut stream = connector.connect(localhost(), far).await.unwrap();
+        stream.write_all(PROBE).await.unwrap();
+        stream
+    };
+    let port = converse(near, acceptor, large, PATIENCE, Activity::new(), CancellationToken::new());
+    let (ended, _stream) = tokio::join!(port, client);
+    assert!(ended.is_err());
+    assert!((HEAD_TIMEOUT..HEAD_TIMEOUT + Duration::from_millis(50)).contains(&begun.elapsed()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_ends_at_its_age_however_often_it_asks() {
+    let (acceptor, connector) = trusted();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let begun = Instant::now();
+    let client = async {
+        let mut stream = connector.connect(localhost(), far).await.unwrap();
+        let mut asked = 0;
+        let mut said = [0; 4096];
+        loop {
+            let ask = stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+            if ask.is_err() || !matches!(stream.read(&mut said).await, Ok(1..)) {
+                return asked;
+            }
+            asked += 1;
+            tokio::time::sleep(HEAD_TIMEOUT / 2).await;
+        }
+    };
+    let patience = Patience { age: 10 * HEAD_TIMEOUT + Duration::from_secs(1), ..PATIENCE };
+    let port = converse(near, acceptor, answer, patience, Activity::new(), CancellationToken::new());
+    let (ended, asked) = tokio::join!(port, client);
+    ended.unwrap();
+    assert_eq!(asked, 21);
+    assert!(begun.elapsed() < 11 * HEAD_TIMEOUT, "{:?}", begun.elapsed());
+}
