@@ -47,7 +47,8 @@ struct Simulation {
     /// What the ConfigMap holds.
     shared: Entry,
     objects: BTreeMap<&'static str, Object>,
-    /// Whether a replica began to lead whose proven component calls a load balancer otherwise than it is called.
+    /// Whether a replica led whose proven component calls a load balancer otherwise than it is called: that of a Service that was not
+    /// compared, or of any when it began to lead.
     is_unseen: bool,
 }
 
@@ -158,11 +159,16 @@ impl Simulation {
             let proven = Arc::clone(&slot.view().proven);
             let naming = self.naming(&proven.version);
             self.leader = replica;
-            let is_renamed = |(name, one): (&String, &Balancer)| self.name(&proven.version, &one.uid) != *name;
-            self.is_unseen |= self.cloud.balancers.lock().iter().any(is_renamed);
+            self.sees_renamed(&proven.version, |_| true);
             self.shared.note(&Judgement::Proven(proven.digest.clone()));
             self.shared.note(&Judgement::Named(naming));
         }
+    }
+
+    /// Notes whether this version calls a load balancer of such a Service otherwise than it is called.
+    fn sees_renamed(&mut self, version: &str, is_meant: impl Fn(&str) -> bool) {
+        let is_renamed = |(name, one): (&String, &Balancer)| is_meant(&one.uid) && self.name(version, &one.uid) != *name;
+        self.is_unseen |= self.cloud.balancers.lock().iter().any(is_renamed);
     }
 
     /// The process of a replica ends.
@@ -230,7 +236,7 @@ impl Simulation {
 
     /// See "What is not guaranteed" in decision 18: whether a component is proven that says it deletes and does not, and that nobody has
     /// seen delete anything; or whether a replica leads that has not seen the component that names some Services in another way, or has it as
-    /// its first one.
+    /// its first one, or had only Services of that kind that were deleted.
     fn is_beyond_promise(&self) -> bool {
         self.is_unseen || self.slots().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
     }

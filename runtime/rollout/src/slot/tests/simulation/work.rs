@@ -22,6 +22,9 @@ impl Simulation {
     /// As the service controller does it.
     pub(super) async fn works(&mut self, name: &'static str) {
         let Some(source) = self.leads().cloned() else { return };
+        if self.objects.get(name).is_some_and(|object| !object.is_wanted) {
+            self.sees_renamed(&source.view().proven.version, |uid| uid == name);
+        }
         let Some(object) = self.objects.get_mut(name) else { return };
         let one = source.load_balancers();
         if !object.is_wanted {
@@ -31,7 +34,7 @@ impl Simulation {
                 *object = Object::default();
                 let is_left = self.cloud.balancers.lock().values().any(|balancer| balancer.uid == name);
                 let is_liar = !source.view().is_on_trial && self.nature(&source.view().serving.version) == Does::Leave;
-                assert!(!is_left || is_liar, "{name} was let go with a load balancer");
+                assert!(!is_left || is_liar || self.is_unseen, "{name} was let go with a load balancer");
             }
             return;
         }
