@@ -371,6 +371,9 @@ impl Simulation {
                 self.hears(replica);
             }
             for name in SERVICES {
+                if self.is_beyond_promise() {
+                    return false;
+                }
                 self.works(name).await;
                 self.holds();
             }
