@@ -167,7 +167,8 @@ impl Simulation {
 
     /// Notes whether this version calls a load balancer of such a Service otherwise than it is called.
     fn sees_renamed(&mut self, version: &str, is_meant: impl Fn(&str) -> bool) {
-        let is_renamed = |(name, one): (&String, &Balancer)| is_meant(&one.uid) && self.name(version, &one.uid) != *name;
+        let is_renamed =
+            |(name, one): (&String, &Balancer)| is_meant(&one.uid) && self.name(version, &one.uid) != *name;
         self.is_unseen |= self.cloud.balancers.lock().iter().any(is_renamed);
     }
 
