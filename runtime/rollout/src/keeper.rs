@@ -46,6 +46,7 @@ use crate::offers;
 use crate::pipeline::{LookAgain, Optimise, Surroundings};
 use crate::slot::{News, ProbationSettings, Slot};
 use crate::source::Changes;
+use crate::status::Known;
 use configuration::Configuration;
 use report::{Candidate, Told};
 use share::Share;
@@ -136,7 +137,7 @@ impl Keeper {
     ) -> Self {
         let source = config.label();
         (surroundings.listeners.readiness)(&check(&source), Err("not loaded yet".to_owned()));
-        surroundings.listeners.statuses.begin(&source);
+        surroundings.listeners.statuses.change(&source, |_| {});
         let changes = Changes::of(&config.source, Some(&surroundings.client), settings.poll);
         let configuration = Configuration::of(&config, settings.poll);
         let last_good = settings.state_dir.as_ref().map(|folder| LastGood::new(folder, &source, &surroundings.trials));
@@ -178,6 +179,11 @@ impl Keeper {
     /// Which provider it is, among all of the process.
     pub(crate) fn label(&self) -> &str {
         &self.source
+    }
+
+    /// The page says something else from now on.
+    fn shows(&self, change: impl FnOnce(&mut Known)) {
+        self.surroundings.listeners.statuses.change(&self.source, change);
     }
 
     /// Where the components serve; none before there is a first one.

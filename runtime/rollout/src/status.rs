@@ -48,15 +48,17 @@ pub struct Times {
     pub first_call_ms: Option<f64>,
 }
 
-/// What is known of a provider.
+/// What the page says of a provider. Whoever changes it says all of one moment at once: see [`ProviderStatuses::change`].
 #[derive(Default)]
-struct Known {
+pub(crate) struct Known {
     /// How its components stand; none before the first one was taken.
-    view: Option<Box<dyn Fn() -> View + Send>>,
-    refused: Option<NotTaken>,
-    /// A changed configuration that is not used.
-    configuration: Option<NotTaken>,
-    times: Option<Times>,
+    pub(crate) view: Option<View>,
+    /// What its source holds and does not serve.
+    pub(crate) refused: Option<NotTaken>,
+    /// What the files of its configuration say, and does not count.
+    pub(crate) configuration: Option<NotTaken>,
+    /// How long the last exchange took.
+    pub(crate) times: Option<Times>,
 }
 
 /// How a provider stands, as it is shown.
@@ -90,15 +92,14 @@ struct ProviderStatus {
 
 impl Known {
     fn status(&self) -> ProviderStatus {
-        let view = self.view.as_ref().map(|view| view());
         let (refused, refused_configuration, times) = (self.refused.clone(), self.configuration.clone(), self.times);
-        match view {
+        match &self.view {
             Some(View { serving, proven, is_on_trial, generation, since }) => ProviderStatus {
-                serving: Some(Version::clone(&serving)),
-                phase: Some(if is_on_trial { "probation" } else { "proven" }),
-                last_good: is_on_trial.then(|| Version::clone(&proven)),
-                since: Some(since),
-                generation,
+                serving: Some(Version::clone(serving)),
+                phase: Some(if *is_on_trial { "probation" } else { "proven" }),
+                last_good: is_on_trial.then(|| Version::clone(proven)),
+                since: Some(*since),
+                generation: *generation,
                 refused,
                 refused_configuration,
                 times,
@@ -160,60 +161,9 @@ impl ProviderStatus {
 pub struct ProviderStatuses(Arc<Mutex<BTreeMap<String, Known>>>);
 
 impl ProviderStatuses {
-    fn change(&self, source: &str, change: impl FnOnce(&mut Known)) {
+    /// Something else is to be said of a provider; readers see all of it or nothing.
+    pub(crate) fn change(&self, source: &str, change: impl FnOnce(&mut Known)) {
         change(self.0.lock().entry(source.to_owned()).or_default());
-    }
-
-    /// There is such a provider.
-    pub(crate) fn begin(&self, source: &str) {
-        self.change(source, |_| {});
-    }
-
-    /// It has components from now on, which stand as `view` says.
-    pub(crate) fn serves(&self, source: &str, view: Box<dyn Fn() -> View + Send>) {
-        self.change(source, |known| known.view = Some(view));
-    }
-
-    /// What its source holds and does not serve.
-    pub(crate) fn refused(&self, source: &str, refused: Option<NotTaken>) {
-        self.change(source, |known| known.refused = refused);
-    }
-
-    /// What the files of its configuration say, and does not count.
-    pub(crate) fn configuration_refused(&self, source: &str, refused: Option<NotTaken>) {
-        self.change(source, |known| known.configuration = refused);
-    }
-
-    /// The same, for this reason now.
-    pub(crate) fn configuration_still_refused(&self, source: &str, reason: String) {
-        self.change(source, |known| {
-            if let Some(refused) = &mut known.configuration {
-                refused.reason = reason;
-            }
-        });
-    }
-
-    /// The same component, for this reason now.
-    pub(crate) fn still_refused(&self, source: &str, reason: String) {
-        self.change(source, |known| {
-            if let Some(refused) = &mut known.refused {
-                refused.reason = reason;
-            }
-        });
-    }
-
-    /// How long the last exchange took.
-    pub(crate) fn took(&self, source: &str, times: Times) {
-        self.change(source, |known| known.times = Some(times));
-    }
-
-    /// How long it was from there to the end of the first call, in milliseconds.
-    pub(crate) fn first_call(&self, source: &str, took: f64) {
-        self.change(source, |known| {
-            if let Some(times) = &mut known.times {
-                times.first_call_ms = Some(took);
-            }
-        });
     }
 
     fn all(&self) -> BTreeMap<String, ProviderStatus> {

@@ -15,6 +15,7 @@ use super::{Keeper, MAX_DELAY, Place, check};
 use crate::gate::{self, Rejected, Step, Unpacked};
 use crate::pipeline::{NotAdmitted, Optimise, Taken};
 use crate::slot::Slot;
+use crate::status::Known;
 
 /// Longest wait between two looks at whether another replica serves.
 const PEER_DELAY: Duration = Duration::from_secs(5);
@@ -179,18 +180,18 @@ impl Keeper {
 
     /// Puts the first provider into its slot. There is no other to return to, so that it is proven.
     fn begin(&mut self, taken: Taken) -> Slot<Provider> {
-        let Taken { release, bytes, signature, look, missed, took, compiling, .. } = taken;
+        let times = self.took(&taken, Duration::ZERO, None);
+        let Taken { release, bytes, signature, look, missed, .. } = taken;
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());
-        self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature });
+        self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature, times });
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });
-        let shown = slot.clone();
-        self.surroundings.listeners.statuses.serves(&self.source, Box::new(move || shown.view()));
-        self.audience.metrics.stands(&self.source, &slot.view(), None);
-        self.took(Duration::ZERO, took, compiling, None);
+        let view = slot.view();
+        self.audience.metrics.stands(&self.source, &view, None);
+        self.shows(|known| *known = Known { view: Some(view), times: Some(times), ..Known::default() });
         // Last: whoever finds the process ready finds the provider on the page and in the metrics.
         (self.surroundings.listeners.readiness)(&check(&self.source), Ok(()));
         slot

@@ -93,6 +93,17 @@ impl Configuration {
         }
     }
 
+    /// The components were told what the files say. Returns whether something else had been told of before.
+    fn is_in_use(&mut self) -> bool {
+        (self.judged, self.tries, self.retry) = (None, 0, None);
+        self.told.take().is_some()
+    }
+
+    /// Whether what the files say is refused.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.told.is_some()
+    }
+
     #[cfg(test)]
     pub(super) fn told(&self) -> Option<&str> {
         self.told.as_deref()
@@ -154,7 +165,7 @@ impl Keeper {
                 };
                 self.audience.metrics.configuration(&self.source, "taken", "");
                 self.audience.metrics.exchanged(&self.source, exchange);
-                self.is_configured_as_before();
+                self.configuration.is_in_use();
                 self.catch_up().await;
                 if is_withdrawn || self.told.is_some() {
                     // What the source holds goes through the whole gate again: it may have been refused because the one that it was
@@ -202,11 +213,9 @@ impl Keeper {
     }
 
     fn is_configured_as_before(&mut self) {
-        let Configuration { judged, told, tries, retry, .. } = &mut self.configuration;
-        (*judged, *tries, *retry) = (None, 0, None);
-        if told.take().is_some() {
+        if self.configuration.is_in_use() {
             tracing::info!(source = self.source, "the files hold the configuration that is in use");
-            self.surroundings.listeners.statuses.configuration_refused(&self.source, None);
+            self.shows(|known| known.configuration = None);
         }
     }
 
@@ -228,11 +237,15 @@ impl Keeper {
         let refused = NotTaken::now(step, None, reason);
         let told = without_request_ids(&text);
         if self.configuration.told.as_ref() == Some(&told) {
-            return self.surroundings.listeners.statuses.configuration_still_refused(&self.source, refused.reason);
+            return self.shows(|known| {
+                if let Some(known) = &mut known.configuration {
+                    known.reason = refused.reason;
+                }
+            });
         }
         self.configuration.told = Some(told);
         self.audience.metrics.configuration(&self.source, "rejected", step.as_str());
-        self.surroundings.listeners.statuses.configuration_refused(&self.source, Some(refused));
+        self.shows(|known| known.configuration = Some(refused));
         self.tell(Severity::Warning, "ProviderConfigurationRejected", text).await;
     }
 }

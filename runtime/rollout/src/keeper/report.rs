@@ -26,6 +26,8 @@ pub(super) struct Candidate {
     pub(super) digest: String,
     pub(super) bytes: Vec<u8>,
     pub(super) signature: Option<Vec<u8>>,
+    /// How long it took to take it.
+    pub(super) times: Times,
 }
 
 impl Keeper {
@@ -51,26 +53,27 @@ impl Keeper {
 
     /// Puts what passed the gate into the slot.
     pub(super) async fn exchange(&mut self, taken: Taken, read: Duration) {
-        let Taken { release, bytes, signature, is_apart, took, compiling, .. } = taken;
-        let candidate = Candidate { digest: release.version.digest.clone(), bytes, signature };
         let Some(slot) = self.slot().cloned() else { return };
+        let digest = taken.release.version.digest.clone();
         // Before the exchange: its first call may be the last one of the process. The one before may be proven meanwhile, and its note
         // goes when that is told: then this one is noted again.
         loop {
-            self.note_trial(Some(candidate.digest.clone())).await;
+            self.note_trial(Some(digest.clone())).await;
             if !self.catch_up().await {
                 break;
             }
         }
-        let exchange = if is_apart { slot.put_apart(release) } else { slot.put(release) };
+        let release = taken.release.clone();
+        let exchange = if taken.is_apart { slot.put_apart(release) } else { slot.put(release) };
         let Some(exchange) = exchange else {
             // It was refused, or another way of packing it taken, while it was in the gate.
             self.note_trial_of_now().await;
-            self.was_refused(&slot, &candidate.digest).await;
+            self.was_refused(&slot, &digest).await;
             return;
         };
-        self.candidate = Some(candidate);
-        self.took(read, took, compiling, Some(exchange));
+        let times = self.took(&taken, read, Some(exchange));
+        let Taken { bytes, signature, .. } = taken;
+        self.candidate = Some(Candidate { digest, bytes, signature, times });
         self.retry = None;
         // Others may have judged it already.
         if let Some(share) = &self.share {
@@ -80,8 +83,9 @@ impl Keeper {
     }
 
     /// Something was taken: how long that took. The first one takes nobody's place.
-    pub(super) fn took(&mut self, read: Duration, gate: Duration, compiling: Duration, exchange: Option<Duration>) {
-        let (metrics, statuses) = (&self.audience.metrics, &self.surroundings.listeners.statuses);
+    pub(super) fn took(&mut self, taken: &Taken, read: Duration, exchange: Option<Duration>) -> Times {
+        let Taken { took: gate, compiling, .. } = *taken;
+        let metrics = &self.audience.metrics;
         metrics.load(&self.source, "taken", "");
         metrics.took(&self.source, "taken", gate);
         if let Some(exchange) = exchange {
@@ -94,9 +98,8 @@ impl Keeper {
             let source = &self.source;
             tracing::info!(source, read_ms, compile_ms, takeover_ms, exchange_ms, "provider exchanged");
         }
-        statuses.took(&self.source, Times { read_ms, compile_ms, takeover_ms, exchange_ms, first_call_ms: None });
-        statuses.refused(&self.source, None);
         (self.told, self.tries) = (None, 0);
+        Times { read_ms, compile_ms, takeover_ms, exchange_ms, first_call_ms: None }
     }
 
     /// Tells of all that has become of the components so far. Returns whether there was anything.
@@ -112,10 +115,13 @@ impl Keeper {
     /// Tells of one thing.
     pub(super) async fn report(&mut self, news: News) {
         match news {
-            News::FirstCall(took) => {
-                self.surroundings.listeners.statuses.first_call(&self.source, milliseconds(took));
-            }
+            News::FirstCall(took) => self.shows(|known| {
+                if let Some(times) = &mut known.times {
+                    times.first_call_ms = Some(milliseconds(took));
+                }
+            }),
             News::Changed(transition, view) => {
+                self.shows_standing(&transition, &view);
                 self.audience.metrics.stands(&self.source, &view, gone(&transition));
                 // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
                 let refused = self.slot().map(|slot| slot.refused()).unwrap_or_default();
@@ -127,6 +133,25 @@ impl Keeper {
                 self.changed(transition, &view).await;
             }
         }
+    }
+
+    /// The page says at once how the components stand, and what no longer counts with that, or does now.
+    fn shows_standing(&self, transition: &Transition, view: &View) {
+        let times = self.candidate.as_ref().map(|candidate| candidate.times);
+        let is_configured = !self.configuration.is_refused();
+        self.shows(|known| {
+            known.view = Some(view.clone());
+            match transition {
+                Transition::Exchanged { .. } => (known.refused, known.times) = (None, times),
+                Transition::Withdrawn { .. } => known.refused = None,
+                Transition::Returned { failed, refusal } => {
+                    let (digest, why) = (Some(failed.digest.clone()), refusal.reason.clone());
+                    known.refused = Some(NotTaken::now(Step::Probation, digest, why));
+                }
+                Transition::Configured | Transition::Proven | Transition::Contested { .. } => {}
+            }
+            known.configuration.take_if(|_| is_configured);
+        });
     }
 
     async fn changed(&mut self, transition: Transition, view: &View) {
@@ -159,12 +184,9 @@ impl Keeper {
                 self.share(Judgement::Proven(serving.digest.clone())).await;
             }
             Transition::Returned { failed, refusal } => {
-                let why = refusal.reason.clone();
                 self.audience.metrics.load(&self.source, "rolled-back", Step::Probation.as_str());
-                let text = format!("{failed} failed its probation, {serving} serves again: {why}");
+                let text = format!("{failed} failed its probation, {serving} serves again: {}", refusal.reason);
                 self.told = Some(Told { text: text.clone(), failed: Some(failed.digest.clone()) });
-                let refused = NotTaken::now(Step::Probation, Some(failed.digest.clone()), why);
-                self.surroundings.listeners.statuses.refused(&self.source, Some(refused));
                 self.tell(Severity::Warning, "ProviderRolledBack", text).await;
                 self.share(Judgement::Refused(refusal)).await;
             }
@@ -217,12 +239,15 @@ impl Keeper {
         let failed = rejected.digest.clone().filter(|_| step == Step::Probation);
         let told = Told { text: without_request_ids(&text), failed };
         if self.told.as_ref().is_some_and(|before| before.text == told.text) {
-            self.surroundings.listeners.statuses.still_refused(&self.source, reason);
-            return;
+            return self.shows(|known| {
+                if let Some(refused) = &mut known.refused {
+                    refused.reason = reason;
+                }
+            });
         }
         self.told = Some(told);
         self.audience.metrics.load(&self.source, "rejected", step.as_str());
-        self.surroundings.listeners.statuses.refused(&self.source, Some(NotTaken::now(step, rejected.digest, reason)));
+        self.shows(|known| known.refused = Some(NotTaken::now(step, rejected.digest, reason)));
         if is_serving {
             return self.tell(Severity::Warning, "ProviderRejected", text).await;
         }
@@ -244,7 +269,7 @@ impl Keeper {
         if let (Some(_), Some(serving)) = (self.told.take(), self.slot().map(|slot| slot.view().serving)) {
             tracing::info!(source = self.source, "the source holds what serves: {serving}");
         }
-        self.surroundings.listeners.statuses.refused(&self.source, None);
+        self.shows(|known| known.refused = None);
     }
 
     /// A line in the log, and an Event at the ConfigMap or the host's pod.

@@ -26,6 +26,7 @@ use crate::last_good::Trials;
 use crate::ledger::peers::tests::{Server, Shared, client, settings};
 use crate::pipeline::Listeners;
 use crate::preflight;
+use crate::slot::Refusals;
 use crate::status::ProviderStatuses;
 
 /// Hears nothing.
@@ -229,4 +230,51 @@ async fn a_last_good_component_waits_until_the_others_answer_and_no_untried_one_
         let slot = keeper.bootstrap().await.unwrap();
         assert_eq!(slot.view().serving.version, "1", "{failing:?}");
     }
+}
+
+/// The page said that the component before served, and nothing of the one that had failed; or that this one served, and was refused.
+#[tokio::test]
+async fn the_page_never_says_of_two_moments_who_serves_and_who_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (folder.path().join("p.wasm"), folder.path().join("state"));
+    std::fs::write(&source, version("1")).unwrap();
+    let mut keeper = keeper(&source, &state, None).await;
+    let slot = keeper.bootstrap().await.unwrap();
+    keeper.begun().await;
+    let statuses = keeper.surroundings.listeners.statuses.clone();
+    let says = || {
+        let page: serde_json::Value = serde_json::from_str(&statuses.json()).unwrap();
+        let page = &page[source.display().to_string()];
+        let step = page["refused"]["step"].as_str().map(ToOwned::to_owned);
+        (page["serving"]["version"].as_str().unwrap().to_owned(), page["generation"].as_u64().unwrap(), step)
+    };
+    let serves = |version: &str, generation, refused: Option<&str>| {
+        (version.to_owned(), generation, refused.map(ToOwned::to_owned))
+    };
+    // Looks, and gives all that the page says meanwhile.
+    let look = async |keeper: &mut Keeper| {
+        let mut said = vec![says()];
+        let mut looks = std::pin::pin!(keeper.look());
+        while futures::poll!(&mut looks).is_pending() {
+            said.push(says());
+            tokio::task::yield_now().await;
+        }
+        said.push(says());
+        said.dedup();
+        said
+    };
+    std::fs::write(&source, b"no component").unwrap();
+    assert_eq!(look(&mut keeper).await, [serves("1", 1, None), serves("1", 1, Some("parse"))]);
+    std::fs::write(&source, version("2")).unwrap();
+    assert_eq!(look(&mut keeper).await, [serves("1", 1, Some("parse")), serves("2", 2, None)]);
+    std::fs::write(&source, b"no component").unwrap();
+    look(&mut keeper).await;
+    std::fs::write(&source, version("1")).unwrap();
+    assert_eq!(look(&mut keeper).await, [serves("2", 2, Some("parse")), serves("1", 3, None)]);
+    std::fs::write(&source, version("2")).unwrap();
+    look(&mut keeper).await;
+    slot.peer_refused(Refusals::default().refuse(&slot.view().serving.digest, "it lied".to_owned()));
+    assert_eq!((slot.view().generation, says()), (5, serves("2", 4, None)), "nobody has told the keeper yet");
+    keeper.catch_up().await;
+    assert_eq!(says(), serves("1", 5, Some("probation")));
 }

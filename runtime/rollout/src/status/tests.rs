@@ -11,7 +11,7 @@ fn version(version: &str, digit: &str) -> Version {
 }
 
 fn shown(statuses: &ProviderStatuses, source: &str, view: View) {
-    statuses.serves(source, Box::new(move || view.clone()));
+    statuses.change(source, |known| known.view = Some(view));
 }
 
 fn full() -> ProviderStatuses {
@@ -31,9 +31,8 @@ fn full() -> ProviderStatuses {
         reason: "it is not signed".into(),
         since: at("2026-01-02T03:00:00Z"),
     };
-    statuses.refused(SOURCE, Some(refused));
     let times = Times { read_ms: 501.4, compile_ms: 812.6, takeover_ms: 3.2, exchange_ms: 0.0214, first_call_ms: None };
-    statuses.took(SOURCE, times);
+    statuses.change(SOURCE, |known| (known.refused, known.times) = (Some(refused), Some(times)));
     statuses
 }
 
@@ -77,7 +76,7 @@ fn before_the_first_provider_it_says_what_that_means_and_why() {
     assert_eq!((statuses.text().as_str(), statuses.json().as_str()), ("", "{}\n"));
     let refused = NotTaken::now(Step::Source, None, "it holds no component".into());
     let since = format!("{:.0}", refused.since);
-    statuses.refused("/providers", Some(refused));
+    statuses.change("/providers", |known| known.refused = Some(refused));
     let expected = format!(
         "provider /providers
   serving     none yet: nothing is written to the cluster for it

@@ -6,6 +6,7 @@
 mod event;
 mod gate;
 mod replica;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ccm_cloud::LoadBalancerSource as _;
 use fastrand::Rng;
 use futures::FutureExt as _;
 
@@ -24,6 +24,7 @@ use crate::slot::testing::{Balancer, Cloud, Fake, digest, is_narrow, is_of_a_kin
 use crate::slot::{News, ProbationSettings, Slot};
 use event::{Event, event};
 use replica::{Folder, Place, Replica};
+use work::Object;
 
 const SEEDS: u64 = 10_000;
 const EVENTS: usize = 40;
@@ -31,16 +32,6 @@ const EVENTS: usize = 40;
 const LEAST_ENDS: u64 = 85;
 const SERVICES: [&str; 4] = ["w", "x", "y", "z"];
 const SETTINGS: ProbationSettings = ProbationSettings { time: Duration::from_secs(60), calls: 3, faults: 2 };
-
-/// What the service controller knows of a Service.
-#[derive(Debug, Default)]
-struct Object {
-    is_wanted: bool,
-    has_finalizer: bool,
-    /// Who has ensured it last.
-    by: Option<String>,
-    by_version: Option<String>,
-}
 
 struct Simulation {
     cloud: Arc<Cloud>,
@@ -56,7 +47,8 @@ struct Simulation {
     /// What the ConfigMap holds.
     shared: Entry,
     objects: BTreeMap<&'static str, Object>,
-    /// Whether a replica began to lead whose proven component calls a load balancer otherwise than it is called.
+    /// Whether a replica led whose proven component calls a load balancer otherwise than it is called: that of a Service that was not
+    /// compared, or of any when it began to lead.
     is_unseen: bool,
 }
 
@@ -167,11 +159,17 @@ impl Simulation {
             let proven = Arc::clone(&slot.view().proven);
             let naming = self.naming(&proven.version);
             self.leader = replica;
-            let is_renamed = |(name, one): (&String, &Balancer)| self.name(&proven.version, &one.uid) != *name;
-            self.is_unseen |= self.cloud.balancers.lock().iter().any(is_renamed);
+            self.sees_renamed(&proven.version, |_| true);
             self.shared.note(&Judgement::Proven(proven.digest.clone()));
             self.shared.note(&Judgement::Named(naming));
         }
+    }
+
+    /// Notes whether this version calls a load balancer of such a Service otherwise than it is called.
+    fn sees_renamed(&mut self, version: &str, is_meant: impl Fn(&str) -> bool) {
+        let is_renamed =
+            |(name, one): (&String, &Balancer)| is_meant(&one.uid) && self.name(version, &one.uid) != *name;
+        self.is_unseen |= self.cloud.balancers.lock().iter().any(is_renamed);
     }
 
     /// The process of a replica ends.
@@ -239,34 +237,9 @@ impl Simulation {
 
     /// See "What is not guaranteed" in decision 18: whether a component is proven that says it deletes and does not, and that nobody has
     /// seen delete anything; or whether a replica leads that has not seen the component that names some Services in another way, or has it as
-    /// its first one.
+    /// its first one, or had only Services of that kind that were deleted.
     fn is_beyond_promise(&self) -> bool {
         self.is_unseen || self.slots().any(|slot| self.nature(&slot.view().proven.version) == Does::Leave)
-    }
-
-    /// As the service controller does it.
-    async fn works(&mut self, name: &'static str) {
-        let Some(source) = self.leads().cloned() else { return };
-        let Some(object) = self.objects.get_mut(name) else { return };
-        let one = source.load_balancers();
-        if !object.is_wanted {
-            // Who wants it again does not know what is left of it.
-            (object.by, object.by_version) = (None, None);
-            if object.has_finalizer && one.delete(service(name)).await.failure.is_none() {
-                *object = Object::default();
-                let is_left = self.cloud.balancers.lock().values().any(|balancer| balancer.uid == name);
-                let is_liar = !source.view().is_on_trial && self.nature(&source.view().serving.version) == Does::Leave;
-                assert!(!is_left || is_liar, "{name} was let go with a load balancer");
-            }
-            return;
-        }
-        object.has_finalizer = true;
-        let is_certain = object.by.as_ref().is_some_and(|by| !source.is_refused(by));
-        if is_certain {
-            drop(one.get(service(name)).await);
-        } else if one.ensure(service(name), Arc::default()).await.failure.is_none() {
-            (object.by, object.by_version) = (Some(one.component()), Some(one.descriptor().version.clone()));
-        }
     }
 
     async fn finds(&self) {
@@ -399,6 +372,9 @@ impl Simulation {
                 self.hears(replica);
             }
             for name in SERVICES {
+                if self.is_beyond_promise() {
+                    return false;
+                }
                 self.works(name).await;
                 self.holds();
             }
