@@ -264,8 +264,7 @@ impl FakeBalancers {
         let ip = state.balancers.get(&key(service)).map(|balancer| balancer.ip.clone());
         let ip = ip.unwrap_or_else(|| {
             state.made += 1;
-            let network = if self.name == "blue" { "198.51.100" } else { "192.0.2" };
-            format!("{network}.{}", state.made)
+            format!("{}.{}", if self.name == "blue" { "198.51.100" } else { "192.0.2" }, state.made)
         });
         let balancer = wanted(service, hosts, ip);
         state.balancers.insert(key(service), balancer.clone());
