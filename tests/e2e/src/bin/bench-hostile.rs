@@ -149,9 +149,10 @@ async fn measure(provider: &Arc<Provider>) -> Result<Times> {
             Ok(times)
         });
     }
-    let silent = {
+    let mut silent = JoinSet::new();
+    {
         let provider = Arc::clone(provider);
-        tokio::spawn(async move {
+        silent.spawn(async move {
             let mut times = Vec::with_capacity(SILENT_CALLS);
             for _ in 0..SILENT_CALLS {
                 let start = Instant::now();
@@ -161,13 +162,14 @@ async fn measure(provider: &Arc<Provider>) -> Result<Times> {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             anyhow::Ok(times)
-        })
-    };
+        });
+    }
     let mut exchange = Vec::with_capacity(LANES * CALLS);
     while let Some(times) = lanes.join_next().await {
         exchange.extend(times??);
     }
-    Ok(Times { exchange: Distribution::of(exchange), silent: Distribution::of(silent.await??) })
+    let silent = silent.join_next().await.context("nobody called without an exchange")???;
+    Ok(Times { exchange: Distribution::of(exchange), silent: Distribution::of(silent) })
 }
 
 fn node(name: &str, script: Option<&str>) -> Node {
@@ -228,6 +230,7 @@ struct Peak {
 }
 
 impl Peak {
+    #[expect(clippy::disallowed_methods, reason = "a thread that does nothing else")]
     fn watch() -> Self {
         let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, seen) = (Arc::clone(&stop), Arc::clone(&most));
