@@ -18,8 +18,8 @@ use crate::stage::{Actor, LIMIT, Stage};
 /// The annotation with a Node's script.
 pub(crate) const SCRIPT: &str = "scripted.example/script";
 
-/// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/` and below `/of/TOKEN/` to who
-/// has another token. Who has a token that is [revoked](Self::revoke) gets 401 everywhere. Ends when it is dropped.
+/// Sends every request back in the body of its answer, with the status 200, or 404 below `/absent/` and below `/of/NAME/` to who
+/// has another token than `token-of-NAME`. Who has a token that is [revoked](Self::revoke) gets 401 everywhere. Ends when it is dropped.
 pub(crate) struct Cloud {
     pub(crate) address: SocketAddr,
     revoked: Arc<Mutex<Vec<String>>>,
@@ -111,7 +111,7 @@ async fn answer(mut stream: TcpStream, seen: &Mutex<Vec<String>>, revoked: &Mute
     }
     let request = String::from_utf8_lossy(&request).into_owned();
     let whose = request.split_once(" /of/").and_then(|(_, path)| path.split('/').next());
-    let is_foreign = whose.is_some_and(|token| !request.contains(&format!("authorization: Bearer {token}\r\n")));
+    let is_foreign = whose.is_some_and(|name| !request.contains(&format!("authorization: Bearer token-of-{name}\r\n")));
     let is_absent = is_foreign || request.contains(" /absent/");
     let is_revoked = revoked.lock().iter().any(|token| request.contains(&format!("authorization: Bearer {token}\r\n")));
     let status = match (is_revoked, is_absent) {

@@ -253,7 +253,7 @@ async fn a_wrong_token_for_one_of_two_clouds_costs_no_more_nodes_than_the_budget
     for i in 0..SMALL {
         let name = format!("small{i}");
         let fixture = NodeFixture::new(&name).initialized().not_ready().provider_id(&format!("scripted://{name}"));
-        let asked = format!("HEAD /of/right-token/{name}");
+        let asked = format!("HEAD /of/right/{name}");
         fixture.annotation("scripted.example/script", &asked).register(client).await.unwrap();
     }
     let providers = json!([

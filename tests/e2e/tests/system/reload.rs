@@ -161,7 +161,7 @@ async fn a_wrong_project_is_refused_also_where_the_one_before_cannot_answer_any_
     let cloud = Cloud::start().await;
     let file = stage.file("cloud.conf", config(&cloud.url(), "one"));
     let host = start(&stage, &[&format!("--cloud-config={}", file.display())]).await;
-    let node = NodeFixture::new("n1").internal_ip("10.0.0.1").annotation(SCRIPT, "HEAD /of/token-of-one/n1");
+    let node = NodeFixture::new("n1").internal_ip("10.0.0.1").annotation(SCRIPT, "HEAD /of/one/n1");
     node.register(client).await.unwrap();
     await_all_untainted(client, 1).await;
 
