@@ -3,8 +3,9 @@
 use super::{read, sources};
 
 /// Texts that the program puts together, and the literals that it does so with. Without any, it is the API server that says so.
-const COMPOSED: [(&str, &[&str]); 5] = [
+const COMPOSED: [(&str, &[&str]); 6] = [
     ("forbidden", &[]),
+    ("wasm-ccm may change only", &[]),
     ("is a loopback address", &["a loopback address", ", which --allow-loopback would grant"]),
     ("is a link-local address", &["a link-local address"]),
     ("leadership lost: the Lease was not renewed", &["leadership lost: #", "the Lease was not renewed within #"]),

@@ -43,7 +43,7 @@ fn rows() -> Vec<Row> {
             Some("may not change annotations"),
         ),
         ("nodes", "", json!({ "spec": { "unschedulable": true } }), Some("may not change unschedulable")),
-        ("nodes", "", json!({ "spec": { "taints": foreign } }), Some("may change no taints of a Node but")),
+        ("nodes", "", json!({ "spec": { "taints": foreign } }), Some("may change only the taints")),
         ("nodes", "", json!({ "spec": { "taints": shutdown, "providerID": "cloudlycke://fenced" } }), None),
         ("nodes", "", json!({ "spec": { "providerID": "other://fenced" } }), Some("")),
         (
@@ -56,7 +56,7 @@ fn rows() -> Vec<Row> {
             "nodes",
             "status",
             json!({ "status": { "capacity": { "cpu": "900" } } }),
-            Some("nothing in the status of a Node but"),
+            Some("in the status of a Node"),
         ),
         ("nodes", "status", dated("Ready"), Some("nothing in the status of a Node but")),
         ("nodes", "status", dated("NetworkUnavailable"), None),
@@ -67,13 +67,13 @@ fn rows() -> Vec<Row> {
             "services",
             "status",
             json!({ "metadata": { "annotations": { "cert-manager.io/issuer": "mine" } } }),
-            Some("may change no annotation of a Service but"),
+            Some("may change only its own annotations of a Service"),
         ),
         (
             "services",
             "status",
             json!({ "metadata": { "annotations": { "others.io/x": null } } }),
-            Some("may change no annotation of a Service but"),
+            Some("may change only its own annotations of a Service"),
         ),
         (
             "services",
@@ -91,7 +91,7 @@ fn rows() -> Vec<Row> {
             "services",
             "status",
             json!({ "metadata": { "finalizers": [] } }),
-            Some("may change no finalizer of a Service but"),
+            Some("may change only the finalizer"),
         ),
         ("services", "status", dated("LoadBalancerReady"), None),
     ]
