@@ -344,6 +344,16 @@ impl Credentials {
     ///
     /// There are too many of them: then nothing may be shown at all.
     pub(crate) fn redactor(&self) -> Result<Redactor, TooLarge> {
+        // Two: a login builds only what is small again.
+        Ok(self.given_redactor()?.then(&self.captured.redactor()?))
+    }
+
+    /// The same without captured values: those are whatever a cloud says.
+    ///
+    /// # Errors
+    ///
+    /// As [`redactor`](Self::redactor).
+    pub(crate) fn given_redactor(&self) -> Result<Redactor, TooLarge> {
         let given = || {
             let mut values: Vec<(String, Secret)> = self.hidden.clone();
             for (name, given) in &self.given {
@@ -352,8 +362,7 @@ impl Credentials {
             }
             values
         };
-        // Two: a login builds only what is small again.
-        Ok(self.redactor.get(|| self.given_changes(), given)?.then(&self.captured.redactor()?))
+        self.redactor.get(|| self.given_changes(), given)
     }
 }
 

@@ -237,16 +237,27 @@ impl MemoryShare {
             None if self.budget.calls.load(Ordering::SeqCst) == 0 => {
                 Some(self.begin_with(fixed, fixed).ok_or_else(|| self.budget.no_room()))
             }
-            None => None,
+            // Others have what is for everybody: this is what its own share is for.
+            None => self.begin_with_own(fixed).map(Ok),
         };
         self.budget.wait(attempt).await
     }
 
+    /// Of its own share alone, with as much as its calls usually need and the share has.
+    fn begin_with_own(self: &Arc<Self>, fixed: usize) -> Option<CallMemory> {
+        let whole = self.reach.saturating_sub(self.budget.for_everybody());
+        let bytes = fixed.max(self.usual.load(Ordering::Relaxed).min(whole));
+        take(&self.own, bytes).then(|| self.begun(fixed, (bytes, 0)))
+    }
+
     fn begin_with(self: &Arc<Self>, fixed: usize, bytes: usize) -> Option<CallMemory> {
-        let (own, common) = self.take(bytes)?;
+        Some(self.begun(fixed, self.take(bytes)?))
+    }
+
+    fn begun(self: &Arc<Self>, fixed: usize, (own, common): (usize, usize)) -> CallMemory {
         self.budget.calls.fetch_add(1, Ordering::SeqCst);
         let given = Mutex::new(Given { own, common, used: fixed, most: fixed });
-        Some(CallMemory(Some(Arc::new(Account { share: Arc::clone(self), given, waiting: AtomicUsize::new(0) }))))
+        CallMemory(Some(Arc::new(Account { share: Arc::clone(self), given, waiting: AtomicUsize::new(0) })))
     }
 
     /// Of its own first. All or nothing.

@@ -1,4 +1,6 @@
 //! The secrets of all providers of a process. What leaves a guest shows none of them, whosever they are: to the log, to Kubernetes, to a cloud.
+//! Captured values are the exception: they are hidden from their own provider's guests alone. A cloud makes them up, and one that gave
+//! `droplets` as a token would change the requests of every other provider.
 //!
 //! A guest never sees what becomes of its words. Where it would, in its cache and in what is answered to it, nothing of them is replaced: it
 //! could try guesses.
@@ -16,21 +18,31 @@ const MAX_TEXT: usize = 1 << 20;
 
 /// What the providers of a process must not say. Cloning shares it.
 #[derive(Clone, Default)]
-pub struct ProcessSecrets(Arc<Mutex<Vec<Weak<Credentials>>>>);
+pub struct ProcessSecrets {
+    all: Arc<Mutex<Vec<Weak<Credentials>>>>,
+    /// Whose captured values count as well.
+    own: Weak<Credentials>,
+}
 
 impl ProcessSecrets {
-    /// Looks for these as well, while they are in use.
-    pub(crate) fn join(&self, credentials: &Arc<Credentials>) {
-        let mut all = self.0.lock();
+    /// The same with these, while they are in use, for the provider that has them.
+    #[must_use]
+    pub(crate) fn with(self, credentials: &Arc<Credentials>) -> Self {
+        let own = Arc::downgrade(credentials);
+        let mut all = self.all.lock();
         all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(credentials));
+        all.push(Weak::clone(&own));
+        drop(all);
+        Self { own, ..self }
     }
 
     /// What replaces all that is secret now.
     #[must_use]
     pub fn veil(&self) -> Veil {
-        let all: Vec<Arc<Credentials>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        let redactors: Result<Vec<Redactor>, TooLarge> = all.iter().map(|one| one.redactor()).collect();
+        let all: Vec<Arc<Credentials>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
+        let is_own = |one: &Arc<Credentials>| std::ptr::eq(Arc::as_ptr(one), self.own.as_ptr());
+        let redactor = |one| if is_own(one) { one.redactor() } else { one.given_redactor() };
+        let redactors: Result<Vec<Redactor>, TooLarge> = all.iter().map(redactor).collect();
         Veil { redactor: redactors.map(|all| all.iter().fold(Redactor::default(), |all, one| all.and(one))), all }
     }
 }

@@ -194,7 +194,7 @@ impl Egress {
             None => carryover.begin(credentials.account()),
         }
         let credentials = Arc::new(credentials);
-        config.secrets.join(&credentials);
+        let secrets = config.secrets.with(&credentials);
         Ok(Self {
             provider: descriptor.name.clone(),
             budgets: carryover.budgets.of(descriptor, &settings.budget),
@@ -202,7 +202,7 @@ impl Egress {
             dry_run: DryRun::declared(descriptor),
             endpoints,
             credentials,
-            secrets: config.secrets,
+            secrets,
             admission,
             settings,
             leadership: config.leadership,

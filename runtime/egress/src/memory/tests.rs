@@ -105,6 +105,22 @@ async fn a_call_begins_with_what_the_calls_of_its_provider_usually_need() {
     assert!(budget.given() < MIB + MIB / 8, "what was long ago is forgotten");
 }
 
+/// It waited for as much as its largest call had had, although its own share was free.
+#[tokio::test(start_paused = true)]
+async fn a_provider_whose_calls_once_needed_more_than_its_share_has_that_share() {
+    let budget = MemoryBudget::new(8 * MIB, 2);
+    let [greedy, other] = ["a", "b"].map(|name| budget.share(name));
+    let large = other.begin(MIB).await.unwrap();
+    large.grow(4 * MIB).await.unwrap();
+    drop(large);
+    let hoard = greedy.begin(MIB).await.unwrap();
+    assert!(hoard.try_grow(5 * MIB), "what is for everybody");
+    let call = timeout(LONG, other.begin(MIB)).await.expect("its own share is free").unwrap();
+    assert_eq!(budget.given(), 8 * MIB);
+    drop((hoard, call));
+    assert_eq!(budget.given(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_share_of_a_provider_is_there_again_when_nobody_has_that_name_any_more() {
     let budget = MemoryBudget::new(4 * MIB, 1);

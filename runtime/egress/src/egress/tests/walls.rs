@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::credentials::UseGrants;
+use crate::process_secrets::ProcessSecrets;
 
 const SECRET: &str = "token-Vahgh5eeweiF";
 
@@ -28,6 +29,16 @@ pub(super) fn everything() -> UseGrants {
 
 /// A component that declares these uses of its credentials at the endpoint `api`, with what the operator grants of them.
 fn open(cloud: &Cloud, credentials: Vec<(&str, Vec<Place>)>, granted: &[(&str, &[&str])]) -> Result<Egress, OpenError> {
+    open_among(&ProcessSecrets::default(), cloud, credentials, granted)
+}
+
+/// The same in a process whose providers have these secrets.
+fn open_among(
+    secrets: &ProcessSecrets,
+    cloud: &Cloud,
+    credentials: Vec<(&str, Vec<Place>)>,
+    granted: &[(&str, &[&str])],
+) -> Result<Egress, OpenError> {
     let endpoint = ccm_cloud::Endpoint {
         name: "api".to_owned(),
         purpose: String::new(),
@@ -51,6 +62,7 @@ fn open(cloud: &Cloud, credentials: Vec<(&str, Vec<Place>)>, granted: &[(&str, &
         grants,
         credentials: given,
         credential_uses: granted.iter().map(|(name, uses)| ((*name).to_owned(), parsed(uses))).collect(),
+        secrets: secrets.clone(),
         ..EgressConfig::new(Arc::new(Alone))
     };
     Egress::open(config, &descriptor, &Carryover::default(), None)
@@ -156,6 +168,33 @@ async fn what_the_component_sent_itself_becomes_no_credential() {
     let error = egress.send(asked, &call()).await.unwrap_err();
     assert!(error.message.contains("was in the request"), "{error}");
     assert!(!egress.available("session", &call()));
+}
+
+/// The requests of all other providers were changed, and what they asked about looked absent.
+#[tokio::test]
+async fn what_one_cloud_gives_as_a_token_changes_no_request_of_another_provider() {
+    let secrets = ProcessSecrets::default();
+    let cloud = Cloud::start(|_| ok(r#"{"id":"droplets"}"#));
+    let credentials = || vec![("token", vec![header("authorization")]), ("session", vec![header("x-session")])];
+    let granted: &[(&str, &[&str])] = &[("session", &["api:header:x-session", "api:capture-json:/id"])];
+    let [one, other] = [(); 2].map(|()| open_among(&secrets, &cloud, credentials(), granted).unwrap());
+    let login = Request { capture: capture(CaptureSource::JsonPointer("/id".to_owned())), ..post(Effect::Read) };
+    one.send(login, &call()).await.unwrap();
+    assert!(one.available("session", &call()));
+    let asks = || Request { path: "/droplets/7".to_owned(), ..post(Effect::Read) };
+    let asked = async |egress: &Egress| {
+        cloud.take();
+        egress.send(asks(), &call()).await.unwrap();
+        cloud.take().remove(0).line
+    };
+    assert!(asked(&other).await.starts_with("POST /droplets/7"));
+    assert!(!asked(&one).await.contains("droplets"), "its own provider's guests show it nobody");
+    // What the operator gave is hidden from all.
+    let said = |egress: &Egress| egress.secrets().veil().text(SECRET).into_owned();
+    for egress in [&one, &other] {
+        egress.credentials.value("token").unwrap();
+        assert_eq!(said(egress), "(credential token)");
+    }
 }
 
 /// A refusal came back cleaned: it said whether the component had guessed a secret, without a request.

@@ -52,12 +52,7 @@ fn rows() -> Vec<Row> {
             json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.9" }] } }),
             None,
         ),
-        (
-            "nodes",
-            "status",
-            json!({ "status": { "capacity": { "cpu": "900" } } }),
-            Some("in the status of a Node"),
-        ),
+        ("nodes", "status", json!({ "status": { "capacity": { "cpu": "900" } } }), Some("in the status of a Node")),
         ("nodes", "status", dated("Ready"), Some("nothing in the status of a Node but")),
         ("nodes", "status", dated("NetworkUnavailable"), None),
         ("services", "status", json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }] } } }), None),
@@ -87,12 +82,7 @@ fn rows() -> Vec<Row> {
             json!({ "metadata": { "finalizers": ["service.kubernetes.io/load-balancer-cleanup", "others.io/keep"] } }),
             None,
         ),
-        (
-            "services",
-            "status",
-            json!({ "metadata": { "finalizers": [] } }),
-            Some("may change only the finalizer"),
-        ),
+        ("services", "status", json!({ "metadata": { "finalizers": [] } }), Some("may change only the finalizer")),
         ("services", "status", dated("LoadBalancerReady"), None),
     ]
 }
