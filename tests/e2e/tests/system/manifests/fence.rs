@@ -53,7 +53,7 @@ fn rows() -> Vec<Row> {
             None,
         ),
         ("nodes", "status", json!({ "status": { "capacity": { "cpu": "900" } } }), Some("in the status of a Node")),
-        ("nodes", "status", dated("Ready"), Some("nothing in the status of a Node but")),
+        ("nodes", "status", dated("Ready"), Some("in the status of a Node")),
         ("nodes", "status", dated("NetworkUnavailable"), None),
         ("services", "status", json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }] } } }), None),
         ("services", "status", json!({ "metadata": { "annotations": { "cloudlycke.io/lb-ready-at": "1" } } }), None),
