@@ -68,3 +68,27 @@ pub(crate) fn cluster_failures(
     }
     Ok(read)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each becomes an Event or a line of the log.
+    #[test]
+    fn failures_of_single_objects_are_few() {
+        let objects = Objects::new(&[Node { name: "a".to_owned(), ..Node::default() }], &[]);
+        let failure = || types::Failure {
+            reaction: types::Reaction::Retry,
+            message: "no".to_owned(),
+            retry_after_ms: None,
+            field: None,
+            more: vec![],
+        };
+        let about_a = |count| vec![(types::Subject::Node("a".to_owned()), failure()); count];
+        let read = |failures| cluster_failures(failures, &objects).map(|read| read.len());
+        assert_eq!(read(about_a(10)), Ok(10));
+        assert_eq!(read(about_a(11)), Err("it gave more than 10 failures of the Node a".to_owned()));
+        let about_all = vec![(types::Subject::Call, failure()); 11];
+        assert_eq!(read(about_all), Err("it gave more than 10 failures of the call".to_owned()));
+    }
+}

@@ -19,6 +19,10 @@ use ccm_sandbox::{Limits, Pool, Provider, Sandbox, TICK};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// As in the host: another allocator keeps more of what attacks make it take.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// By the name of a Node, as the hostile guest knows them.
 const ATTACKS: [&str; 16] = [
     "spin",
