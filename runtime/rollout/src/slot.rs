@@ -49,7 +49,7 @@ pub struct View {
     pub proven: Arc<Version>,
     /// Whether the one that serves is on trial.
     pub is_on_trial: bool,
-    /// Grows whenever another component serves, from 1 on.
+    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
     pub generation: u64,
     /// Since when it is so.
     pub since: Timestamp,
@@ -203,7 +203,7 @@ impl<C: Component> Slot<C> {
         self.0.state.lock().standing.refused().clone()
     }
 
-    /// Grows whenever another component serves, from 1 on.
+    /// Grows whenever another component serves, or those that stand so have another configuration, from 1 on.
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
@@ -255,16 +255,14 @@ impl<C: Component> Slot<C> {
         }
     }
 
-    /// Whoever has answered well and often enough is proven when its time is over, though nobody asks it anything then. Never ends.
+    /// A trial whose time is over ends, though nobody asks its component anything then. Never ends.
     async fn end_trials(&self) {
         loop {
             let serving = Arc::clone(&self.0.state.lock().serving);
             let Some(probation) = &serving.probation else { break };
-            let mut wait = probation.time_left();
-            if wait.is_zero() {
-                self.decide(&serving);
-                wait = self.0.settings.time.max(Duration::from_secs(1));
-            }
+            self.decide(&serving);
+            let left = Some(probation.time_left()).filter(|left| !left.is_zero());
+            let wait = left.unwrap_or_else(|| self.0.settings.time.max(Duration::from_secs(1)));
             drop(serving);
             tokio::time::sleep(wait).await;
         }
@@ -285,7 +283,7 @@ impl<C: Component> Slot<C> {
     }
 
     /// Puts a component that passed the gate into the slot, on trial; the proven one returns to its place at once. Calls that have
-    /// begun end on the one before. Returns how long others had to wait for it; none when nothing changes.
+    /// begun end on the component that they began on. Returns how long others had to wait for it; none when nothing changes.
     pub(crate) fn put(&self, release: Release<C>) -> Option<Duration> {
         self.apply(Event::Taken(release))
     }
@@ -309,7 +307,7 @@ impl<C: Component> Slot<C> {
         Stands { proven, trial, is_apart: standing.is_apart(), generation }
     }
 
-    /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the one before.
+    /// Gives those who stand so since `generation` another configuration that passed the gate; calls that have begun end with the old one.
     /// Returns how long others had to wait for it; none when somebody else serves meanwhile.
     pub(crate) fn configure(&self, generation: u64, with: Reconfigured<C>) -> Option<Duration> {
         self.apply(Event::Configured(generation, with))
@@ -384,6 +382,7 @@ impl<C: Component> Slot<C> {
             Progress::Open => return,
             Progress::Passed => Event::Passed(serving.generation),
             Progress::Failed(why) => Event::Failed(serving.generation, why),
+            Progress::Undecided(why) => Event::Undecided(serving.generation, why),
         };
         self.apply(event);
     }

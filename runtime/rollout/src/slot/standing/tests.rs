@@ -36,7 +36,7 @@ fn after(events: impl IntoIterator<Item = Event<()>>) -> SlotState<()> {
 }
 
 fn reconfigured(proven: Option<&str>, trial: Option<&str>) -> Reconfigured<()> {
-    Reconfigured { proven: proven.map(release), trial: trial.map(release) }
+    Reconfigured { proven: proven.map(release), trial: trial.map(|name| Ok(release(name))) }
 }
 
 fn configured(generation: u64, proven: Option<&str>, trial: Option<&str>) -> Event<()> {
@@ -60,7 +60,7 @@ fn another_configuration_is_given_to_both_of_a_trial() {
     for taken in [taken("c"), Event::TakenApart(release("c"))] {
         let mut standing = after([taken]);
         let with = reconfigured(Some("p"), Some("c"));
-        let (proven, trial) = (with.proven.clone().unwrap(), with.trial.clone().unwrap());
+        let (proven, trial) = (with.proven.clone().unwrap(), with.trial.clone().unwrap().unwrap());
         assert!(matches!(standing.apply(Event::Configured(2, with)), Some(Transition::Configured)));
         assert!(Arc::ptr_eq(&standing.proven().version, &proven.version));
         assert!(Arc::ptr_eq(&standing.serving().version, &trial.version));
@@ -72,8 +72,11 @@ fn another_configuration_is_given_to_both_of_a_trial() {
 #[test]
 fn one_on_trial_that_cannot_do_with_a_configuration_goes_without_a_verdict() {
     let mut standing = after([taken("c")]);
-    let done = standing.apply(configured(2, Some("p"), None));
-    assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
+    let with = Reconfigured { trial: Some(Err("it does not".into())), ..reconfigured(Some("p"), None) };
+    let done = standing.apply(Event::Configured(2, with));
+    assert!(
+        matches!(done, Some(Transition::Withdrawn { trial, why: Some(why) }) if trial.version == "c" && why == "it does not")
+    );
     assert_eq!((shows(&standing), standing.is_on_trial(), standing.doubts()), (("p", "p", 3), false, 1));
     assert_eq!(standing.refused().why(&release("c").version.digest), None);
     assert!(standing.apply(taken("c")).is_some(), "it may come again");
@@ -94,6 +97,20 @@ fn a_trial_apart_takes_a_configuration_for_the_one_on_trial_alone() {
     assert!(!standing.is_apart(), "it is the next trial");
 }
 
+#[test]
+fn a_trial_apart_that_stays_undecided_ends_without_a_verdict() {
+    let undecided = |generation| Event::Undecided(generation, "they differ".into());
+    let mut standing = after([Event::TakenApart(release("c"))]);
+    let done = standing.apply(undecided(2));
+    assert!(
+        matches!(done, Some(Transition::Withdrawn { trial, why: Some(why) }) if trial.version == "c" && why == "they differ")
+    );
+    assert_eq!((shows(&standing), standing.is_on_trial(), standing.doubts()), (("p", "p", 3), false, 1));
+    assert_eq!(standing.refused().why(&release("c").version.digest), None);
+    assert!(standing.apply(undecided(3)).is_none(), "nobody is on trial");
+    assert!(standing.apply(Event::TakenApart(release("c"))).is_some(), "it may come again");
+}
+
 /// A component fails its trial while its new configuration is in the gate: the one that returned would get what was judged for another.
 #[test]
 fn a_configuration_for_one_that_serves_no_longer_changes_nothing() {
@@ -106,6 +123,7 @@ fn a_configuration_for_one_that_serves_no_longer_changes_nothing() {
         (vec![taken("c")], 1, Some("p"), Some("c")),
         (vec![taken("c")], 2, Some("p"), Some("d")),
         (vec![taken("c")], 2, Some("c"), Some("c")),
+        (vec![taken("c")], 2, Some("p"), None),
         (vec![], 1, Some("c"), None),
         (vec![], 1, None, None),
     ];
@@ -155,7 +173,7 @@ fn putting_the_proven_one_back_ends_a_trial_without_a_verdict() {
     for event in [taken("p"), put_back("p")] {
         let mut standing = after([taken("c")]);
         let done = standing.apply(event);
-        assert!(matches!(done, Some(Transition::Withdrawn { trial }) if trial.version == "c"));
+        assert!(matches!(done, Some(Transition::Withdrawn { trial, why: None }) if trial.version == "c"));
         assert_eq!((shows(&standing), standing.is_on_trial()), (("p", "p", 3), false));
         assert!(standing.is_taken_back(&"c".repeat(12)), "what it wrote is not certain");
         standing.apply(taken("c"));
@@ -237,7 +255,8 @@ fn whoever_is_taken_back_puts_what_it_wrote_in_doubt() {
 
 #[test]
 fn a_verdict_about_an_earlier_generation_changes_nothing() {
-    let late = || [Event::Passed(1), failed(1), Event::Passed(3), failed(3)];
+    let undecided = |generation| Event::Undecided(generation, "they differ".into());
+    let late = || [Event::Passed(1), failed(1), undecided(1), Event::Passed(3), failed(3), undecided(3)];
     for (name, events) in [("on trial", vec![taken("c")]), ("proven", vec![taken("c"), Event::Passed(2)])] {
         let mut standing = after(events);
         for event in late() {

@@ -233,7 +233,7 @@ async fn all_that_becomes_of_components_is_told_once_and_in_order() {
                     Transition::Exchanged { before } => format!("in place of {}", before.version),
                     Transition::Proven => "proven".to_owned(),
                     Transition::Returned { failed, .. } => format!("{} refused", failed.version),
-                    Transition::Withdrawn { trial } => format!("{} withdrawn", trial.version),
+                    Transition::Withdrawn { trial, .. } => format!("{} withdrawn", trial.version),
                     Transition::Contested { proven, .. } => format!("{} contested", proven.version),
                     Transition::Configured => "configured".to_owned(),
                 };
