@@ -15,7 +15,7 @@ use ccm_rollout::config::{self, ProviderConfig};
 use ccm_rollout::context::{ProcessSecrets, SharedContext};
 use ccm_rollout::status::ProviderStatuses;
 use ccm_rollout::{CallMetrics, ExchangeMetrics, ProviderMetrics, Rollout, RolloutParts, Trials, host_pod};
-use ccm_sandbox::{Pool, Sandbox};
+use ccm_sandbox::{Pool, Sandbox, container_memory};
 use ccm_serving::health::{Check, Health, Readiness};
 use ccm_serving::https;
 use ccm_serving::webhook::{self, Webhook};
@@ -25,7 +25,6 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cli::RunArgs;
-use crate::container_memory;
 use crate::controller_names::{Controller, Selection};
 use crate::controllers::{self, Providers, Reviews, Shared, keeps_routes, nodes_told};
 use crate::logging;
@@ -105,7 +104,7 @@ fn memory_of_calls(args: &RunArgs, providers: &[ProviderConfig]) -> Result<usize
             || format!("--provider-memory={given} is less than one call may take: {most} bytes (limit memory-bytes)");
         return if bytes < most { bail!(too_little()) } else { Ok(bytes) };
     }
-    let half = container_memory::limit().map(|limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
+    let half = container_memory().map(|limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
     let bytes = half.unwrap_or(Pool::MEMORY_BYTES);
     if bytes < most {
         tracing::warn!(

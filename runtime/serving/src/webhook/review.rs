@@ -56,7 +56,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// What cannot be read. That is for the operator's `failurePolicy` to judge, which an answer would not let speak.
+    /// What cannot be read, with an HTTP status. It is no review that allows or denies: then the API server applies the operator's `failurePolicy`.
     pub(crate) fn read(body: &[u8], values: usize) -> Result<Self, Refusal> {
         let bad = |why: &str| (StatusCode::BAD_REQUEST, format!("failed to decode admission request: {why}"));
         if body.is_empty() {
