@@ -55,7 +55,7 @@ pub struct CompareLimits {
     pub services: usize,
     /// Most Services about which the cloud is asked one by one. Default 20.
     pub single_services: usize,
-    /// How long all of it may take. Default 3 min: longer than two calls of a component that gives no answer, each of which ends after 60 s
+    /// How long all of it may take. Default 3 min. At least three calls of a component that gives no answer, each of which ends after 60 s
     /// (limit `call-time`).
     pub time: Duration,
     /// From a difference to the second look at it: longer than providers share listings between calls. Default 5 s.

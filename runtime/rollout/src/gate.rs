@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::compare::{Unanswered, Unconfirmed};
 use crate::config::{ProviderConfig, Wasi};
-use crate::source::{Packed, SourceError};
+use crate::source::{FetchError, Packed};
 use crate::unpack::unpack;
 
 /// A step of the gate, in their order; and the trial after it.
@@ -127,9 +127,9 @@ impl Rejected {
     }
 }
 
-impl From<SourceError> for Rejected {
-    fn from(error: SourceError) -> Self {
-        let step = if matches!(error, SourceError::TooLarge { .. }) { Step::Size } else { Step::Source };
+impl From<FetchError> for Rejected {
+    fn from(error: FetchError) -> Self {
+        let step = if matches!(error, FetchError::TooLarge { .. }) { Step::Size } else { Step::Source };
         Self::at(step, error.into())
     }
 }

@@ -42,8 +42,8 @@ fn each_reason_why_bytes_are_no_provider_is_a_step() {
         let rejected = Rejected::from(error);
         assert_eq!((rejected.step, rejected.error.to_string()), (step, told));
     }
-    assert_eq!(Rejected::from(SourceError::TooLarge { size: 2, limit: 1 }).step, Step::Size);
-    assert_eq!(Rejected::from(SourceError::Empty(vec![])).step, Step::Source);
+    assert_eq!(Rejected::from(FetchError::TooLarge { size: 2, limit: 1 }).step, Step::Size);
+    assert_eq!(Rejected::from(FetchError::Empty(vec![])).step, Step::Source);
 }
 
 /// The same bytes are not compiled again and again; what the world around them decides is.

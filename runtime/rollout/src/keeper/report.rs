@@ -10,7 +10,7 @@ use crate::gate::{Rejected, Step};
 use crate::ledger::Judgement;
 use crate::pipeline::Taken;
 use crate::release::{Version, short};
-use crate::slot::standing::Transition;
+use crate::slot::state::Transition;
 use crate::slot::{News, ProbationSettings, Slot, View};
 use crate::status::{NotTaken, Times, milliseconds};
 
@@ -131,7 +131,7 @@ impl Keeper {
                 }
             }),
             News::Changed(transition, view) => {
-                self.shows_standing(&transition, &view);
+                self.shows_state(&transition, &view);
                 self.audience.metrics.stands(&self.source, &view, gone(&transition));
                 // First: whoever is killed while others are told must not blame who was judged, nor forget the verdict.
                 let refused = self.slot().map(|slot| slot.refused()).unwrap_or_default();
@@ -146,7 +146,7 @@ impl Keeper {
     }
 
     /// The page says at once how the components stand, and what no longer counts with that, or does now.
-    fn shows_standing(&self, transition: &Transition, view: &View) {
+    fn shows_state(&self, transition: &Transition, view: &View) {
         let times = self.candidates.last().map(|candidate| candidate.times);
         let is_configured = !self.configuration.is_refused();
         self.shows(|known| {

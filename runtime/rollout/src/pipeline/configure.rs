@@ -11,7 +11,7 @@ use crate::context;
 use crate::gate::{self, Rejected, Step};
 use crate::release::Release;
 use crate::slot::Stands;
-use crate::slot::standing::Reconfigured;
+use crate::slot::state::Reconfigured;
 
 /// What becomes of a component on trial that does not answer from another configuration for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use ccm_cloud::LoadBalancerSource as _;
 
 use super::*;
 use crate::slot::ProbationSettings;
-use crate::slot::standing::Reconfigured;
+use crate::slot::state::Reconfigured;
 use crate::slot::testing::{Fake, release, service};
 
 /// Gives both components of a trial this configuration.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::slot::standing::{Reconfigured, Transition};
+use crate::slot::state::{Reconfigured, Transition};
 use crate::slot::testing::{Fake, digest, release, service};
 use crate::slot::{News, ProbationSettings, Refusal, Refusals};
 

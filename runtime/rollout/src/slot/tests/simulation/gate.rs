@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{Object, SERVICES, Simulation};
 use crate::release::Release;
 use crate::slot::Slot;
-use crate::slot::standing::Reconfigured;
+use crate::slot::state::Reconfigured;
 use crate::slot::testing::{Does, Fake, is_narrow, is_of_a_kind, release};
 
 /// Whether the gate asks about this Service.

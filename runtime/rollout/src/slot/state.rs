@@ -3,7 +3,7 @@
 //! One component is *proven*. At most one other is *on trial* against it: then that one serves, and the proven one is its witness,
 //! and returns when the trial fails. The first component of all is proven at once, since there is no other to return to.
 //!
-//! | standing | event | then | generation | test |
+//! | state | event | then | generation | test |
 //! |---|---|---|---|---|
 //! | P proven | taken: C | C on trial against P | + 1 | `a_new_component_is_on_trial_against_the_proven_one` |
 //! | P proven | taken: P | as before | | `the_component_that_serves_is_not_exchanged_for_itself` |
