@@ -59,7 +59,7 @@ impl Surroundings {
             (None, proven) => Reconfigured { proven: Some(proven?), trial: None },
             (Some(trial), Ok(proven)) => {
                 let tried = match self.with_files(config, trial, &proven.component).await {
-                    Err(mut rejected) if patience == Patience::Waits && rejected.is_unanswered() => {
+                    Err(mut rejected) if patience == Patience::Waits && rejected.is_passing() => {
                         rejected.error = rejected.error.context(format!("{}, which is on probation", trial.version));
                         return Err(NotConfigured { rejected, waits_for_trial: true });
                     }
