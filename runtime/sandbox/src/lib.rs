@@ -14,6 +14,7 @@
 //! | data to the host | wasmtime's host call fuel | [`CallError::Trap`] |
 //! | compiling | size and counts looked at before the compiler sees the bytes | [`LoadError::TooComplex`] |
 
+mod answer;
 mod bindings;
 mod call;
 mod cluster;
@@ -34,7 +35,6 @@ mod instances;
 mod leaving;
 mod limits;
 mod load_balancers;
-mod outcome;
 mod pool;
 mod probe;
 mod provider;
