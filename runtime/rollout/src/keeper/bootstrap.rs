@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
+use ccm_cloud::{Failure, Reaction};
 use ccm_sandbox::Provider;
 use futures::FutureExt as _;
 use tokio::time::Instant;
@@ -145,7 +146,9 @@ impl Keeper {
             NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
             NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                let is_unanswered = rejected.is_unanswered();
+                let failure = rejected.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+                let is_unanswered =
+                    matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending)) && may_pass;
                 let error = without_request_ids(&format!("{:#}", rejected.error));
                 Unusable { error, may_pass, is_unanswered }
             }
