@@ -109,15 +109,13 @@ fn labels(given: types::Attributes) -> Read<Attributes> {
     }
     let mut labels = BTreeMap::new();
     for (name, value) in given {
-        let wrong = if !is_qualified_name(&name) {
-            "which is no name of a label"
-        } else if labels.contains_key(&name) {
-            "twice"
-        } else {
-            labels.insert(name, value);
-            continue;
-        };
-        return Err(format!("it gave the label {:?}, {wrong}", line(&name, MAX_SHOWN)));
+        let shown = line(&name, MAX_SHOWN);
+        if !is_qualified_name(&name) {
+            return Err(format!("it gave the label {shown:?}, which is no name of a label"));
+        }
+        if labels.insert(name, value).is_some() {
+            return Err(format!("it gave the label {shown:?}, twice"));
+        }
     }
     Ok(labels)
 }

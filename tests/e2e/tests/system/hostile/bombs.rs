@@ -25,7 +25,7 @@ fn bombs() -> [(&'static str, Vec<u8>, &'static str); 6] {
     // Each component has the one before twice: 2 to the power of 40 of them.
     let inner = "(component (core module $m (func)) (core instance (instantiate $m)))".to_owned();
     let unfolds = (0..40)
-        .fold(inner, |inner, _| format!("(component {} (instance (instantiate 0)) (instance (instantiate 0)))", inner));
+        .fold(inner, |inner, _| format!("(component {inner} (instance (instantiate 0)) (instance (instantiate 0)))"));
     let types = (0..25_000).map(|number| format!("(type (func (param i32) (result i32))) ;; {number}\n"));
     [
         ("a hundred thousand functions", core(&"(func)".repeat(100_000)), "limit functions"),

@@ -2,6 +2,7 @@
 //! its limits of time and memory, what people are told, that the neighbour's Nodes went on meanwhile, that no secret is to be seen, and
 //! that every Node is still there. In the end, the host has no more memory than before.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ccm_cluster::NodeFixture;
@@ -97,7 +98,7 @@ const ATTACKS: [Attack; 43] = [
     ("scripted", "leak-echo", Told(&["the cloud said"])),
 ];
 
-fn provider(name: &str, source: impl serde::Serialize, more: Value) -> Value {
+fn provider(name: &str, source: &Path, more: &Value) -> Value {
     let limits = json!({ "call-cpu": format!("{}ms", CPU.as_millis()), "memory-bytes": format!("{MEMORY}") });
     let mut entry = json!({ "name": name, "source": source, "limits": limits });
     entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -113,9 +114,9 @@ fn providers(stage: &Stage, cloud: &Cloud) -> String {
     });
     let class = |of: &str| json!({ "loadBalancerClasses": [format!("{of}.example/class")] });
     let list = [
-        provider("scripted", component("guests/scripted.wasm").unwrap(), granted),
-        provider("hostile", component("guests/hostile.wasm").unwrap(), class("hostile")),
-        provider("liar", stage.file("liar.wasm", liar()), class("liar")),
+        provider("scripted", &component("guests/scripted.wasm").unwrap(), &granted),
+        provider("hostile", &component("guests/hostile.wasm").unwrap(), &class("hostile")),
+        provider("liar", &stage.file("liar.wasm", liar()), &class("liar")),
     ];
     format!("--providers={}", stage.file("providers.yaml", json!(list).to_string()).display())
 }
