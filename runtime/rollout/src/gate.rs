@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
-use ccm_cloud::{Annotation, AnnotationGrant, Capability, Descriptor};
+use ccm_cloud::{Annotation, AnnotationGrant, Capability, Descriptor, Failure, Reaction};
 use ccm_sandbox::{CallError, Component, LoadError, Provider, Sandbox};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -108,9 +108,23 @@ impl Rejected {
 
     /// Whether the same bytes may pass later: what is around them can change, and who did not answer may answer then.
     pub fn may_pass_later(&self) -> bool {
-        // It found no memory to say what it is: that of other calls.
-        let is_out_of_room = matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))));
-        self.step.may_pass_later() || is_out_of_room || self.error.is::<Unanswered>() || self.error.is::<NothingFound>()
+        self.step.may_pass_later()
+            || self.is_out_of_room()
+            || self.error.is::<Unanswered>()
+            || self.error.is::<NothingFound>()
+    }
+
+    /// Whether nobody has said yes or no: neither the cloud, nor a component that crashed or ran out of time over what the cloud said.
+    pub fn is_unanswered(&self) -> bool {
+        let failure = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+        let waits = matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending));
+        self.may_pass_later()
+            && (waits || self.is_out_of_room() || self.error.is::<CallError>() || self.error.is::<Unanswered>())
+    }
+
+    /// It found no memory to say what it is: other calls have that.
+    fn is_out_of_room(&self) -> bool {
+        matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))))
     }
 }
 
