@@ -312,6 +312,19 @@ pub fn annotations(config: &ProviderConfig, new: &Descriptor, before: Option<&De
         told(&open),
         annotation_flags(&open),
     );
+    // A component that chose its name chose the prefix with it.
+    if config.component.is_none() && config.name.is_none() {
+        let by_prefix = new.annotations.iter().filter(|one| one.is_own_by_prefix(&new.name)).filter(is_open);
+        let by_prefix: Vec<_> = by_prefix.collect();
+        ensure!(
+            by_prefix.is_empty(),
+            "it calls itself {:?}, and wants to use the annotations of that cloud: {}; if it is right, set --cloud-provider={}, or grant them with {}",
+            new.name,
+            told(&by_prefix),
+            new.name,
+            annotation_flags(&by_prefix),
+        );
+    }
     let wider = before.map(|before| before.wider_annotations(new)).unwrap_or_default();
     ensure!(
         wider.is_empty() || config.grants.allow_grant_change,
