@@ -1,4 +1,8 @@
-//! The first provider: until there is one, nothing is written to the cluster for it.
+//! The first component of a process: until there is one, nothing is written to the cluster for the provider.
+//!
+//! The last good one of the state folder is tried first, and the source only when that holds none, or one that cannot be used: what is proven goes
+//! before what nobody has tried. Once it serves, the source is looked at, and what that holds goes through the gate as any other component.
+//! So does the last good one here: it was proven with another configuration, perhaps, or by another host.
 
 use std::time::Duration;
 
@@ -182,7 +186,7 @@ impl Keeper {
         (self.look, self.missed) = (look, missed);
         self.optimise = Optimise::of(&self.surroundings.sandbox, &release, &bytes, &self.config);
         self.first = Some(release.version.digest.clone());
-        self.candidate = Some(Candidate { digest: release.version.digest.clone(), bytes, signature, times });
+        self.candidates = vec![Candidate { digest: release.version.digest.clone(), bytes, signature, times }];
         let (slot, news) = Slot::new(release, self.remembered.refused.clone(), self.settings.probation);
         self.surroundings.slots.lock().insert(self.source.clone(), slot.clone());
         self.place = Some(Place { slot: slot.clone(), news });
