@@ -31,7 +31,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use self::node_holders::NodeIndex;
-use self::service_holders::Claims;
+use self::service_holders::Reservations;
 use crate::store::Node;
 
 /// How often the API server is asked which addresses are the cluster's.
@@ -93,7 +93,7 @@ pub struct ClusterAddresses {
     services: Option<Store<Service>>,
     learned: Arc<RwLock<Learned>>,
     index: Arc<Mutex<NodeIndex>>,
-    claims: Arc<Mutex<Claims>>,
+    reserved: Arc<Mutex<Reservations>>,
 }
 
 /// What the API server says.
@@ -158,7 +158,7 @@ impl ClusterAddresses {
             services,
             learned: Arc::default(),
             index: Arc::default(),
-            claims: Arc::default(),
+            reserved: Arc::default(),
         }
     }
 

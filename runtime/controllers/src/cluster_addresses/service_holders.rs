@@ -18,16 +18,16 @@ use crate::object_name::ObjectName as _;
 use crate::service::predicates::{is_deleting, is_load_balancer};
 use crate::view::service::ingress;
 
-/// How long the store may take to show what was written. Whoever could not write it asks its provider again, and claims it again.
-const CLAIM: Duration = Duration::from_secs(2 * 60);
+/// How long the store may take to show what was written. Whoever could not write it asks its provider again, and reserves it again.
+const RESERVED_FOR: Duration = Duration::from_secs(2 * 60);
 
 /// The Services that are about to get an address.
 #[derive(Default)]
-pub(super) struct Claims {
-    all: HashMap<IpAddr, Claim>,
+pub(super) struct Reservations {
+    all: HashMap<IpAddr, Reservation>,
 }
 
-struct Claim {
+struct Reservation {
     service: ObjectRef<Service>,
     uid: Option<String>,
     since: Instant,
@@ -50,10 +50,10 @@ impl ClusterAddresses {
         let own: Vec<IpAddr> = ips(&ingress(service)).collect();
         let new: Vec<IpAddr> = wanted.iter().filter(|ip| !own.contains(ip)).copied().collect();
         // Until all are taken: nobody else looks meanwhile.
-        let mut claims = self.claims.lock();
+        let mut reserved = self.reserved.lock();
         let clash = |ip: &IpAddr| {
             self.clash(*ip).or_else(|| {
-                let other = || self.holder(service, *ip, shared, &claims, &has_given_up);
+                let other = || self.holder(service, *ip, shared, &reserved, &has_given_up);
                 if new.contains(ip) { other() } else { None }
             })
         };
@@ -62,9 +62,11 @@ impl ClusterAddresses {
         }
         let (name, uid) = (ObjectRef::from_obj(service), &service.metadata.uid);
         // What it wanted before counts no more, nor what is long ago.
-        claims.all.retain(|_, claim| claim.since.elapsed() < CLAIM && !(claim.service == name && claim.uid == *uid));
-        let claim = || Claim { service: name.clone(), uid: uid.clone(), since: Instant::now() };
-        claims.all.extend(new.into_iter().map(|ip| (ip, claim())));
+        reserved.all.retain(|_, reservation| {
+            reservation.since.elapsed() < RESERVED_FOR && !(reservation.service == name && reservation.uid == *uid)
+        });
+        let reservation = || Reservation { service: name.clone(), uid: uid.clone(), since: Instant::now() };
+        reserved.all.extend(new.into_iter().map(|ip| (ip, reservation())));
         Ok(())
     }
 
@@ -74,7 +76,7 @@ impl ClusterAddresses {
         service: &Service,
         ip: IpAddr,
         shared: SharedAddresses,
-        claims: &Claims,
+        reserved: &Reservations,
         has_given_up: &impl Fn(&Service) -> bool,
     ) -> Option<AddressClash> {
         let node = || if shared.nodes { None } else { self.any_node_with(&Place::Ip(ip)) };
@@ -93,11 +95,11 @@ impl ClusterAddresses {
         }
         let may_have = |other: &Service| is_another(other) && is_load_balancer(other) && !has_given_up(other);
         let has = |other: &Service| may_have(other) && ips(&ingress(other)).any(|known| known == ip);
-        let claimed = || {
-            let claim = claims.all.get(&ip).filter(|claim| claim.since.elapsed() < CLAIM)?;
-            services.get(&claim.service).filter(|other| other.metadata.uid == claim.uid && may_have(other))
+        let reserved_for = || {
+            let reservation = reserved.all.get(&ip).filter(|reservation| reservation.since.elapsed() < RESERVED_FOR)?;
+            services.get(&reservation.service).filter(|other| other.metadata.uid == reservation.uid && may_have(other))
         };
-        let other = services.find(has).or_else(claimed);
+        let other = services.find(has).or_else(reserved_for);
         other.map(|other| AddressClash::LoadBalancer(name(&other)))
     }
 }
