@@ -118,14 +118,6 @@ impl Rejected {
             || self.error.is::<NothingFound>()
     }
 
-    /// Whether nobody has said yes or no: neither the cloud, nor a component that crashed or ran out of time over what the cloud said.
-    pub fn is_unanswered(&self) -> bool {
-        let failure = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
-        let waits = matches!(failure, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending));
-        self.may_pass_later()
-            && (waits || self.is_out_of_room() || self.error.is::<CallError>() || self.error.is::<Unanswered>())
-    }
-
     /// It found no memory to say what it is: other calls have that.
     fn is_out_of_room(&self) -> bool {
         matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))))
@@ -138,6 +130,11 @@ impl Rejected {
         self.error.is::<Unanswered>()
             || matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
             || matches!(call, Some(CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
+    }
+
+    /// The same of a component that is proven: if that one crashes over what its cloud says, this is no answer either.
+    pub fn is_unanswered_by_proven(&self) -> bool {
+        self.is_unanswered() || self.is_out_of_room() || self.error.is::<CallError>()
     }
 }
 

@@ -145,7 +145,7 @@ impl Keeper {
             NotAdmitted::LocalFile(error) => Unusable::for_good(&error),
             NotAdmitted::Rejected(rejected) => {
                 let may_pass = rejected.may_pass_later() || rejected.step == Step::Probation;
-                let is_unanswered = rejected.is_unanswered();
+                let is_unanswered = may_pass && rejected.is_unanswered_by_proven();
                 let error = without_request_ids(&format!("{:#}", rejected.error));
                 Unusable { error, may_pass, is_unanswered }
             }
