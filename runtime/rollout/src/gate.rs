@@ -328,11 +328,10 @@ pub fn annotations(config: &ProviderConfig, new: &Descriptor, before: Option<&De
         let by_prefix: Vec<_> = by_prefix.collect();
         ensure!(
             by_prefix.is_empty(),
-            "it calls itself {:?}, and wants to use the annotations of that cloud: {}; if it is right, set --cloud-provider={}, or grant them with {}",
+            "it calls itself {:?}, and wants to use the annotations of that cloud: {}; if that is its name, set --cloud-provider={}; else grant them with --allow-annotation",
             new.name,
             told(&by_prefix),
             new.name,
-            annotation_flags(&by_prefix),
         );
     }
     let wider = before.map(|before| before.wider_annotations(new)).unwrap_or_default();
