@@ -106,6 +106,16 @@ impl Rejected {
         self.error.context(format!("{component} does not pass the gate (step {})", self.step))
     }
 
+    /// Whether it waits for an answer alone: the cloud has said neither yes nor no, or not in time, or other calls have the memory. A crash does
+    /// not pass by itself.
+    pub fn is_passing(&self) -> bool {
+        let reaction = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
+        let call = self.error.downcast_ref::<CallError>();
+        self.error.is::<Unanswered>()
+            || matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
+            || matches!(call, Some(CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
+    }
+
     fn of(self, digest: &str) -> Self {
         Self { digest: Some(digest.to_owned()), ..self }
     }
@@ -123,18 +133,14 @@ impl Rejected {
         matches!(self.error.downcast_ref(), Some(LoadError::Describe(CallError::OutOfRoom(..))))
     }
 
-    /// Whether it is rejected for want of an answer alone: it, or its cloud, has said neither yes nor no. A crash is an answer.
+    /// Whether a proven component is rejected for want of an answer alone: neither it nor its cloud has said yes or no. One that crashes or
+    /// runs out of time over what its cloud says has said nothing of itself.
     pub fn is_unanswered(&self) -> bool {
         let reaction = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
-        let call = self.error.downcast_ref::<CallError>();
-        self.error.is::<Unanswered>()
-            || matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
-            || matches!(call, Some(CallError::OutOfTime(_) | CallError::OutOfRoom(..)))
-    }
-
-    /// The same of a component that is proven: if that one crashes over what its cloud says, this is no answer either.
-    pub fn is_unanswered_by_proven(&self) -> bool {
-        self.is_unanswered() || self.is_out_of_room() || self.error.is::<CallError>()
+        matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
+            || self.is_out_of_room()
+            || self.error.is::<CallError>()
+            || self.error.is::<Unanswered>()
     }
 }
 
