@@ -136,11 +136,7 @@ impl Rejected {
     /// Whether a proven component is rejected for want of an answer alone: neither it nor its cloud has said yes or no. One that crashes or
     /// runs out of time over what its cloud says has said nothing of itself.
     pub fn is_unanswered(&self) -> bool {
-        let reaction = self.error.downcast_ref::<Failure>().map(|failure| failure.reaction);
-        matches!(reaction, Some(Reaction::Retry | Reaction::Throttled | Reaction::Pending))
-            || self.is_out_of_room()
-            || self.error.is::<CallError>()
-            || self.error.is::<Unanswered>()
+        self.is_passing() || self.is_out_of_room() || self.error.is::<CallError>()
     }
 }
 
